@@ -1,20 +1,21 @@
-//! Folding: modules of branches that do the same with different parameters run as one.
+//! Folding: modules of several branches that have the same function, with different parameters, run as one.
 //!
-//! A batch that is split over n branches is n small batches, each of which pays for a call of every module on its way. Where the
-//! branches' modules are of one kind, the pipeline compiler lets the first of them run for all, with all their parameters, and the
-//! batch stays whole. Which branch a packet is in, its flow word says already. Flows, counters and drops are told as written.
+//! A batch that is split over n branches becomes n small batches, each of which pays for a call of every module on its
+//! way. If the branches' modules have the same function, the pipeline compiler lets the first one run for all, with the
+//! parameters of all. So the batch stays whole. A packet's flow word determines its branch. Reports show flows,
+//! counters and drops of the configured modules.
 
 use forebay_packet::{MAX_BATCH, Packet};
 
 use crate::context::Context;
 use crate::function::Function;
 
-/// Which branch packets are in, for a function that runs for several modules ([`Declare::FOLD`](crate::Declare::FOLD)).
+/// The branch of each packet, for a function that runs for several modules ([`Declare::FOLD`](crate::Declare::FOLD)).
 #[derive(Clone, Copy, Debug)]
 pub struct Branches<'a>(pub(crate) &'a [u32]);
 
 impl Branches<'_> {
-    /// The packet's branch: the place of its module among those that the function was made of.
+    /// Returns the packet's branch: the index of its module among those of the fold.
     #[inline(always)]
     #[must_use]
     pub fn of(self, packet: &Packet) -> usize {
@@ -22,25 +23,25 @@ impl Branches<'_> {
     }
 }
 
-/// What each of the modules has of its own that a function runs for.
+/// A value for each module of a fold.
 ///
-/// A packet of no known branch, of which there is none but by a defect, is treated as one of the first.
+/// A packet of an unknown branch is treated as one of the first branch. Only a defect can cause this.
 pub struct PerBranch<T> {
     each: Vec<T>,
-    /// By branch: its last packet that was found, in a batch that is being parted; 0 for none, else the place and one.
+    /// By branch: while a batch is being split, the last packet found, as its index plus 1. 0 if none.
     found: Box<[u16]>,
     parts: Box<Parts>,
 }
 
-/// The packets of a batch by branches.
+/// The packets of a batch, by branch.
 struct Parts {
-    /// By place in the batch: the next one of the same branch, likewise.
+    /// By index in the batch: the next packet of the same branch, as its index plus 1.
     next: [u16; MAX_BATCH],
-    /// By place in the batch: its packet's branch.
+    /// By index in the batch: the packet's branch.
     branch: [u32; MAX_BATCH],
 }
 
-/// Places in a batch of the packets of one branch, in order.
+/// The indices in a batch of one branch's packets, in order.
 pub struct Places<'a> {
     next: &'a [u16; MAX_BATCH],
     at: u16,
@@ -51,14 +52,14 @@ impl Iterator for Places<'_> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
-        let place = usize::from(self.at.checked_sub(1)?);
-        self.at = self.next[place % MAX_BATCH];
-        Some(place)
+        let index = usize::from(self.at.checked_sub(1)?);
+        self.at = self.next[index % MAX_BATCH];
+        Some(index)
     }
 }
 
 impl<F: Function> PerBranch<F> {
-    /// Runs the branch's own function where all packets of a batch are of one branch; whether they were.
+    /// Runs the branch's own function if all packets of a batch are of one branch. Returns whether they are.
     #[inline]
     pub fn run_common(&mut self, batch: &mut [Packet], context: &mut Context<'_>) -> bool {
         let branches = context.branches();
@@ -70,27 +71,28 @@ impl<F: Function> PerBranch<F> {
 }
 
 impl<T> PerBranch<T> {
-    /// What branches have, of at least one.
+    /// Creates the values of at least one branch.
     #[must_use]
     pub fn new(each: Vec<T>) -> Self {
         let parts = Box::new(Parts { next: [0; MAX_BATCH], branch: [0; MAX_BATCH] });
         Self { found: vec![0; each.len()].into(), each, parts }
     }
 
-    /// What the packet's branch has.
+    /// Returns the value of the packet's branch.
     #[inline(always)]
     pub fn of(&self, branches: Branches<'_>, packet: &Packet) -> &T {
         self.each.get(branches.of(packet)).unwrap_or_else(|| &self.each[0])
     }
 
-    /// The same, to be changed.
+    /// Returns the value of the packet's branch for a change.
     #[inline(always)]
     pub fn of_mut(&mut self, branches: Branches<'_>, packet: &Packet) -> &mut T {
         let branch = branches.of(packet);
         &mut self.each[if branch < self.found.len() { branch } else { 0 }]
     }
 
-    /// What the branch has that all packets of a batch are in, where it is one: mostly so where traffic comes in bursts.
+    /// Returns the value of the branch that all packets of a batch are in. `None` if there are several branches. Bursts
+    /// usually have one.
     #[inline]
     pub fn common(&mut self, branches: Branches<'_>, batch: &[Packet]) -> Option<&mut T> {
         let first = batch.first()?;
@@ -98,7 +100,8 @@ impl<T> PerBranch<T> {
         alike.then(|| self.of_mut(branches, first))
     }
 
-    /// Calls `process` with what each branch of the batch has and where its packets are, in the order in which branches appear.
+    /// Calls `process` with the value of each branch in the batch and the indices of its packets, in the order of each
+    /// branch's first packet.
     #[inline]
     pub fn each(
         &mut self,
@@ -108,17 +111,17 @@ impl<T> PerBranch<T> {
     ) {
         let Self { each, found, parts } = self;
         let Parts { next, branch } = &mut **parts;
-        // From the last on, so that what was found last of a branch is its first in the end.
-        for (place, packet) in batch.iter().enumerate().rev() {
+        // From the last packet to the first, so that `found` ends up with the first packet of each branch.
+        for (index, packet) in batch.iter().enumerate().rev() {
             let of = branches.of(packet);
             let of = if of < found.len() { of } else { 0 };
-            let place = place % MAX_BATCH;
-            (next[place], branch[place]) = (found[of], of as u32);
-            found[of] = place as u16 + 1;
+            let index = index % MAX_BATCH;
+            (next[index], branch[index]) = (found[of], of as u32);
+            found[of] = index as u16 + 1;
         }
         for first in 0..batch.len() {
             let of = branch[first % MAX_BATCH] as usize;
-            // Where it has been, nothing is found any more.
+            // Only the first packet of a branch matches; then the branch is done.
             if found[of] == first as u16 + 1 {
                 found[of] = 0;
                 process(&mut each[of], batch, Places { next, at: first as u16 + 1 });
@@ -127,16 +130,16 @@ impl<T> PerBranch<T> {
     }
 }
 
-/// Where packets of a flow word arrive first that run folded.
+/// The module at which packets of a flow word first run folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// The fold, by its place in [`Plan::folds`](crate::Plan::folds).
+    /// The index of the fold in [`Plan::folds`](crate::Plan::folds).
     pub(crate) fold: usize,
-    /// The member.
+    /// The index of the module in the fold.
     pub(crate) branch: usize,
 }
 
-/// By module: its fold, and its place in it.
+/// Returns, by module, its fold and its index in the fold.
 pub(crate) fn places(folds: &[Vec<usize>], modules: usize) -> Vec<Option<Arrival>> {
     let mut places = vec![None; modules];
     for (fold, members) in folds.iter().enumerate() {

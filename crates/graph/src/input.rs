@@ -1,15 +1,15 @@
 //! A module's input queue, which is also its fractional buffer (Batchy section 4; `docs/buffers.md`).
 //!
-//! With trigger 0 packets pass through in the batches in which they come together. With trigger b the module does not
-//! run until b packets wait, and then on exactly b. A buffer is not a module of its own: packets wait where they
-//! would wait anyway, so a trigger of 0 costs one branch.
+//! With trigger 0, packets pass in the batches in which they come. With trigger b, the module does not run until b
+//! packets wait, and then it runs on exactly b. A buffer is not a module of its own: packets wait in the queue in which
+//! they would wait anyway. So a trigger of 0 costs one branch.
 
 use std::collections::VecDeque;
 
 use forebay_packet::{Batch, Packet};
 use forebay_units::Ticks;
 
-/// Empty batches to be used when a queue needs one more.
+/// Empty batches for queues that need one more.
 #[derive(Debug)]
 pub(crate) struct Spares {
     capacity: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Spares {
 }
 
 impl Spares {
-    /// `ready` empty batches of `capacity`; more are made when they run out, and kept.
+    /// Creates `ready` empty batches of `capacity` packets. When they run out, more are created and kept.
     pub(crate) fn new(capacity: usize, ready: usize) -> Self {
         Self { capacity, batches: (0..ready).map(|_| Batch::with_capacity(capacity)).collect() }
     }
@@ -33,35 +33,36 @@ impl Spares {
 
 /// A module's input queue.
 ///
-/// What every batch touches comes first, because thousands of queues do not fit the cache.
+/// The fields that every batch touches come first, because thousands of queues do not fit into the cache.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Input {
-    /// The batch that is being filled, never more than `limit`.
+    /// The batch that is being filled, with at most `limit` packets.
     filling: Batch,
-    /// A batch is complete at this many packets: the trigger, or the largest batch where there is no trigger.
+    /// The number of packets of a complete batch: the trigger, or the largest batch if there is no trigger.
     limit: u32,
-    /// Whether incomplete batches run too: there is no trigger.
+    /// Whether incomplete batches run, too, because there is no trigger.
     eager: bool,
-    /// Whether there are batches in `complete`.
+    /// Whether `complete` has batches.
     backlog: bool,
-    /// When the oldest packet of `filling` came, where there is a trigger.
+    /// When the oldest packet of `filling` came, if there is a trigger.
     since: Ticks,
-    /// When the last one came, where there is a trigger, and in how many turns some did: time stands still in a turn.
+    /// When the last packet came, and in how many turns packets came, if there is a trigger. Within a turn, time stands
+    /// still.
     last: Ticks,
     turns: u64,
-    /// How many came in those until the trigger was set last, and how many had come at all then.
+    /// The packets that came with a trigger until it was last set, and the packets that had come in all by then.
     came: u64,
     marked: u64,
-    /// The longest that an incomplete batch waits.
+    /// The longest time that an incomplete batch waits.
     hold: Ticks,
-    /// Batches that are to run before `filling`, oldest first, and how many packets they have.
+    /// The batches that run before `filling`, oldest first, and the number of their packets.
     complete: VecDeque<Batch>,
     completed: usize,
 }
 
 impl Input {
-    /// An empty queue without a trigger, for batches of up to `batch` packets.
+    /// Creates an empty queue without a trigger, for batches of up to `batch` packets.
     pub(crate) fn new(batch: usize) -> Self {
         Self {
             filling: Batch::with_capacity(batch),
@@ -84,7 +85,7 @@ impl Input {
         self.limit as usize
     }
 
-    /// Adds a packet; whether the module can run now.
+    /// Adds a packet. Returns whether the module can run now.
     #[inline]
     pub(crate) fn push(&mut self, packet: Packet, now: Ticks, spares: &mut Spares) -> bool {
         let mut waiting = self.filling.len();
@@ -100,7 +101,7 @@ impl Input {
         self.eager || waiting + 1 >= self.limit()
     }
 
-    /// Adds a whole batch, which is left empty; whether the module can run now.
+    /// Adds a whole batch, and leaves it empty. Returns whether the module can run now.
     #[inline]
     pub(crate) fn push_all(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
         if self.filling.len() >= self.limit() {
@@ -121,7 +122,7 @@ impl Input {
         self.is_ready()
     }
 
-    /// Notes that packets come where there is a trigger, and so many wait already.
+    /// Notes, with a trigger, that packets come while `waiting` packets are already in the batch.
     #[inline]
     fn note(&mut self, waiting: usize, now: Ticks) {
         if waiting == 0 {
@@ -133,14 +134,14 @@ impl Input {
         }
     }
 
-    /// The same where a batch is completed by it.
+    /// Adds the packets of a batch one by one, because they complete a batch.
     fn push_each(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
         let mut ready = false;
         batch.drain_each(|_, packet| ready |= self.push(packet, now, spares));
         ready
     }
 
-    /// Moves the next batch that is to run into `batch`, which is empty; `false` where none is.
+    /// Moves the next batch into `batch`, which must be empty. Returns false if no batch is ready.
     #[inline]
     pub(crate) fn take(&mut self, batch: &mut Batch, spares: &mut Spares) -> bool {
         if self.backlog {
@@ -162,60 +163,60 @@ impl Input {
         true
     }
 
-    /// Puts a batch that was [taken](Self::take) back where it was; it is left empty.
+    /// Puts back a batch that was [taken](Self::take), and leaves it empty.
     pub(crate) fn put_back(&mut self, batch: &mut Batch, spares: &mut Spares) {
         self.completed += batch.len();
         self.complete.push_front(std::mem::replace(batch, spares.get()));
         self.backlog = true;
     }
 
-    /// Whether a batch that comes now may go straight through: there is no trigger, and nothing waits.
+    /// Returns whether a batch that comes now may pass without waiting: there is no trigger and no packet waits.
     #[inline]
     pub(crate) fn passes(&self) -> bool {
         self.eager && self.filling.is_empty() && !self.backlog
     }
 
-    /// Whether [`take`](Self::take) would give a batch.
+    /// Returns whether [`take`](Self::take) would return a batch.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.backlog || (!self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit()))
     }
 
-    /// Asks the processor for the packets that will run next.
+    /// Prefetches the packets that run next.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         self.filling.prefetch(offset);
     }
 
-    /// How many packets wait.
+    /// Returns how many packets wait.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.filling.len() + self.completed
     }
 
-    /// Whether more waits than the batch that is being filled.
+    /// Returns whether packets wait outside the batch that is being filled.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
         self.backlog
     }
 
-    /// When the incomplete batch must be released, where there is one with a trigger.
+    /// Returns when the incomplete batch must be released, if there is one and a trigger.
     #[inline]
     pub(crate) fn due(&self) -> Option<Ticks> {
         (!self.eager && !self.filling.is_empty()).then(|| self.since + self.hold)
     }
 
-    /// Lets what waits run although it is fewer than the trigger.
+    /// Makes waiting packets ready, even if they are fewer than the trigger.
     pub(crate) fn release(&mut self, spares: &mut Spares) {
         if !self.filling.is_empty() {
             self.complete_filling(spares);
         }
     }
 
-    /// Sets the trigger: 0, or up to `batch`. What waits is cut anew: nothing waits for a trigger that is no longer
-    /// set. Order is kept.
+    /// Sets the trigger: 0, or up to `batch`. Waiting packets are regrouped into batches of the new size, so none waits
+    /// for the old trigger. Their order is kept.
     pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, now: Ticks, spares: &mut Spares) {
-        // Without a trigger nobody noted since when packets wait.
+        // Without a trigger it is not known since when packets wait.
         let since = if self.eager { now } else { self.since };
         let turns = (self.last, self.turns);
         self.eager = trigger == 0;
@@ -229,41 +230,41 @@ impl Input {
             });
             spares.put(batch);
         }
-        // They have come before.
+        // These packets came before.
         (self.last, self.turns) = turns;
     }
 
-    /// How many packets have come while there was a trigger, where so many have come at all.
+    /// Returns how many packets came while there was a trigger. `all` is the number of packets that have come in all.
     pub(crate) fn arrived(&self, all: u64) -> u64 {
         if self.eager { self.came } else { self.came + (all - self.marked) }
     }
 
-    /// Notes how many packets have come at all; before a trigger is set or taken away.
+    /// Notes how many packets have come in all. Called before the trigger changes.
     pub(crate) fn mark(&mut self, all: u64) {
         (self.came, self.marked) = (self.arrived(all), all);
     }
 
-    /// In how many turns packets have come, of those with a trigger.
+    /// Returns in how many turns with a trigger packets came.
     pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Since when the first packet has waited for the trigger.
+    /// Returns since when the first packet has waited for the trigger.
     pub(crate) fn since(&self) -> Ticks {
         self.since
     }
 
-    /// Sets the longest that packets wait for the trigger.
+    /// Sets the longest time that packets wait for the trigger.
     pub(crate) fn set_hold(&mut self, hold: Ticks) {
         self.hold = hold;
     }
 
-    /// The trigger: 0, or how many packets are waited for.
+    /// Returns the trigger: 0, or the number of packets that must wait.
     pub(crate) fn trigger(&self) -> usize {
         if self.eager { 0 } else { self.limit() }
     }
 
-    /// The longest that packets wait for the trigger.
+    /// Returns the longest time that packets wait for the trigger.
     pub(crate) fn hold(&self) -> Ticks {
         self.hold
     }

@@ -1,7 +1,8 @@
 //! The rings between the workers of one pipeline.
 //!
-//! A ring is for one pair of workers and one kind of crossing. Kinds do not share rings, because what a worker may
-//! refuse to take while it cannot give depends on the kind; by that, workers never wait for each other in a circle.
+//! A ring belongs to one pair of workers and one kind of crossing. Different kinds do not share rings, because the
+//! packets that a worker may refuse while it cannot hand over depend on the kind. So workers never wait for each other
+//! in a cycle.
 
 use forebay_packet::{Batch, Packet};
 
@@ -9,24 +10,24 @@ use crate::placement::{Origin, Placement};
 use crate::plan::{Plan, Target};
 use crate::ring::{Head, Receiver, Sender, ring};
 
-/// How many packets a ring holds, or four of the largest batches.
+/// The number of packets that a ring holds. If four of the largest batches are more, it holds those.
 const ITEMS: usize = 1_024;
 
 /// Why packets go to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Crossing {
-    /// They have entered by a port, and their session is another worker's. A worker that cannot give these takes none
-    /// from its ports.
+    /// The packets have entered by a port, and another worker has their session. A worker that cannot hand these over
+    /// takes no packets from its ports.
     Entry,
-    /// The next module is another worker's. A worker that cannot give these takes nothing new at all. Workers give these
-    /// to each other in one direction only ([`Placement::circle`]).
+    /// Another worker has the next module. A worker that cannot hand these over takes no new packets at all. Workers
+    /// hand these over in one direction only ([`Placement::circle`]).
     Work,
-    /// They leave by another worker's port. These are always taken: they go nowhere else.
+    /// The packets leave by another worker's port. A worker always takes these, because they go nowhere else.
     Leave,
 }
 
 impl Crossing {
-    /// What leads from `origin` to `target`.
+    /// Returns the crossing from `origin` to `target`.
     pub(crate) fn of(origin: Origin, target: Target) -> Self {
         match (origin, target) {
             (Origin::Port(_), Target::Module(_)) => Self::Entry,
@@ -36,7 +37,7 @@ impl Crossing {
     }
 }
 
-/// The giving end of a ring.
+/// The sending end of a ring.
 pub(crate) struct Out {
     pub(crate) to: usize,
     pub(crate) crossing: Crossing,
@@ -44,14 +45,14 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Sends a batch to node `tag`; `false`, and the batch left as it is, where the ring has no room for it.
+    /// Sends a batch to node `tag`. Returns false, and does not change the batch, if the ring has no room for it.
     #[inline]
     pub(crate) fn send(&mut self, tag: u32, at: u64, batch: &mut Batch) -> bool {
         self.sender.has_room(batch.len()) && self.sender.send(Head { tag, at }, &mut batch.drain())
     }
 }
 
-/// The taking end of a ring.
+/// The receiving end of a ring.
 pub(crate) struct In {
     pub(crate) crossing: Crossing,
     from: usize,
@@ -59,16 +60,16 @@ pub(crate) struct In {
 }
 
 impl In {
-    /// When the next message was sent, where there is one.
+    /// Returns when the next message was sent, if there is one.
     #[inline]
     pub(crate) fn sent_at(&mut self) -> Option<u64> {
         self.receiver.peek().map(|head| head.at)
     }
 
-    /// Takes the next message into `batch`, which is empty; for which node it is.
+    /// Takes the next message into `batch`, which must be empty. Returns its node.
     #[inline]
     pub(crate) fn take(&mut self, batch: &mut Batch) -> Option<usize> {
-        // A message is a batch, and all batches of a pipeline are of one size: it fits.
+        // A message is a batch, and all batches of a pipeline have the same capacity, so it fits.
         let head = self.receiver.receive(|packet| drop(batch.push(packet)))?;
         Some(head.tag as usize)
     }
@@ -81,16 +82,16 @@ pub struct Links {
     pub(crate) ins: Vec<In>,
 }
 
-/// The rings that `plan` needs when it is placed like this: each worker's ends.
+/// Creates the rings that `plan` needs with this placement. Returns each worker's ends.
 #[must_use]
 pub fn links(plan: &Plan, placement: &Placement) -> Vec<Links> {
     let mut links: Vec<Links> = (0..placement.workers).map(|_| Links::default()).collect();
     let mut needed = Vec::new();
     let mut need = |from: &[usize], origin: Origin, target: Target| {
-        for giver in from {
-            let takers = placement.leads(*giver, origin, target).unwrap_or_default();
-            let takers = takers.iter().filter(|taker| *taker != giver);
-            needed.extend(takers.map(|taker| (*giver, *taker, Crossing::of(origin, target))));
+        for from_worker in from {
+            let receivers = placement.leads(*from_worker, origin, target).unwrap_or_default();
+            let receivers = receivers.iter().filter(|to_worker| *to_worker != from_worker);
+            needed.extend(receivers.map(|to_worker| (*from_worker, *to_worker, Crossing::of(origin, target))));
         }
     };
     for (number, (module, workers)) in plan.modules.iter().zip(&placement.modules).enumerate() {
@@ -108,7 +109,7 @@ pub fn links(plan: &Plan, placement: &Placement) -> Vec<Links> {
         links[from].outs.push(Out { to, crossing, sender });
         links[to].ins.push(In { crossing, from, receiver });
     }
-    // Always in the same order, whatever the order in which they were made.
+    // The same order always, whatever the order of creation.
     links.iter_mut().for_each(|links| links.ins.sort_by_key(|from| (from.crossing, from.from)));
     links
 }

@@ -1,15 +1,15 @@
-//! Values that the control plane changes while workers read them: a reader sees a change whole or not at all, and never
-//! waits.
+//! Values that the control plane changes while workers read them. A reader sees each change as a whole or not at all,
+//! and never waits.
 //!
 //! There are two copies (left-right: Ramalhete and Correia, "Left-Right: A Concurrency Control Technique with Wait-Free
-//! Population Oblivious Reads", 2015). Workers read the published one. The writer changes the other, which nobody reads,
-//! publishes it with one exchange of a pointer, and makes the same changes on the first when it next has something to
-//! change: by then the readers have left it, for they hold it during one call only. So a change costs two updates,
-//! however large the table is, and readers pay the same whether changes come or not.
+//! Population Oblivious Reads", 2015). Workers read the published copy. The writer changes the other copy, which has no
+//! reader, publishes it with one exchange of a pointer, and makes the same changes on the first copy before the next
+//! change. By then readers have left that copy, because they hold it during one call only. So a change costs two
+//! updates, whatever the size of the table, and the cost for readers does not depend on changes.
 //!
-//! What nobody has ever changed needs none of this: readers hold it as they would any other, for one look at a flag per
-//! batch, and there is one copy of it, which other modules with equal parameters may share. The first change leaves that
-//! copy to them and makes the module's own, the second one its twin.
+//! A value that has never been changed needs none of this. Readers hold it directly and check one flag per batch. There
+//! is one copy of it, which other modules with equal parameters may share. The first change leaves that copy to them
+//! and makes the module's own copy. The second change makes the twin of that copy.
 
 use std::fmt;
 use std::ops::Deref;
@@ -19,46 +19,46 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 
-/// A value whose changes can be made once more on a copy, from a log of them.
+/// A value that can repeat changes on a copy, from a log.
 pub trait Replay<L>: Clone {
-    /// Makes the changes that `log` has noted, in order, and empties the log.
+    /// Repeats the changes in `log`, in order, and empties the log.
     fn replay(&mut self, log: &mut L);
 }
 
-/// A value that is read while it is changed. `L` is the log of its changes ([`Replay`]).
+/// A value that is read while it changes. `L` is the log of its changes ([`Replay`]).
 pub struct Live<T: 'static, L> {
     published: ArcSwap<T>,
-    /// Whether readers hold it during a call only: it has been changed, or nobody else has it. Never unset.
+    /// Whether readers hold it during a call only, because it has been changed or has no other owner. Never reset.
     changed: AtomicBool,
     writer: Mutex<Writer<T, L>>,
 }
 
-/// What the one who makes changes has.
+/// The writer's data.
 struct Writer<T, L> {
-    /// The copy that is not published, and what it lacks. None before the second change.
+    /// The unpublished copy, and the changes that it lacks. `None` before the second change.
     spare: Option<(Arc<T>, L)>,
-    /// What the first copy is made in.
+    /// The memory for the first copy.
     twin: Option<Arc<T>>,
-    /// How long it took to make a copy: as long it waits for readers to leave the one that it needs, and then makes
-    /// another. So it never takes more than twice as long as it could have. A call takes microseconds; only a worker that
-    /// the system has stopped in the middle of one holds a copy longer.
+    /// The time that the last copying took. The writer waits for readers to leave a copy for at most this long, and
+    /// then makes another copy. So a change takes at most twice the time of copying. A call takes microseconds. Only a
+    /// worker that the system has stopped within a call holds a copy longer.
     copying: Duration,
-    /// Values that are published no more and that workers may still hold. They end when a later change finds that nobody
-    /// does, or with all of this: not on a worker, between two packets.
+    /// Old values that workers may still hold. A later change drops those that no worker holds, or they are dropped
+    /// with the whole. So a worker never drops one between two packets.
     retired: Vec<Arc<T>>,
 }
 
 impl<T: 'static, L> Live<T, L> {
-    /// A value that may be shared with others: the first change leaves it to them.
+    /// Makes a live value that may be shared with others. The first change leaves it to them.
     #[must_use]
     pub fn new(value: Arc<T>) -> Self {
         Self::made(value, false, None)
     }
 
     /// Makes a live value that has no other owner. From the start, readers hold it only during a call. So
-    /// [`change_with_readers`](Self::change_with_readers) knows when they no longer use it; a reader of a shared value that is
-    /// never called would keep it. The first copy is made in `twin`, so that its memory is allocated from the start. The
-    /// content of `twin` does not matter.
+    /// [`change_with_readers`](Self::change_with_readers) knows when they no longer use it. (A reader of a shared value
+    /// keeps it if the reader is never called.) The first copy is made in `twin`, so that its memory is allocated from
+    /// the start. The content of `twin` does not matter.
     #[must_use]
     pub fn unshared(value: T, twin: T) -> Self {
         Self::made(Arc::new(value), true, Some(Arc::new(twin)))
@@ -69,28 +69,28 @@ impl<T: 'static, L> Live<T, L> {
         Self { published: ArcSwap::new(value), changed: AtomicBool::new(changed), writer }
     }
 
-    /// The value as it is now, for a look or two; workers have a [`Reader`].
+    /// Returns the present value, for occasional use. Workers use a [`Reader`].
     #[must_use]
     pub fn look(&self) -> Read<'static, T> {
         Read::Changed(self.published.load())
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer<T, L>> {
-        // A change that panicked has taken the spare copy with it: what is published is whole.
+        // A change that panicked took the spare copy with it. The published copy is intact.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
-    /// Changes the value: `change` is given a copy that nobody reads, notes in the log what it does to it, and what it
-    /// has done is published when it returns. Readers may see it before this does.
+    /// Changes the value. `change` changes a copy that has no readers, and notes its changes in the log. The copy is
+    /// published when `change` returns. Readers may see it before this function returns.
     pub fn change<R>(&self, change: impl FnOnce(&mut T, &mut L) -> R) -> R {
         self.change_with_readers(|value, log, _| change(value, log))
     }
 
-    /// The same; `change` is also told whether all readers have come by since the change before: nobody reads a value that
-    /// this one's predecessors took the place of, so that what they removed can be given to somebody else. A reader that is
-    /// stopped in the middle of a call may see any of them.
+    /// Changes the value, like [`change`](Self::change). `change` also learns whether all readers have come by since
+    /// the previous change. If so, no reader has a value from before that change, and objects removed by then can be
+    /// reused. A reader that is stopped within a call may see any earlier value.
     pub fn change_with_readers<R>(&self, change: impl FnOnce(&mut T, &mut L, bool) -> R) -> R {
         let mut writer = self.lock();
         writer.retired.retain(|value| Arc::strong_count(value) > 1);
@@ -113,13 +113,13 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
             writer.copying = start.elapsed();
             (copy, L::default())
         });
-        // It is alone: this does not clone.
+        // The copy has no other owner, so this does not clone.
         let value = Arc::make_mut(&mut copy);
         value.replay(&mut log);
-        // What is published is read. The copy at hand is nobody's, and what readers did not let go is among these.
+        // The published copy has readers. The copy at hand has none. Copies that readers still hold are in `retired`.
         let result = change(value, &mut log, writer.retired.is_empty());
         let before = self.published.swap(copy);
-        // The first of all is others' too, and readers keep it until they next come by.
+        // The first value is also shared with others, and readers keep it until they next come by.
         if self.changed.swap(true, Ordering::AcqRel) {
             writer.spare = Some((before, log));
         } else {
@@ -129,7 +129,7 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
     }
 }
 
-/// Waits until nobody else holds `copy`; false where somebody does not let go for so long.
+/// Waits until `copy` has no other owner. Returns false if another owner holds it for longer than `patience`.
 fn alone<T>(copy: &mut Arc<T>, patience: Duration) -> bool {
     let mut since = None;
     for attempt in 0u32.. {
@@ -152,15 +152,15 @@ impl<T: 'static, L> fmt::Debug for Live<T, L> {
     }
 }
 
-/// A worker's way to a [`Live`] value.
+/// A worker's access to a [`Live`] value.
 pub struct Reader<T: 'static, L> {
     live: Arc<Live<T, L>>,
-    /// The value as it was before any change.
+    /// The value before any change.
     unchanged: Option<Arc<T>>,
 }
 
 impl<T: 'static, L> Reader<T, L> {
-    /// A reader of `live`.
+    /// Creates a reader of `live`.
     #[must_use]
     pub fn new(live: Arc<Live<T, L>>) -> Self {
         let writer = live.lock();
@@ -170,7 +170,7 @@ impl<T: 'static, L> Reader<T, L> {
         Self { live, unchanged }
     }
 
-    /// The value as it is now, for one call: the writer cannot go on for long until this is dropped.
+    /// Returns the present value, for one call. The writer may have to wait until it is dropped.
     #[inline(always)]
     pub fn read(&mut self) -> Read<'_, T> {
         if self.live.changed.load(Ordering::Acquire) {
@@ -188,18 +188,18 @@ impl<T: 'static, L> Reader<T, L> {
         Read::Changed(self.live.published.load())
     }
 
-    /// The value's owner, for looks that need no haste.
+    /// Returns the live value, for use outside the packet path.
     #[must_use]
     pub fn live(&self) -> &Live<T, L> {
         &self.live
     }
 }
 
-/// A value for the time of one call.
+/// A value during one call.
 pub enum Read<'r, T: 'static> {
-    /// It has never been changed.
+    /// The value has never been changed.
     Unchanged(&'r T),
-    /// It may be replaced at any time; this copy is kept until then.
+    /// The value may be replaced at any time. This copy lasts until the end of the call.
     Changed(Guard<Arc<T>>),
 }
 

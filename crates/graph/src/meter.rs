@@ -1,10 +1,10 @@
-//! What counts a worker's instructions and core cycles, where something does.
+//! The interface to a counter of a worker's instructions and core cycles.
 
-/// Counts instructions and core cycles of the thread that asks.
+/// Counts the instructions and core cycles of the calling thread.
 ///
-/// A worker with a meter must be made by the thread that will run it: what a reading takes is learnt then.
+/// A worker with a meter must be created on the thread that runs it, because the cost of a reading is learnt then.
 pub trait Meter: Send {
-    /// Instructions and core cycles of the calling thread so far, from wherever they are counted. `None`: they cannot be told, or
-    /// no longer; it is not asked again, and nothing that it has said is believed.
+    /// Returns the instructions and core cycles of the calling thread, from an arbitrary start. `None` if the counts
+    /// are not, or no longer, available. Then the meter is not read again, and all its earlier counts are discarded.
     fn read(&mut self) -> Option<[u64; 2]>;
 }

@@ -1,9 +1,9 @@
-//! The name that a misspelt word was probably meant to be.
+//! Suggestions for misspelt names.
 
-/// Returns `" (did you mean 'x'?)"` where one of `names` is nearly `wrong`, else nothing.
+/// Returns `" (did you mean 'x'?)"` if one of `names` is close to `wrong`, else an empty text.
 #[must_use]
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    // A third of the letters may differ; longer names than any here are not looked at, which bounds the work.
+    // A third of the letters may differ. Longer names are ignored, which bounds the work.
     let letters = wrong.chars().count();
     if !(2..=64).contains(&letters) {
         return String::new();
@@ -12,7 +12,7 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Str
     let distance = |name: &str| strsim::osa_distance(&wrong, &name.to_lowercase());
     let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(name), name));
     let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
-    // The word itself is right elsewhere: it is no help here.
+    // The word itself is no help: it is right elsewhere.
     let best = best.filter(|(_, name)| *name != given);
     best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
 }

@@ -1,26 +1,26 @@
-//! Watching single packets: traces and captures of what was dropped.
+//! Observation of single packets: traces, and captures of dropped packets.
 //!
-//! A worker without an observer pays one branch a turn. With one, it looks at marked packets before and after each
-//! call, which is slow and fine.
+//! A worker without an observer pays one branch a turn. With an observer it looks at marked packets before and after
+//! each call, which is slow.
 
 use forebay_packet::Packet;
 
 use crate::gate::Decision;
 use crate::telemetry::Telemetry;
 
-/// Where something happened to a packet.
+/// The place where a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropSite {
-    /// A module, by its place in the plan.
+    /// A module, by its index in the plan.
     Module(usize),
-    /// A port, by its place in the plan.
+    /// A port, by its index in the plan.
     Port(usize),
 }
 
-/// What is told of one packet's call.
+/// A call on one marked packet.
 #[derive(Debug)]
 pub struct Visit<'a> {
-    /// Which traced packet.
+    /// The packet's mark.
     pub mark: u8,
     /// The module.
     pub module: usize,
@@ -28,28 +28,30 @@ pub struct Visit<'a> {
     pub before: &'a [u8],
     /// The frame after it.
     pub after: &'a [u8],
-    /// Where the function put it.
+    /// The function's decision.
     pub decision: Decision,
-    /// How many packets the call had.
+    /// The number of packets in the call.
     pub batch: usize,
 }
 
-/// Who watches. All calls come from the worker's thread.
+/// Observes packets. All calls come from the worker's thread.
 pub trait Observer: Send {
-    /// It watches a worker from now on, or the worker has changed to another graph: this is what the numbers of modules,
-    /// ports and flows stand for.
+    /// Called at the start of the observation, and when the worker changes to another graph. `telemetry` gives the
+    /// names for the numbers of modules, ports and flows.
     fn graph(&mut self, telemetry: &Telemetry);
-    /// A packet has entered by a port: a mark from 1 up if it is to be followed (unique among those under way), else 0.
+    /// A packet has entered by a port. Returns its mark: a number of at least 1, unique among the packets on their way,
+    /// to follow the packet, else 0.
     fn entered(&mut self, port: usize, packet: &mut Packet) -> u8;
     /// A marked packet has been through a call.
     fn visited(&mut self, visit: &Visit<'_>);
     /// A packet, marked or not, was dropped.
     fn dropped(&mut self, site: DropSite, reason: &'static str, packet: &Packet);
-    /// A marked packet has left by a port, as one of this flow (by its place in [`Telemetry::flows`](crate::Telemetry)).
+    /// A marked packet has left by a port. `flow` is its flow's index in [`Telemetry::flows`](crate::Telemetry).
     fn left(&mut self, port: usize, flow: Option<usize>, packet: &Packet);
-    /// A marked packet ended in a function.
+    /// A function has consumed a marked packet.
     fn consumed(&mut self, module: usize, reason: &'static str, packet: &Packet);
-    /// Whether it has seen enough: asked after a turn; the worker then lets go of it and runs at full speed again.
+    /// Returns whether the observer has seen enough. Called after a turn. The worker then drops the observer and runs
+    /// at full speed again.
     fn done(&self) -> bool {
         false
     }

@@ -1,26 +1,26 @@
-//! State that modules of one worker share and change: the sessions that a firewall's two directions have in common.
+//! State that the modules of one worker share and change, for example the sessions of both directions of a firewall.
 //!
-//! A worker's own state has no other user, so that nobody ever waits for it. The type does not know that two modules run on
-//! one thread, though, and safe code has to be shown: who asks is lent the value for a call, by one uncontended exchange of a
-//! flag a batch. Where two workers were given one by mistake, the second finds it lent out and is told so, instead of waiting.
+//! Only one worker uses the state, so no module ever waits for it. But the type system does not know that its modules
+//! run on one thread. So a module borrows the value for a call, with one uncontended exchange of a flag a batch. If two
+//! workers get the same value by mistake, the second one finds it in use and gets an error instead of waiting.
 
 use try_lock::{Locked, TryLock};
 
-/// A value that one worker's modules share, lent to one of them at a time.
+/// A value that one worker's modules share. One module at a time borrows it.
 #[derive(Debug)]
 pub struct Own<T>(TryLock<T>);
 
-/// A value of an [`Own`] while it is lent. It is free again when this is dropped.
+/// A borrowed value of an [`Own`]. Dropping it ends the loan.
 pub type Lent<'a, T> = Locked<'a, T>;
 
 impl<T> Own<T> {
-    /// A value that nobody uses yet.
+    /// Creates a value that is not lent.
     pub const fn new(value: T) -> Self {
         Self(TryLock::new(value))
     }
 
-    /// The value, until what is returned is dropped; `None` while it is lent to somebody else, whom nobody waits for. Among
-    /// modules of one worker, which run one after the other, that cannot be.
+    /// Lends the value until the result is dropped. Returns `None`, without waiting, while it is lent. This cannot
+    /// happen among modules of one worker, because they run one after the other.
     #[inline]
     pub fn lend(&self) -> Option<Lent<'_, T>> {
         self.0.try_lock()
@@ -36,10 +36,10 @@ mod tests {
     #[test]
     fn it_is_lent_to_one_at_a_time() {
         let own = Arc::new(Own::new(1));
-        let mut first = own.lend().expect("nobody has it");
+        let mut first = own.lend().expect("it is not lent");
         *first += 1;
         let again = Arc::clone(&own);
-        std::thread::spawn(move || assert!(again.lend().is_none())).join().expect("it asserts what is true");
+        std::thread::spawn(move || assert!(again.lend().is_none())).join().expect("the thread does not panic");
         drop(first);
         assert_eq!(own.lend().map(|value| *value), Some(2));
     }

@@ -1,12 +1,12 @@
-//! Which workers run which modules, and which worker a session is for.
+//! The placement of modules on workers, and the worker of each session.
 //!
-//! A module may run on several workers, each of which gets its share of the sessions: always the same ones, so that a
-//! session's packets stay in order and its state has one owner (`docs/workers.md`).
+//! A module may run on several workers. Each of them gets a fixed share of the sessions. So a session's packets stay in
+//! order and its state has one owner (`docs/workers.md`).
 
 use crate::plan::Target;
 
-/// Which of `shares` equal shares a session with this hash belongs to. Both directions of a session have the same hash,
-/// so they have the same share. Ports that spread packets themselves do it in the same way.
+/// Returns the share, of `shares` equal shares, of a session with this hash. Both directions of a session have the same
+/// hash and so the same share. Ports that spread packets themselves use the same rule.
 #[inline]
 #[must_use]
 pub fn share(hash: u32, shares: usize) -> usize {
@@ -14,37 +14,37 @@ pub fn share(hash: u32, shares: usize) -> usize {
     ((u64::from(hash) * shares as u64) >> 32) as usize
 }
 
-/// Where packets come from.
+/// The place that packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A module, by one of its gates.
+    /// A gate of this module.
     Gate(usize),
     /// A port.
     Port(usize),
 }
 
-/// Which workers run what.
+/// The workers that run each module and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
-    /// By module: the workers that run it, lowest first; never none.
+    /// By module: the workers that run it, in ascending order, at least one.
     pub modules: Vec<Vec<usize>>,
-    /// By port: the workers that it is open on, lowest first; never none.
+    /// By port: the workers that have it open, in ascending order, at least one.
     pub ports: Vec<Vec<usize>>,
-    /// By module: whether it has state of each session, so that it must always run on the session's worker. Other
-    /// modules run where their packets are already.
+    /// By module: whether it has state of each session, so that it must run on the session's worker. Other modules run
+    /// where their packets already are.
     pub keyed: Vec<bool>,
 }
 
 impl Placement {
-    /// Everything on one worker.
+    /// Places everything on one worker.
     #[must_use]
     pub fn alone(modules: usize, ports: usize) -> Self {
         Self { workers: 1, modules: vec![vec![0]; modules], ports: vec![vec![0]; ports], keyed: vec![false; modules] }
     }
 
-    /// The workers that packets for `target` may go to; none where it is the bin, which is everywhere.
+    /// Returns the workers that packets for `target` may go to. Empty for the bin, which every worker has.
     #[must_use]
     pub fn of(&self, target: Target) -> &[usize] {
         match target {
@@ -54,7 +54,8 @@ impl Placement {
         }
     }
 
-    /// The workers among which packets are spread that go from `origin` on `worker` to `target`; none where they stay.
+    /// Returns the workers among which packets are spread that go from `origin` on `worker` to `target`. `None` if the
+    /// packets stay.
     #[must_use]
     pub fn leads(&self, worker: usize, origin: Origin, target: Target) -> Option<&[usize]> {
         let to = self.of(target);
@@ -62,7 +63,7 @@ impl Placement {
             (_, Target::Drop) => true,
             // A port that is open on all workers that its packets go to spreads them itself.
             (Origin::Port(port), Target::Module(_)) => to == [worker] || self.ports[port] == to && to.contains(&worker),
-            // Where the modules run on the same workers, the packets have come to their session's already.
+            // If both modules run on the same workers, the packets are already on their session's worker.
             (Origin::Gate(from), Target::Module(module)) if self.keyed[module] => {
                 to == [worker] || self.modules[from] == to
             }
@@ -71,22 +72,22 @@ impl Placement {
         (!stays).then_some(to)
     }
 
-    /// Modules between which packets would go in a circle over workers: packets of `from` are handed from worker to
-    /// worker and come back to one where they have been. Such workers could wait for each other for ever. `edges` are all
-    /// gates: from which module to which.
+    /// Finds modules between which packets would go in a cycle over workers: packets of the first module are handed
+    /// from worker to worker and come back to an earlier one. Such workers could wait for each other for ever. `edges`
+    /// are all gates, as pairs of modules.
     #[must_use]
     pub fn circle(&self, edges: &[(usize, usize)]) -> Option<(usize, usize)> {
-        // By worker: to which others it hands packets between modules, and by which edge.
+        // By worker: the workers to which it hands over packets between modules, and the edge.
         let mut handed = vec![vec![None; self.workers]; self.workers];
         for &(from, to) in edges {
-            for &giver in &self.modules[from] {
-                let takers = self.leads(giver, Origin::Gate(from), Target::Module(to)).unwrap_or_default();
-                for taker in takers.iter().filter(|taker| **taker != giver) {
-                    handed[giver][*taker].get_or_insert((from, to));
+            for &sender in &self.modules[from] {
+                let receivers = self.leads(sender, Origin::Gate(from), Target::Module(to)).unwrap_or_default();
+                for receiver in receivers.iter().filter(|receiver| **receiver != sender) {
+                    handed[sender][*receiver].get_or_insert((from, to));
                 }
             }
         }
-        // A worker from which itself can be reached lies on a circle.
+        // A worker that can be reached from itself lies on a cycle.
         (0..self.workers).find_map(|start| {
             let (mut reached, mut pending) = (vec![false; self.workers], vec![start]);
             while let Some(worker) = pending.pop() {
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(place(&[&[0, 1], &[0, 1], &[2]]).circle(&line), None);
         assert_eq!(place(&[&[0, 1], &[0], &[0, 1]]).circle(&line), None);
         let keyed = Placement { keyed: vec![true; 3], ..place(&[&[0, 1], &[0], &[0, 1]]) };
-        assert!(keyed.circle(&line).is_some(), "the last is spread anew");
+        assert!(keyed.circle(&line).is_some(), "the last one is spread again");
         assert!(place(&[&[0], &[1], &[0]]).circle(&line).is_some());
         assert!(place(&[&[0], &[1], &[2]]).circle(&[(0, 1), (1, 2), (2, 0)]).is_some());
     }

@@ -1,4 +1,4 @@
-//! A pipeline that has been checked and is ready to run: what the pipeline compiler hands to the engine.
+//! The plan of a pipeline: a checked configuration, ready to run. The pipeline compiler creates it for the engine.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::scheduler::Share;
 use crate::table::{NamedTable, Table};
 use crate::telemetry::OwnCounters;
 
-/// Where an output gate or a port's entry leads.
+/// The destination of an output gate or of packets that enter by a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// To a module, by its place in [`Plan::modules`].
+    /// A module, by its index in [`Plan::modules`].
     Module(usize),
-    /// Out by a port, by its place in [`Plan::ports`].
+    /// A port, by its index in [`Plan::ports`].
     Port(usize),
-    /// Dropped, as the configuration says; counted as `unwanted`.
+    /// The bin: the configuration drops the packets. Counted as `unwanted`.
     Drop,
 }
 
@@ -31,50 +31,50 @@ pub struct Module {
     pub name: String,
     /// Its function's name.
     pub kind: &'static str,
-    /// Its function; `None` where other workers run it, or where a worker that runs already has it.
+    /// Its function. `None` if other workers run it, or if it is taken over from a running worker.
     pub function: Option<Box<dyn Function>>,
-    /// The running worker whose function it takes over.
+    /// The running worker from which the function is taken over.
     pub from: Option<usize>,
     /// Output gates in order: name and target.
     pub gates: Vec<(String, Target)>,
-    /// Why its function drops, by number.
+    /// The reasons for which its function drops packets, by number.
     pub drops: &'static [Reason],
-    /// Why its function creates packets, by number.
+    /// The reasons for which its function creates packets, by number.
     pub creates: &'static [Reason],
-    /// Why packets end in its function, by number.
+    /// The reasons for which its function consumes packets, by number.
     pub consumes: &'static [Reason],
     /// The function's own counters.
     pub counters: Vec<OwnCounters>,
     /// Tables that may be changed while packets run, by name.
     pub tables: Vec<(String, Arc<dyn Table>)>,
-    /// 0: packets pass at once. Else the module runs on exactly this many packets at a time.
+    /// 0: packets pass at once. Otherwise the module runs on exactly this many packets at a time.
     pub trigger: usize,
-    /// The longest that packets wait for the trigger; `None`: derived from the flows' delay objectives.
+    /// The longest time that packets wait for the trigger. `None`: derived from the flows' delay objectives.
     pub hold: Option<Nanos>,
-    /// What it is given where the scheduler shares time out.
+    /// Its share of the worker, if the scheduler shares time.
     pub share: Share,
 }
 
-/// A port and where its packets go.
+/// A port and the target of its packets.
 pub struct PortPlan {
     /// Its name in the configuration.
     pub name: String,
-    /// What kind of port it is.
+    /// The name of its port type.
     pub kind: &'static str,
-    /// The open port; `None` where other workers have it, or where a worker that runs already has it.
+    /// The open port. `None` if other workers have it, or if it is taken over from a running worker.
     pub open: Option<OpenPort>,
-    /// The running worker whose open port it takes over.
+    /// The running worker from which the open port is taken over.
     pub from: Option<usize>,
-    /// Where packets that enter go; `None` where none enter.
+    /// The target of packets that enter. `None` if none enter.
     pub entry: Option<Target>,
 }
 
-/// A step of a flow's path: a module, and by which gate it is left where that matters.
+/// A step of a flow's path: a module, and the gate by which the flow leaves it, if that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// The module, by its place in [`Plan::modules`].
+    /// The module, by its index in [`Plan::modules`].
     pub module: usize,
-    /// The gate by which the flow leaves it; `None`: any.
+    /// The gate by which the flow leaves it. `None`: any gate.
     pub gate: Option<usize>,
 }
 
@@ -83,48 +83,48 @@ pub struct Step {
 pub struct FlowPlan {
     /// Its name.
     pub name: String,
-    /// Modules on its path, in order; others may lie between.
+    /// Modules on its path, in order. Other modules may lie between them.
     pub path: Vec<Step>,
     /// The delay objective.
     pub slo: Option<Nanos>,
-    /// Which of its delays must keep it: the 99th percentile by default.
+    /// The delays that must keep the objective: the 99th percentile by default.
     pub percentile: Percentile,
-    /// The rate objective: the flow gets at least that much of what it offers.
+    /// The rate objective: the flow gets at least this much of its offered rate.
     pub min_rate: Option<Rate>,
 }
 
-/// A pipeline, ready to run by one worker. Modules are in topological order: every gate leads to a later module. The plans
-/// of several workers are alike, but for the functions and ports that each has itself.
+/// The plan of one worker of a pipeline. Modules are in topological order: every gate leads to a later module. The
+/// plans of several workers are equal, except for the functions and ports of each worker.
 pub struct Plan {
     /// The pipeline's name.
     pub name: String,
     /// The largest batch.
     pub batch: usize,
-    /// Which scheduler is to run it.
+    /// The scheduler that runs it.
     pub scheduler: SchedulerKind,
-    /// The packet pool's size.
+    /// The size of the packet pool.
     pub pool: PoolOptions,
-    /// Modules, in topological order.
+    /// The modules, in topological order.
     pub modules: Vec<Module>,
-    /// Ports.
+    /// The ports.
     pub ports: Vec<PortPlan>,
-    /// Modules that run as one ([`fold`](crate::Branches)): by branch, at least two each. The first has the function for all of
-    /// them; the others have none.
+    /// The folds ([`fold`](crate::Branches)): the modules of each, by branch, at least two. The first one has the
+    /// function for all of them. The others have none.
     pub folds: Vec<Vec<usize>>,
-    /// Flows as declared; empty: every path is a flow of its own.
+    /// The declared flows. Empty: every path is a flow of its own.
     pub flows: Vec<FlowPlan>,
-    /// Which worker's plan this is.
+    /// The worker of this plan.
     pub worker: usize,
-    /// Which workers run what.
+    /// The placement of modules and ports on workers.
     pub placement: Arc<Placement>,
-    /// What counts the worker's instructions and core cycles, where that is wanted. A scheduler that shares time out has no use
-    /// for it: it needs the ticks of each call that is timed.
+    /// The counter of the worker's instructions and core cycles, if requested. A scheduler that shares time cannot use
+    /// it, because it needs the ticks of each timed call.
     pub meter: Option<Box<dyn Meter>>,
 }
 
 impl Plan {
-    /// The tables that may be changed while the pipeline runs, in the modules' order. To be asked before a worker takes
-    /// the plan; replicas of a module share theirs.
+    /// Returns the tables that may be changed while the pipeline runs, in the modules' order. Call it before a worker
+    /// takes the plan. Replicas of a module share their tables.
     #[must_use]
     pub fn tables(&self) -> Vec<NamedTable> {
         let tables = self.modules.iter().flat_map(|module| module.tables.iter().map(move |table| (module, table)));

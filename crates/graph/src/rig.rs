@@ -1,4 +1,4 @@
-//! Runs one function by itself: packets in, packets and gates out. For tests, profiles and fuzzing.
+//! Runs a single function: packets in, packets and gates out. For tests, profiles and fuzzing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,50 +13,50 @@ use crate::function::{Declaration, Declare, Function};
 use crate::gate::Gate;
 use crate::setup::{Declared, Setup, SetupError, Surroundings};
 
-/// A function on the bench, with a pool of its own.
+/// A function with a pool of its own.
 pub struct Rig {
     /// The function under test.
     pub function: Box<dyn Function>,
-    /// What it said of itself while it was made.
+    /// What the function registered while it was created.
     pub declared: Declared,
-    /// The time that the function is told.
+    /// The time that the function sees.
     pub now: Ticks,
     created: Arc<[Counter]>,
     desk: Desk,
-    /// Packets' flow words are their branches.
+    /// A packet's flow word is its branch.
     branches: Box<[u32]>,
-    /// When the function wants to be woken, as an engine would remember it.
+    /// When the function wants to be woken, as the engine would remember it.
     wake: Ticks,
-    /// Whether a run would wait for that.
+    /// Whether a run would wait for the wake-up.
     keeps: bool,
 }
 
 impl Rig {
-    /// Makes function `F` with parameters and nothing around it: ticks of a nanosecond, batches of up to 256.
+    /// Creates function `F` from parameters, in empty surroundings: ticks of a nanosecond, batches of up to 256.
     ///
     /// # Errors
-    /// As [`Declare::new`].
+    /// Those of [`Declare::new`].
     pub fn of<F: Declare>(params: &Value) -> Result<Self, SetupError> {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         surroundings.batch = MAX_BATCH;
         Self::within::<F>(params, &mut surroundings)
     }
 
-    /// Makes function `F` with parameters, in surroundings that hold state, words or a folder for files.
+    /// Creates function `F` from parameters, in surroundings that have state, words or a folder for files.
     ///
     /// # Errors
-    /// As [`Declare::new`].
+    /// Those of [`Declare::new`].
     pub fn within<F: Declare>(params: &Value, surroundings: &mut Surroundings) -> Result<Self, SetupError> {
         let mut setup = Setup::new("rig", surroundings);
         let function = Declaration::of::<F>().build(params, &mut setup)?;
         Ok(Self::over(function, setup.finish(), F::CREATES.len()))
     }
 
-    /// Makes one function out of `F` with each of these parameters ([`Declare::FOLD`]); a packet's flow word is its branch, up to
-    /// 63.
+    /// Folds functions `F` with each of these parameters into one ([`Declare::FOLD`]). A packet's flow word is its
+    /// branch, at most 63.
     ///
     /// # Errors
-    /// As [`Declare::new`]; that `F` does not fold.
+    /// Those of [`Declare::new`], and an `F` that does not support folding.
     pub fn folded<F: Declare>(params: &[Value]) -> Result<Self, SetupError> {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         surroundings.batch = MAX_BATCH;
@@ -67,10 +67,10 @@ impl Rig {
         Ok(Self::over(function, setup.finish(), 0))
     }
 
-    /// Puts a function that has been made on the bench; it creates packets for up to `reasons` reasons.
+    /// Wraps an existing function, which creates packets for up to `reasons` reasons.
     ///
     /// # Panics
-    /// Where the system has no 3 MB of memory for packets.
+    /// If the system has no 3 MB of memory for packets.
     #[must_use]
     pub fn over(function: Box<dyn Function>, declared: Declared, reasons: usize) -> Self {
         let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory for a small pool");
@@ -89,21 +89,21 @@ impl Rig {
         }
     }
 
-    /// What the function has created or released since this was last asked, each with its gate.
+    /// Takes the packets that the function has created or released since the last call, each with its gate.
     pub fn emitted(&mut self) -> Vec<(Packet, Gate)> {
         std::mem::take(&mut self.desk.emitted)
     }
 
-    /// How many packets the function has created, by reason.
+    /// Returns how many packets the function has created, by reason.
     #[must_use]
     pub fn created(&self) -> Vec<u64> {
         self.created.iter().map(Counter::get).collect()
     }
 
-    /// A packet of these bytes.
+    /// Returns a packet with these bytes.
     ///
     /// # Panics
-    /// Where the frame is longer than a chunk holds, or more packets are out than the pool has: a test's own fault.
+    /// If the frame is longer than a chunk, or more packets are in use than the pool has.
     #[must_use]
     pub fn packet(&self, frame: &[u8]) -> Packet {
         let mut packet = self.desk.pool.take().expect("fewer packets than the pool has");
@@ -111,8 +111,8 @@ impl Rig {
         packet
     }
 
-    /// Runs the function once on a batch and tells each packet's gate; `None` for one that it now holds. Packets stay
-    /// in the batch (held ones leave it).
+    /// Runs the function once on a batch. Returns each packet's gate, `None` for a packet that it holds. Packets stay
+    /// in the batch, except held ones.
     pub fn process(&mut self, batch: &mut Batch) -> Vec<Option<Gate>> {
         let len = batch.len();
         self.desk.now = self.now;
@@ -133,10 +133,10 @@ impl Rig {
         gates.into_iter().map(|gate| (gate != Gate::HOLD).then_some(gate)).collect()
     }
 
-    /// Runs the function on one frame: the gate, and the frame afterwards.
+    /// Runs the function on one frame. Returns the gate, and the frame afterwards.
     ///
     /// # Panics
-    /// Where the function holds the packet.
+    /// If the function holds the packet.
     pub fn run(&mut self, frame: &[u8]) -> (Gate, Vec<u8>) {
         let mut batch = Batch::with_capacity(1);
         batch.push(self.packet(frame)).expect("an empty batch");
@@ -144,7 +144,7 @@ impl Rig {
         (gate, batch[0].data().to_vec())
     }
 
-    /// Wakes the function, as the engine does when the time it asked for has come; when it wants to be woken next.
+    /// Wakes the function, as the engine does at the requested instant. Returns when it wants to be woken next.
     pub fn wake(&mut self) -> Option<Ticks> {
         self.desk.now = self.now;
         self.function.wake(&mut self.desk.context(0, 0, &[]));
@@ -154,26 +154,26 @@ impl Rig {
         self.wakes_at()
     }
 
-    /// When the function wants to be woken: the earliest instant that it has asked for since it was last woken.
+    /// Returns when the function wants to be woken: the earliest instant requested since it was last woken.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Ticks> {
         (self.wake != Ticks::NEVER).then_some(self.wake)
     }
 
-    /// Whether a run whose sources are used up would wait until then: [`Context::wake_at`], and not
-    /// [`look_at`](Context::look_at).
+    /// Returns whether a run whose sources are used up would wait for the wake-up. It would after [`Context::wake_at`],
+    /// but not after [`look_at`](Context::look_at).
     #[must_use]
     pub fn keeps_run(&self) -> bool {
         self.keeps
     }
 
-    /// How many packets the function holds.
+    /// Returns how many packets the function holds.
     #[must_use]
     pub fn held(&self) -> usize {
         self.desk.shelves[0].len()
     }
 
-    /// The function's own counters of one heading, by name.
+    /// Returns the function's own counters under one heading, by name.
     #[must_use]
     pub fn counters(&self, kind: &str) -> BTreeMap<&str, u64> {
         let of_kind = self.declared.counters.iter().filter(|own| own.heading == kind);

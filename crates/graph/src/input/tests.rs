@@ -1,4 +1,4 @@
-//! The fractional buffer against a plain queue.
+//! Compares the fractional buffer with a plain queue.
 
 use std::collections::VecDeque;
 
@@ -58,12 +58,12 @@ impl Bench {
         Some(packet)
     }
 
-    /// Takes one batch and checks that it is the oldest packets, in order. Its size.
+    /// Takes one batch, and checks that it has the oldest packets in order. Returns its size.
     fn take(&mut self) -> Option<usize> {
         let mut batch = Batch::with_capacity(BATCH);
         let ready = self.input.is_ready();
         let taken = self.input.take(&mut batch, &mut self.spares);
-        assert_eq!(taken, ready, "ready says what take does");
+        assert_eq!(taken, ready, "ready predicts take");
         for packet in batch.iter() {
             assert_eq!(Some(packet.flow()), self.waiting.pop_front(), "in order");
         }
@@ -73,9 +73,9 @@ impl Bench {
 
 proptest! {
     #[test]
-    fn a_buffer_is_a_queue_that_gives_exact_batches(operations in operations()) {
+    fn a_buffer_is_a_queue_with_exact_batches(operations in operations()) {
         let mut bench = Bench::new();
-        // Whether all that waits came under the trigger that is now in force.
+        // Whether all waiting packets came under the present trigger.
         let mut exact = true;
         for operation in operations {
             match operation {
@@ -97,7 +97,7 @@ proptest! {
                     let (trigger, waiting) = (bench.input.trigger(), bench.waiting.len());
                     let taken = bench.take();
                     match (trigger, taken) {
-                        (0, None) => prop_assert_eq!(waiting, 0, "without a trigger nothing waits"),
+                        (0, None) => prop_assert_eq!(waiting, 0, "without a trigger no packet waits"),
                         (0, Some(size)) => prop_assert!(size <= BATCH),
                         (b, None) => prop_assert!(waiting < b, "{} wait for {}", waiting, b),
                         (b, Some(size)) if exact => prop_assert_eq!(size, b),
@@ -108,12 +108,13 @@ proptest! {
                 Operation::SetTrigger(trigger) => {
                     bench.input.set_trigger(trigger, BATCH, Ticks::ZERO, &mut bench.spares);
                     prop_assert_eq!(bench.input.trigger(), trigger);
-                    prop_assert!(trigger > 0 || bench.waiting.is_empty() || bench.input.is_ready(), "eager when lowered to 0");
+                    let waits = !bench.waiting.is_empty();
+                    prop_assert!(trigger > 0 || !waits || bench.input.is_ready(), "ready when lowered to 0");
                     exact = true;
                 }
                 Operation::Release => {
                     bench.input.release(&mut bench.spares);
-                    prop_assert!(bench.waiting.is_empty() || bench.input.is_ready(), "nothing is stranded");
+                    prop_assert!(bench.waiting.is_empty() || bench.input.is_ready(), "no packet is stranded");
                     exact = bench.waiting.is_empty();
                 }
             }
@@ -121,12 +122,12 @@ proptest! {
         }
         bench.input.release(&mut bench.spares);
         while bench.take().is_some() {}
-        prop_assert!(bench.waiting.is_empty(), "all of it can be had in the end");
+        prop_assert!(bench.waiting.is_empty(), "all packets can be taken in the end");
     }
 }
 
 #[test]
-fn a_lowered_trigger_releases_at_once_and_cuts_anew() {
+fn a_lowered_trigger_releases_at_once_in_batches_of_the_new_size() {
     let mut bench = Bench::new();
     bench.input.set_trigger(16, BATCH, Ticks::ZERO, &mut bench.spares);
     for _ in 0..15 {
@@ -136,7 +137,7 @@ fn a_lowered_trigger_releases_at_once_and_cuts_anew() {
     bench.input.set_trigger(4, BATCH, Ticks::ZERO, &mut bench.spares);
     assert_eq!([bench.take(), bench.take(), bench.take(), bench.take()], [Some(4), Some(4), Some(4), None]);
     bench.input.set_hold(Ticks(3));
-    assert_eq!(bench.input.due(), Some(Ticks(10)), "the rest is as old as it was");
+    assert_eq!(bench.input.due(), Some(Ticks(10)), "the rest keeps its age");
 }
 
 #[test]

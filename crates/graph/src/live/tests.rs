@@ -1,4 +1,4 @@
-//! Two copies against one plain value, and readers beside a writer.
+//! Compares the two copies with one plain value, and tests readers beside a writer.
 
 use std::sync::Barrier;
 use std::sync::atomic::AtomicUsize;
@@ -54,11 +54,11 @@ fn two_copies_are_made_and_no_more() {
         assert_eq!(first.copies(), usize::min(number as usize + 1, 2));
     }
     assert_eq!(reader.read().numbers, (0..100).collect::<Vec<_>>());
-    assert!(first.numbers.is_empty(), "what others share stays as it was");
+    assert!(first.numbers.is_empty(), "the shared value does not change");
 }
 
 #[test]
-fn readers_that_do_not_come_by_hold_nobody_up() {
+fn idle_readers_do_not_delay_changes() {
     let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
     let mut idle = Reader::new(Arc::clone(&live));
     let mut once = Reader::new(Arc::clone(&live));
@@ -67,12 +67,12 @@ fn readers_that_do_not_come_by_hold_nobody_up() {
     for number in 1..1_000 {
         push(&live, number);
     }
-    assert_eq!(live.look().copies(), 2, "the writer never had to give a copy up");
+    assert_eq!(live.look().copies(), 2, "the writer never had to replace a copy");
     assert_eq!(idle.read().numbers.len(), 1_000);
 }
 
 #[test]
-fn a_reader_that_is_stopped_in_a_call_keeps_its_copy_and_the_writer_takes_another() {
+fn a_reader_that_is_stopped_in_a_call_keeps_its_copy_and_the_writer_makes_another() {
     let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
     push(&live, 0);
     let mut reader = Reader::new(Arc::clone(&live));
@@ -84,15 +84,15 @@ fn a_reader_that_is_stopped_in_a_call_keeps_its_copy_and_the_writer_takes_anothe
     assert_eq!(live.look().copies(), 3);
 }
 
-/// What was removed before was given out again by whoever took the copy at hand for the last that anybody read.
+/// Removed objects were once reused too early, because the copy at hand was taken for the last one that had a reader.
 #[test]
-fn a_change_is_told_of_readers_that_are_two_changes_behind() {
+fn a_change_learns_of_readers_that_are_two_changes_behind() {
     let live: Arc<LiveList> = Arc::new(Live::unshared(List::default(), List::default()));
     let change = || {
-        live.change_with_readers(|list, log, left| {
+        live.change_with_readers(|list, log, readers_left| {
             list.numbers.push(0);
             log.push(0);
-            left
+            readers_left
         })
     };
     let mut idle = Reader::new(Arc::clone(&live));
@@ -109,53 +109,53 @@ fn a_change_is_told_of_readers_that_are_two_changes_behind() {
     assert_eq!(idle.read().numbers.len(), 12);
 }
 
-/// The first of all values is others', too, and stays with readers that are not called.
+/// The first value is also shared with others, and readers that are not called keep it.
 #[test]
-fn a_reader_that_keeps_the_first_value_is_told() {
+fn a_change_learns_of_a_reader_that_keeps_the_first_value() {
     let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
     let mut reader = Reader::new(Arc::clone(&live));
-    let told = || live.change_with_readers(|_, _: &mut Vec<u32>, left| left);
-    assert_eq!([told(), told(), told()], [true, false, false]);
+    let readers_left = || live.change_with_readers(|_, _: &mut Vec<u32>, readers_left| readers_left);
+    assert_eq!([readers_left(), readers_left(), readers_left()], [true, false, false]);
     drop(reader.read());
-    assert!(told());
+    assert!(readers_left());
 }
 
-/// Says on which thread it ended.
+/// Logs the thread on which it is dropped.
 #[derive(Clone)]
-struct Mortal(Arc<Mutex<Vec<thread::ThreadId>>>);
+struct DropLogger(Arc<Mutex<Vec<thread::ThreadId>>>);
 
-impl Drop for Mortal {
+impl Drop for DropLogger {
     fn drop(&mut self) {
-        self.0.lock().expect("nobody panics").push(thread::current().id());
+        self.0.lock().expect("no thread panics").push(thread::current().id());
     }
 }
 
-impl Replay<()> for Mortal {
+impl Replay<()> for DropLogger {
     fn replay(&mut self, (): &mut ()) {}
 }
 
 #[test]
-fn what_workers_let_go_ends_with_the_writer() {
+fn values_that_workers_release_are_dropped_by_the_writer() {
     let ends = Arc::new(Mutex::new(Vec::new()));
-    let live = Arc::new(Live::<Mortal, ()>::new(Arc::new(Mortal(Arc::clone(&ends)))));
+    let live = Arc::new(Live::<DropLogger, ()>::new(Arc::new(DropLogger(Arc::clone(&ends)))));
     let mut reader = Reader::new(Arc::clone(&live));
     live.change(|_, ()| {});
-    // The worker was the last to hold the value of the start.
+    // The worker was the last owner of the first value.
     thread::spawn(move || drop(reader.read())).join().expect("reading does not panic");
-    assert!(ends.lock().expect("nobody panics").is_empty());
+    assert!(ends.lock().expect("no thread panics").is_empty());
     live.change(|_, ()| {});
-    assert_eq!(*ends.lock().expect("nobody panics"), [thread::current().id()]);
+    assert_eq!(*ends.lock().expect("no thread panics"), [thread::current().id()]);
 }
 
 #[test]
-fn a_change_that_panics_leaves_what_is_published() {
+fn a_change_that_panics_leaves_the_published_value() {
     let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
     (0..3).for_each(|number| push(&live, number));
     let panics = thread::scope(|scope| {
         let change = || {
             live.change(|list, _: &mut Vec<u32>| {
                 list.numbers.clear();
-                assert_eq!(list.numbers, [9], "as meant");
+                assert_eq!(list.numbers, [9], "this panics on purpose");
             })
         };
         scope.spawn(change).join()
@@ -166,7 +166,7 @@ fn a_change_that_panics_leaves_what_is_published() {
     assert_eq!(live.look().numbers, [0, 1, 2, 3, 4]);
 }
 
-/// Readers in other threads see whole changes only, in the order in which they were made.
+/// Readers on other threads see only whole changes, in order.
 #[test]
 fn readers_see_whole_changes_in_order() {
     let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
@@ -200,12 +200,14 @@ fn readers_see_whole_changes_in_order() {
 
 proptest! {
     #[test]
-    fn it_is_what_one_value_would_be(steps in prop::collection::vec((prop::collection::vec(any::<u32>(), 0..4), 0u8..10), 1..60)) {
+    fn it_behaves_like_one_plain_value(
+        steps in prop::collection::vec((prop::collection::vec(any::<u32>(), 0..4), 0u8..10), 1..60),
+    ) {
         let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
         let mut reader = Reader::new(Arc::clone(&live));
         let mut model = Vec::new();
-        for (numbers, what) in steps {
-            match what {
+        for (numbers, action) in steps {
+            match action {
                 0 | 1 => reader = Reader::new(Arc::clone(&live)),
                 _ => {
                     live.change(|list, log| {
@@ -215,7 +217,7 @@ proptest! {
                     model.extend(numbers);
                 }
             }
-            if what % 2 == 0 {
+            if action % 2 == 0 {
                 prop_assert_eq!(&reader.read().numbers, &model);
             }
             prop_assert_eq!(&live.look().numbers, &model);
