@@ -60,7 +60,7 @@ fn captures_pass_a_firewall_a_nat_and_a_router_and_the_output_is_well_formed() {
         let example = Path::new(ROOT).join("examples/capture.yaml");
         let source = Source::read(&example)
             .expect("the example")
-            .set(format!("ports.in.pcap.read={}", capture.canonicalize().expect("it is existing").display()))
+            .set(format!("ports.in.pcap.read={}", capture.canonicalize().expect("it exists").display()))
             .set(format!("ports.out.pcap.write={}", result.display()))
             // Some hosts talk to themselves over 127.0.0.1.
             .set("modules.valid.ip_validate.martians=pass".to_owned());

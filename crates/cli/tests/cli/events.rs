@@ -1,4 +1,4 @@
-//! Events of runs: on standard error in both formats, by the socket, and in the documentation.
+//! Events of runs: on standard error in both formats, over the socket, and in the documentation.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::running::{PIPELINE, Running, temporary, wait_for};
 use crate::{File, forebay};
 
-/// How events are written.
+/// The format in which events are written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Format {
     Logfmt,
@@ -25,7 +25,7 @@ impl Format {
         if self == Self::Json { "json" } else { "logfmt" }
     }
 
-    /// The events of lines, all of which are some. In logfmt every value is a text.
+    /// Parses lines, each of which must be an event. In logfmt every value is a string.
     fn read(self, lines: &str) -> Vec<Value> {
         assert!(!lines.contains(is_control), "{lines:?}");
         let read = |line| if self == Self::Json { serde_json::from_str(line).ok() } else { pairs(line) };
@@ -55,13 +55,13 @@ fn names(events: &[Value]) -> BTreeSet<&str> {
     events.iter().filter_map(|event| event["event"].as_str()).collect()
 }
 
-/// The first event of a name.
+/// Returns the first event with this name.
 fn one<'e>(events: &'e [Value], name: &str) -> &'e Value {
     events.iter().find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}: {events:#?}"))
 }
 
 #[test]
-fn standard_error_of_a_service_has_events_only() {
+fn standard_error_of_a_service_contains_only_events() {
     for format in Format::BOTH {
         let mut running = Running::as_service(PIPELINE, &["--log-format", format.name()]);
         running.ask(&["table", "route", "add 10.77.0.0/16 1", "add nonsense", "remove 10.77.0.0/16"]);
@@ -97,7 +97,7 @@ fn standard_error_of_a_service_has_events_only() {
 }
 
 #[test]
-fn events_that_a_run_keeps_are_shown_and_followed() {
+fn stored_events_are_shown_and_followed() {
     let mut running = Running::start();
     let socket = running.socket();
     let shown = running.ask(&["show", "events"]).well();
@@ -112,8 +112,8 @@ fn events_that_a_run_keeps_are_shown_and_followed() {
         assert!(lines.read_line(&mut line).expect("UTF-8") > 0, "it ended");
         Format::Json.read(&line).remove(0)
     };
-    // The last of those that are kept, then what comes.
-    assert_eq!((&next()["event"], &next_id(&running)), (&json!("listening"), &2));
+    // First the last stored event, then new ones.
+    assert_eq!((&next()["event"], &last_id(&running)), (&json!("listening"), &2));
     running.ask(&["reload"]).well();
     let reload = next();
     assert_eq!((&reload["event"], &reload["id"]), (&json!("reload_accepted"), &json!(3)));
@@ -125,13 +125,13 @@ fn events_that_a_run_keeps_are_shown_and_followed() {
     assert_eq!(follower.wait().expect("it ends").code(), Some(0));
 }
 
-/// The number of the last event.
-fn next_id(running: &Running) -> u64 {
+/// Returns the number of the last event.
+fn last_id(running: &Running) -> u64 {
     let shown = running.ask(&["show", "events", "--json", "--count", "1"]).well();
     Format::Json.read(&shown)[0]["id"].as_u64().expect("a number")
 }
 
-/// Losses of a run, each said once though there are thousands.
+/// A pipeline that loses packets and lines. Each type of loss is reported once although there are thousands.
 pub(crate) const LOSSES: &str = "
 name: losses
 pool: { chunks: 64, frame: 128 }
@@ -146,7 +146,7 @@ modules:
 pipeline: [ in -> ids -> fw -> slow -> out ]
 ";
 
-/// Writes the capture that [`LOSSES`] reads beside it.
+/// Writes the capture that [`LOSSES`] reads. It is in the same folder.
 pub(crate) fn capture_of_losses(file: &File) {
     let made = File::new(
         "ports:
@@ -161,7 +161,7 @@ pipeline: [ in -> hop -> out ]
 }
 
 #[test]
-fn losses_of_a_run_are_events_with_counts() {
+fn losses_are_reported_as_events_with_counts() {
     for format in Format::BOTH {
         let file = File::new(LOSSES);
         capture_of_losses(&file);
@@ -182,11 +182,11 @@ fn losses_of_a_run_are_events_with_counts() {
 
 /// A simulated run reports its end by events.
 #[test]
-fn ends_are_events() {
+fn the_end_of_a_simulated_run_is_an_event() {
     let endless = File::new(PIPELINE);
-    let cut = File::new(&PIPELINE.replace("rate: 100kpps", "rate: 1pps, count: 9"));
+    let limited = File::new(&PIPELINE.replace("rate: 100kpps", "rate: 1pps, count: 9"));
     for format in Format::BOTH {
-        for (file, duration, name) in [(&endless, None, "duration_set"), (&cut, Some("1s"), "port_unread")] {
+        for (file, duration, name) in [(&endless, None, "duration_set"), (&limited, Some("1s"), "port_unread")] {
             let more = duration.map_or(vec![], |duration| vec!["--duration", duration]);
             let run = ["run", file.path(), "--virtual", "--log-format", format.name()];
             let done = forebay(&[&run[..], &more].concat());
@@ -200,7 +200,8 @@ fn number(event: &Value) -> u64 {
     event["count"].to_string().replace('"', "").parse().expect("a number")
 }
 
-/// A pipeline that reads frames of other stations of a network: one that has our address, and many that ask.
+/// Returns a pipeline that reads frames of other stations: one station has the pipeline's address, and many send ARP
+/// requests.
 pub(crate) fn many_neighbours() -> File {
     let arp = |sender: [u8; 4], mac: u8, operation: u8| {
         let station = [2, 0, 0, 0, 1, mac];
@@ -233,7 +234,7 @@ pipeline:
 }
 
 #[test]
-fn a_conflict_and_a_flood_of_neighbours_are_events() {
+fn an_address_conflict_and_a_neighbour_flood_are_events() {
     let file = many_neighbours();
     let done = forebay(&["run", file.path(), "--no-socket", "--no-live", "--json"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
@@ -244,9 +245,9 @@ fn a_conflict_and_a_flood_of_neighbours_are_events() {
     assert!(flood["module"] == "arrive" && number(flood) > 100, "{flood}");
 }
 
-/// `run --json` printed nothing on standard output where it did not come to a report.
+/// Regression: `run --json` printed nothing on standard output if it failed before the report.
 #[test]
-fn an_error_is_an_object_with_json() {
+fn an_error_is_a_json_object_with_the_json_option() {
     let broken = File::new("ports: {\n");
     for format in Format::BOTH {
         let run = |file: &str, more: &[&str]| {
@@ -268,9 +269,9 @@ fn an_error_is_an_object_with_json() {
     }
 }
 
-/// A service that wrote a line of rates a second filled its log.
+/// Regression: a service that printed a line of rates each second filled its log.
 #[test]
-fn rates_are_printed_where_they_are_asked_for() {
+fn rates_are_printed_only_with_an_interval() {
     let file = File::new(PIPELINE);
     let run = |more: &[&str]| {
         forebay(&[&["run", file.path(), "--no-socket", "--json", "--duration", "1500ms"], more].concat())
@@ -295,9 +296,9 @@ fn every_event_is_documented() {
     assert_eq!(rows, EventName::ALL.len(), "docs/events.md has rows of events that do not exist");
 }
 
-/// Which configuration a run starts from.
+/// Tests which configuration a run starts from: the file or the state.
 #[test]
-fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
+fn a_changed_file_replaces_the_stored_configuration() {
     let folder = temporary();
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (file, state, old) = (path("edge.yaml"), path("state"), path("state.old"));
@@ -323,10 +324,10 @@ fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
     write("first");
     starts_as(&["--prefer", "state"], "first", None);
     starts_as(&[], "first", Some(("state_used", "unchanged")));
-    // Times do not count, and neither do settings.
+    // File times and settings do not count as changes.
     write("first");
-    let said = starts_as(&["--set", "name=other"], "first", Some(("state_used", "unchanged")));
-    assert!(said.contains("ignored=\"--set name=other\""), "{said}");
+    let err = starts_as(&["--set", "name=other"], "first", Some(("state_used", "unchanged")));
+    assert!(err.contains("ignored=\"--set name=other\""), "{err}");
     let before = std::fs::read(&state).expect("it is there");
     write("second");
     assert!(std::fs::metadata(&old).is_err());
@@ -350,11 +351,11 @@ fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
     assert!(std::fs::read(&old).expect("it was kept") == before && (mode(&old), mode(&state)) == (0o600, 0o600));
     starts_as(&[], "second", Some(("state_used", "unchanged")));
     starts_as(&["--prefer", "file", "--set", "name=third"], "third", Some(("state_replaced", "prefer")));
-    // Settings that only the state has are named, and not in force any more.
+    // Settings that only the state has are reported. They are no longer in force.
     write("fourth");
-    let said = starts_as(&[], "fourth", Some(("state_replaced", "changed")));
-    assert!(said.contains("dropped=\"--set name=third\""), "{said}");
-    // A state of an older version.
+    let err = starts_as(&[], "fourth", Some(("state_replaced", "changed")));
+    assert!(err.contains("dropped=\"--set name=third\""), "{err}");
+    // A state of an older version has no hash.
     let text = std::fs::read_to_string(&state).expect("it is there");
     let mut older: Value = serde_json::from_str(&text).expect("JSON");
     older.as_object_mut().and_then(|older| older.remove("started_from")).expect("a fingerprint");
@@ -364,7 +365,7 @@ fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
     starts_as(&[], "fourth", Some(("state_used", "unchanged")));
     let none = forebay(&["run", &file, "--prefer", "file"]);
     assert!(none.code == Some(2) && none.err.contains("--state"), "{}", none.err);
-    // A use case is the same as long as it has its name.
+    // A use case counts as unchanged as long as it has the same name.
     let case = |name: &str, more: &[&str]| {
         let arguments = ["run", name, "--no-socket", "--json", "--duration", "10ms", "--state", &state];
         let done = forebay(&[&arguments[..], more].concat());
@@ -376,9 +377,9 @@ fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
     assert!(case("usecase:l2l3", &[]).contains("why=other_file"));
 }
 
-/// Of a file that was refused the log said that it had replaced the state, and then that the state was as it was.
+/// Regression: the log reported that a refused file had replaced the state, and then that the state was unchanged.
 #[test]
-fn a_file_that_is_refused_is_not_told_to_have_replaced_the_state() {
+fn a_refused_file_is_not_reported_to_replace_the_state() {
     let folder = temporary();
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (file, state) = (path("edge.yaml"), path("state"));
@@ -403,7 +404,7 @@ fn a_file_that_is_refused_is_not_told_to_have_replaced_the_state() {
     }
 }
 
-/// A reload of another file is newer than the file that the run was started from, and than its changes so far.
+/// A reload from another file is newer than the file from which the run was started, and than its earlier changes.
 #[test]
 fn a_reload_is_newer_than_the_file() {
     let running = Running::start();
@@ -429,5 +430,5 @@ fn a_reload_is_newer_than_the_file() {
     assert_eq!(start(), "other");
     std::fs::write(&file, format!("name: edited\n{PIPELINE}")).expect("a writable folder");
     assert_eq!(start(), "edited");
-    wait_for("the old one", || folder.path().join("state.old").exists());
+    wait_for("the previous state", || folder.path().join("state.old").exists());
 }

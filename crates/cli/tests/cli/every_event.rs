@@ -1,7 +1,7 @@
-//! Every kind of event is produced by a run, printed in both formats, and read again by parsers that know nothing of
-//! how it was printed.
+//! A run produces each type of event. Each event is printed in both formats and parsed again by parsers that share no
+//! code with the printer.
 //!
-//! [`scenario`] names the run that produces each kind. A kind without a run does not compile.
+//! [`scenario`] names the run that produces each type. A type without a run does not compile.
 
 mod logfmt;
 mod wan;
@@ -24,31 +24,31 @@ use crate::{Done, File, ROUTER};
 /// A run that produces events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scenario {
-    /// A service that is reloaded, and whose table and signals change something.
+    /// A service with a reload, a table change and signals.
     Service,
     /// A service whose modules move.
     Moving,
     /// A service whose pool is empty.
     Pool,
-    /// A run that loses packets, lines and rules, with its state and drops in files of hostile names.
+    /// A run that loses packets, lines and rules. Its state and drops are in files with hostile names.
     Losses,
     /// Runs in simulated time.
     Simulated,
-    /// A run beside many neighbours.
+    /// A run that sees many neighbours.
     Neighbours,
-    /// A run whose packets are held for long.
+    /// A run whose packets are held for a long time.
     Held,
-    /// A run whose terminal goes away.
+    /// A run whose terminal is closed.
     Terminal,
     /// A run with a controller and without a profile.
     Unprofiled,
     /// A run that does not start.
     Refused,
-    /// A run between interfaces of the kernel.
+    /// A run between kernel interfaces.
     Wan,
 }
 
-/// Returns the run that produces this kind of event.
+/// Returns the run that produces this type of event.
 fn scenario(name: EventName) -> Scenario {
     use EventName as E;
     match name {
@@ -80,14 +80,14 @@ fn scenario(name: EventName) -> Scenario {
     }
 }
 
-/// Text from outside that would forge a line, act on a terminal, or end a value.
+/// External text that tries to forge a line, send escape sequences to a terminal, or end a value.
 const HOSTILE: &str = "x\" =\\\nlevel=error event=port_lost msg=\"\u{1b}[2J\r\t\0\u{7f}\u{9b}2J\u{2028}\u{202e}é😀";
 
-/// A name of a file that is no UTF-8, with what it is shown as.
-const NO_TEXT: (&[u8], &str) = (b"\xff\n\x1b[2J\" event=port_lost", "\u{fffd}\n\u{1b}[2J\" event=port_lost");
+/// The name of a file that is not UTF-8, and the text that is printed for it.
+const NOT_UTF8: (&[u8], &str) = (b"\xff\n\x1b[2J\" event=port_lost", "\u{fffd}\n\u{1b}[2J\" event=port_lost");
 
 #[test]
-fn every_kind_is_seen_and_read_again_in_both_formats() {
+fn every_event_is_produced_and_parsed_in_both_formats() {
     let mut scenarios: BTreeMap<Scenario, Vec<EventName>> = BTreeMap::new();
     for name in EventName::ALL {
         scenarios.entry(scenario(*name)).or_default().push(*name);
@@ -98,8 +98,8 @@ fn every_kind_is_seen_and_read_again_in_both_formats() {
             assert!(events.iter().any(|event| event.event == name), "{scenario:?}: no {name}: {events:#?}");
         }
         for event in &events {
-            is_read_again(event);
-            is_documented(event);
+            assert_parsed(event);
+            assert_documented(event);
             let hostile = |value: &mut Value| {
                 if value.is_string() {
                     *value = HOSTILE.into();
@@ -107,13 +107,13 @@ fn every_kind_is_seen_and_read_again_in_both_formats() {
             };
             let mut forged = Event { message: HOSTILE.to_owned(), pipeline: HOSTILE.to_owned(), ..event.clone() };
             forged.fields.values_mut().for_each(hostile);
-            is_read_again(&forged);
+            assert_parsed(&forged);
         }
     }
 }
 
-/// Prints an event in both formats, and compares each field with what the parsers read.
-fn is_read_again(event: &Event) {
+/// Prints an event in both formats, and compares each field with the result of the parsers.
+fn assert_parsed(event: &Event) {
     let fields = event.fields.iter().map(|(name, value)| (name.as_str(), value.clone()));
     let pipeline = (!event.pipeline.is_empty()).then(|| ("pipeline", event.pipeline.clone().into()));
     let fixed = [("time", &*event.time), ("level", level(event)), ("event", event.event.as_str())];
@@ -144,15 +144,15 @@ fn level(event: &Event) -> &'static str {
     }
 }
 
-/// The event's row in the documentation has each of its fields.
-fn is_documented(event: &Event) {
+/// Checks that the event's row in the documentation has each of its fields.
+fn assert_documented(event: &Event) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
     let text = std::fs::read_to_string(path).expect("it is there");
     let mut known = BTreeSet::new();
     for line in text.lines() {
         let cells: Vec<_> = line.split('|').collect();
         let [_, name, _, fields, _, _] = cells[..] else { continue };
-        // Some rows have the fields of the one before.
+        // Some rows refer to the fields of the previous row.
         if !fields.contains("the same") {
             known = fields.split('`').skip(1).step_by(2).map(str::to_owned).collect();
         }
@@ -165,7 +165,7 @@ fn is_documented(event: &Event) {
     panic!("docs/events.md has no row {}", event.event);
 }
 
-/// The events of a run; `None`, and a printed reason, where this machine cannot have it.
+/// Returns the events of a run. If this machine cannot run the scenario, prints the reason and returns `None`.
 fn produced(scenario: Scenario) -> Option<Vec<Event>> {
     Some(match scenario {
         Scenario::Service => service(),
@@ -190,7 +190,7 @@ fn produced(scenario: Scenario) -> Option<Vec<Event>> {
     })
 }
 
-/// Reads the events of standard error, on which there is nothing else.
+/// Parses the events of standard error. It contains nothing else.
 fn read(lines: &str) -> Vec<Event> {
     let read = |line| serde_json::from_str(line).unwrap_or_else(|why| panic!("no event: {why}: {line}"));
     lines.lines().map(read).collect()
@@ -200,7 +200,7 @@ fn of(done: &Done) -> Vec<Event> {
     read(&done.err)
 }
 
-/// Runs a pipeline to its end.
+/// Runs a pipeline until it ends.
 fn run<S: AsRef<OsStr>>(more: impl IntoIterator<Item = S>, file: &str) -> Done {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.args(["run", "--no-live", "--json", "--log-format", "json"]).args(more).arg(file);
@@ -208,7 +208,7 @@ fn run<S: AsRef<OsStr>>(more: impl IntoIterator<Item = S>, file: &str) -> Done {
 }
 
 fn service() -> Vec<Event> {
-    // Few packets reach the NAT: it is there for its log.
+    // Few packets reach the NAT. The scenario needs only its log.
     let text = |slo: &str| {
         let text = PIPELINE.replace("modules:\n", "modules:\n  out_nat: { nat_out: { state: n } }\n");
         text.replace("route[0] -> a -> out", "route[0] -> a -> out_nat -> out")
@@ -229,31 +229,31 @@ fn service() -> Vec<Event> {
     std::fs::create_dir(&log).expect("its name is free");
     running.signal(Signal::USR1);
     lines += &running.line("log_not_reopened");
-    // The run keeps them, and shows the same in both formats.
-    let kept = read(&running.ask(&["show", "events", "--json"]).well());
+    // The run stores the events, and shows the same in both formats.
+    let stored = read(&running.ask(&["show", "events", "--json"]).well());
     let shown = running.ask(&["show", "events"]).well();
-    let shown = &shown.lines().collect::<Vec<_>>()[..kept.len()];
-    assert_eq!(*shown, kept.iter().map(Event::to_logfmt).collect::<Vec<_>>());
-    let find = |name: EventName| kept.iter().find(|event| event.event == name).expect("it was printed");
+    let shown = &shown.lines().collect::<Vec<_>>()[..stored.len()];
+    assert_eq!(*shown, stored.iter().map(Event::to_logfmt).collect::<Vec<_>>());
+    let find = |name: EventName| stored.iter().find(|event| event.event == name).expect("it was printed");
     let (missed, met) = (find(EventName::ObjectiveMissed), find(EventName::ObjectiveKept));
     assert!(missed.fields["flow"] == "video" && missed.fields["slo_us"] == 0.001, "{missed:?}");
     assert!(met.fields["flow"] == "video" && met.fields["slo_us"] == 100e6, "{met:?}");
     for event in read(&lines) {
-        assert!(kept.contains(&event), "{event:?}: {kept:#?}");
+        assert!(stored.contains(&event), "{event:?}: {stored:#?}");
     }
     running.end_with();
-    kept
+    stored
 }
 
 fn moving() -> Option<Vec<Event>> {
-    let running = two_workers("every_kind_is_seen_and_read_again_in_both_formats")?;
+    let running = two_workers("every_event_is_produced_and_parsed_in_both_formats")?;
     running.ask(&["move", "last=1", "nat=1"]).well();
-    let kept = read(&running.ask(&["show", "events", "--json"]).well());
-    let moved = kept.iter().find(|event| event.event == EventName::Moved).expect("it is recorded");
+    let stored = read(&running.ask(&["show", "events", "--json"]).well());
+    let moved = stored.iter().find(|event| event.event == EventName::Moved).expect("it is recorded");
     assert!(moved.fields["modules"] == "nat,last" && moved.fields["missing"] == 0, "{moved:?}");
     assert_eq!(moved.message, "moved 'nat' from worker 0 to 1, 'last' from worker 0 to 1");
     running.end();
-    Some(kept)
+    Some(stored)
 }
 
 fn pool() -> Vec<Event> {
@@ -271,13 +271,13 @@ pipeline: [ in -> slow -> out ]
     read(&lines)
 }
 
-/// Three runs from one state in a folder whose name is hostile: the first writes it, the second starts from it, and
-/// the third finds that its file has changed.
+/// Performs three runs with one state in a folder with a hostile name. The first writes the state, the second starts
+/// from it, and the third finds that the configuration file has changed.
 fn losses() -> Vec<Event> {
     let (file, folder) = (File::new(LOSSES), temporary());
     capture_of_losses(&file);
-    let hostile = folder.path().join(OsStr::from_bytes(NO_TEXT.0));
-    std::fs::create_dir(&hostile).expect("any name but one with a slash");
+    let hostile = folder.path().join(OsStr::from_bytes(NOT_UTF8.0));
+    std::fs::create_dir(&hostile).expect("a name without a slash is allowed");
     let (state, drops) = (hostile.join("state"), hostile.join("drops.pcapng"));
     let arguments = ["--no-socket", "--state"].map(OsStr::new);
     let arguments = [&arguments[..], &[state.as_os_str(), OsStr::new("--drops"), drops.as_os_str()]].concat();
@@ -287,7 +287,7 @@ fn losses() -> Vec<Event> {
     events.extend(of(&run(&arguments, file.path())));
     for (event, field) in [("state_used", "state"), ("state_replaced", "state"), ("drops_written", "file")] {
         let event = events.iter().find(|seen| seen.event.as_str() == event).expect(event);
-        assert!(event.fields[field].as_str().is_some_and(|path| path.contains(NO_TEXT.1)), "{event:?}");
+        assert!(event.fields[field].as_str().is_some_and(|path| path.contains(NOT_UTF8.1)), "{event:?}");
     }
     events
 }
@@ -330,18 +330,18 @@ pipeline: [ in -> count -> out ]
 
 fn terminal() -> Option<Vec<Event>> {
     let command = "$forebay --no-live --json --log-format json >out 2>err & echo $! >pid; fg";
-    let mut terminal = Terminal::start("every_kind_is_seen_and_read_again_in_both_formats", command)?;
+    let mut terminal = Terminal::start("every_event_is_produced_and_parsed_in_both_formats", command)?;
     let run = terminal.run();
     terminal.close();
-    wait_for("a word of the terminal", || terminal.read("err").contains("terminal_lost"));
+    wait_for("an event of the terminal", || terminal.read("err").contains("terminal_lost"));
     kill_process(run, Signal::TERM).expect("it runs");
     wait_for("a report", || terminal.read("out").ends_with("}\n"));
     Some(read(&terminal.read("err")))
 }
 
-/// The checks above find what is wrong with a line.
+/// The parser of this test rejects malformed lines.
 #[test]
-fn a_forged_line_is_not_read() {
+fn a_forged_line_is_not_parsed() {
     for (line, why) in [
         ("time=1 time=2", "twice"),
         ("time=1  level=2", "a name"),
@@ -356,7 +356,7 @@ fn a_forged_line_is_not_read() {
         ("time=\"1\n\"", "a character"),
         ("time", "no ="),
     ] {
-        assert!(logfmt::parse(line).is_err_and(|said| said.contains(why)), "{line:?}: {:?}", logfmt::parse(line));
+        assert!(logfmt::parse(line).is_err_and(|message| message.contains(why)), "{line:?}: {:?}", logfmt::parse(line));
     }
     let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -1,4 +1,4 @@
-//! The files of a running pipeline: what it reads, what it writes, and what it leaves alone.
+//! The files of a running pipeline: files that it reads, files that it writes, and files that it must not change.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::running::{PIPELINE, Running, json, temporary};
 use crate::{Done, File, contract, forebay};
 
 #[test]
-fn a_configuration_comes_by_standard_input_too() {
+fn a_configuration_can_come_from_standard_input() {
     let run = |name: &str, text: &str| {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
         let output = command.args(["run", name, "--no-live", "--json", "--no-socket"]).write_stdin(text).output();
@@ -15,26 +15,26 @@ fn a_configuration_comes_by_standard_input_too() {
     };
     for name in ["-", "/dev/stdin", "/dev/fd/0"] {
         let text = PIPELINE.replace("rate: 100kpps", "rate: 100kpps, count: 10");
-        let (code, told) = run(name, &text);
-        assert_eq!(code, Some(0), "{name}: {told}");
-        let (code, told) = run(name, "batch: 7000");
-        assert!(code == Some(2) && told.contains("stdin:1: batch: '7000' is out of range"), "{name}: {told}");
+        let (code, err) = run(name, &text);
+        assert_eq!(code, Some(0), "{name}: {err}");
+        let (code, err) = run(name, "batch: 7000");
+        assert!(code == Some(2) && err.contains("stdin:1: batch: '7000' is out of range"), "{name}: {err}");
     }
 }
 
-/// A capture that is written lost all that was in it at every change, because the file had changed meanwhile.
+/// Regression: a written capture lost its packets at every reload, because the file had changed in the meantime.
 #[test]
-fn what_is_written_goes_on_over_changes() {
+fn a_written_capture_continues_over_reloads() {
     let folder = temporary();
     let file = folder.path().join("out.pcap");
     let writes = PIPELINE.replace("out: { sink: }", &format!("out: {{ pcap: {{ write: '{}' }} }}", file.display()));
     let running = Running::in_folder(folder, &writes, &[]);
     for change in ["a: { counter: }", "a: { mac_swap: }", "a: { counter: }"] {
         running.write(&writes.replace("a: { counter: }", change));
-        let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
-        assert_eq!(told["ports_opened"], serde_json::json!([]), "{told}");
+        let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+        assert_eq!(reloaded["ports_opened"], serde_json::json!([]), "{reloaded}");
     }
-    // Nobody else may write it, or write it anew.
+    // No second port may write the file, and the port may not be reopened with other settings.
     for wrong in [
         writes.replace("write:", "when_full: wait, write:"),
         writes
@@ -49,12 +49,12 @@ fn what_is_written_goes_on_over_changes() {
     let (report, _folder) = running.end_keeping();
     let frames = report["packets"]["out"].as_u64().expect("a number");
     let length = std::fs::metadata(&file).expect("it is there").len();
-    assert_eq!(length, 24 + frames * (16 + 60), "each packet that has left is in the capture");
+    assert_eq!(length, 24 + frames * (16 + 60), "each sent packet is in the capture");
 }
 
-/// A capture was written over the routes that the pipeline had read, and over its own configuration.
+/// Regression: a capture overwrote the routes that the pipeline had read, and its own configuration.
 #[test]
-fn nothing_is_written_over_what_is_read() {
+fn files_that_a_pipeline_reads_are_not_overwritten() {
     let folder = temporary();
     let routes = folder.path().join("routes");
     std::fs::write(&routes, "0.0.0.0/0 0\n10.0.0.0/8 1\n").expect("a writable folder");
@@ -64,8 +64,8 @@ fn nothing_is_written_over_what_is_read() {
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (pipeline, short) = (file("pipeline.yaml"), ["--no-live", "--no-socket", "--duration", "100ms"]);
     let refused = |done: Done, reader: &str| {
-        let told = format!("is the file that {reader} reads: allowed is one of its own");
-        assert!(done.code == Some(2) && done.err.contains(&told), "{} {}", done.out, done.err);
+        let expected = format!("is the file that {reader} reads: allowed is one of its own");
+        assert!(done.code == Some(2) && done.err.contains(&expected), "{} {}", done.out, done.err);
     };
     for name in ["routes", "link"] {
         refused(forebay(&[&["run", &pipeline, "--drops", &file(name)], &short[..]].concat()), "'route'");
@@ -81,7 +81,8 @@ fn nothing_is_written_over_what_is_read() {
         running.write(&writes(name));
         refused(running.ask(&["reload"]), reader);
     }
-    // What is read no more may be written, a configuration that ran meanwhile too. The one of the start is read again.
+    // A file that is not read any more may be written, also a configuration that was in force for a while. The
+    // configuration of the start stays protected, because a reload reads it again.
     let (once, then) = (running.path("once.yaml"), running.path("then.yaml"));
     for file in [&once, &then] {
         std::fs::write(file, PIPELINE).expect("a writable folder");
@@ -101,9 +102,9 @@ fn nothing_is_written_over_what_is_read() {
     assert!(std::fs::read(folder.path().join("routes")).expect("it is there").starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
 }
 
-/// Whatever may never come to an end kept a reload waiting, and all that came after it.
+/// Regression: a file that may never end blocked a reload, and all later requests.
 #[test]
-fn what_is_no_regular_file_is_refused_and_holds_nothing_up() {
+fn a_pipe_is_refused_and_does_not_block() {
     let running = Running::start();
     let pipe = running.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
@@ -131,9 +132,9 @@ fn what_is_no_regular_file_is_refused_and_holds_nothing_up() {
     json(&running.ask(&["reload", "--json"]));
 }
 
-/// A file that was no socket was taken away by whoever wanted to listen there.
+/// Regression: a file that was not a socket was removed by a run that wanted to listen there.
 #[test]
-fn a_file_that_is_no_socket_is_left_alone() {
+fn a_file_that_is_not_a_socket_is_not_removed() {
     let folder = temporary();
     let file = folder.path().join("precious");
     std::fs::write(&file, "x").expect("a writable folder");
@@ -143,7 +144,8 @@ fn a_file_that_is_no_socket_is_left_alone() {
     assert_eq!(std::fs::read(&file).expect("it is there"), b"x");
 }
 
-/// A frame that a device had joined was lost, and the last line said that every packet was accounted for.
+/// Regression: a frame that a device had joined from several was lost, and the summary reported that every packet was
+/// accounted for.
 #[test]
 fn a_frame_longer_than_a_packet_is_an_event_and_fits_a_larger_pool() {
     let folder = temporary();
@@ -164,11 +166,15 @@ fn a_frame_longer_than_a_packet_is_an_event_and_fits_a_larger_pool() {
         assert_eq!(done.code, Some(0), "{}", done.err);
         done
     };
-    let cut = run(2_048, &[]);
+    let truncated = run(2_048, &[]);
     let event = "port 'in': a frame of 65226 bytes is longer than a packet holds and is lost (oversize): \
                  set `pool: { frame: 65226 }`";
-    assert_eq!(cut.err.matches(event).count(), 1, "{}", cut.err);
-    assert!(cut.out.contains(": 1 LOST before they entered") && !cut.out.contains("accounted for"), "{}", cut.out);
+    assert_eq!(truncated.err.matches(event).count(), 1, "{}", truncated.err);
+    assert!(
+        truncated.out.contains(": 1 LOST before they entered") && !truncated.out.contains("accounted for"),
+        "{}",
+        truncated.out
+    );
     let report = run(2_048, &["--json"]).json();
     contract::check(&report);
     let port = &report["ports"][0];

@@ -1,4 +1,5 @@
-//! `forebay gate`: changes that are planted in a pipeline are found, named and classified; what is the same passes.
+//! `forebay gate`: changes that the test makes in a pipeline are found, named and classified. An unchanged pipeline
+//! passes.
 
 use serde_json::Value;
 
@@ -16,13 +17,13 @@ pipeline:
   - in -> fw -> hop -> out
 ";
 
-/// A pipeline beside its baseline.
-struct Kept {
+/// A pipeline file with a baseline beside it.
+struct Baselined {
     file: File,
     baseline: String,
 }
 
-impl Kept {
+impl Baselined {
     fn new() -> Self {
         Self::of(PIPELINE)
     }
@@ -30,12 +31,12 @@ impl Kept {
     fn of(pipeline: &str) -> Self {
         let file = File::new(pipeline);
         let baseline = file.beside("baseline.json");
-        let said = forebay(&["gate", "--baseline", &baseline, "--update", file.path()]).well();
-        assert!(said.ends_with("has 1 pipeline: 1 pipeline added; 0 of 0 figures changed\n"), "{said}");
+        let output = forebay(&["gate", "--baseline", &baseline, "--update", file.path()]).well();
+        assert!(output.ends_with("has 1 pipeline: 1 pipeline added; 0 of 0 figures changed\n"), "{output}");
         Self { file, baseline }
     }
 
-    /// Puts `new` in place of `old`, and asks the gate.
+    /// Replaces `old` by `new` in the pipeline, and runs the gate.
     fn after(&self, old: &str, new: &str) -> (Option<i32>, Value) {
         assert!(PIPELINE.contains(old));
         std::fs::write(&self.file.path, PIPELINE.replace(old, new)).expect("a writable folder");
@@ -44,45 +45,45 @@ impl Kept {
     }
 }
 
-/// What is said of a part: verdict, most important cause.
-fn told<'a>(answer: &'a Value, part: &str) -> Option<(&'a str, &'a str)> {
-    let findings = answer["cases"][0]["findings"].as_array().expect("a list");
+/// Returns the verdict and the most important cause that the report has for a part.
+fn finding<'a>(report: &'a Value, part: &str) -> Option<(&'a str, &'a str)> {
+    let findings = report["cases"][0]["findings"].as_array().expect("a list");
     let found = findings.iter().find(|finding| finding["part"] == part)?;
     Some((found["verdict"].as_str().expect("a word"), found["why"][0]["cause"].as_str().expect("a word")))
 }
 
 #[test]
-fn planted_changes_are_found_named_and_classified_and_nothing_else() {
+fn only_planted_changes_are_found_and_each_has_its_cause() {
     if !has_valgrind() {
         return;
     }
-    let kept = Kept::new();
-    let (code, same) = kept.after("", "");
-    assert_eq!((code, same["answer"].as_str(), told(&same, "(all)")), (Some(0), Some("yes"), None), "{same}");
+    let pipeline = Baselined::new();
+    let (code, same) = pipeline.after("", "");
+    assert_eq!((code, same["answer"].as_str(), finding(&same, "(all)")), (Some(0), Some("yes"), None), "{same}");
     assert_eq!(same["cases"][0]["case"], "test.yaml");
 
-    let (code, dearer) = kept.after("synthetic: 10 ", "synthetic: 500 ");
-    assert_eq!(code, Some(1), "{dearer}");
-    assert_eq!(told(&dearer, "fw"), Some(("dearer", "code")));
-    assert_eq!((told(&dearer, "hop"), told(&dearer, "(residue)")), (None, None), "{dearer}");
+    let (code, larger) = pipeline.after("synthetic: 10 ", "synthetic: 500 ");
+    assert_eq!(code, Some(1), "{larger}");
+    assert_eq!(finding(&larger, "fw"), Some(("dearer", "code")));
+    assert_eq!((finding(&larger, "hop"), finding(&larger, "(residue)")), (None, None), "{larger}");
 
-    let (code, smaller) = kept.after("ports:", "batch: 4\nports:");
+    let (code, smaller) = pipeline.after("ports:", "batch: 4\nports:");
     assert_eq!(code, Some(1), "{smaller}");
     for part in ["fw", "hop", "in.receive", "out.send", "(residue)", "(all)"] {
-        assert_eq!(told(&smaller, part), Some(("dearer", "batches")), "{part}: {smaller}");
+        assert_eq!(finding(&smaller, part), Some(("dearer", "batches")), "{part}: {smaller}");
     }
 }
 
 #[test]
-fn a_new_module_and_a_cheaper_one_are_told_and_an_update_takes_them() {
+fn a_new_module_and_a_decrease_are_reported_and_an_update_accepts_them() {
     if !has_valgrind() {
         return;
     }
-    let kept = Kept::of(&PIPELINE.replace("synthetic: 10 ", "synthetic: 500 "));
+    let pipeline = Baselined::of(&PIPELINE.replace("synthetic: 10 ", "synthetic: 500 "));
     let longer = PIPELINE.replace("  hop: { ttl: }\n", "  hop: { ttl: }\n  sum: { ip_checksum: }\n");
     let longer = longer.replace("-> hop ->", "-> hop -> sum ->");
-    std::fs::write(&kept.file.path, longer).expect("a writable folder");
-    let gate = ["gate", "--baseline", &kept.baseline];
+    std::fs::write(&pipeline.file.path, longer).expect("a writable folder");
+    let gate = ["gate", "--baseline", &pipeline.baseline];
     let done = forebay(&gate);
     assert_eq!(done.code, Some(1), "{}", done.err);
     let row = |name: &str| {
@@ -93,13 +94,13 @@ fn a_new_module_and_a_cheaper_one_are_told_and_an_update_takes_them() {
     assert!(row("fw").contains("less code -"), "{}", done.out);
     assert!(row("(all)").contains("mostly sum +"), "{}", done.out);
     assert!(done.out.contains(", 1 module not in the baseline"), "{}", done.out);
-    let said = forebay(&[&gate[..], &["--update"]].concat()).well();
-    assert!(said.contains("has 1 pipeline: 0 pipelines added; "), "{said}");
-    assert!(forebay(&gate).well().starts_with("yes: of 7 figures of 1 pipeline none is dearer"), "{said}");
+    let output = forebay(&[&gate[..], &["--update"]].concat()).well();
+    assert!(output.contains("has 1 pipeline: 0 pipelines added; "), "{output}");
+    assert!(forebay(&gate).well().starts_with("yes: of 7 figures of 1 pipeline none is dearer"), "{output}");
 }
 
 #[test]
-fn another_build_is_what_it_is_compared_with() {
+fn the_same_build_is_equal_to_itself() {
     if !has_valgrind() {
         return;
     }
@@ -111,15 +112,15 @@ fn another_build_is_what_it_is_compared_with() {
 }
 
 #[test]
-fn what_another_build_does_not_have_is_told_and_what_is_none_is_refused() {
+fn a_pipeline_that_the_other_build_lacks_and_a_foreign_program_are_refused() {
     let other = File::new("#!/bin/sh\necho '[{\"name\":\"acl\",\"summary\":\"\"}]'\n");
     std::fs::set_permissions(&other.path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
-    for (program, told) in [
+    for (program, expected) in [
         (other.path(), "does not have function:ttl: allowed are pipelines that both builds have"),
         ("/bin/true", "list usecases --json: no list: it is not a build of Forebay"),
     ] {
         let done = forebay(&["gate", "--against", program, "function:ttl"]);
-        assert!(done.code == Some(2) && done.err.contains(told), "{}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
     }
 }
 
@@ -128,29 +129,25 @@ fn a_baseline_of_another_processor_or_build_is_refused() {
     if !has_valgrind() {
         return;
     }
-    let kept = Kept::new();
-    let text = std::fs::read_to_string(&kept.baseline).expect("it is there");
+    let pipeline = Baselined::new();
+    let text = std::fs::read_to_string(&pipeline.baseline).expect("it is there");
     for (old, new) in [("compiled for ", "compiled for sse9 "), ("\"profile\":\"", "\"profile\":\"slow ")] {
         assert!(text.contains(old), "{text}");
-        std::fs::write(&kept.baseline, text.replace(old, new)).expect("a writable folder");
-        let done = forebay(&["gate", "--baseline", &kept.baseline]);
+        std::fs::write(&pipeline.baseline, text.replace(old, new)).expect("a writable folder");
+        let done = forebay(&["gate", "--baseline", &pipeline.baseline]);
         assert_eq!(done.code, Some(2), "{}", done.out);
-        assert!(
-            done.err.contains("their counts cannot be compared") && done.err.contains("--against"),
-            "{}",
-            done.err
-        );
+        assert!(done.err.contains("their counts cannot be compared") && done.err.contains("--against"), "{}", done.err);
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_is_allowed() {
+fn invalid_arguments_are_refused_with_the_allowed_values() {
     let file = File::new("{ \"schema\": 7 }");
     let empty = file.beside("none.json");
-    let refused = |arguments: &[&str], said: &str| {
+    let refused = |arguments: &[&str], expected: &str| {
         let done = forebay(&[&["gate"], arguments].concat());
         assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.out);
-        assert!(done.err.contains(said), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(expected), "{arguments:?}: {}", done.err);
     };
     refused(&[], "neither --baseline FILE nor --against PROGRAM");
     refused(&["--baseline", &empty], "there is no such file: --update makes it");
@@ -164,31 +161,31 @@ fn what_makes_no_sense_is_refused_with_what_is_allowed() {
     refused(&["--against", &empty], "No such file");
     std::fs::write(&file.path, "nonsense").expect("a writable folder");
     refused(&["--baseline", file.path()], "not a baseline: expected ident at line 1");
-    let mut all: Value = serde_json::from_str(&checked_in()).expect("JSON");
+    let mut all: Value = serde_json::from_str(&committed_baseline()).expect("JSON");
     std::fs::write(&file.path, all.to_string()).expect("a writable folder");
     refused(&["--baseline", file.path(), "usecase:nat"], "'usecase:nat' is not in the baseline: it has ");
-    // Lowered by hand, by half.
+    // A figure lowered by hand contradicts the others.
     all["cases"][0]["modules"][0]["ipp"] = 1.0.into();
     std::fs::write(&file.path, all.to_string()).expect("a writable folder");
     refused(&["--baseline", file.path()], "contradict each other");
 }
 
-fn checked_in() -> String {
+fn committed_baseline() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../baselines/instructions.json");
     std::fs::read_to_string(path).expect("it is part of the repository")
 }
 
-/// Who adds a function, and forgets its baseline, is told here.
+/// Fails if a function was added without its baseline.
 #[test]
-fn every_function_and_use_case_is_in_the_baseline_that_is_checked_in() {
-    let baseline: Value = serde_json::from_str(&checked_in()).expect("JSON");
+fn every_function_and_use_case_is_in_the_committed_baseline() {
+    let baseline: Value = serde_json::from_str(&committed_baseline()).expect("JSON");
     let cases = baseline["cases"].as_array().expect("a list");
     for (kind, prefix) in [("functions", "function"), ("usecases", "usecase")] {
         let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).well()).expect("JSON");
-        for told in listed.as_array().expect("a list") {
-            let name = format!("{prefix}:{}", told["name"].as_str().expect("a name"));
+        for entry in listed.as_array().expect("a list") {
+            let name = format!("{prefix}:{}", entry["name"].as_str().expect("a name"));
             assert!(cases.iter().any(|case| case["pipeline"] == name), "{name} has no baseline: make gate-update");
         }
     }
-    assert_eq!(baseline["build"]["profile"], "release", "make gate-update builds it so");
+    assert_eq!(baseline["build"]["profile"], "release", "`make gate-update` counts a release build");
 }

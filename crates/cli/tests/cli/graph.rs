@@ -1,4 +1,4 @@
-//! `forebay graph`: a pipeline as a tree, for Graphviz, and as JSON.
+//! `forebay graph`: a pipeline as a tree, as Graphviz text, and as JSON.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::running::{PIPELINE, Running, json};
 use crate::{File, forebay};
 
-/// 64 branches are a screen, with every module's function.
+/// 64 branches fit on a screen, with the function of each module.
 const GATEWAY: &str = "\
 gw-64: 323 modules, 2 ports, 64 flows
 batch 32, run-to-completion, worker 0
@@ -34,9 +34,9 @@ fn equal_branches_are_drawn_once() {
     assert!(mgw.contains("[0 … 3] → up_service0_0 … 3_3 "), "{mgw}");
 }
 
-/// A module that packets reach by several ways is below all that lead to it.
+/// A module with several predecessors is drawn once, below all modules that lead to it.
 #[test]
-fn ways_that_meet_are_told_once_and_below() {
+fn paths_that_meet_are_drawn_once_below_their_branches() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let tree = forebay(&["graph", examples.join("router.yaml").to_str().expect("UTF-8")]).well();
     let at = |line: &str| tree.lines().position(|it| it.starts_with(line)).unwrap_or_else(|| panic!("{line}: {tree}"));
@@ -53,7 +53,7 @@ fn every_use_case_and_example_fits_eighty_columns() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let files = std::fs::read_dir(examples).expect("the examples").map(|entry| entry.expect("an entry").path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
-    // Chains are not a pipeline yet.
+    // Files of chains are not a pipeline.
     let files = files.filter(|path| !path.ends_with("chains.yaml"));
     let all: Vec<_> = cases.chain(files.map(|path| path.display().to_string())).collect();
     assert!(all.len() > 20, "{all:?}");
@@ -66,7 +66,7 @@ fn every_use_case_and_example_fits_eighty_columns() {
     }
 }
 
-/// Quotes and backslashes in a name end no text of Graphviz.
+/// Quotes and backslashes in a name do not end a Graphviz string.
 #[test]
 fn names_are_quoted_for_graphviz() {
     let file = File::new(&PIPELINE.replacen("ports:", "name: 'a\"; b [x=\\\"'\nports:", 1));
@@ -78,7 +78,7 @@ fn names_are_quoted_for_graphviz() {
     );
 }
 
-/// The fields that programs draw from.
+/// Checks the fields that programs need to draw the graph.
 fn check(graph: &Value) {
     assert_eq!(graph["version"], 1);
     for (list, fields) in [
@@ -90,8 +90,8 @@ fn check(graph: &Value) {
     ] {
         let all = graph[list].as_array().unwrap_or_else(|| panic!("no {list}"));
         assert!(list == "flows" || !all.is_empty(), "{list}");
-        for one in all {
-            let mut names: Vec<_> = one.as_object().expect("an object").keys().map(String::as_str).collect();
+        for element in all {
+            let mut names: Vec<_> = element.as_object().expect("an object").keys().map(String::as_str).collect();
             let mut fields = fields.to_vec();
             names.sort_unstable();
             fields.sort_unstable();
@@ -101,14 +101,14 @@ fn check(graph: &Value) {
 }
 
 #[test]
-fn json_of_files_and_of_running_pipelines_is_the_same() {
+fn files_and_running_pipelines_have_the_same_json() {
     let running = Running::start();
     let of_running = json(&running.ask(&["graph", "--json"]));
     let file = running.path("pipeline.yaml");
     let of_file = forebay(&["graph", file.to_str().expect("UTF-8"), "--json"]).json();
     check(&of_running);
     check(&of_file);
-    // The core is chosen at the start.
+    // The core is chosen when the run starts.
     assert!(of_running["workers"][0]["core"].is_u64() && of_file["workers"][0]["core"].is_null());
     for part in ["pipeline", "modules", "ports", "edges", "flows", "batch", "scheduler"] {
         assert_eq!(of_running[part], of_file[part], "{part}");
@@ -116,7 +116,7 @@ fn json_of_files_and_of_running_pipelines_is_the_same() {
     assert_eq!(of_running["edges"][3], serde_json::json!({ "from": "a", "gate": "0", "to": "out" }));
     let tree = running.ask(&["graph", "running"]).well();
     assert!(tree.contains("on core ") && tree.contains("└─ [0, 1] → a, b"), "{tree}");
-    // A reload is another graph.
+    // A reload changes the graph.
     running.write(&PIPELINE.replace("a -> out", "a -> drop"));
     running.ask(&["reload"]).well();
     let changed = json(&running.ask(&["graph", "--json"]));
@@ -127,9 +127,9 @@ fn json_of_files_and_of_running_pipelines_is_the_same() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_said() {
+fn a_graph_that_cannot_be_drawn_is_an_error() {
     let file = File::new("ports: {}\n");
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["graph", file.path()][..], "pipeline"),
         (&["graph", "gw"], "did you mean 'usecase:gw'"),
         (&["graph", "usecase:gw", "--socket", "/nowhere"], "omit it to draw a running pipeline"),
@@ -137,6 +137,6 @@ fn what_cannot_be_drawn_is_said() {
         (&["graph", "--socket", "/nowhere"], "no socket is there"),
     ] {
         let done = forebay(arguments);
-        assert!(done.code == Some(2) && done.err.contains(said), "{arguments:?}: {}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{arguments:?}: {}", done.err);
     }
 }

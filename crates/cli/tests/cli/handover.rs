@@ -1,4 +1,4 @@
-//! `forebay measure handover`: a figure for each kind of pair, or that there is none.
+//! `forebay measure handover`: figures of each pair of cores and each level of memory.
 
 use serde_json::Value;
 
@@ -25,22 +25,22 @@ fn pairs_of_cores_and_levels_of_memory_have_figures() {
 }
 
 #[test]
-fn cores_that_cannot_be_are_refused() {
-    for (cores, said) in
+fn unusable_cores_are_refused() {
+    for (cores, expected) in
         [("100000,0", "this process may use "), ("x", "this process may use "), ("", "this process may")]
     {
         let refused = forebay(&["measure", "handover", "--cores", cores]);
         assert_eq!(refused.code, Some(2), "{}", refused.out);
-        assert!(refused.err.contains(said), "{}", refused.err);
+        assert!(refused.err.contains(expected), "{}", refused.err);
     }
     let first = forebay_measure::machine::allowed_cores()[0].to_string();
     let refused = forebay(&["measure", "handover", "--cores", &first]);
     assert!(refused.code == Some(2) && refused.err.contains("name two or more"), "{}", refused.err);
 }
 
-/// The one word stands beside names of files.
+/// The word `handover` does not replace the pipeline argument, nor a file of this name.
 #[test]
-fn a_pipeline_is_still_what_is_measured() {
+fn measure_without_handover_needs_a_pipeline() {
     let refused = forebay(&["measure"]);
     assert_eq!(refused.code, Some(2));
     assert!(refused.err.contains("<PIPELINE>"), "{}", refused.err);

@@ -1,4 +1,4 @@
-//! `forebay history`: a store's trends and steps, and stores that are none.
+//! `forebay history`: trends and steps of a store of measurements, and invalid stores.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::forebay;
 
-/// Twelve measurements; from the eighth on the firewall has 2.5 instructions more.
+/// Creates a store of twelve measurements. From the eighth on, the firewall needs 2.5 more instructions.
 fn store() -> TempDir {
     let store = TempDir::new().expect("a folder for the test");
     for number in 0..12 {
@@ -15,7 +15,7 @@ fn store() -> TempDir {
         let source =
             json!({ "cpp_ticks": "measured", "ipp": "emulated", "ipc": "n/a", "packets_per_call": "measured" });
         let module = |name: &str, ipp: f64| json!({ "name": name, "cpp_ticks": 50.0, "ipp": ipp, "packets_per_call": 32.0, "source": source });
-        let told = json!({
+        let measurement = json!({
             "name": format!("n{number}"), "at": format!("2026-11-{:02}T08:00:00Z", number + 1),
             "commit": format!("{number:02}c0ffee00c0ffee00"), "pipeline": "gw-4", "forebay": "0.1.0",
             "subject": { "pipeline": "usecase:gw", "set": ["n=4"], "text": null },
@@ -23,7 +23,7 @@ fn store() -> TempDir {
             "modules": [module("acl0", ipp), module("ttl<0>", 9.0)],
             "chain": { "entered_pps": 1e6, "cpp_ticks": 200.0, "cur": 0.5, "ipp": 600.0 },
         });
-        save(store.path(), &format!("n{number}"), &told.to_string());
+        save(store.path(), &format!("n{number}"), &measurement.to_string());
     }
     store
 }
@@ -33,12 +33,12 @@ fn save(store: &Path, name: &str, text: &str) {
     std::fs::write(store.join(name).join("measurement.json"), text).expect("a file of the test");
 }
 
-/// Saves the store's `n0` once more, changed.
+/// Saves a changed copy of the store's `n0`.
 fn save_changed(store: &TempDir, name: &str, change: impl Fn(&mut Value)) {
     let text = std::fs::read_to_string(store.path().join("n0/measurement.json")).expect("it is there");
-    let mut told = serde_json::from_str(&text).expect("JSON");
-    change(&mut told);
-    save(store.path(), name, &told.to_string());
+    let mut measurement = serde_json::from_str(&text).expect("JSON");
+    change(&mut measurement);
+    save(store.path(), name, &measurement.to_string());
 }
 
 fn path(store: &TempDir) -> &str {
@@ -46,15 +46,15 @@ fn path(store: &TempDir) -> &str {
 }
 
 #[test]
-fn a_step_is_told_with_what_it_is_between() {
+fn a_step_is_reported_with_the_measurements_before_and_after() {
     let store = store();
-    let told = forebay(&["history", "--store", path(&store)]).well();
+    let output = forebay(&["history", "--store", path(&store)]).well();
     let step =
         "gw-4 n=4 acl0: between n6 (06c0ffee00c0) and n7 (07c0ffee00c0): 41.0 → 43.5 instructions a packet (+6.1 %)\n";
-    assert!(told.contains(step) && told.contains("▁▁▁▁▁▁▁█████"), "{told}");
-    assert!(told.contains("12 measurements, 1 step\n"), "{told}");
-    // Modules without a step are not in the way, but are there when they are asked for.
-    assert!(!told.contains("ttl<0>"), "{told}");
+    assert!(output.contains(step) && output.contains("▁▁▁▁▁▁▁█████"), "{output}");
+    assert!(output.contains("12 measurements, 1 step\n"), "{output}");
+    // Modules without a step are hidden unless `--module` names them.
+    assert!(!output.contains("ttl<0>"), "{output}");
     let one = forebay(&["history", "--store", path(&store), "--module", "ttl<0>", "--figure", "ipp"]).well();
     assert!(one.contains("ttl<0>") && one.contains("0 %"), "{one}");
 }
@@ -64,9 +64,9 @@ fn json_has_every_series_and_the_page_is_well_formed() {
     let store = store();
     let page = store.path().join("page.html");
     let file = page.to_str().expect("a plain name");
-    let told = forebay(&["history", "--store", path(&store), "--json", "--html", file]).well();
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    let series = told["series"].as_array().expect("a list");
+    let output = forebay(&["history", "--store", path(&store), "--json", "--html", file]).well();
+    let history: Value = serde_json::from_str(&output).expect("JSON");
+    let series = history["series"].as_array().expect("a list");
     assert_eq!(series.len(), 2 * 3 + 3);
     let steps: Vec<_> = series.iter().filter(|series| series["steps"] != json!([])).collect();
     assert!(steps.len() == 1 && steps[0]["module"] == "acl0" && steps[0]["steps"][0]["at"] == 7, "{steps:?}");
@@ -78,78 +78,78 @@ fn json_has_every_series_and_the_page_is_well_formed() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_stores_and_options_are_named() {
     let store = store();
     save(store.path(), "broken", "{");
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (vec!["--store", path(&store)], "broken/measurement.json: not a measurement: EOF"),
         (vec!["--store", "/nowhere"], "/nowhere: No such file or directory"),
         (vec!["--figure", "speed"], "possible values: ipp, cpp_ticks, packets_per_call, cur"),
     ] {
         let done = forebay(&[&["history"], &arguments[..]].concat());
-        assert!(done.code == Some(2) && done.err.contains(said), "{}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
     }
     std::fs::remove_dir_all(store.path().join("broken")).expect("it is there");
-    for (option, said) in [("--pipeline", "there are gw-4"), ("--module", "there are (all), acl0, ttl<0>")] {
+    for (option, expected) in [("--pipeline", "there are gw-4"), ("--module", "there are (all), acl0, ttl<0>")] {
         let done = forebay(&["history", "--store", path(&store), option, "other"]);
-        assert!(done.code == Some(2) && done.err.contains(said), "{}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
     }
 }
 
-/// Two sizes of a use case were one series.
+/// Regression: two sizes of a use case were one series.
 #[test]
-fn settings_and_instruction_sets_keep_series_apart() {
+fn settings_and_instruction_sets_separate_series() {
     let store = store();
-    save_changed(&store, "larger", |told| told["subject"]["set"] = json!(["n=8"]));
-    save_changed(&store, "plain", |told| told["instruction_set"] = "none".into());
+    save_changed(&store, "larger", |measurement| measurement["subject"]["set"] = json!(["n=8"]));
+    save_changed(&store, "plain", |measurement| measurement["instruction_set"] = "none".into());
     let chosen = ["history", "--store", path(&store), "--module", "acl0", "--figure", "ipp", "--pipeline"];
-    let told = forebay(&[&chosen[..], &["usecase:gw"]].concat()).well();
+    let output = forebay(&[&chosen[..], &["usecase:gw"]].concat()).well();
     for row in ["gw-4 n=4 (avx2)  acl0    ipp", "gw-4 n=4 (none)  acl0    ipp", "gw-4 n=8         acl0    ipp"] {
-        assert!(told.lines().any(|line| line.starts_with(row)), "{told}");
+        assert!(output.lines().any(|line| line.starts_with(row)), "{output}");
     }
-    assert!(told.contains("gw-4 n=4 (avx2) acl0: between n6") && told.contains("14 measurements, 1 step\n"), "{told}");
-    let told = forebay(&[&chosen[..], &["gw-4 n=8", "--json"]].concat()).well();
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    let series = &told["series"][0];
-    assert_eq!((&told["measurements"], &series["pipeline"]), (&1.into(), &"gw-4".into()));
+    assert!(
+        output.contains("gw-4 n=4 (avx2) acl0: between n6") && output.contains("14 measurements, 1 step\n"),
+        "{output}"
+    );
+    let output = forebay(&[&chosen[..], &["gw-4 n=8", "--json"]].concat()).well();
+    let history: Value = serde_json::from_str(&output).expect("JSON");
+    let series = &history["series"][0];
+    assert_eq!((&history["measurements"], &series["pipeline"]), (&1.into(), &"gw-4".into()));
     assert_eq!((&series["set"], &series["instruction_set"]), (&json!(["n=8"]), &"avx2".into()));
     let ticks = ["history", "--store", path(&store), "--figure", "cpp_ticks", "--json"];
-    let told: Value = serde_json::from_str(&forebay(&ticks).well()).expect("JSON");
-    assert_eq!(told["series"][0]["instruction_set"], Value::Null);
+    let history: Value = serde_json::from_str(&forebay(&ticks).well()).expect("JSON");
+    assert_eq!(history["series"][0]["instruction_set"], Value::Null);
 }
 
 #[test]
-fn nothing_from_the_store_acts_on_the_terminal() {
+fn control_characters_of_a_store_are_escaped() {
     let store = store();
-    save_changed(&store, "a\u{1b}[31m\nb", |told| {
-        told["at"] = "2026-11-13T08:00:00Z".into();
-        (told["subject"]["set"], told["commit"]) = (json!(["n=4"]), "\u{1b}c\n".into());
-        told["modules"][0]["name"] = "x\u{1b}\ny".into();
-        told["chain"]["ipp"] = 700.0.into();
+    save_changed(&store, "a\u{1b}[31m\nb", |measurement| {
+        measurement["at"] = "2026-11-13T08:00:00Z".into();
+        (measurement["subject"]["set"], measurement["commit"]) = (json!(["n=4"]), "\u{1b}c\n".into());
+        measurement["modules"][0]["name"] = "x\u{1b}\ny".into();
+        measurement["chain"]["ipp"] = 700.0.into();
     });
-    let told = forebay(&["history", "--store", path(&store), "--module", "(all)"]).well();
+    let output = forebay(&["history", "--store", path(&store), "--module", "(all)"]).well();
     let step = "gw-4 n=4 (all): between n11 (11c0ffee00c0) and a\\u001b[31m\\u000ab (\\u001bc\\u000a): 600.0";
-    assert!(told.lines().any(|line| line.starts_with(step)) && !told.contains('\u{1b}'), "{told}");
-    let told = forebay(&["history", "--store", path(&store), "--module", "none"]).err;
-    assert!(told.contains("there are (all), acl0, ttl<0>, x\\u001b\\u000ay\n"), "{told}");
+    assert!(output.lines().any(|line| line.starts_with(step)) && !output.contains('\u{1b}'), "{output}");
+    let err = forebay(&["history", "--store", path(&store), "--module", "none"]).err;
+    assert!(err.contains("there are (all), acl0, ttl<0>, x\\u001b\\u000ay\n"), "{err}");
     save(store.path(), "c\u{1b}\nd", "{");
-    let told = forebay(&["history", "--store", path(&store)]).err;
-    assert!(told.contains("/c\\u001b\\u000ad/measurement.json: not a measurement") && told.lines().count() == 1, "{told}");
-    let told = forebay(&["compare", "e", "--store", path(&store)]).err;
-    assert!(
-        told.contains("there are a\\u001b[31m\\u000ab, c\\u001b\\u000ad, n0") && told.lines().count() == 1,
-        "{told}"
-    );
+    let err = forebay(&["history", "--store", path(&store)]).err;
+    assert!(err.contains("/c\\u001b\\u000ad/measurement.json: not a measurement") && err.lines().count() == 1, "{err}");
+    let err = forebay(&["compare", "e", "--store", path(&store)]).err;
+    assert!(err.contains("there are a\\u001b[31m\\u000ab, c\\u001b\\u000ad, n0") && err.lines().count() == 1, "{err}");
 }
 
-/// A full disk left half a page, in place of the one that was there.
+/// Regression: a full disk left half a page instead of the previous page.
 #[test]
-fn a_page_is_written_whole_or_not_at_all() {
+fn a_page_is_written_completely_or_not_at_all() {
     let store = store();
     let folder = TempDir::new().expect("a folder for the test");
     let page = folder.path().join("page.html");
     std::fs::write(&page, "the old one").expect("a file of the test");
-    // The shell's limit stands for the disk's end: so many blocks a file, whether the shell has the signal for it ignored or not.
+    // The shell's limit of blocks per file simulates a full disk, with the limit's signal ignored and not ignored.
     let limited = |signal: &str| {
         let script = format!("{signal} ulimit -c 0; ulimit -f 2; exec \"$0\" history --store \"$1\" --html \"$2\"");
         let mut command = std::process::Command::new("sh");
@@ -158,9 +158,9 @@ fn a_page_is_written_whole_or_not_at_all() {
     };
     for signal in ["trap '' XFSZ;", ""] {
         let done = limited(signal);
-        let told = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(2), "{told}");
-        assert_eq!(told, format!("error: {}: File too large (os error 27)\n", page.display()));
+        let err = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{err}");
+        assert_eq!(err, format!("error: {}: File too large (os error 27)\n", page.display()));
         assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
     assert_eq!(std::fs::read_to_string(&page).expect("it is there"), "the old one");

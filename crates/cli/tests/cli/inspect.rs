@@ -12,14 +12,14 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_configuration_in_force_is_one_that_runs() {
+fn the_printed_configuration_can_be_run() {
     let running = Running::of(PIPELINE);
     let first = json(&running.ask(&["show", "config", "--json"]));
     assert_eq!(keys(&first), ["changes", "file", "settings", "tables", "text", "version"]);
     running.ask(&["table", "route", "add 10.8.0.0/16 0", "add 10.9.0.0/16 0"]).well();
     let changed = json(&running.ask(&["show", "config", "--json"]));
     assert_eq!((&changed["version"], &changed["tables"]["route.routes"]), (&first["version"], &2.into()));
-    // Another version after each accepted change, also where nothing is different.
+    // The version changes with each accepted change, even if nothing is different.
     running.ask(&["reload"]).well();
     let same = json(&running.ask(&["show", "config", "--json"]));
     assert!(same["version"] != first["version"] && same["text"] == first["text"], "{same}");
@@ -35,43 +35,43 @@ fn the_configuration_in_force_is_one_that_runs() {
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
-    // The printed text is the configuration.
+    // The printed text is a configuration.
     let file = File::new(&printed);
     let parts = |graph: Value| ["modules", "ports", "edges"].map(|part| graph[part].clone());
     let again = parts(forebay(&["graph", file.path(), "--json"]).json());
     assert_eq!(again, parts(running.ask(&["graph", "--json"]).json()));
-    // Made anew, the table is as the text says.
+    // A reload that recreates the table has the entries of the text.
     running.ask(&["reload", "--set", "modules.route.ip_lookup.routes=['0.0.0.0/0 0', '10.0.0.0/9 1']"]).well();
     assert_eq!(keys(&json(&running.ask(&["show", "config", "--json"]))["tables"]).len(), 0);
 }
 
 #[test]
-fn control_is_told_flow_by_flow_and_trigger_by_trigger() {
+fn control_is_shown_by_flow_and_by_trigger() {
     let text = format!(
         "{PIPELINE}flows: [{{ name: video, path: 'route[1] -> b', slo: 1s }}]\ncontrol: {{ batching: optimal, period: 5ms }}\n"
     );
     let running = Running::of(&text);
-    let told = json(&running.ask(&["show", "control", "--json"]));
-    assert_eq!(keys(&told), ["control", "flows", "modules", "window_s"]);
-    let flow = &told["flows"][0];
+    let control = json(&running.ask(&["show", "control", "--json"]));
+    assert_eq!(keys(&control), ["control", "flows", "modules", "window_s"]);
+    let flow = &control["flows"][0];
     let fields =
         ["actual_us", "kept", "min_rate_pps", "name", "percentile", "rate_kept", "rate_pps", "slack_us", "slo_us"];
     assert_eq!((keys(flow), &flow["name"]), (fields.to_vec(), &"video".into()));
     let number = |name: &str| flow[name].as_f64().expect(name);
     assert!((number("slo_us") - number("actual_us") - number("slack_us")).abs() < 0.01, "{flow}");
-    for module in told["modules"].as_array().expect("a list") {
+    for module in control["modules"].as_array().expect("a list") {
         assert_eq!(keys(module), ["batch_mean", "change", "name", "trigger"]);
         if let Some(change) = module["change"].as_object() {
             assert!(change["module"] == module["name"] && change["why"].is_string(), "{module}");
         }
     }
-    assert_eq!((&told["control"]["controller"], &told["control"]["period_ms"]), (&"optimal".into(), &5.0.into()));
+    assert_eq!((&control["control"]["controller"], &control["control"]["period_ms"]), (&"optimal".into(), &5.0.into()));
     let printed = running.ask(&["show", "control"]).well();
     assert!(
         printed.starts_with("optimal every 5.000 ms, guard ") && printed.contains("video  p99 1.000 s"),
         "{printed}"
     );
-    // Without one, the next thing to type.
+    // Without a controller, the output suggests the command that sets one.
     let running = Running::start();
     let printed = running.ask(&["show", "control"]).well();
     assert!(printed.contains("`forebay reload --set control.batching=optimal`"), "{printed}");
@@ -79,7 +79,7 @@ fn control_is_told_flow_by_flow_and_trigger_by_trigger() {
 }
 
 #[test]
-fn dropped_packets_are_shown_and_written_by_the_command() {
+fn the_drops_command_shows_and_writes_dropped_packets() {
     let running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
     let done = running.ask(&["drops", "--count", "3", "--json"]);
     let lines: Vec<Value> = done.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -93,7 +93,7 @@ fn dropped_packets_are_shown_and_written_by_the_command() {
     assert_eq!((&lines[3]["sent"], keys(&lines[3])), (&3.into(), vec!["lost", "sent"]));
     let text = running.ask(&["drops", "--count", "2", "--filter", "udp"]).out;
     assert!(text.lines().count() == 2 && text.lines().all(|line| line.contains("  unwanted  length 60")), "{text}");
-    // A filter that nothing passes ends with its time.
+    // A filter that matches no packet ends after its duration.
     let none = running.ask(&["drops", "--duration", "50ms", "--filter", "tcp"]);
     assert_eq!((none.code, none.out.as_str()), (Some(0), ""));
 
@@ -105,16 +105,16 @@ fn dropped_packets_are_shown_and_written_by_the_command() {
     let bytes = std::fs::read(path).expect("it was written");
     let comments = bytes.windows(8).filter(|part| part == b"unwanted").count();
     assert_eq!((&bytes[..4], comments), (&[0x0a, 0x0d, 0x0d, 0x0a][..], 5));
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["drops", "--write", "/nowhere/x.pcapng", "--count", "1"][..], "--write: "),
         (&["drops", "--write", "x.pcap", "--count", "1"], "--write: "),
         (&["drops", "--filter", "tcp foo"], "--filter 'tcp foo': column 5"),
         (&["drops", "--count", "0"], "'0'"),
     ] {
         let done = running.ask(arguments);
-        assert!(done.code == Some(2) && done.err.contains(said), "{arguments:?}: {}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{arguments:?}: {}", done.err);
     }
-    // Clients that ask and read nothing, or go away, leave the run alone.
+    // Clients that send a request and do not read, or disconnect, do not disturb the run.
     let silent = running.say(b"{\"do\":\"drops\"}\n");
     drop(running.say(b"{\"do\":\"drops\",\"count\":1}\n{\"do\":\"dro"));
     assert_eq!(running.ask(&["drops", "--count", "1"]).out.lines().count(), 1);

@@ -1,4 +1,5 @@
-//! Runs by their names: `run --instance`, `--instance` of the commands that ask, `list running`, `stop`, completions.
+//! Runs by name: `run --instance`, `--instance` of the commands for running pipelines, `list running`, `stop`,
+//! completions.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -40,16 +41,16 @@ impl User {
             line.clear();
             assert!(stderr.read_line(&mut line).expect("UTF-8") > 0, "it ended before it listened");
         }
-        Run { process, stderr, reached: line }
+        Run { process, stderr, socket_line: line }
     }
 }
 
-/// A run, which is killed when this is dropped.
+/// A run. It is killed when this value is dropped.
 struct Run {
     process: Child,
     stderr: BufReader<ChildStderr>,
-    /// The line that names its socket.
-    reached: String,
+    /// The line that names the run's socket.
+    socket_line: String,
 }
 
 impl Run {
@@ -58,7 +59,7 @@ impl Run {
         kill_process(id, signal).expect("it runs");
     }
 
-    /// Its exit code and its report.
+    /// Waits for the end, and returns the exit code and the report.
     fn end(mut self) -> (Option<i32>, Value) {
         let mut out = String::new();
         self.process.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
@@ -76,35 +77,35 @@ impl Drop for Run {
 }
 
 #[test]
-fn runs_are_listed_found_and_ended_by_their_names() {
+fn runs_are_listed_found_and_ended_by_name() {
     let (user, file) = (User::new(), File::new(PIPELINE));
     let none = user.ask(&["list", "running"]).well();
     assert!(none.contains("no pipeline is running"), "{none}");
     let edge = user.run(&file.path, &["--instance", "edge-1"]);
-    assert!(edge.reached.contains("reach it by --instance edge-1"), "{}", edge.reached);
+    assert!(edge.socket_line.contains("reach it by --instance edge-1"), "{}", edge.socket_line);
     let by_default = user.run(&file.path, &[]);
 
-    // Both, with all fields.
+    // Both runs are listed with all fields.
     let listed = user.ask(&["list", "running", "--json"]).json();
     let listed = listed.as_array().expect("a list");
     let fields = [
         "answers", "forebay", "in_pps", "name", "out_pps", "pid", "pipeline", "since", "socket", "uptime_s", "workers",
     ];
-    for one in listed {
-        let mut names: Vec<_> = one.as_object().expect("an object").keys().map(String::as_str).collect();
+    for run in listed {
+        let mut names: Vec<_> = run.as_object().expect("an object").keys().map(String::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, fields, "{one}");
-        assert!(one["in_pps"].as_f64().is_some_and(|rate| rate > 0.0) && one["answers"] == true, "{one}");
+        assert_eq!(names, fields, "{run}");
+        assert!(run["in_pps"].as_f64().is_some_and(|rate| rate > 0.0) && run["answers"] == true, "{run}");
     }
-    let name_and_pid: Vec<_> = listed.iter().map(|one| (&one["name"], &one["pid"])).collect();
+    let name_and_pid: Vec<_> = listed.iter().map(|run| (&run["name"], &run["pid"])).collect();
     let expected = [("edge-1".into(), edge.process.id().into()), ("test".into(), by_default.process.id().into())];
     let expected: Vec<(&Value, &Value)> = expected.iter().map(|(name, pid)| (name, pid)).collect();
     assert_eq!(name_and_pid, expected);
     let table = user.ask(&["list", "running"]).well();
     assert!(table.lines().count() == 3 && table.starts_with("name"), "{table}");
 
-    // By name, and not by half of one.
-    for (arguments, code, said) in [
+    // A run is found by its name, not by a part of the name.
+    for (arguments, code, expected) in [
         (
             &["show", "modules"][..],
             2,
@@ -122,10 +123,10 @@ fn runs_are_listed_found_and_ended_by_their_names() {
         (&["top", "--instance", "nowhere"], 2, "called 'nowhere'"),
     ] {
         let done = user.ask(arguments);
-        assert!(done.code == Some(code) && done.err.contains(said), "{arguments:?}: {:?} {}", done.code, done.err);
+        assert!(done.code == Some(code) && done.err.contains(expected), "{arguments:?}: {:?} {}", done.code, done.err);
     }
 
-    // Candidates for shells: names of runs, and what is in the one that the line means.
+    // Completions: names of runs, and names of parts of the run that the command line names.
     let complete = |words: &[&str]| {
         let mut command = user.command();
         command.env("FOREBAY_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
@@ -139,20 +140,29 @@ fn runs_are_listed_found_and_ended_by_their_names() {
     assert_eq!(complete(&["forebay", "show", "--instance", "test", "ports", "o"]), "out");
     assert_eq!(complete(&["forebay", "show", "--instance", "nowhere", "ports", "o"]), "");
 
-    // One is ended, and says how.
+    // The first run is stopped. The command reports its exit code and counts.
     let done = user.ask(&["stop", "--instance", "edge-1"]);
-    let said = format!("edge-1 (process {}) has ended after ", edge.process.id());
-    assert!(done.code == Some(0) && done.out.starts_with(&said) && done.out.contains("exit code 0"), "{}", done.out);
+    let expected = format!("edge-1 (process {}) has ended after ", edge.process.id());
+    assert!(
+        done.code == Some(0) && done.out.starts_with(&expected) && done.out.contains("exit code 0"),
+        "{}",
+        done.out
+    );
     let (code, report) = edge.end();
     assert_eq!(code, Some(0));
     let entered = report["packets"]["in"].as_u64().expect("a count");
     let counted: String = done.out.lines().nth(1).expect("counts").chars().filter(char::is_ascii_digit).collect();
     assert!(counted.starts_with(&entered.to_string()), "{} {entered}", done.out);
 
-    // The other is the only one now. One that is stopped does not end, and is told apart.
+    // Only the second run remains. A suspended process does not end in time, which is reported.
     by_default.signal(Signal::STOP);
-    let late = user.ask(&["stop", "--timeout", "300ms"]);
-    assert!(late.code == Some(1) && late.err.contains("has not ended in 0.3 s"), "{:?} {}", late.code, late.err);
+    let suspended = user.ask(&["stop", "--timeout", "300ms"]);
+    assert!(
+        suspended.code == Some(1) && suspended.err.contains("has not ended in 0.3 s"),
+        "{:?} {}",
+        suspended.code,
+        suspended.err
+    );
     by_default.signal(Signal::CONT);
     let ended = user.ask(&["stop", "--json"]).json();
     let fields = (&ended["has_ended"], &ended["ended"]["exit"], &ended["name"]);
@@ -162,9 +172,9 @@ fn runs_are_listed_found_and_ended_by_their_names() {
     assert_eq!(user.ask(&["stop"]).code, Some(2));
 }
 
-/// A process that was killed leaves its socket.
+/// A killed process leaves its socket file.
 #[test]
-fn a_killed_run_is_not_listed_and_its_name_is_free() {
+fn a_killed_run_is_not_listed_and_its_name_can_be_used() {
     let (user, file) = (User::new(), File::new(PIPELINE));
     let mut killed = user.run(&file.path, &["--instance", "edge"]);
     killed.process.kill().expect("it runs");
@@ -178,17 +188,17 @@ fn a_killed_run_is_not_listed_and_its_name_is_free() {
     assert_eq!(next.end().0, Some(0));
 }
 
-/// A client that waits for the end and goes away does not keep the run, and the run ends for others.
+/// A client that waits for the end and then disconnects does not delay the run, and the run ends for others.
 #[test]
-fn clients_that_wait_for_the_end_keep_nothing() {
+fn clients_that_wait_for_the_end_do_not_delay_it() {
     let (user, file) = (User::new(), File::new(PIPELINE));
     let run = user.run(&file.path, &["--instance", "edge"]);
     let socket = user.0.path().join("forebay/named/edge.sock");
     let mut silent = Vec::new();
-    for said in ["{\"do\":\"drops\"}\n", "{\"do\":\"stop\",\"wait\":true}\n", "{\"do\":\"stop\",\"wait\":true}"] {
-        let said = format!("{{\"do\":\"hello\",\"protocol\":2}}\n{said}");
+    for request in ["{\"do\":\"drops\"}\n", "{\"do\":\"stop\",\"wait\":true}\n", "{\"do\":\"stop\",\"wait\":true}"] {
+        let text = format!("{{\"do\":\"hello\",\"protocol\":2}}\n{request}");
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
-        std::io::Write::write_all(&mut stream, said.as_bytes()).expect("it listens");
+        std::io::Write::write_all(&mut stream, text.as_bytes()).expect("it listens");
         silent.push(stream);
     }
     drop(silent.remove(1));
@@ -196,13 +206,13 @@ fn clients_that_wait_for_the_end_keep_nothing() {
     wait_for("the end of the socket", || !socket.exists());
 }
 
-/// What answered with the number of another process had `stop` advise to kill that one.
+/// Regression: if the response contained the number of another process, `stop` advised to kill that process.
 #[test]
-fn stop_names_the_process_that_listens_and_no_other() {
+fn stop_names_only_the_process_that_listens() {
     let folder = temporary();
     let socket = folder.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-    // Answers who it is, and nothing more; the answer of `stop`, and what else was asked.
+    // Responds to `hello` only. Returns the output of `stop`, and the further requests.
     let stop = |pid: u32, timeout: &str| {
         let listener = listener.try_clone().expect("a listener");
         let hello = serde_json::json!({ "hello": {
@@ -210,28 +220,29 @@ fn stop_names_the_process_that_listens_and_no_other() {
             "started": "2026-11-25T09:00:00Z", "workers": 1, "capabilities": [],
         } });
         let fake = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("somebody connects");
+            let (mut stream, _) = listener.accept().expect("a client connects");
             let mut lines = BufReader::new(stream.try_clone().expect("a connection")).lines().map_while(Result::ok);
             assert!(lines.next().is_some_and(|line| line.contains("hello")));
             std::io::Write::write_all(&mut stream, format!("{hello}\n").as_bytes()).expect("it listens");
             lines.collect::<Vec<_>>()
         });
         let done = forebay(&["stop", "--timeout", timeout, "--socket", socket.to_str().expect("UTF-8")]);
-        (done, fake.join().expect("it answered"))
+        (done, fake.join().expect("the listener does not panic"))
     };
     let own = std::process::id();
-    let (done, asked) = stop(1, "60s");
-    let said = format!("error: process {own} listens at the socket, but the response is from process 1: ");
-    assert!(done.code == Some(2) && done.err.starts_with(&said) && !done.err.contains("kill"), "{}", done.err);
-    assert_eq!(asked, [""; 0], "it was not asked to end");
-    // Long enough for the answer on a machine that is busy.
-    let (done, asked) = stop(own, "3s");
-    let said = format!("edge (process {own}) has not ended in 3 s and is still stopping. Wait longer with --timeout; ");
-    assert!(done.code == Some(1) && done.err.starts_with(&said), "{}", done.err);
-    assert!(done.err.ends_with(&format!("`kill -9 {own}` ends it at once\n")) && asked.len() == 1, "{}", done.err);
+    let (done, requests) = stop(1, "60s");
+    let expected = format!("error: process {own} listens at the socket, but the response is from process 1: ");
+    assert!(done.code == Some(2) && done.err.starts_with(&expected) && !done.err.contains("kill"), "{}", done.err);
+    assert_eq!(requests, [""; 0], "it was not requested to stop");
+    // Long enough for the response of `hello` on a busy machine.
+    let (done, requests) = stop(own, "3s");
+    let expected =
+        format!("edge (process {own}) has not ended in 3 s and is still stopping. Wait longer with --timeout; ");
+    assert!(done.code == Some(1) && done.err.starts_with(&expected), "{}", done.err);
+    assert!(done.err.ends_with(&format!("`kill -9 {own}` ends it at once\n")) && requests.len() == 1, "{}", done.err);
 }
 
-/// Bash itself, with a colon in the word.
+/// Runs Bash itself, with a colon in the word to complete.
 #[test]
 fn bash_completes_use_cases_functions_and_files() {
     let (user, file) = (User::new(), File::new(PIPELINE));
@@ -257,5 +268,5 @@ fn bash_completes_use_cases_functions_and_files() {
     assert_eq!(complete(&["forebay", "describe", "ip_look"]), "ip_lookup\n");
     assert!(complete(&["forebay", "run", "--controller", ""]).contains("optimal\n"));
     assert!(complete(&["forebay", "show", ""]).contains("control\n"));
-    assert!(!complete(&["forebay", "show", "modules", ""]).contains("route"), "nothing runs");
+    assert!(!complete(&["forebay", "show", "modules", ""]).contains("route"), "no pipeline is running");
 }

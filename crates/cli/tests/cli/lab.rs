@@ -1,4 +1,4 @@
-//! `forebay lab`: a short run of each experiment, its files, and what must hold of its results.
+//! `forebay lab`: a short run of each experiment, its files, and requirements on its results.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn lean(folder: &TempDir, more: &[&str]) -> Value {
     let out = folder.path().join("report");
     let arguments = ["lab", "lean", "--short", "--out", out.to_str().expect("a plain name")];
     let done = forebay(&[&arguments, more].concat());
-    // The machine may be busy: then the answer is no, and standard error says why.
+    // If the machine is busy, the exit code is 1, and standard error contains the reason.
     assert!(done.code == Some(0) || (done.code == Some(1) && done.err.contains(" void, as ")), "{}", done.err);
     assert!(done.err.contains(" steps, about "), "{}", done.err);
     let files = done.out;
@@ -30,9 +30,9 @@ fn figure(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or_else(|| panic!("{name} is no figure: {value}"))
 }
 
-/// One run, with instructions where they can be counted: it is the longest of the tests.
+/// One run, with instructions if they can be counted. It is the longest of these tests.
 #[test]
-fn a_short_run_of_lean_keeps_its_promises() {
+fn a_short_run_of_lean_has_complete_results() {
     let folder = TempDir::new().expect("a folder for the test");
     let counts = has_valgrind();
     let results = lean(&folder, if counts { &[] } else { &["--no-count"] });
@@ -62,7 +62,7 @@ fn a_short_run_of_lean_keeps_its_promises() {
         let usecase = usecases.iter().find(|usecase| usecase["case"]["name"] == name);
         assert!(usecase.is_some_and(|usecase| usecase["missing"] == 0), "{name}");
     }
-    // A short run leaves the instructions of use cases out.
+    // A short run does not count the instructions of use cases.
     assert!(usecases.iter().all(|usecase| usecase["measurement"]["chain"]["ipp"].is_null()));
 
     let points = list(&results["load"], "points");
@@ -73,7 +73,7 @@ fn a_short_run_of_lean_keeps_its_promises() {
     let html = std::fs::read_to_string(folder.path().join("report/index.html")).expect("it was written");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
-    assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
+    assert!(!html.contains("http") && !html.contains("src="), "the page loads no other file");
     let drawn: Vec<_> = document.descendants().filter_map(|node| node.attribute("aria-label")).collect();
     let mut titles = vec!["Run to completion and pipelined".to_owned(), "Busy share by rate".to_owned()];
     titles.extend(
@@ -107,9 +107,9 @@ const BATCHING: &[&str] = &[
     "index.html",
 ];
 
-/// In simulated time: the same everywhere.
+/// Runs in simulated time, so that the results are the same on each machine.
 #[test]
-fn a_short_run_of_batching_keeps_its_promises() {
+fn a_short_run_of_batching_has_complete_results() {
     let folder = TempDir::new().expect("a folder for the test");
     let out = folder.path().join("report");
     let captures = folder.path().join("captures");
@@ -126,7 +126,8 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let results: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("it was written")).expect("JSON");
     assert_eq!((&results["experiment"], &results["simulated"]), (&"batching".into(), &true.into()));
     assert_eq!(results["costs"]["origin"], "published");
-    // Flows that cannot be together: with a second worker they part, and keep the objective from the next period but one on.
+    // Two flows cannot share a worker. With a second worker they are separated, and keep the objective from the second
+    // period on.
     let [one, two] = &list(&results, "decomposition")[..] else { panic!("two runs") };
     assert!(2.0 * figure(one, "violated") > figure(one, "periods") && list(one, "moves").is_empty(), "{one}");
     assert!(figure(two, "violated") == 0.0 && figure(two, "until_kept") <= 2.0, "{two}");
@@ -137,8 +138,8 @@ fn a_short_run_of_batching_keeps_its_promises() {
         "two use cases, folded and not, under four controllers and optimal twice"
     );
 
-    // Three use cases under eight controllers and the oracle, and folded what folds: two of them, without weighted-fair. Every packet is
-    // accounted for.
+    // Three use cases under eight controllers and the oracle. Two of them also with folding, without weighted-fair.
+    // Every packet is accounted for.
     let rows = list(&results, "static");
     assert_eq!(rows.len(), 3 * 9 + 2 * 7);
     for row in rows.iter().filter(|row| row["fold"] == true) {
@@ -150,7 +151,7 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let constants = rows.iter().filter(|row| row["controller"] == "static");
     assert!(constants.clone().all(|row| row["trigger"].is_null() != row["nearest"].is_null()));
     assert!(constants.clone().all(|row| row["nearest"].is_null() || figure(row, "violations_pct") > 5.0));
-    // Every size of the grid, here a few, under as many controllers, as written; and the router with a capture.
+    // Each size of the grid (here a few) under as many controllers as listed, and the router with a capture.
     let grid = list(&results, "grid");
     assert_eq!(grid.iter().filter(|row| row["controller"] == "optimal").count(), 8);
     assert!(
@@ -160,7 +161,7 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let (null, optimal) = (vrf("null").expect("a row"), vrf("optimal").expect("a row"));
     assert!(figure(optimal, "rate_pps") > 1.05 * figure(null, "rate_pps"), "VLANs are interleaved: {optimal} {null}");
     let profile = list(&results, "profile");
-    assert!(profile.len() == 2 && profile.iter().all(|told| list(told, "sizes").len() == 6), "{profile:?}");
+    assert!(profile.len() == 2 && profile.iter().all(|function| list(function, "sizes").len() == 6), "{profile:?}");
     let parts = [
         "grid",
         "static",
@@ -174,15 +175,15 @@ fn a_short_run_of_batching_keeps_its_promises() {
         "fairness",
         "decomposition",
     ];
-    for told in parts.iter().flat_map(|part| list(&results, part)) {
-        assert_eq!(told["missing"], 0, "{told}");
+    for row in parts.iter().flat_map(|part| list(&results, part)) {
+        assert_eq!(row["missing"], 0, "{row}");
     }
     assert!(rows.iter().all(|row| row["void_pct"] == 0.0 && row["periods"] == 40), "nothing disturbs simulated time");
     let row = |usecase: &str, controller: &str, fold: bool| {
         let found = |row: &&Value| row["usecase"] == usecase && row["controller"] == controller && row["fold"] == fold;
         rows.iter().find(found).unwrap_or_else(|| panic!("{usecase} {controller}"))
     };
-    // What batches save, objectives kept; and where branches are folded there is nothing to wait for.
+    // Larger batches save time while objectives are kept. With folded branches, waiting saves nothing.
     let (null, max, optimal) = (row("gw 8", "null", false), row("gw 8", "max", false), row("gw 8", "optimal", false));
     assert!(figure(optimal, "rate_pps") > 1.2 * figure(null, "rate_pps"), "{optimal}");
     assert!(figure(optimal, "violations_pct") <= 9.0 && figure(max, "violations_pct") > 90.0, "{optimal} {max}");
@@ -199,43 +200,43 @@ fn a_short_run_of_batching_keeps_its_promises() {
     assert_eq!(series.len(), 4 * 2);
     assert!(series.iter().all(|series| list(series, "steps").len() == 6 && list(series, "moments").len() == 82));
     let missed = |controller: &str, fold: bool| {
-        let of = |told: &&Value| told["controller"] == controller && told["fold"] == fold;
-        let told = series.iter().find(of).unwrap_or_else(|| panic!("{controller}"));
-        list(told, "steps").iter().map(|step| figure(step, "violated")).sum::<f64>()
+        let matches = |row: &&Value| row["controller"] == controller && row["fold"] == fold;
+        let one_series = series.iter().find(matches).unwrap_or_else(|| panic!("{controller}"));
+        list(one_series, "steps").iter().map(|step| figure(step, "violated")).sum::<f64>()
     };
-    assert!(missed("max", false) > 10.0, "there is something to see");
+    assert!(missed("max", false) > 10.0, "the objectives are hard to keep");
     assert!(missed("optimal", false) < missed("max", false) / 2.0, "{}", missed("optimal", false));
     for part in ["slo_steps", "load_steps", "bearer"] {
-        let optimal = list(&results, part).iter().filter(|told| told["controller"] == "optimal");
-        for step in optimal.flat_map(|told| list(told, "steps")) {
-            // An objective of 22 µs after one of 60 is missed once more than it should be.
+        let optimal = list(&results, part).iter().filter(|row| row["controller"] == "optimal");
+        for step in optimal.flat_map(|row| list(row, "steps")) {
+            // An objective of 22 µs after one of 60 µs is missed in one more period than it should be.
             let most = if part == "slo_steps" { 3.0 } else { 2.0 };
             assert!(figure(step, "until_kept") <= most, "{part}: {step}");
             assert!(part != "bearer" || figure(step, "violated") == 0.0, "{part}: {step}");
         }
-        assert_eq!(list(&results, part).iter().filter(|told| told["fold"] == true).count(), 4, "{part}");
+        assert_eq!(list(&results, part).iter().filter(|row| row["fold"] == true).count(), 4, "{part}");
     }
-    let over = list(&results, "open").iter().filter(|told| figure(told, "share") > 1.0);
+    let over = list(&results, "open").iter().filter(|row| figure(row, "share") > 1.0);
     assert!(
-        over.clone().count() > 0 && over.clone().all(|told| figure(told, "lost") > 0.0),
-        "more than there is time for"
+        over.clone().count() > 0 && over.clone().all(|row| figure(row, "lost") > 0.0),
+        "an overloaded worker loses packets"
     );
-    let optimal = list(&results, "open").iter().filter(|told| told["controller"] == "optimal");
-    let within = optimal.filter(|told| figure(told, "share") <= 1.0);
-    for told in within.clone() {
-        assert!(figure(told, "violations_pct") == 0.0 && figure(told, "worst") <= 1.0, "{told}");
+    let optimal = list(&results, "open").iter().filter(|row| row["controller"] == "optimal");
+    let within = optimal.filter(|row| figure(row, "share") <= 1.0);
+    for row in within.clone() {
+        assert!(figure(row, "violations_pct") == 0.0 && figure(row, "worst") <= 1.0, "{row}");
     }
-    let light = |controller| list(&results, "light").iter().filter(move |told| told["controller"] == controller);
-    for told in light("optimal") {
-        assert!(told["late"] == 0 && told["waiting"] == 0 && figure(told, "max_of_slo") <= 1.0, "{told}");
+    let light = |controller| list(&results, "light").iter().filter(move |row| row["controller"] == controller);
+    for row in light("optimal") {
+        assert!(row["late"] == 0 && row["waiting"] == 0 && figure(row, "max_of_slo") <= 1.0, "{row}");
     }
-    assert!(light("max").any(|told| figure(told, "max_of_slo") > 10.0), "there is something to break");
-    let [_, apart, folded] = &list(&results, "router")[..] else { panic!("three routers") };
+    assert!(light("max").any(|row| figure(row, "max_of_slo") > 10.0), "the objectives are hard to keep");
+    let [_, unfolded, folded] = &list(&results, "router")[..] else { panic!("three routers") };
     assert!(
-        figure(&apart["to_one"], "median") <= 1.6 && figure(&folded["to_one"], "median") <= 1.1,
-        "{apart} {folded}"
+        figure(&unfolded["to_one"], "median") <= 1.6 && figure(&folded["to_one"], "median") <= 1.1,
+        "{unfolded} {folded}"
     );
-    let guards: Vec<_> = within.map(|told| figure(told, "guard")).collect();
+    let guards: Vec<_> = within.map(|row| figure(row, "guard")).collect();
     assert!(guards.contains(&0.05) && guards.contains(&0.2), "{guards:?}");
     for gain in list(&results, "contour") {
         assert!(figure(gain, "violated") <= 1.0 && figure(gain, "gradient_violated") <= 1.0, "{gain}");
@@ -245,23 +246,23 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let origins = &results["costs"]["origins"];
     assert!(origins["acl"] == "published" && origins["ttl"] == "assumed", "{origins}");
     let command = results["command"].as_str().expect("a command");
-    let given = format!("forebay lab batching --out DIR --short --captures {}", captures.display());
-    assert_eq!(command, given);
+    let expected = format!("forebay lab batching --out DIR --short --captures {}", captures.display());
+    assert_eq!(command, expected);
     assert!(!list(&results, "controller_us").is_empty() && !list(&results, "contour").is_empty());
 
     let html = std::fs::read_to_string(out.join("index.html")).expect("it was written");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
-    assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
+    assert!(!html.contains("http") && !html.contains("src="), "the page loads no other file");
     assert!(html.contains(command) && !html.contains("1 branches"));
     let heads: Vec<_> = document.descendants().filter(|node| node.has_tag_name("h2")).collect();
     assert!(heads.len() >= 12, "{} sections", heads.len());
     crate::contract::shared("lab-batching", path.to_str().expect("a plain name"));
 }
 
-/// Simulated: the same everywhere, but for times of searches.
+/// Runs in simulated time, so that the results are the same on each machine, except for the times of searches.
 #[test]
-fn a_short_run_of_placement_keeps_its_promises() {
+fn a_short_run_of_placement_has_complete_results() {
     let folder = TempDir::new().expect("a folder for the test");
     let out = folder.path().join("report");
     let name = out.to_str().expect("a plain name");
@@ -289,7 +290,7 @@ fn a_short_run_of_placement_keeps_its_promises() {
     assert!(results["experiment"] == "placement" && results["short"] == true && results["machine"].is_object());
     assert_eq!(results["command"], "forebay lab placement --out DIR --short");
 
-    // The bar: a mean error of λ of at most 10 %, and less than a constant's.
+    // Requirement: the mean relative error of λ is at most 10 %, and smaller than the error of a constant.
     let errors = &results["models"]["errors"];
     let error = figure(errors, "relative");
     assert!(error <= 0.1 && error < figure(errors, "of_constant"), "{errors}");
@@ -298,7 +299,7 @@ fn a_short_run_of_placement_keeps_its_promises() {
     let models: Value = serde_json::from_str(&read("models.json")).expect("JSON");
     assert!(models["origin"] == "simulated" && models["functions"]["ip_lookup"]["local"].is_object(), "{models}");
 
-    // As predicted, which is what all methods choose by.
+    // Compares predicted rates, which all methods maximise.
     for set in list(&results, "gain") {
         let of = |method: &str| {
             let found = list(set, "methods").iter().find(|of| of["method"] == method);
@@ -319,29 +320,30 @@ fn a_short_run_of_placement_keeps_its_promises() {
     let html = read("index.html");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
-    assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
+    assert!(!html.contains("http") && !html.contains("src="), "the page loads no other file");
     let heads = document.descendants().filter(|node| node.has_tag_name("h2")).count();
     assert!(heads >= 11, "{heads} sections");
 
-    let refused = |more: &[&str], said: &str| {
+    let refused = |more: &[&str], expected: &str| {
         let done = forebay(&[&["lab", "placement", "--short", "--out", name], more].concat());
-        assert!(done.code == Some(2) && done.err.contains(said), "{more:?}: {}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{more:?}: {}", done.err);
     };
     refused(&["--only", "gains"], "'gain'");
     refused(&["--seed", "x"], "'x' for '--seed <N>'");
 }
 
 #[test]
-fn what_cannot_be_written_is_named_before_anything_runs() {
+fn an_unwritable_folder_is_reported_before_the_first_run() {
     let done = forebay(&["lab", "lean", "--short", "--out", "/proc/report"]);
     assert!(done.code == Some(2) && done.err.contains("/proc/report"), "{}", done.err);
     let done = forebay(&["lab", "fat"]);
     assert!(done.code == Some(2) && done.err.contains("unrecognized subcommand 'fat'"), "{}", done.err);
 }
 
-/// Runs of no time, none at all, or of captures that are not there once ended well, with tables of nothing.
+/// Regression: experiments with runs of no time, without runs, or with missing captures ended successfully, with empty
+/// tables.
 #[test]
-fn an_experiment_of_nothing_is_refused() {
+fn an_experiment_without_runs_is_refused() {
     let folder = TempDir::new().expect("a folder for the test");
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (out, none, file) = (at("report"), at("none"), at("file"));
@@ -351,8 +353,8 @@ fn an_experiment_of_nothing_is_refused() {
     let refused = |out: &str, more: &[&str], all: &[&str]| {
         let done = forebay(&[&["lab", "batching", "--short", "--out", out], more].concat());
         assert_eq!(done.code, Some(2), "{more:?}: {}{}", done.out, done.err);
-        for said in all {
-            assert!(done.err.contains(said), "{more:?}: '{said}' is not in\n{}", done.err);
+        for expected in all {
+            assert!(done.err.contains(expected), "{more:?}: '{expected}' is not in\n{}", done.err);
         }
     };
     refused(&out, &["--only", "static", "--duration", "0s"], &["'0s' for '--duration <TIME>'", "1ms to 1h"]);
@@ -366,16 +368,16 @@ fn an_experiment_of_nothing_is_refused() {
         &["--only data-path: with --short time is simulated; it measures real time: leave --short out"],
     );
     refused(&out, &["--only", "static", "--captures", &none], &["--captures", &none, "--only"]);
-    assert!(!Path::new(&out).exists(), "nothing is made before arguments are right");
+    assert!(!Path::new(&out).exists(), "no folder is made before the arguments are checked");
     refused(&out, &["--captures", &none], &[&none, "no captures", ".pcapng.gz"]);
     refused(&out, &["--captures", &at("never")], &[&at("never"), "No such file"]);
     refused(&file, &["--only", "static"], &["--out", &file, "no folder"]);
     refused(&at("taken"), &["--only", "static"], &["--out", "results.json is a folder"]);
 }
 
-/// Ctrl-C was heard when the run that had begun came to its end: here, after half an hour.
+/// Regression: Ctrl-C had an effect only after the present run, here after half an hour.
 #[test]
-fn an_interrupted_run_does_not_go_on_to_its_end() {
+fn an_interrupt_ends_the_present_run() {
     let folder = TempDir::new().expect("a folder for the test");
     let out = folder.path().join("report");
     let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
@@ -384,9 +386,9 @@ fn an_interrupted_run_does_not_go_on_to_its_end() {
     run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
     let mut run = run.spawn().expect("it starts");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(run.stderr.take().expect("piped")));
-    // The expected time is stated when the first run begins.
+    // The expected time is printed when the first run begins.
     let seen = lines.by_ref().map_while(Result::ok).find(|line| line.contains("overhead: "));
-    assert!(seen.is_some(), "the expected time is stated");
+    assert!(seen.is_some(), "the expected time is printed");
     let id = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
     let rest: Vec<_> = lines.map_while(Result::ok).collect();
@@ -395,19 +397,19 @@ fn an_interrupted_run_does_not_go_on_to_its_end() {
     assert!(out.join("results.json").is_file());
 }
 
-/// Hours were lost with Ctrl-C.
+/// Regression: the results of hours were lost by Ctrl-C.
 #[test]
 fn an_interrupted_experiment_writes_its_report() {
     let folder = TempDir::new().expect("a folder for the test");
     let out = folder.path().join("report");
-    // Seconds, of which the first run, after which the expected time is stated, is a small part.
+    // The experiment takes seconds. The expected time is printed after the first run, a small part of it.
     let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
     run.args(["lab", "batching", "--virtual", "--only", "fairness", "--period", "20ms", "--out"]).arg(&out);
     run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
     let mut run = run.spawn().expect("it starts");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(run.stderr.take().expect("piped")));
     let seen = lines.by_ref().map_while(Result::ok).find(|line| line.contains(" about "));
-    assert!(seen.is_some(), "the expected time is stated");
+    assert!(seen.is_some(), "the expected time is printed");
     let id = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
     let rest: Vec<_> = lines.map_while(Result::ok).collect();

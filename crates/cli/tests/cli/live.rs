@@ -1,4 +1,4 @@
-//! A running pipeline as those see it who ask: what `show`, `top` and `table` tell several of them, and what it costs.
+//! Several clients of a running pipeline: the output of `show`, `top` and `table`, and its cost.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::forebay;
 use crate::running::{PIPELINE, Running, json, packets, temporary};
 
-/// Of packets that a busy machine loses before they enter there is a word, too.
+/// Checks that all packets are accounted for. Packets that a busy machine loses before they enter are reported, too.
 fn assert_accounted(running: &Running) {
     let drops = running.ask(&["show", "drops"]).well();
     let is_accounted = drops.contains("every packet accounted for") || drops.contains(" LOST before they entered");
@@ -16,21 +16,21 @@ fn assert_accounted(running: &Running) {
 }
 
 #[test]
-fn a_running_pipeline_is_shown_changed_and_told_to_the_packet() {
+fn a_running_pipeline_is_shown_and_changed_without_losing_packets() {
     let running = Running::start();
     let modules = json(&running.ask(&["show", "modules", "--json"]));
     assert!(packets(&modules, "route") > 0);
-    assert_eq!(packets(&modules, "a"), 0, "everything matches the longer prefix");
+    assert_eq!(packets(&modules, "a"), 0, "each packet matches the longer prefix");
     assert_accounted(&running);
     for what in ["flows", "ports", "workers", "tables"] {
         let done = running.ask(&["show", what]);
         assert!(done.code == Some(0) && !done.out.is_empty(), "{what}: {}", done.err);
         json(&running.ask(&["show", what, "--json"]));
     }
-    let story = running.ask(&["show", "trace", "--count", "2"]);
-    assert!(story.out.contains("packet 1 from in") && story.out.contains("left by out"), "{}", story.out);
+    let trace = running.ask(&["show", "trace", "--count", "2"]);
+    assert!(trace.out.contains("packet 1 from in") && trace.out.contains("left by out"), "{}", trace.out);
 
-    // The table is changed, and survives a change of everything else.
+    // The table is changed, and keeps the change when all other parts are reloaded.
     let done = running.ask(&["table", "route", "replace 10.0.0.0/8 0", "add 192.0.2.0/24 1"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "2 changes made, 0 refused\n"), "{}", done.err);
     let refused = running.ask(&["table", "route", "remove 203.0.113.0/24"]);
@@ -41,16 +41,16 @@ fn a_running_pipeline_is_shown_changed_and_told_to_the_packet() {
             .replace("b: { counter: }", "b: { counter: }\n  c: { mac_swap: }")
             .replace("-> b -> out", "-> b -> c -> out"),
     );
-    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
-    // The two branches ran as one, and are not alike any more: both are made anew.
-    assert_eq!((told["kept"].as_u64(), told["missing"].as_i64()), (Some(1), Some(0)), "{told}");
-    assert_eq!([&told["added"], &told["changed"]], [&serde_json::json!(["c"]), &serde_json::json!(["a", "b"])]);
+    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    // The two branches ran folded, and differ now, so both are created again.
+    assert_eq!((reloaded["kept"].as_u64(), reloaded["missing"].as_i64()), (Some(1), Some(0)), "{reloaded}");
+    assert_eq!([&reloaded["added"], &reloaded["changed"]], [&serde_json::json!(["c"]), &serde_json::json!(["a", "b"])]);
     let entries = running.ask(&["show", "table", "route"]).out;
     assert!(entries.contains("192.0.2.0/24 1") && entries.contains("10.0.0.0/8 0"), "{entries}");
     let modules = json(&running.ask(&["show", "modules", "--json"]));
     assert!(packets(&modules, "a") > 0, "the changed route is followed");
 
-    // A configuration that is wrong changes nothing, whatever is wrong with it.
+    // An invalid configuration changes nothing.
     for wrong in ["ports: {", "", "batch: 7", &PIPELINE.replace("counter", "count"), &format!("batch: 8\n{PIPELINE}")] {
         running.write(wrong);
         let done = running.ask(&["reload"]);
@@ -67,34 +67,34 @@ fn a_running_pipeline_is_shown_changed_and_told_to_the_packet() {
 }
 
 #[test]
-fn every_answer_adds_up_while_packets_run_and_are_dropped() {
+fn each_response_accounts_for_all_packets_while_packets_are_dropped() {
     // Half of the packets have no route.
     let dropping = PIPELINE.replace("100kpps", "2Mpps").replace("'0.0.0.0/0 0', '10.0.0.0/8 1'", "'10.0.0.0/17 1'");
     let running = Running::of(&dropping);
     let sum = |reasons: &Value| reasons.as_object().expect("reasons").values().filter_map(Value::as_u64).sum::<u64>();
-    let (mut answers, mut before) = (0, 0);
-    while answers < 30 {
-        let told = json(&running.ask(&["show", "drops", "--json"]));
-        let count = |key: &str| told[key].as_u64().expect("a number");
+    let (mut responses, mut before) = (0, 0);
+    while responses < 30 {
+        let drops = json(&running.ask(&["show", "drops", "--json"]));
+        let count = |key: &str| drops[key].as_u64().expect("a number");
         let waiting = count("queued") + count("held") + count("in_flight");
-        let ended = count("out") + sum(&told["dropped"]) + sum(&told["consumed"]) + waiting;
-        assert_eq!(count("in") + sum(&told["created"]), ended, "{told}");
-        assert!(count("in") >= before, "{before} had come: {told}");
+        let ended = count("out") + sum(&drops["dropped"]) + sum(&drops["consumed"]) + waiting;
+        assert_eq!(count("in") + sum(&drops["created"]), ended, "{drops}");
+        assert!(count("in") >= before, "{before} had entered: {drops}");
         before = count("in");
-        // Until packets come and are dropped, an answer says nothing.
-        answers += u32::from(count("out") > 0 && sum(&told["dropped"]) > 0);
+        // Counts only responses after the first packets were sent and dropped.
+        responses += u32::from(count("out") > 0 && sum(&drops["dropped"]) > 0);
     }
-    let told = running.end();
+    let report = running.end();
     assert!(
-        told["packets"]["dropped"]["route.no_route"].as_u64() > Some(0)
-            && told["packets"]["dropped"]["since"].is_null()
+        report["packets"]["dropped"]["route.no_route"].as_u64() > Some(0)
+            && report["packets"]["dropped"]["since"].is_null()
     );
 }
 
-/// The second watch ended the first one's without a word, and so did a reload; a run that wrote what was dropped could not be
-/// watched at all.
+/// Regression: a second trace ended the first one without a message, and so did a reload. A run that wrote dropped
+/// packets could not be traced.
 #[test]
-fn everybody_who_watches_gets_what_was_asked_for() {
+fn each_trace_gets_the_packets_that_it_requested() {
     let folder = temporary();
     let drops = folder.path().join("drops.pcapng").display().to_string();
     let running = Running::in_folder(folder, PIPELINE, &["--drops", &drops]);
@@ -105,7 +105,7 @@ fn everybody_who_watches_gets_what_was_asked_for() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the command can be started");
-    // Nothing of what there is yet is for the first.
+    // No packet so far matches the filter of the first trace.
     for _ in 0..3 {
         let second = running.ask(&["show", "trace", "--count", "2"]);
         assert!(second.out.contains("packet 1 from in") && second.out.contains("packet 2 from in"), "{}", second.out);
@@ -113,11 +113,11 @@ fn everybody_who_watches_gets_what_was_asked_for() {
     assert!(first.try_wait().expect("a child").is_none(), "it waits");
     running.write(&PIPELINE.replace("destination: 10.0.0.0/16", "destination: 192.0.2.1"));
     json(&running.ask(&["reload", "--json"]));
-    let mut told = String::new();
-    first.stdout.take().expect("piped").read_to_string(&mut told).expect("UTF-8");
+    let mut trace = String::new();
+    first.stdout.take().expect("piped").read_to_string(&mut trace).expect("UTF-8");
     assert!(first.wait().expect("it ends").success());
-    assert_eq!(told.matches("left by out").count(), 2, "{told}");
-    // One that goes away before it has seen all leaves the others alone.
+    assert_eq!(trace.matches("left by out").count(), 2, "{trace}");
+    // A client that disconnects before the end of its trace does not disturb the others.
     let mut gone = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["show", "trace", "--filter", "arp", "--socket"])
         .arg(&socket)
@@ -131,7 +131,7 @@ fn everybody_who_watches_gets_what_was_asked_for() {
 }
 
 #[test]
-fn top_without_a_terminal_is_lines_and_ends_with_the_pipeline() {
+fn top_without_a_terminal_prints_lines_and_ends_with_the_pipeline() {
     let running = Running::start();
     let mut top = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["top", "--interval", "100ms", "--socket", &running.socket()])
@@ -147,37 +147,37 @@ fn top_without_a_terminal_is_lines_and_ends_with_the_pipeline() {
     assert!(top.wait().expect("it ends").success());
 }
 
-/// After its first second a run without a live table looked again and again without a pause: a core was lost to it.
+/// Regression: after its first second, a run without a live table polled without a pause and used a whole core.
 #[test]
-fn a_run_that_shows_nothing_takes_no_core_of_its_own() {
+fn a_run_without_a_live_table_does_not_use_a_whole_core() {
     let running = Running::in_folder(temporary(), PIPELINE, &["--interval", "100ms"]);
     let thread = format!("/proc/{0}/task/{0}/schedstat", running.id());
-    let processor = || {
-        let told = std::fs::read_to_string(&thread).expect("Linux says so");
-        told.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).expect("a number")
+    let cpu_nanos = || {
+        let text = std::fs::read_to_string(&thread).expect("Linux provides this file");
+        text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).expect("a number")
     };
     std::thread::sleep(std::time::Duration::from_millis(200));
-    let (before, start) = (processor(), std::time::Instant::now());
+    let (before, start) = (cpu_nanos(), std::time::Instant::now());
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let (took, of) = (processor() - before, start.elapsed().as_nanos() as u64);
+    let (took, of) = (cpu_nanos() - before, start.elapsed().as_nanos() as u64);
     assert!(took * 10 < of, "{took} ns of {of}");
     running.end();
 }
 
-/// A folder in place of a file of changes was told as a connection that broke.
+/// Regression: a folder instead of a file of changes was reported as a broken connection.
 #[test]
-fn a_folder_for_standard_input_is_told_as_such() {
+fn a_folder_as_standard_input_is_refused() {
     let running = Running::start();
     let folder = std::fs::File::open(running.path(".")).expect("a folder");
     let done = running.ask_from(&["table", "route"], folder.into());
-    let told = "standard input is a folder: write changes as arguments";
-    assert!(done.code == Some(2) && done.err.contains(told), "{}", done.err);
+    let expected = "standard input is a folder: write changes as arguments";
+    assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_with_what_can() {
+fn invalid_requests_are_refused_with_the_allowed_values() {
     let running = Running::start();
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&["table", "a", "add x"][..], "module 'a' has no table that can be changed: there are route.routes"),
         (&["table", "route.routs", "add x"], "no table 'routs' (did you mean 'route.routes'?): there are route.routes"),
         (
@@ -192,10 +192,14 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
         (&["table", "route", "remove\n10.0.0.0/8"], "more than one line"),
     ] {
         let done = running.ask(arguments);
-        assert!(done.code == Some(2) && done.err.contains(told), "{arguments:?}: {}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{arguments:?}: {}", done.err);
     }
-    let nobody = forebay(&["top", "--socket", "/nowhere/at/all"]);
-    assert!(nobody.code == Some(2) && nobody.err.contains("/nowhere/at/all: no socket is there"), "{}", nobody.err);
+    let unreachable = forebay(&["top", "--socket", "/nowhere/at/all"]);
+    assert!(
+        unreachable.code == Some(2) && unreachable.err.contains("/nowhere/at/all: no socket is there"),
+        "{}",
+        unreachable.err
+    );
     let file = running.path("pipeline.yaml");
     let none = forebay(&["show", "modules", "--json", "--socket", file.to_str().expect("UTF-8")]);
     assert!(none.code == Some(2) && none.err.contains("that is not a socket"), "{}", none.err);
@@ -203,8 +207,8 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
     assert_eq!(error, serde_json::json!({ "error": format!("{}: that is not a socket", file.display()) }));
     let refused = running.ask(&["reload", "--json", "--set", "batch=7"]);
     let error: Value = serde_json::from_str(refused.out.trim()).expect("JSON");
-    assert!(error["error"].as_str().is_some_and(|told| told.contains("batch: it is 32")), "{error}");
-    // Whatever is said on the socket, it answers, and goes on.
+    assert!(error["error"].as_str().is_some_and(|why| why.contains("batch: it is 32")), "{error}");
+    // The run responds to any request with an error, and continues.
     for nonsense in [
         &b"\n"[..],
         b"{}\n",
@@ -214,12 +218,12 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
         b"{\"do\":\"report\",\"more\":1}\n",
     ] {
         let mut stream = running.say(b"");
-        // One that is too long is cut off while it is being said.
+        // A request that is too long is cut off while it is sent.
         let _ = stream.write_all(nonsense);
         let _ = stream.shutdown(std::net::Shutdown::Write);
-        let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
-        assert!(answer.is_empty() || answer.starts_with("{\"error\""), "{answer}");
+        let mut response = String::new();
+        let _ = stream.read_to_string(&mut response);
+        assert!(response.is_empty() || response.starts_with("{\"error\""), "{response}");
     }
     assert_accounted(&running);
     let occupied = forebay(&["run", "usecase:rc", "--no-live", "--socket", &running.socket()]);

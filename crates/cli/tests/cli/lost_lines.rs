@@ -7,20 +7,20 @@ use crate::{File, forebay};
 
 /// A rule that matches each packet.
 const RULE: &str = "alert ip any any -> any any (sid:1;)";
-/// How many packets the capture has, each of which is an alert.
+/// Number of packets of the capture. Each packet causes an alert.
 const PACKETS: u64 = 9_000;
 
-/// Writes a capture beside the configuration, which reads it and writes alerts with these further parameters.
+/// Writes a capture, and beside it a configuration that reads it and writes alerts with these further parameters.
 fn replay(alerts: &str) -> File {
     let file = File::new("");
     let config =
         |ports: &str, modules: &str, line: &str| format!("ports: {ports}\nmodules: {modules}\npipeline: [ {line} ]\n");
-    let made = config(
+    let generating = config(
         &format!("{{ in: {{ generator: {{ count: {PACKETS} }} }}, out: {{ pcap: {{ write: in.pcap }} }} }}"),
         "{ hop: { ttl: } }",
         "in -> hop -> out",
     );
-    std::fs::write(file.path(), made).expect("a file");
+    std::fs::write(file.path(), generating).expect("a file");
     forebay(&["run", file.path(), "--virtual", "--no-live"]).well();
     let text = config(
         "{ in: { pcap: { read: in.pcap, speed: fast } }, out: { sink: } }",
@@ -36,7 +36,7 @@ fn lines(file: &File) -> u64 {
 }
 
 #[test]
-fn a_replay_as_fast_as_it_goes_loses_no_alert() {
+fn a_replay_at_full_speed_loses_no_alert() {
     for simulated in [&[][..], &["--virtual"]] {
         let file = replay("");
         let done = forebay(&[&["run", file.path(), "--json", "--no-live", "--no-socket"], simulated].concat());
@@ -49,7 +49,7 @@ fn a_replay_as_fast_as_it_goes_loses_no_alert() {
 }
 
 #[test]
-fn lost_alerts_are_reported_and_the_answer_is_no() {
+fn lost_alerts_are_reported_with_exit_code_1() {
     let file = replay(", rate: 10");
     let done = forebay(&["run", file.path(), "--json", "--no-live", "--virtual"]);
     assert_eq!(done.code, Some(1), "{}", done.err);
@@ -65,7 +65,8 @@ fn lost_alerts_are_reported_and_the_answer_is_no() {
     );
 }
 
-/// A reload forgot the losses of the modules and ports that it removed, and the next report counted all of them again.
+/// Regression: a reload forgot the losses of the modules and ports that it removed, and the next report counted all of
+/// them again.
 #[test]
 fn losses_before_a_reload_are_in_the_last_report() {
     let lossy = format!(
@@ -85,26 +86,26 @@ pipeline: [ in -> ids -> out, flood -> ids ]
     };
     wait_for("a lost line", || report() > 0);
     let before = report();
-    // The reports of one connection: what is recent is so since the one before.
+    // Reports of one connection: the recent part of a report begins at the previous report.
     let mut stream = running.say(b"{\"do\":\"report\"}\n");
-    let mut answers = BufReader::new(stream.try_clone().expect("a second handle")).lines();
-    let mut answer = || {
-        let line = answers.next().expect("an answer").expect("UTF-8");
-        let answer: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        answer["report"].clone()
+    let mut responses = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+    let mut next_report = || {
+        let line = responses.next().expect("a response").expect("UTF-8");
+        let response: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        response["report"].clone()
     };
-    let first = answer();
+    let first = next_report();
     running.write(PIPELINE);
     running.ask(&["reload"]).well();
     stream.write_all(b"{\"do\":\"report\"}\n").expect("it listens");
-    let second = answer();
+    let second = next_report();
     let of = |report: &serde_json::Value, span: &str| {
         let lines = report[span]["lost_lines"][0]["over_rate"].as_u64().unwrap_or(0);
         [report[span]["packets"]["lost"].as_u64().expect("a number"), lines]
     };
     let [whole, before_reload, recent] = [of(&second, "whole"), of(&first, "whole"), of(&second, "recent")];
     assert_eq!(recent, [whole[0] - before_reload[0], whole[1] - before_reload[1]], "{first} {second}");
-    drop((answers, stream));
+    drop((responses, stream));
     let (code, last, err) = running.end_with();
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("ids: alerts: ") && err.contains("lines are not in the file"), "{err}");
@@ -112,12 +113,12 @@ pipeline: [ in -> ids -> out, flood -> ids ]
     assert!(lost[0]["module"] == "ids" && lost[0]["over_rate"].as_u64() >= Some(before), "{lost}");
     assert!(last["modules"].as_array().expect("a list").iter().all(|module| module["name"] != "ids"), "{last}");
     assert!(last["ports"].as_array().expect("a list").iter().all(|port| port["name"] != "flood"), "{last}");
-    // Those of `flood`: a rate that no worker takes.
+    // Packets of `flood`, whose rate no worker can process.
     assert!(last["packets"]["lost"].as_u64() > Some(0), "{last}");
 }
 
 #[test]
-fn a_simulation_and_a_measurement_report_lost_lines_too() {
+fn a_simulation_and_a_measurement_report_lost_lines() {
     let file = File::new(&format!(
         "ports: {{ in: {{ generator: {{ rate: 1Mpps }} }}, out: {{ sink: }} }}
 modules: {{ ids: {{ nids: {{ rules: ['{RULE}'], alerts: {{ file: a.json, rate: 10 }} }} }} }}
@@ -132,7 +133,8 @@ pipeline: [ in -> ids -> out ]
     assert!(done.err.contains(incomplete), "{}", done.err);
 }
 
-/// Simulated time waits for the disk. A run wrote fewer packets than it dropped, and copied fewer than passed.
+/// Simulated time waits for the disk. Regression: a run wrote fewer packets than it dropped, and copied fewer than
+/// passed.
 #[test]
 fn captures_of_simulated_runs_are_complete() {
     let file = File::new(
@@ -151,7 +153,7 @@ pipeline: [ in -> copies -> wall -> out ]
     assert_eq!(done.json()["modules"][0]["counters"]["copies"], serde_json::json!({ "copied": 8000, "lost": 0 }));
 }
 
-/// Each of two workers that share a file reported its fault.
+/// Regression: each of two workers that share a file reported its fault.
 #[test]
 fn a_fault_of_a_file_that_workers_share_is_reported_once() {
     let file = replay("");
@@ -163,7 +165,7 @@ fn a_fault_of_a_file_that_workers_share_is_reported_once() {
     assert!(done.code == Some(2) && done.err.matches(fault).count() == 1, "{}", done.err);
 }
 
-/// A file that could not be written, and a capture that breaks off.
+/// The faults are a file that cannot be written, and a capture that ends in the middle of a packet.
 #[test]
 fn faults_before_a_reload_are_in_the_last_message() {
     let file = File::new(

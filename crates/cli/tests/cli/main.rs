@@ -1,4 +1,4 @@
-//! The command as its users meet it: arguments in, output and exit codes out.
+//! The `forebay` command as users run it: arguments in, output and exit codes out.
 
 mod checks;
 mod co_runs;
@@ -51,7 +51,7 @@ use std::path::PathBuf;
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// What a command did.
+/// The result of a command.
 struct Done {
     code: Option<i32>,
     out: String,
@@ -71,20 +71,20 @@ impl Done {
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// The output of a command that must have gone well.
+    /// Returns the output of a command, which must have exit code 0.
     fn well(self) -> String {
         assert_eq!(self.code, Some(0), "{}\n{}", self.out, self.err);
         self.out
     }
 
-    /// The last line of the output as JSON.
+    /// Parses the last line of the output as JSON.
     fn json(&self) -> serde_json::Value {
         let last = self.out.lines().last().unwrap_or_else(|| panic!("no output; {}", self.err));
         serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
     }
 }
 
-/// A configuration in a folder of its own.
+/// A configuration in its own folder.
 struct File {
     folder: TempDir,
     path: PathBuf,
@@ -107,7 +107,8 @@ impl File {
     }
 }
 
-/// 1 000 packets in four sessions; those of IPv6, of which there are none, and a quarter of the others are dropped.
+/// A router for 1 000 packets in four sessions. It drops IPv6 packets, of which there are none, and a quarter of the
+/// others.
 const ROUTER: &str = "\
 ports:
   in: { generator: { count: 1000, sessions: 4 } }

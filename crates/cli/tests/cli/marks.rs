@@ -2,8 +2,7 @@
 
 use crate::forebay;
 
-/// Every parameter that names a text file, in a module, a state or a port, with a text that it may have. `f` is the
-/// file.
+/// Every parameter of a module, a state or a port that names a text file, with a valid text. `f` is the file.
 const PARAMETERS: &[(&str, &str, &str)] = &[
     ("acl rules", "modules: { m: { acl: { rules: f } } }", "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny\n"),
     ("ip_lookup routes", "modules: { m: { ip_lookup: { routes: f } } }", "0.0.0.0/0 0\n# all\n10.0.0.0/8 0\n"),
@@ -31,7 +30,8 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
     ),
     (
         "esp_encrypt key=@FILE",
-        "modules: { m: { esp_encrypt: { source: 192.0.2.1, associations: [\"0x1001 key=@f peer=192.0.2.2 for=10.0.0.0/8\"] } } }",
+        "modules: { m: { esp_encrypt: { source: 192.0.2.1, \
+        associations: [\"0x1001 key=@f peer=192.0.2.2 for=10.0.0.0/8\"] } } }",
         "000102030405060708090a0b0c0d0e0f00010203\n",
     ),
     (
@@ -70,13 +70,13 @@ fn check(parameter: &str, modules: &str, bytes: &[u8]) -> crate::Done {
     let file = crate::File::new(&configuration(parameter, modules));
     std::fs::write(file.folder.path().join("f"), bytes).expect("a writable folder");
     let path = file.path.to_str().expect("UTF-8");
-    // The file of a port is read where the port is opened.
+    // The file of a port is read when the port is opened.
     let run = ["run", path, "--virtual", "--duration", "1us", "--no-live", "--no-socket"];
     if parameter == "generator routes" { forebay(&run) } else { forebay(&["check", path]) }
 }
 
 #[test]
-fn a_byte_order_mark_and_line_ends_of_windows_are_no_part_of_any_text() {
+fn byte_order_marks_and_windows_line_ends_are_ignored() {
     for (parameter, modules, text) in PARAMETERS {
         let windows = text.replace('\n', "\r\n");
         for text in [(*text).to_owned(), format!("\u{feff}{text}"), windows.clone(), format!("\u{feff}{windows}")] {
@@ -87,7 +87,7 @@ fn a_byte_order_mark_and_line_ends_of_windows_are_no_part_of_any_text() {
 }
 
 #[test]
-fn text_in_utf_16_is_refused_by_its_name() {
+fn text_in_utf_16_is_refused_and_named() {
     for (parameter, modules, text) in PARAMETERS {
         for (mark, encode) in [([0xff, 0xfe], u16::to_le_bytes as fn(u16) -> [u8; 2]), ([0xfe, 0xff], u16::to_be_bytes)]
         {
@@ -98,16 +98,21 @@ fn text_in_utf_16_is_refused_by_its_name() {
     }
 }
 
-/// Two marks, or one where a file begins that was put behind another, were part of a rule or a pattern.
+/// Regression: a second mark, and the mark of a file that was appended to another, became part of a rule or a pattern.
 #[test]
-fn further_marks_are_refused_by_their_name() {
+fn further_marks_are_refused_and_named() {
     for (parameter, modules, text) in PARAMETERS {
         let two = check(parameter, modules, format!("\u{feff}\u{feff}{text}").as_bytes());
         let named = two.err.contains("it begins with two byte-order marks (EF BB BF): allowed is one");
         assert!(two.code == Some(2) && named, "{parameter}: {} {}", two.out, two.err);
-        let behind = check(parameter, modules, format!("\u{feff}{text}\u{feff}{text}").as_bytes());
+        let appended = check(parameter, modules, format!("\u{feff}{text}\u{feff}{text}").as_bytes());
         let part = format!("line {} begins with a byte-order mark (EF BB BF)", text.lines().count() + 1);
-        assert!(behind.code == Some(2) && behind.err.contains(&part), "{parameter}: {} {}", behind.out, behind.err);
+        assert!(
+            appended.code == Some(2) && appended.err.contains(&part),
+            "{parameter}: {} {}",
+            appended.out,
+            appended.err
+        );
     }
     let text = configuration("", PARAMETERS[13].1);
     let file = crate::File::new(&format!("\u{feff}\u{feff}{text}"));
@@ -115,9 +120,9 @@ fn further_marks_are_refused_by_their_name() {
     assert!(done.code == Some(2) && done.err.contains("two byte-order marks"), "{}", done.err);
 }
 
-/// The first pattern of a file with a mark was never found in any packet.
+/// Regression: the first pattern of a file with a mark was never found in a packet.
 #[test]
-fn the_first_pattern_after_a_mark_is_the_pattern() {
+fn a_mark_is_not_part_of_the_first_pattern() {
     let modules = PARAMETERS[2].1;
     for text in ["\u{feff}first\nsecond\nfirst\n", "\u{feff}first\r\nsecond\r\nfirst\r\n"] {
         let done = check("dpi patterns", modules, text.as_bytes());
@@ -126,7 +131,7 @@ fn the_first_pattern_after_a_mark_is_the_pattern() {
 }
 
 #[test]
-fn a_configuration_may_begin_with_a_mark_and_is_refused_in_utf_16() {
+fn a_configuration_may_begin_with_a_mark_but_not_be_utf_16() {
     let text = configuration("", PARAMETERS[13].1);
     for (text, code) in [(format!("\u{feff}{text}"), 0), (format!("\u{feff}{}", text.replace('\n', "\r\n")), 0)] {
         let file = crate::File::new(&text);

@@ -1,4 +1,4 @@
-//! `forebay measure`: figures, and whether they are the same again.
+//! `forebay measure`: figures, and their reproducibility.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::{File, forebay};
 
-/// Counting needs valgrind, which not every machine has.
+/// Returns true if valgrind, which counting needs, is installed.
 pub(crate) fn has_valgrind() -> bool {
-    let there = Command::new("valgrind").arg("--version").output().is_ok();
-    if !there {
-        drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: valgrind is not here\n")));
+    let is_installed = Command::new("valgrind").arg("--version").output().is_ok();
+    if !is_installed {
+        drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: valgrind is not installed\n")));
     }
-    there
+    is_installed
 }
 
-/// What `measure` says; that the machine was too busy for it, as where many tests run at once, is an answer too.
+/// Returns the report of `measure`. It may be void if the machine is too busy, for example with other tests.
 pub(super) fn measured(more: &[&str]) -> Value {
     let arguments = ["measure", "usecase:l2l3", "--set", "n=2", "--duration", "50ms", "--json"];
     with_ticks(|| {
@@ -26,8 +26,8 @@ pub(super) fn measured(more: &[&str]) -> Value {
     })
 }
 
-/// The first answer that has ticks: beside busy processes a run of 50 ms may end before a turn was timed, and says that
-/// it is void.
+/// Returns the first report that has ticks. Beside busy processes, a run of 50 ms may end before a turn was timed, and
+/// is void.
 fn with_ticks(run: impl Fn() -> (Option<i32>, Value)) -> Value {
     for _ in 0..100 {
         let (code, measured) = run();
@@ -45,7 +45,7 @@ fn figure(measured: &Value, module: usize, name: &str) -> f64 {
 }
 
 #[test]
-fn instructions_are_the_same_in_every_run_and_modules_with_the_residue_are_all() {
+fn instructions_are_the_same_in_every_run_and_add_up_to_the_total() {
     if !has_valgrind() {
         return;
     }
@@ -62,7 +62,7 @@ fn instructions_are_the_same_in_every_run_and_modules_with_the_residue_are_all()
     assert!(residue > 0.0 && residue < all, "{residue} of {all}");
     assert_eq!(one["modules"][0]["source"]["ipp"], "emulated");
     assert_eq!(one["modules"][0]["source"]["ipc"], "n/a");
-    // Alike modules cost alike, and are told apart.
+    // Equal modules have similar counts, each under its own name.
     let module = |name: &str| {
         let modules = one["modules"].as_array().expect("a list");
         modules.iter().position(|module| module["name"] == name)
@@ -72,10 +72,11 @@ fn instructions_are_the_same_in_every_run_and_modules_with_the_residue_are_all()
     assert!((a / b - 1.0).abs() < 0.2, "{a} and {b}");
 }
 
-/// The C library copies more than 256 bytes by how far source and destination are apart, and the sources' places on the heap
-/// were another in every process: maps with random hashing gave their keys back in another order.
+/// Regression: the C library copies more than 256 bytes in a way that depends on the distance between source and
+/// destination. The heap addresses of the sources differed in every process, because maps with random hashing returned
+/// their keys in another order.
 #[test]
-fn instructions_of_long_packets_are_the_same_in_every_run_and_from_every_folder() {
+fn instructions_of_long_packets_are_the_same_in_every_run_and_folder() {
     if !has_valgrind() {
         return;
     }
@@ -102,67 +103,68 @@ fn instructions_of_long_packets_are_the_same_in_every_run_and_from_every_folder(
         if again.checks == first.checks {
             assert_eq!(again, first, "{path}");
         } else {
-            // Without optimisation, `core` checks pointers, and parts' figures have that in them.
+            // Without optimisation, `core` checks pointers. Figures of parts include these checks.
             assert_eq!((&again.served, again.all), (&first.served, first.all), "{path}");
         }
     }
 }
 
 #[test]
-fn without_counting_instructions_are_not_available_and_ticks_are() {
-    let told = measured(&["--no-count"]);
-    assert_eq!(told["modules"][0]["ipp"], Value::Null);
-    assert_eq!(told["modules"][0]["source"]["ipp"], "n/a");
-    assert!(told["chain"]["cpp_ticks"].as_f64().expect("measured") > 0.0);
-    // What was measured part by part is about the whole; how close it comes, the bench says, on a quiet machine.
-    let part = |name: &str| told["chain"][name].as_f64().expect("measured");
-    assert!(part("sum_ticks") > part("residue_ticks") && part("residue_ticks") >= 0.0, "{told}");
-    let of_kind =
-        |kind: &str| told["modules"].as_array().expect("a list").iter().filter(|part| part["kind"] == kind).count();
+fn without_counting_only_ticks_are_available() {
+    let measurement = measured(&["--no-count"]);
+    assert_eq!(measurement["modules"][0]["ipp"], Value::Null);
+    assert_eq!(measurement["modules"][0]["source"]["ipp"], "n/a");
+    assert!(measurement["chain"]["cpp_ticks"].as_f64().expect("measured") > 0.0);
+    // The sum of the parts is about the whole. The benchmark shows how close it is, on an idle machine.
+    let part = |name: &str| measurement["chain"][name].as_f64().expect("measured");
+    assert!(part("sum_ticks") > part("residue_ticks") && part("residue_ticks") >= 0.0, "{measurement}");
+    let of_kind = |kind: &str| {
+        measurement["modules"].as_array().expect("a list").iter().filter(|part| part["kind"] == kind).count()
+    };
     assert_eq!((of_kind("receive"), of_kind("send"), of_kind("hand_over")), (1, 1, 0));
-    assert!(told["chain"]["cur"].as_f64().is_some_and(|cur| cur > 0.0 && cur <= 1.0), "{told}");
+    assert!(measurement["chain"]["cur"].as_f64().is_some_and(|cur| cur > 0.0 && cur <= 1.0), "{measurement}");
 }
 
 #[test]
-fn what_cannot_be_read_twice_is_refused() {
+fn standard_input_is_refused_because_it_is_read_twice() {
     let refused = forebay(&["measure", "-"]);
     assert_eq!(refused.code, Some(2));
     assert!(refused.err.contains("it is read twice, once to count: allowed are a file"), "{}", refused.err);
 }
 
 #[test]
-fn a_search_tells_both_rates_or_that_it_is_void() {
+fn a_search_reports_both_rates_or_is_void() {
     let limit = ["--no-count", "--search", "--search-time", "1s"];
-    let told = measured(&limit);
-    let search = &told["search"];
+    let measurement = measured(&limit);
+    let search = &measurement["search"];
     assert!(search["trials"].as_u64().expect("a count") > 0 && search["seconds"].as_f64().expect("measured") > 0.0);
     let void = search["void"].as_bool().expect("yes or no");
     for (rate, found) in [("ndr_pps", "ndr"), ("pdr_pps", "pdr")] {
-        // A machine that is too busy has no rate; one that is not has it from the bounds.
+        // On a busy machine there is no rate. Otherwise the rate comes from the bounds.
         let pps = if void { &serde_json::Value::Null } else { &search[found]["pps"] };
-        assert_eq!(&told["chain"][rate], pps, "{search}");
+        assert_eq!(&measurement["chain"][rate], pps, "{search}");
     }
-    // Without a search nothing is known of them.
-    let told = measured(&["--no-count"]);
-    assert!(told["search"].is_null() && told["chain"]["ndr_pps"].is_null());
-    // What is missing of the processor's events has a reason each.
-    let unavailable = told["unavailable"].as_object().expect("a map");
+    // Without a search there are no rates.
+    let measurement = measured(&["--no-count"]);
+    assert!(measurement["search"].is_null() && measurement["chain"]["ndr_pps"].is_null());
+    // Each missing processor event has a reason.
+    let unavailable = measurement["unavailable"].as_object().expect("a map");
     for (figure, event) in
         [("ipc", "instructions"), ("llc_misses", "llc_misses"), ("stalled_backend", "stalled_backend")]
     {
-        assert_eq!(told["chain"][figure].is_null(), unavailable.contains_key(event), "{unavailable:?}");
+        assert_eq!(measurement["chain"][figure].is_null(), unavailable.contains_key(event), "{unavailable:?}");
     }
-    assert!(told["workers"][0]["disturbance"]["span_s"].as_f64().expect("measured") >= 0.05);
+    assert!(measurement["workers"][0]["disturbance"]["span_s"].as_f64().expect("measured") >= 0.05);
 }
 
 #[test]
-fn a_search_is_refused_where_loads_cannot_be_set_and_a_time_where_it_makes_no_sense() {
+fn a_search_needs_sources_with_a_rate_and_a_valid_time() {
     let refused = forebay(&["measure", "usecase:l2l3", "--set", "rate=max", "--no-count", "--search"]);
     assert_eq!(refused.code, Some(2));
-    let told = &refused.err;
+    let err = &refused.err;
     assert!(
-        told.contains("(generator): a search sets the load of sources: allowed are generators with a `rate`"),
-        "{told}"
+        err.contains("(generator): a search sets the load of sources: allowed are generators with a `rate`"),
+        "{err}"
     );
     for time in ["0s", "1", "2h", "5000s"] {
         let refused = forebay(&["measure", "usecase:l2l3", "--search", "--search-time", time]);
@@ -173,7 +175,7 @@ fn a_search_is_refused_where_loads_cannot_be_set_and_a_time_where_it_makes_no_se
 }
 
 #[test]
-fn without_valgrind_instructions_are_not_known_and_all_else_is() {
+fn without_valgrind_only_instructions_are_missing() {
     let measured = with_ticks(|| {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.args(["measure", "usecase:l2l3", "--set", "n=1", "--duration", "50ms", "--json"]).env("PATH", "");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::running::{Running, json as read, packets};
 
-/// Two workers, the second of which has nothing to run yet.
+/// A pipeline with two workers. The second worker has no module yet.
 pub(crate) const TWO: &str = "
 ports:
   in:  { generator: { rate: 50kpps, sessions: 100, source: 10.0.0.0/8 } }
@@ -22,12 +22,12 @@ workers:
   - { modules: [] }
 ";
 
-/// A running pipeline of two workers; `None`, and a printed reason, on a machine with one core.
+/// Starts a pipeline with two workers. On a machine with one core, prints the reason and returns `None`.
 pub(crate) fn two_workers(name: &str) -> Option<Running> {
     two_workers_of(name, || TWO.to_owned())
 }
 
-/// The same of another text, which is made where there are two cores.
+/// Like [`two_workers`], with another configuration, which is made only if there are two cores.
 pub(crate) fn two_workers_of(name: &str, text: impl FnOnce() -> String) -> Option<Running> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         let _ = writeln!(std::io::stderr(), "skipped: {name}: one core");
@@ -42,30 +42,34 @@ fn opened(running: &Running) -> u64 {
 }
 
 #[test]
-fn modules_move_by_command_and_sessions_are_lost_only_on_demand() {
-    let Some(running) = two_workers("modules_move_by_command_and_sessions_are_lost_only_on_demand") else { return };
+fn modules_move_by_command_and_lose_sessions_only_if_allowed() {
+    let Some(running) = two_workers("modules_move_by_command_and_lose_sessions_only_if_allowed") else { return };
     crate::running::wait_for("all sessions", || opened(&running) == 100);
     let before = packets(&read(&running.ask(&["show", "modules", "--json"])), "nat");
     let done = running.ask(&["move", "nat=1", "last=1"]);
-    let said = done.well();
-    assert!(said.starts_with("'nat' from worker 0 to 1\n'last' from worker 0 to 1\nchanged in "), "{said}");
-    assert!(said.contains("3 modules kept their state") && !said.contains("replaced"), "{said}");
-    assert_eq!(running.ask(&["move", "last=1"]).well(), "all modules are already on their workers: nothing has moved\n");
-    assert!(packets(&read(&running.ask(&["show", "modules", "--json"])), "nat") >= before, "it counts on");
-    assert_eq!(opened(&running), 100, "no session was opened again");
-    // It is the configuration in force, kept for the next start, and stays so at a reload of the file.
-    let setting = r#"workers=[{"modules":["first"]},{"modules":["nat","last"]}]"#;
-    let answer = read(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let output = done.well();
+    assert!(output.starts_with("'nat' from worker 0 to 1\n'last' from worker 0 to 1\nchanged in "), "{output}");
+    assert!(output.contains("3 modules kept their state") && !output.contains("replaced"), "{output}");
     assert_eq!(
-        (&answer["sets"], &answer["moved"], &answer["kept"]),
+        running.ask(&["move", "last=1"]).well(),
+        "all modules are already on their workers: nothing has moved\n"
+    );
+    assert!(packets(&read(&running.ask(&["show", "modules", "--json"])), "nat") >= before, "it continues to count");
+    assert_eq!(opened(&running), 100, "no session was opened again");
+    // The move is part of the configuration in force. It is stored for the next start, and a reload of the file keeps
+    // it.
+    let setting = r#"workers=[{"modules":["first"]},{"modules":["nat","last"]}]"#;
+    let response = read(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    assert_eq!(
+        (&response["sets"], &response["moved"], &response["kept"]),
         (&json!([setting]), &json!([]), &json!(3)),
-        "{answer}"
+        "{response}"
     );
     let state = std::fs::read_to_string(running.path("state")).expect("it is kept");
     let state: Value = serde_json::from_str(&state).expect("JSON");
     assert_eq!(state["sets"], json!([setting]));
 
-    // Sessions would be lost: refused, and nothing changes.
+    // Sessions would be lost: the move is refused, and nothing changes.
     let refused = running.ask(&["move", "nat=0,1"]);
     assert_eq!(refused.code, Some(2));
     let why = "error: 'nat' from worker 1 to 0 and 1: each worker would get other sessions, and the sessions of 'nat' \
@@ -73,13 +77,13 @@ fn modules_move_by_command_and_sessions_are_lost_only_on_demand() {
                (--lose-sessions)\n";
     assert_eq!(refused.err, why);
     assert_eq!(opened(&running), 100);
-    let answer = read(&running.ask(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();
-    assert_eq!((&answer["forgotten"], &answer["missing"]), (&json!(["shared"]), &json!(0)), "{answer}");
-    assert_eq!(answer["moves"], json!([{ "module": "nat", "from": [1], "to": [0, 1] }]));
-    let answer = read(&running.ask(&["reload", "--forget", "--json"]))["reloaded"].clone();
-    assert_eq!(answer["sets"], json!([]), "{answer}");
+    let response = read(&running.ask(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();
+    assert_eq!((&response["forgotten"], &response["missing"]), (&json!(["shared"]), &json!(0)), "{response}");
+    assert_eq!(response["moves"], json!([{ "module": "nat", "from": [1], "to": [0, 1] }]));
+    let response = read(&running.ask(&["reload", "--forget", "--json"]))["reloaded"].clone();
+    assert_eq!(response["sets"], json!([]), "{response}");
 
-    // A part of it, said by the exit code.
+    // Only a part is moved: the exit code is 1.
     let part = running.ask(&["move", "first=1", "nat=1", "last=1", "--moves", "2"]);
     assert_eq!(part.code, Some(1), "{}", part.err);
     assert!(part.out.contains("'nat' from worker 0 to 1\nnot moved: 'last' from worker 0 to 1\n"), "{}", part.out);

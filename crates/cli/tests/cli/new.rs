@@ -2,7 +2,7 @@
 
 use crate::{File, forebay};
 
-/// The templates that the list names.
+/// Returns the templates that the list names.
 fn templates() -> Vec<String> {
     let done = forebay(&["new"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
@@ -11,13 +11,13 @@ fn templates() -> Vec<String> {
 }
 
 #[test]
-fn each_template_that_is_listed_is_in_order() {
+fn each_listed_template_is_valid() {
     let all = templates();
     assert!(all.len() > 5 && all[0] == "office-gateway", "{all:?}");
     for name in all {
         let done = forebay(&["new", &name]);
         assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{name}");
-        assert!(!done.out.contains("yaml-language-server"), "{name}: a schema that is elsewhere");
+        assert!(!done.out.contains("yaml-language-server"), "{name}: a schema that is not beside the file");
         assert!(!done.out.contains("\"@"), "{name}: a rule in ClassBench's form");
         let checked = forebay(&["check", File::new(&done.out).path()]);
         assert_eq!(checked.code, Some(0), "{name}: {}", checked.err);
@@ -25,7 +25,7 @@ fn each_template_that_is_listed_is_in_order() {
 }
 
 #[test]
-fn settings_are_in_every_place() {
+fn settings_replace_each_occurrence() {
     let done = forebay(&[
         "new",
         "office-gateway",
@@ -50,8 +50,8 @@ fn settings_are_in_every_place() {
     ]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
     for text in ["enp", "192.168.", "203.0.113.", "2001:db8:1:", "2001:db8:2:"] {
-        let left = done.out.lines().find(|line| !line.trim().starts_with('#') && line.contains(text));
-        assert_eq!(left, None, "{text}");
+        let remaining = done.out.lines().find(|line| !line.trim().starts_with('#') && line.contains(text));
+        assert_eq!(remaining, None, "{text}");
     }
     for text in ["{ interface: eth1, host: false }", "10.7.0.0/16 0", "10.7.0.1/32 1", "\"198.51.100.9:443\""] {
         assert!(done.out.contains(text), "{text}\n{}", done.out);
@@ -59,8 +59,8 @@ fn settings_are_in_every_place() {
 }
 
 #[test]
-fn what_there_is_not_is_refused_with_what_there_is() {
-    for (arguments, said) in [
+fn unknown_templates_and_settings_are_refused_with_the_known_ones() {
+    for (arguments, expected) in [
         (&["new", "ofice-gateway"][..], "there is no template 'ofice-gateway' (did you mean 'office-gateway'?)"),
         (&["new", "router", "--set", "lan=x"], "the template router has no setting 'lan': allowed are none"),
         (
@@ -73,6 +73,6 @@ fn what_there_is_not_is_refused_with_what_there_is() {
     ] {
         let done = forebay(arguments);
         assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(done.err.contains(said), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(expected), "{arguments:?}: {}", done.err);
     }
 }

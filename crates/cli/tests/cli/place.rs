@@ -1,4 +1,4 @@
-//! `forebay place`: placements as text, picture, JSON and pipeline; and inputs that are refused.
+//! `forebay place`: placements as text, picture, JSON and pipeline, and invalid inputs.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,9 +9,9 @@ use crate::moves::two_workers_of;
 use crate::running::{json as read, packets, wait_for};
 use crate::{Done, File, forebay};
 
-/// The chains that come with Forebay.
+/// The example of chains.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chains.yaml");
-/// Models that were made up for these tests.
+/// Models made up for these tests.
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/place/models.json");
 
 fn place(chains: &str, arguments: &[&str]) -> Done {
@@ -30,7 +30,7 @@ fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value[name].as_array().map(Vec::as_slice).unwrap_or_else(|| panic!("{name} is a list: {value}"))
 }
 
-/// Checks an output against its schema, and what it promises besides.
+/// Checks an output against its schema, and the consistency of its parts.
 fn check(report: &Value) {
     let schema: Value = serde_json::from_str(&forebay(&["schema", "place"]).well()).expect("JSON");
     let validator = jsonschema::draft202012::new(&schema).expect("a schema");
@@ -111,7 +111,7 @@ fn the_example_is_placed_and_its_moves_are_explained() {
 }
 
 #[test]
-fn json_has_what_its_schema_says_for_every_search_and_objective() {
+fn json_conforms_to_its_schema_for_every_search_and_objective() {
     let best = placed(EXAMPLE, &["--topology", "2x12"]);
     let value = |report: &Value| report["value"].as_f64().expect("a value");
     assert_eq!(best["gap"], 0.0);
@@ -128,7 +128,7 @@ fn json_has_what_its_schema_says_for_every_search_and_objective() {
     assert!((value(&all) / value(&exact) - 1.0).abs() < 1e-9 && all["gap"] == 0.0, "{all} {exact}");
     let sum = placed(EXAMPLE, &["--topology", "2x12", "--objective", "sum"]);
     assert!(value(&sum) > 0.0 && sum["objective"] == "sum");
-    // One copy of `web` cannot forward as much.
+    // One copy of `web` cannot forward as much as the example demands, so the rates are lower here.
     let rates = ["--set", "chains.0.rate=400kpps", "--set", "chains.2.rate=1Mpps", "--objective", "cores"];
     let cores = placed(EXAMPLE, &[&["--topology", "2x12"], &rates[..]].concat());
     assert_eq!((cores["value"].as_f64(), cores["bound"].as_f64()), (Some(7.0), Some(7.0)), "{cores}");
@@ -137,7 +137,7 @@ fn json_has_what_its_schema_says_for_every_search_and_objective() {
 }
 
 #[test]
-fn few_functions_move_and_the_others_keep_their_cores() {
+fn only_the_allowed_number_of_functions_moves() {
     let file = File::new("");
     let now = file.beside("now.json");
     let before = placed(EXAMPLE, &["--topology", "2x12", "--search", "node-first"]);
@@ -167,7 +167,7 @@ fn few_functions_move_and_the_others_keep_their_cores() {
 }
 
 #[test]
-fn chains_that_do_not_fit_are_named() {
+fn chains_without_room_are_named() {
     let few = place(EXAMPLE, &["--topology", "1x3", "--set", "chains.0.copies=0"]);
     assert_eq!(few.code, Some(1), "{}", few.err);
     assert!(
@@ -185,7 +185,7 @@ fn chains_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn the_written_pipeline_is_in_order_and_runs() {
+fn the_written_pipeline_is_valid_and_runs() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let examples = Path::new(EXAMPLE).parent().expect("a folder");
     for name in ["chains.yaml", "inspection.rules"] {
@@ -199,19 +199,19 @@ fn the_written_pipeline_is_in_order_and_runs() {
     let report = ran.json();
     assert_eq!(list(&report, "workers").len(), 8, "{}", ran.err);
     assert!(list(&report, "flows").iter().all(|flow| flow["packets"].as_u64() > Some(0)), "{report}");
-    // Names of files are relative to the pipeline.
+    // File names in the pipeline are relative to the chains' folder.
     let elsewhere = tempfile::TempDir::new().expect("a folder");
     let other = elsewhere.path().join("edge.yaml");
     let refused = place(&chains, &["--topology", "2x4", "--write", other.to_str().expect("a plain name")]);
     assert!(refused.code == Some(2) && refused.err.contains("names of files in it are relative"), "{}", refused.err);
     assert!(!other.exists());
-    // On this machine, on one of its cores.
+    // A placement on this machine, on one of its cores.
     let one = File::new("chains:\n  - { name: a, functions: [ip_validate, ttl], rate: 10kpps, copies: 1 }\n");
-    let here = one.beside("here.yaml");
-    place(one.path(), &["--objective", "cores", "--write", &here]).well();
+    let local = one.beside("local.yaml");
+    place(one.path(), &["--objective", "cores", "--write", &local]).well();
     let refused = forebay(&["place", one.path(), "--no-profile"]);
     assert!(refused.code == Some(2) || refused.err.is_empty(), "{}", refused.err);
-    let ran = forebay(&["run", &here, "--duration", "100ms", "--no-socket", "--json"]);
+    let ran = forebay(&["run", &local, "--duration", "100ms", "--no-socket", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.json()["packets"]["out"].as_u64() > Some(0), "{}", ran.out);
 }
@@ -235,7 +235,7 @@ fn interfaces_become_ports() {
 }
 
 #[test]
-fn wrong_inputs_are_refused_with_what_is_allowed() {
+fn invalid_inputs_are_refused_with_the_allowed_values() {
     let on = ["--topology", "2x4"];
     let set = |setting: &str| place(EXAMPLE, &[&on[..], &["--set", setting]].concat());
     for (setting, message) in [
@@ -276,7 +276,7 @@ fn wrong_inputs_are_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn functions_without_models_are_named_with_what_to_do() {
+fn functions_without_models_are_named_with_a_remedy() {
     let file =
         File::new("chains:\n  - { name: a, functions: [ttl, mac_swap] }\n  - { name: b, functions: [ip_swap] }\n");
     let done = place(file.path(), &["--topology", "1x4"]);
@@ -285,7 +285,7 @@ fn functions_without_models_are_named_with_what_to_do() {
     assert!(done.err.contains("error: ") && done.err.contains("function 'ip_swap'"), "{}", done.err);
     assert!(done.err.contains("`--models FILE` reads others"), "{}", done.err);
     let text = std::fs::read_to_string(MODELS).expect("models");
-    for (find, put, message) in [
+    for (find, replacement, message) in [
         (
             "\"link\": 6.0",
             "\"link\": null",
@@ -302,14 +302,14 @@ fn functions_without_models_are_named_with_what_to_do() {
         let models = file.beside("models.json");
         let text = serde_json::to_string_pretty(&sorted).expect("JSON");
         assert!(text.contains(find), "{find} in {text}");
-        std::fs::write(&models, text.replacen(find, put, 1)).expect("a file");
+        std::fs::write(&models, text.replacen(find, replacement, 1)).expect("a file");
         let done = forebay(&["place", EXAMPLE, "--topology", "2x4", "--models", &models]);
         assert!(done.code == Some(2) && done.err.contains(message), "{find}: {}", done.err);
     }
 }
 
 #[test]
-fn a_file_that_is_read_is_not_written() {
+fn files_that_the_command_reads_are_not_overwritten() {
     let file = File::new(
         "modules: { route: { ip_lookup: { routes: routes.txt } } }\nchains: [{ name: a, functions: [route, ttl] }]\n",
     );
@@ -334,7 +334,7 @@ fn a_file_that_is_read_is_not_written() {
 
 /// All packets of a chain count for its objective, whichever gates they take.
 #[test]
-fn each_way_through_gates_is_a_flow() {
+fn each_path_through_gates_is_a_flow() {
     let file = File::new(
         "modules:\n  route: { ip_lookup: { routes: { synthetic: 10, next_hops: 3 } } }\n  \
          many: { ip_lookup: { routes: { synthetic: 40, next_hops: 20 } } }\n\
@@ -355,7 +355,7 @@ fn each_way_through_gates_is_a_flow() {
 }
 
 #[test]
-fn no_secret_of_a_chain_is_shown_and_a_pipeline_with_one_is_its_owners() {
+fn secrets_of_a_chain_are_not_shown_and_only_the_owner_can_read_the_pipeline() {
     let key = "a0b1c2d3e4f506172839405162738495";
     let file = File::new(&format!(
         "modules:\n  seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: \"{key}\" }}], use: 1 }} }}\nchains:\n  - {{ name: a, functions: [seal] }}\n"
@@ -407,7 +407,7 @@ chains:
 ";
 
 #[test]
-fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
+fn a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions() {
     let chains = File::new(SESSIONS);
     let written = chains.beside("two.yaml");
     const FEWEST: [&str; 2] = ["--objective", "cores"];
@@ -415,13 +415,13 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
         place(chains.path(), &[&FEWEST[..], &["--write", &written, "--spare"]].concat()).well();
         std::fs::read_to_string(&written).expect("it was written")
     };
-    let name = "a_placement_is_applied_to_what_runs_and_sessions_go_with_it";
+    let name = "a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions";
     let Some(running) = two_workers_of(name, pipeline) else { return };
     let text = std::fs::read_to_string(&written).expect("it was written");
     assert!(text.contains("modules: [web-ip_validate, web-nat] }") && text.contains("modules: [] }"), "{text}");
     let socket = running.socket();
     let apply = |more: &[&str]| place(chains.path(), &[&["--apply", "--socket", &socket], more].concat());
-    let applied = |more: &[&str]| {
+    let apply_as_json = |more: &[&str]| {
         let report = apply(&[more, &["--json"]].concat()).json();
         check(&report);
         report["applied"].clone()
@@ -433,21 +433,25 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
 
     // More packets than one core is predicted to forward.
     let more = ["--set", "chains.0.rate=5.5Mpps"];
-    assert_eq!(applied(&[&more[..], &["--moves", "0"]].concat())["moved"], Value::from(vec![(); 0]), "none is allowed");
-    let said = apply(&more).well();
+    assert_eq!(
+        apply_as_json(&[&more[..], &["--moves", "0"]].concat())["moved"],
+        Value::from(vec![(); 0]),
+        "none is allowed"
+    );
+    let text = apply(&more).well();
     assert!(
-        said.contains("\nApplied: 1 module moved; packets waited for ") && said.contains("\nmoved: web-"),
-        "{said}"
+        text.contains("\nApplied: 1 module moved; packets waited for ") && text.contains("\nmoved: web-"),
+        "{text}"
     );
     assert!(apply(&more).well().contains("Applied: all modules were already on their cores."));
-    let answer = applied(&FEWEST);
-    assert_eq!((answer["moved"].as_array().map(Vec::len), &answer["missing"]), (Some(1), &0.into()), "{answer}");
+    let applied = apply_as_json(&FEWEST);
+    assert_eq!((applied["moved"].as_array().map(Vec::len), &applied["missing"]), (Some(1), &0.into()), "{applied}");
     let after = (opened(), packets(&Value::from(vec![nat()]), "web-nat"));
     assert!(before.0 == after.0 && before.1 <= after.1, "{before:?} {after:?}");
     let events = running.ask(&["show", "events"]).well();
     assert_eq!(events.matches("event=moved").count(), 2, "{events}");
 
-    // What cannot be applied moves nothing.
+    // A placement that cannot be applied moves nothing.
     for (arguments, code, why) in [
         (&["--set", "chains.0.name=other"][..], 2, "chain 'other': the running pipeline 'two' has no module 'other-"),
         (
@@ -455,7 +459,7 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
             2,
             "core 1000, where the pipeline 'two' has no worker",
         ),
-        // A second copy would have a part of the sessions.
+        // A second copy would receive a part of the sessions.
         (&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2"], 2, "those of 'web-nat' would be lost"),
         (&["--set", "chains.0.copies=0", "--topology", "1x1"], 1, "Not applied, because chains do not fit"),
     ] {
@@ -463,8 +467,8 @@ fn a_placement_is_applied_to_what_runs_and_sessions_go_with_it() {
         assert_eq!(done.code, Some(code), "{arguments:?}: {}{}", done.out, done.err);
         assert!(done.out.contains(why) || done.err.contains(why), "{arguments:?}: {}{}", done.out, done.err);
     }
-    let answer = applied(&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2", "--lose-sessions"]);
-    assert_eq!((answer["moved"].as_array().map(Vec::len), &answer["missing"]), (Some(2), &0.into()), "{answer}");
+    let applied = apply_as_json(&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2", "--lose-sessions"]);
+    assert_eq!((applied["moved"].as_array().map(Vec::len), &applied["missing"]), (Some(2), &0.into()), "{applied}");
     let refused = place(chains.path(), &["--socket", &socket]);
     assert!(refused.code == Some(2) && refused.err.contains("need --apply"), "{}", refused.err);
     let report = running.end();

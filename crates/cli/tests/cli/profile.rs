@@ -1,4 +1,4 @@
-//! `forebay profile`: what calls cost, kept and used again; what is wrong with what was kept.
+//! `forebay profile`: stored costs of calls, and stored files that are damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{Done, forebay};
 
-/// The user's cache, as far as a test's commands see it.
+/// The user's cache folder for the commands of a test.
 struct Cache(TempDir);
 
 impl Cache {
@@ -31,7 +31,7 @@ impl Cache {
         self.0.path().join("forebay/profile")
     }
 
-    /// The one file that there is.
+    /// Returns the only file of the cache.
     fn file(&self) -> PathBuf {
         let files: Vec<_> = fs::read_dir(self.folder()).expect("a folder").map(|file| file.expect("a file")).collect();
         assert_eq!(files.len(), 1, "{files:?}");
@@ -49,33 +49,33 @@ fn read(file: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(file).expect("it was kept")).expect("JSON")
 }
 
-/// Checks what is told of a function, and that its parts agree.
-fn check(told: &Value, batch: f64, sizes: &[f64]) {
-    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} in {told}"));
-    let [t0, t1, dispatch] = ["t0_s", "t1_s", "dispatch_s"].map(|name| number(&told[name]));
-    assert!(t0 >= dispatch && dispatch >= 0.0 && t1 >= 0.0 && t0 + t1 > 0.0, "{told}");
+/// Checks the entry of a function, and that its parts agree.
+fn check(entry: &Value, batch: f64, sizes: &[f64]) {
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} in {entry}"));
+    let [t0, t1, dispatch] = ["t0_s", "t1_s", "dispatch_s"].map(|name| number(&entry[name]));
+    assert!(t0 >= dispatch && dispatch >= 0.0 && t1 >= 0.0 && t0 + t1 > 0.0, "{entry}");
     for (value, interval) in [(t0, "t0_95_s"), (t1, "t1_95_s")] {
-        let [low, high] = [0, 1].map(|end| number(&told[interval][end]));
-        assert!(0.0 <= low && low <= high, "{told}");
-        assert!(low <= value && value <= high || t0 == 0.0 || t1 == 0.0, "{told}");
+        let [low, high] = [0, 1].map(|end| number(&entry[interval][end]));
+        assert!(0.0 <= low && low <= high, "{entry}");
+        assert!(low <= value && value <= high || t0 == 0.0 || t1 == 0.0, "{entry}");
     }
     let batchiness = (t0 + batch * t1) / (batch * (t0 + t1));
-    assert!((number(&told["batchiness"]) / batchiness - 1.0).abs() < 1e-9, "{told}");
-    assert!(told["r2"].is_null() || (0.0..=1.0).contains(&number(&told["r2"])), "{told}");
-    assert!((0.0..=1.0).contains(&number(&told["stalled"])) && told["samples"].is_u64() && told["at"].is_string());
-    let measured: Vec<_> = told["sizes"].as_array().expect("a list").iter().collect();
-    assert_eq!(measured.iter().map(|size| number(&size["packets"]).round()).collect::<Vec<_>>(), sizes, "{told}");
-    assert!(measured.iter().all(|size| number(&size["call_s"]) > 0.0), "{told}");
+    assert!((number(&entry["batchiness"]) / batchiness - 1.0).abs() < 1e-9, "{entry}");
+    assert!(entry["r2"].is_null() || (0.0..=1.0).contains(&number(&entry["r2"])), "{entry}");
+    assert!((0.0..=1.0).contains(&number(&entry["stalled"])) && entry["samples"].is_u64() && entry["at"].is_string());
+    let measured: Vec<_> = entry["sizes"].as_array().expect("a list").iter().collect();
+    assert_eq!(measured.iter().map(|size| number(&size["packets"]).round()).collect::<Vec<_>>(), sizes, "{entry}");
+    assert!(measured.iter().all(|size| number(&size["call_s"]) > 0.0), "{entry}");
 }
 
-/// Whether both are of one measurement. Decimal fractions need not be read back to the last bit.
+/// Returns true if both are of the same measurement. A decimal fraction may differ in the last bit after parsing.
 fn is_same(one: &Value, other: &Value) -> bool {
-    let t1 = |told: &Value| told["t1_s"].as_f64().expect("a number");
+    let t1 = |entry: &Value| entry["t1_s"].as_f64().expect("a number");
     one["at"] == other["at"] && (t1(one) - t1(other)).abs() <= t1(one).abs() * 1e-9
 }
 
 #[test]
-fn what_is_measured_is_kept_and_added_to() {
+fn measured_costs_are_stored_and_extended() {
     let cache = Cache::new();
     let short = ["--time", "10ms", "--batch", "8", "--json"];
     let first = cache.profile(&[&["ttl"][..], &short].concat());
@@ -87,22 +87,22 @@ fn what_is_measured_is_kept_and_added_to() {
     assert_eq!(first["functions"].as_object().expect("by name").len(), 1);
     check(&first["functions"]["ttl"], 8.0, &[1.0, 2.0, 4.0, 8.0]);
     assert_eq!(read(&cache.file()), first);
-    // Known: the same. Unknown: measured, and both are kept.
+    // A known function is not measured again. An unknown one is measured, and both are stored.
     let both = cache.profile(&[&["ttl", "mac_swap", "ttl"][..], &short].concat()).json();
     assert!(is_same(&both["functions"]["ttl"], &first["functions"]["ttl"]));
     check(&both["functions"]["mac_swap"], 8.0, &[1.0, 2.0, 4.0, 8.0]);
     assert_eq!(read(&cache.file()), both);
     let again = cache.profile(&[&["ttl", "--again"][..], &short].concat()).json();
     assert!(!is_same(&again["functions"]["ttl"], &first["functions"]["ttl"]));
-    assert_eq!(again["functions"].as_object().expect("by name").len(), 1, "only what was asked for");
-    let kept = read(&cache.file());
+    assert_eq!(again["functions"].as_object().expect("by name").len(), 1, "only the requested function");
+    let stored = read(&cache.file());
     for (name, last) in [("mac_swap", &both), ("ttl", &again)] {
-        assert!(is_same(&kept["functions"][name], &last["functions"][name]), "{name}");
+        assert!(is_same(&stored["functions"][name], &last["functions"][name]), "{name}");
     }
 }
 
 #[test]
-fn the_table_says_what_it_is_of_and_what_was_known() {
+fn the_table_names_the_measured_batches_and_the_known_functions() {
     let cache = Cache::new();
     let short = ["mac_swap", "--time", "10ms", "--batch", "4"];
     let table = cache.profile(&short).well();
@@ -112,22 +112,22 @@ fn the_table_says_what_it_is_of_and_what_was_known() {
     assert!(table.contains("for batches of up to 4.") && table.ends_with("1 function measured, 0 known.\n"), "{table}");
     let known = cache.profile(&short).well();
     assert_eq!(known.lines().nth(1), table.lines().nth(1));
-    let told = format!("0 functions measured, 1 known from {} (--again measures).\n", cache.file().display());
-    assert!(known.ends_with(&told), "{known}");
+    let expected = format!("0 functions measured, 1 known from {} (--again measures).\n", cache.file().display());
+    assert!(known.ends_with(&expected), "{known}");
 }
 
 #[test]
-fn what_is_broken_is_told_and_measured_anew() {
+fn a_damaged_profile_is_reported_and_measured_again() {
     let cache = Cache::new();
     let short = ["ttl", "--time", "10ms", "--batch", "4"];
     cache.profile(&short).well();
     let file = cache.file();
     let text = fs::read_to_string(&file).expect("it was kept");
     let other = text.replacen("\"batch\": 4", "\"batch\": 5", 1);
-    for (there, said) in [(&text[..100], "not a profile: EOF"), (&other, "it is not valid here")] {
-        fs::write(&file, there).expect("our own file");
+    for (damaged, expected) in [(&text[..100], "not a profile: EOF"), (&other, "it is not valid here")] {
+        fs::write(&file, damaged).expect("a writable folder");
         let done = cache.profile(&short);
-        assert!(done.err.contains(said) && done.err.ends_with(": measuring again\n"), "{}", done.err);
+        assert!(done.err.contains(expected) && done.err.ends_with(": measuring again\n"), "{}", done.err);
         assert!(done.well().contains("1 function measured, 0 known."));
         let done = cache.profile(&short);
         assert_eq!(done.err, "");
@@ -135,9 +135,9 @@ fn what_is_broken_is_told_and_measured_anew() {
     }
 }
 
-/// An answer is an answer, whether or not it can be kept.
+/// A measurement is printed even if it cannot be stored.
 #[test]
-fn without_a_place_it_is_measured_all_the_same() {
+fn without_a_folder_for_profiles_the_measurement_is_only_printed() {
     let folder = TempDir::new().expect("a folder for the test");
     let file = folder.path().join("file");
     fs::write(&file, "precious").expect("a writable folder");
@@ -158,9 +158,9 @@ fn without_a_place_it_is_measured_all_the_same() {
     assert!(folder.path().join(".cache/forebay/profile").is_dir());
 }
 
-/// A measurement that is ended leaves no half of a file, and nothing that it wrote for its time.
+/// A measurement that is killed leaves no partial profile and no temporary file.
 #[test]
-fn one_that_is_killed_leaves_nothing() {
+fn a_killed_measurement_leaves_no_files() {
     let cache = Cache::new();
     let temporary = TempDir::new().expect("a folder for the test");
     let mut running = cache.command(&["--time", "60s"]).env("TMPDIR", temporary.path()).spawn().expect("it starts");
@@ -175,27 +175,28 @@ fn one_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn what_is_no_function_is_refused_before_anything_is_measured() {
+fn unknown_functions_are_refused_before_a_measurement() {
     let cache = Cache::new();
     let refused = cache.profile(&["ttl", "ip_lokup"]);
     assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""));
-    let said = "error: there is no function 'ip_lokup' (did you mean 'ip_lookup'?): `forebay list functions` has all\n";
-    assert_eq!(refused.err, said);
+    let expected =
+        "error: there is no function 'ip_lokup' (did you mean 'ip_lookup'?): `forebay list functions` has all\n";
+    assert_eq!(refused.err, expected);
     assert!(!cache.folder().exists());
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["--batch", "3"][..], "allowed are 4 to 256"),
         (&["--batch", "257"], "allowed are 4 to 256"),
         (&["--time", "1ms"], "allowed are 10ms to 60s"),
         (&["--time", "soon"], "--time"),
     ] {
         let refused = cache.profile(arguments);
-        assert!(refused.code == Some(2) && refused.err.contains(said), "{}", refused.err);
+        assert!(refused.code == Some(2) && refused.err.contains(expected), "{}", refused.err);
     }
     let help = forebay(&["profile", "--help"]).well();
     assert!(help.contains("forebay profile --again acl") && help.contains("--batch"), "{help}");
 }
 
-/// `few` and `also` do the same; nothing comes to `never`.
+/// `few` and `also` are equal. `never` gets no packet.
 const PIPELINE: &str = "ports: { in: { generator: }, out: { sink: } }\nmodules:\n  \
                         few: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
                         also: { acl: { rules: { synthetic: 4 }, default: permit } }\n  \
@@ -213,7 +214,7 @@ fn modules_of_a_pipeline_are_measured_with_their_parameters() {
     let file = file.to_str().expect("UTF-8");
     let short = [file, "--time", "10ms", "--batch", "8"];
     let first = cache.profile(&[&short[..], &["--json"]].concat());
-    assert_eq!(first.code, Some(1), "one was not measured: {}", first.err);
+    assert_eq!(first.code, Some(1), "one module was not measured: {}", first.err);
     let first = first.json();
     let key = |module: &str| first["modules"][module].as_str().expect("a key").to_owned();
     assert!(key("few") == key("also") && key("few") != key("many") && key("few").starts_with("acl@"), "{first}");
@@ -222,15 +223,15 @@ fn modules_of_a_pipeline_are_measured_with_their_parameters() {
         check(&first["functions"][key(module)], 8.0, &[1.0, 2.0, 4.0, 8.0]);
     }
     assert_eq!(first["missing"], serde_json::json!({ "never": "no packet came to it" }));
-    // Known: the same, and nothing else is printed of it.
+    // Known modules are not measured again, and the command prints nothing else.
     let table = cache.profile(&short);
     assert_eq!(table.code, Some(1), "{}", table.err);
     assert!(table.out.lines().take(4).all(|line| line.chars().count() <= 80), "{}", table.out);
     let rows: Vec<Vec<_>> = table.out.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
     assert_eq!(rows[1], ["few", "+1", "acl"]);
     assert_eq!(rows[3][..2], ["tags_of_the_neighbour…", "vlan_split"]);
-    for said in ["never was not measured: no packet came to it.\n", "0 modules measured, 3 known.\n"] {
-        assert!(table.out.contains(said), "{}", table.out);
+    for expected in ["never was not measured: no packet came to it.\n", "0 modules measured, 3 known.\n"] {
+        assert!(table.out.contains(expected), "{}", table.out);
     }
 }
 
@@ -241,7 +242,7 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
     fs::write(&file, PIPELINE.replace("never: { ttl: }", "never: { tap: { file: some.pcap } }"))
         .expect("a writable folder");
     let file = file.to_str().expect("UTF-8");
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&[file][..], "'never' writes some.pcap: measuring would fill it with made-up packets"),
         (&[file, "--set", "batch=2"], "largest batch 2 is out of range (4 to 256); set another with `--batch N`"),
         (&[file, "ttl"], "name one pipeline, or functions"),
@@ -251,7 +252,7 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
     ] {
         let refused = cache.profile(arguments);
         assert!(
-            refused.code == Some(2) && refused.out.is_empty() && refused.err.contains(said),
+            refused.code == Some(2) && refused.out.is_empty() && refused.err.contains(expected),
             "{arguments:?}: {}",
             refused.err
         );
@@ -259,17 +260,17 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
     assert!(!folder.path().join("some.pcap").exists());
 }
 
-/// Whoever reckons with what was measured says that it cannot, and not only that nothing is known.
+/// A simulation reports why it cannot use a damaged profile, not only that the costs are unknown.
 #[test]
-fn what_is_broken_is_told_by_a_simulation_too() {
+fn a_simulation_reports_a_damaged_profile() {
     let cache = Cache::new();
     cache.profile(&["ttl", "--time", "10ms"]).well();
-    fs::write(cache.file(), "garbage").expect("our own file");
+    fs::write(cache.file(), "garbage").expect("a writable folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    let told = done(command.args(["simulate", "usecase:gw"]).env("XDG_CACHE_HOME", cache.0.path()));
+    let done = done(command.args(["simulate", "usecase:gw"]).env("XDG_CACHE_HOME", cache.0.path()));
     let file = cache.file().display().to_string();
-    assert!(told.code == Some(2) && told.out.is_empty(), "{}{}", told.out, told.err);
-    for said in [file.as_str(), "not a profile: ", "is not taken from it", "what calls of acl"] {
-        assert!(told.err.contains(said), "'{said}' is not in\n{}", told.err);
+    assert!(done.code == Some(2) && done.out.is_empty(), "{}{}", done.out, done.err);
+    for expected in [file.as_str(), "not a profile: ", "is not taken from it", "what calls of acl"] {
+        assert!(done.err.contains(expected), "'{expected}' is not in\n{}", done.err);
     }
 }

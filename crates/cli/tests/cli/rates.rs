@@ -1,4 +1,4 @@
-//! Rate objectives from the configuration to the tables.
+//! Rate objectives, from the configuration to the printed tables.
 
 use crate::{File, forebay};
 
@@ -17,7 +17,7 @@ const COSTS: [&str; 8] =
     ["--virtual", "--cost", "split=50+5", "--cost", "video=50+400", "--cost", "fw=200+1600", "--duration=300ms"];
 
 #[test]
-fn a_rate_is_kept_and_told() {
+fn a_rate_objective_is_kept_and_reported() {
     let file = File::new(TWO);
     let run = |more: &[&str]| forebay(&[&["run", file.path()], &COSTS[..], more].concat());
     let out = run(&["--strict"]).well();
@@ -26,22 +26,22 @@ fn a_rate_is_kept_and_told() {
     let video = &report["flows"][0];
     assert_eq!((&video["min_rate_pps"], &video["rate_kept"]), (&1e6.into(), &true.into()));
     assert!(video["turned_away"].as_u64() > Some(0) && report["flows"][1].get("min_rate_pps").is_none());
-    // More than there is time for, and a controller that does not care.
+    // The objectives need more time than there is, and then the controller ignores them.
     let done = run(&["--strict", "--set", "flows.1.min_rate=500kpps"]);
-    let said = "rest cannot have 500.0k pps";
-    assert!(done.code == Some(1) && done.out.contains("MISSED") && done.out.contains(said), "{}", done.out);
+    let expected = "rest cannot have 500.0k pps";
+    assert!(done.code == Some(1) && done.out.contains("MISSED") && done.out.contains(expected), "{}", done.out);
     let out = run(&["--controller", "wfq"]).well();
     assert!(out.contains("wfq does nothing for stated rates: fair does"), "{out}");
-    // In the simulator it is the same.
+    // The simulator has the same result.
     let arguments: Vec<_> = COSTS.into_iter().filter(|argument| *argument != "--virtual").collect();
-    let told = forebay(&[&["simulate", file.path(), "--json"], &arguments[..]].concat()).json();
-    let rate = |told: &serde_json::Value| told["flows"][0]["rate_pps"].as_f64().expect("a rate");
-    assert!((rate(&told) / rate(&report) - 1.0).abs() < 0.05, "{} instead of {}", rate(&told), rate(&report));
+    let simulated = forebay(&[&["simulate", file.path(), "--json"], &arguments[..]].concat()).json();
+    let rate = |report: &serde_json::Value| report["flows"][0]["rate_pps"].as_f64().expect("a rate");
+    assert!((rate(&simulated) / rate(&report) - 1.0).abs() < 0.05, "{} instead of {}", rate(&simulated), rate(&report));
 }
 
-/// What any port lost counted for every flow: one that had all that it offered had missed its rate.
+/// Regression: losses of any port counted for every flow, so that a flow that sent all its packets missed its rate.
 #[test]
-fn what_another_port_loses_is_nothing_to_a_flow_in_the_simulator_either() {
+fn losses_of_another_port_do_not_count_for_a_flow() {
     let file = File::new(
         "\
 scheduler: weighted-fair
@@ -56,8 +56,8 @@ control: { batching: wfq, period: 10ms }
     );
     let costs = ["--cost", "slow=200+1600", "--cost", "quick=50+5", "--duration", "300ms", "--json"];
     let flows = |command: &[&str]| forebay(&[command, &[file.path()], &costs].concat()).json()["flows"].clone();
-    let (told, truth) = (flows(&["simulate"]), flows(&["run", "--virtual"]));
-    for flows in [told, truth] {
+    let (simulated, executed) = (flows(&["simulate"]), flows(&["run", "--virtual"]));
+    for flows in [simulated, executed] {
         let [many, little] = [&flows[0], &flows[1]];
         assert!(many["turned_away"].as_u64() > Some(100_000), "{many}");
         assert_eq!((&many["rate_kept"], &little["rate_kept"]), (&false.into(), &true.into()), "{flows}");
@@ -65,10 +65,10 @@ control: { batching: wfq, period: 10ms }
     }
 }
 
-/// One packet in two is 25 times as long as the other: bits are counted packet by packet, of frames without what the
-/// wire adds.
+/// One packet in two is 25 times as long as the other. Bits are counted packet by packet, of frames without the
+/// overhead of the wire.
 #[test]
-fn a_rate_in_bits_counts_what_packets_have() {
+fn a_rate_in_bits_counts_the_lengths_of_packets() {
     let mix = "rate: 4Mpps, size: [{ size: 60, weight: 1 }, { size: 1500, weight: 1 }]";
     let text = TWO.replace("rate: 4Mpps", mix).replace("min_rate: 1Mpps", "min_rate: 6Gbps");
     let file = File::new(&text);
@@ -80,7 +80,7 @@ fn a_rate_in_bits_counts_what_packets_have() {
     // The mean of both lengths.
     let length = rate(&kept, "rate_bps") / 8.0 / rate(&kept, "rate_pps");
     assert!((length / 780.0 - 1.0).abs() < 0.01, "{length} bytes a packet");
-    // As many packets of 60 bytes as these bits of mixed ones are too few.
+    // The same number of packets, all of 60 bytes, has too few bits.
     let few = ["--set", "ports.in.generator.size=60", "--json"];
     let missed = run(&few).json()["flows"][0].clone();
     assert!(missed["rate_kept"] == false && rate(&missed, "rate_bps") < 2e9, "{missed}");
@@ -88,10 +88,14 @@ fn a_rate_in_bits_counts_what_packets_have() {
     assert!(out.contains("least rate") && out.contains(" of 6.000Gbps") && out.contains("rates: 1 of 1 kept"), "{out}");
     let done = run(&["--strict", "--set", "flows.1.min_rate=8Gbps"]);
     assert!(done.code == Some(1) && done.out.contains("rest cannot have 8.000Gbps (1."), "{}", done.out);
-    // In the simulator it is the same.
+    // The simulator has the same result.
     let arguments: Vec<_> = COSTS.into_iter().filter(|argument| *argument != "--virtual").collect();
-    let told = forebay(&[&["simulate", file.path(), "--json"], &arguments[..]].concat()).json()["flows"][0].clone();
-    assert!((rate(&told, "rate_bps") / rate(&kept, "rate_bps") - 1.0).abs() < 0.05, "{told} instead of {kept}");
+    let simulated =
+        forebay(&[&["simulate", file.path(), "--json"], &arguments[..]].concat()).json()["flows"][0].clone();
+    assert!(
+        (rate(&simulated, "rate_bps") / rate(&kept, "rate_bps") - 1.0).abs() < 0.05,
+        "{simulated} instead of {kept}"
+    );
     let graph = forebay(&["graph", file.path(), "--json"]).json();
     assert_eq!(graph["flows"][0]["min_rate_bps"], 6e9);
 }

@@ -1,4 +1,4 @@
-//! A running pipeline that is changed: what a reload takes over and what it ends, and what is left after a kill.
+//! Changes of a running pipeline: the state that a reload takes over and ends, and the state after a kill.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -8,34 +8,34 @@ use serde_json::Value;
 use crate::forebay;
 use crate::running::{PIPELINE, Running, json, temporary, wait_for};
 
-/// They were answered as made, and were nowhere.
+/// Regression: such changes were reported as made, but were lost.
 #[test]
-fn changes_that_a_reload_overtakes_are_not_told_as_made() {
+fn changes_of_a_table_that_a_reload_replaces_are_refused() {
     let running = Running::start();
     let block: String = (0..4_096).map(|at| format!("add 11.0.{}.{}/32 1\n", at / 256, at % 256)).collect();
     let mut stream = running.say(format!("{{\"do\":\"change\",\"module\":\"route\"}}\n{block}").as_bytes());
     let entries = || {
-        let told = json(&running.ask(&["show", "tables", "--json"]));
-        told[0]["entries"].as_u64().expect("a number")
+        let tables = json(&running.ask(&["show", "tables", "--json"]));
+        tables[0]["entries"].as_u64().expect("a number")
     };
     wait_for("all entries", || entries() >= 4_096);
     running.write(&PIPELINE.replace("10.0.0.0/8 1", "10.0.0.0/9 1"));
     assert_eq!(running.ask(&["reload"]).code, Some(0));
-    // More than are made at a time: the rest is passed over, and the next request heard.
+    // More changes than are made at a time: the run skips the rest, and reads the next request.
     let more: String = (0..4_200).map(|at| format!("add 12.0.{}.{}/32 1\n", at / 256, at % 256)).collect();
     write!(stream, "{more}\n{{\"do\":\"tables\"}}\n").expect("it listens");
-    let mut answers = BufReader::new(stream).lines().map(|line| line.expect("UTF-8"));
-    let answer = answers.next().expect("an answer");
-    assert!(answer.contains("a reload has replaced the table 'routes' of module 'route' meanwhile"), "{answer}");
-    let answer = answers.next().expect("an answer");
-    assert!(answer.starts_with("{\"tables\""), "{answer}");
+    let mut responses = BufReader::new(stream).lines().map(|line| line.expect("UTF-8"));
+    let response = responses.next().expect("a response");
+    assert!(response.contains("a reload has replaced the table 'routes' of module 'route' meanwhile"), "{response}");
+    let response = responses.next().expect("a response");
+    assert!(response.starts_with("{\"tables\""), "{response}");
     assert_eq!(entries(), 2);
     running.end();
 }
 
-/// Rows of rules that were gone stayed, so that each reload of a changed list made all answers longer.
+/// Regression: rows of removed rules stayed, so that each reload of a changed list made all reports longer.
 #[test]
-fn counters_of_rules_that_are_gone_are_listed_no_more() {
+fn counters_of_removed_rules_are_not_listed() {
     let running = Running::start();
     let with = |rule: &str| {
         let rule = format!("  fw: {{ acl: {{ rules: ['@{rule} 0.0.0.0/0 0 : 65535 0 : 65535 0/0 permit'] }} }}\n");
@@ -46,24 +46,25 @@ fn counters_of_rules_that_are_gone_are_listed_no_more() {
         assert_eq!(running.ask(&["reload"]).code, Some(0));
     }
     let counters = || {
-        let told = json(&running.ask(&["show", "modules", "--json"]));
-        let fw = told.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
+        let modules = json(&running.ask(&["show", "modules", "--json"]));
+        let fw =
+            modules.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
         fw["counters"].clone()
     };
-    let told = counters();
-    assert_eq!(told["rules, IPv4"].as_object().expect("counters").len(), 1, "{told}");
-    // A function of the same name that has no rules.
+    let listed = counters();
+    assert_eq!(listed["rules, IPv4"].as_object().expect("counters").len(), 1, "{listed}");
+    // A function without rules, with the same module name.
     let other = PIPELINE.replace("modules:\n", "modules:\n  fw: { counter: }\n");
     running.write(&other.replace("in -> route", "in -> fw -> route"));
     assert_eq!(running.ask(&["reload"]).code, Some(0));
-    let told = counters();
-    assert!(told["rules, IPv4"].is_null(), "{told}");
+    let listed = counters();
+    assert!(listed["rules, IPv4"].is_null(), "{listed}");
     running.end();
 }
 
-/// Packets that a shaper held, which a change took away, were counted and seen by nobody.
+/// Regression: if a reload removed a shaper, its held packets were counted but missing in traces and files of drops.
 #[test]
-fn held_packets_that_are_dropped_at_a_change_are_seen() {
+fn held_packets_that_a_reload_drops_are_written() {
     let folder = temporary();
     let drops = folder.path().join("drops.pcapng");
     let shaped = PIPELINE
@@ -71,13 +72,13 @@ fn held_packets_that_are_dropped_at_a_change_are_seen() {
         .replace("rate: 100kpps", "rate: 100kpps, count: 100");
     let more = ["--drops", &drops.display().to_string(), "--trace", "100"];
     let running = Running::in_folder(folder, &shaped, &more);
-    // All have come, and most wait for seconds.
+    // All packets have entered, and most of them are held for seconds.
     let entered = |shown: &Value| shown["in"].as_u64().expect("a number");
     wait_for("all packets", || entered(&json(&running.ask(&["show", "drops", "--json"]))) >= 100);
     running.write(&shaped.replace("b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }", "b: { counter: }"));
-    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
-    let dropped = told["dropped"].as_u64().expect("a number");
-    assert!(dropped > 0, "{told}");
+    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let dropped = reloaded["dropped"].as_u64().expect("a number");
+    assert!(dropped > 0, "{reloaded}");
     let (report, folder) = running.end_keeping();
     assert_eq!(report["packets"]["dropped"]["wound_up"].as_u64(), Some(dropped));
     let written = std::fs::read(drops).expect("it is there");
@@ -87,9 +88,10 @@ fn held_packets_that_are_dropped_at_a_change_are_seen() {
     drop(folder);
 }
 
-/// Another address for a `tap` port made the kernel say that the interface was in use, and the reload was refused.
+/// Regression: with another address for a `tap` port, the kernel reported that the interface was in use, and the reload
+/// was refused.
 #[test]
-fn a_tap_port_changes_and_keeps_its_interface() {
+fn a_tap_port_keeps_its_interface_when_it_changes() {
     let folder = temporary();
     let interface = format!("fbl{}", std::process::id());
     let with = |more: &str| {
@@ -104,28 +106,28 @@ fn a_tap_port_changes_and_keeps_its_interface() {
     std::fs::write(&file, with("mtu: 1400")).expect("a writable folder");
     let probe = forebay(&["run", file.to_str().expect("UTF-8"), "--no-live", "--no-socket", "--duration", "10ms"]);
     if probe.code == Some(2) && ["CAP_NET_ADMIN", "/dev/net/tun"].iter().any(|why| probe.err.contains(why)) {
-        let _ = writeln!(std::io::stderr(), "skipped: a_tap_port_changes_and_keeps_its_interface: {}", probe.err);
+        let _ = writeln!(std::io::stderr(), "skipped: a_tap_port_keeps_its_interface_when_it_changes: {}", probe.err);
         return;
     }
-    let of = |what: &str| {
-        std::fs::read_to_string(format!("/sys/class/net/{interface}/{what}")).map(|told| told.trim().to_owned())
+    let read = |attribute: &str| {
+        std::fs::read_to_string(format!("/sys/class/net/{interface}/{what}")).map(|text| text.trim().to_owned())
     };
     let running = Running::in_folder(folder, &with("mtu: 1400"), &[]);
-    let number = of("ifindex").expect("it is there");
-    assert_eq!(of("mtu").expect("it is there"), "1400");
+    let number = read("ifindex").expect("it is there");
+    assert_eq!(read("mtu").expect("it is there"), "1400");
     running.write(&with("mtu: 1300, poll: 1ms"));
-    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
-    assert_eq!(told["ports_opened"], serde_json::json!(["host"]), "{told}");
+    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    assert_eq!(reloaded["ports_opened"], serde_json::json!(["host"]), "{reloaded}");
     assert_eq!(
-        (of("ifindex").expect("it is there"), of("mtu").expect("it is there")),
+        (read("ifindex").expect("it is there"), read("mtu").expect("it is there")),
         (number.clone(), "1300".to_owned())
     );
-    // Refused for whatever reason, it is as it was.
+    // A refused reload leaves the interface unchanged.
     for wrong in [with("mtu: 1200") + "  - in -> nowhere\n", with("mtu: 1200, mac: '03:00:00:00:00:01'")] {
         running.write(&wrong);
         assert_eq!(running.ask(&["reload"]).code, Some(2));
         assert_eq!(
-            (of("ifindex").expect("it is there"), of("mtu").expect("it is there")),
+            (read("ifindex").expect("it is there"), read("mtu").expect("it is there")),
             (number.clone(), "1300".to_owned())
         );
     }
@@ -133,12 +135,13 @@ fn a_tap_port_changes_and_keeps_its_interface() {
     let done = running.ask(&["reload"]);
     assert!(done.code == Some(2) && done.err.contains("in use by the port 'host'"), "{}", done.err);
     running.end();
-    assert!(of("mtu").is_err(), "it has gone");
+    assert!(read("mtu").is_err(), "the interface is removed");
 }
 
-/// Killed at any moment of a change, the next start finds a whole configuration: the last or the one before.
+/// If the run is killed at any moment of a reload, the next start finds a complete configuration: the last or the
+/// previous one.
 #[test]
-fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
+fn a_killed_pipeline_restarts_from_the_last_accepted_configuration() {
     let mut running = Running::start();
     let mut accepted = 0;
     for round in 0..4u64 {
@@ -147,7 +150,7 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
             json(&running.ask(&["reload", "--json"]));
             accepted += 1;
         }
-        // One more is under way when the end comes.
+        // One more reload is in progress when the run is killed.
         running.write(&format!("name: v{}\n{PIPELINE}", accepted + 1));
         let mut last = Command::new(env!("CARGO_BIN_EXE_forebay"))
             .args(["reload", "--socket", &running.socket()])
@@ -160,7 +163,7 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
         last.wait().expect("it ends");
         let stale = running.ask(&["show", "modules"]);
         assert!(stale.code == Some(2) && stale.err.contains("nobody listens there any more"), "{}", stale.err);
-        // What stands in the file now is not what was accepted.
+        // The file now contains another text than the accepted one.
         running = Running::in_folder(running.into_folder(), "this is no configuration", &["--prefer", "state"]);
         let name = running.name();
         if name == format!("v{}", accepted + 1) {
@@ -170,9 +173,9 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
     }
 }
 
-/// Two branches that run as one, and are changed: one of them, then whether they do.
+/// Two branches that run folded are changed: first one of them, then the folding.
 #[test]
-fn what_runs_as_one_is_changed_as_it_is_written() {
+fn folded_branches_can_be_changed_one_by_one() {
     const FOLDED: &str = "
 ports:
   in:  { generator: { rate: 100kpps, sessions: 64, source: 198.18.0.0/16 } }
@@ -191,14 +194,14 @@ pipeline:
     let running = Running::of(FOLDED);
     let modules = || json(&running.ask(&["show", "modules", "--json"]));
     let packets = |name: &str| crate::running::packets(&modules(), name);
-    let goes_on = |name: &str| {
+    let assert_packets_continue = |name: &str| {
         let before = packets(name);
         wait_for("packets", || packets(name) > before + 100);
     };
-    ["m0", "m1", "n0", "n1"].into_iter().for_each(goes_on);
+    ["m0", "m1", "n0", "n1"].into_iter().for_each(assert_packets_continue);
     let folded = |name: &str| {
-        let told = modules();
-        let module = told
+        let modules = modules();
+        let module = modules
             .as_array()
             .expect("modules")
             .iter()
@@ -208,36 +211,39 @@ pipeline:
         module["folded"].clone()
     };
     assert_eq!([folded("m1"), folded("n1")], ["m0", "n0"]);
-    // A table of one of them, by its name.
+    // A table of one of them is changed by its module's name.
     let change = running.ask(&["table", "n1", "remove 198.18.0.0/16"]);
     assert_eq!(change.code, Some(0), "{}", change.err);
     let dropped = |report: &Value| report["packets"]["dropped"]["n1.unmatched"].as_u64().unwrap_or(0);
     let changed = FOLDED.replace("06:00:00:00:00:01", "06:00:00:00:00:77");
     running.write(&changed);
-    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
-    // What runs as one is made anew as one.
-    assert_eq!(told["changed"], serde_json::json!(["m0", "m1"]), "{told}");
+    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    // Folded branches are created again together.
+    assert_eq!(reloaded["changed"], serde_json::json!(["m0", "m1"]), "{reloaded}");
     for (text, leader) in [(format!("fold: off{changed}"), Value::Null), (changed, "m0".into())] {
-        ["m0", "m1", "n0"].into_iter().for_each(goes_on);
+        ["m0", "m1", "n0"].into_iter().for_each(assert_packets_continue);
         running.write(&text);
         assert_eq!(running.ask(&["reload"]).code, Some(0));
         assert_eq!(folded("m1"), leader);
     }
-    ["m0", "m1", "n0"].into_iter().for_each(goes_on);
+    ["m0", "m1", "n0"].into_iter().for_each(assert_packets_continue);
     let report = running.end();
-    let of = |name: &str| {
-        let told = report["modules"].as_array().expect("modules").iter().find(|module| module["name"] == name);
-        told.expect("it is there")["packets"].as_u64().expect("a number")
+    let packets_of = |name: &str| {
+        let mut modules = report["modules"].as_array().expect("modules").iter();
+        modules.find(|module| module["name"] == name).expect("it is there")["packets"].as_u64().expect("a number")
     };
     let entered = report["packets"]["in"].as_u64().expect("a number");
     assert_eq!(report["packets"]["out"].as_u64().expect("a number") + dropped(&report), entered);
     assert!(dropped(&report) > 0, "{report}");
-    assert_eq!((of("m0") + of("m1"), of("n0"), of("n1")), (entered, of("m0"), of("m1")));
+    assert_eq!(
+        (packets_of("m0") + packets_of("m1"), packets_of("n0"), packets_of("n1")),
+        (entered, packets_of("m0"), packets_of("m1"))
+    );
 }
 
-/// A module that was made anew beside sessions that went on told them once more: what was open at the change never ended.
+/// Regression: a module that was created again counted the continuing sessions once more, and never counted their end.
 #[test]
-fn sessions_that_go_on_are_told_once() {
+fn sessions_that_continue_over_a_reload_are_counted_once() {
     const BALANCER: &str = "
 ports:
   in:
@@ -254,37 +260,37 @@ pipeline:
     const BACKEND: &str = "192.0.2.10:80 udp 10.0.0.1";
     let running = Running::of(BALANCER);
     let counters = || json(&running.ask(&["show", "modules", "lb", "--json"]))[0]["counters"].clone();
-    let of_backend = |told: &serde_json::Value, heading: &str| {
-        let all = told[heading].as_object().expect("counters");
+    let of_backend = |counters: &serde_json::Value, heading: &str| {
+        let all = counters[heading].as_object().expect("counters");
         all.iter()
             .find(|(name, _)| name.starts_with(BACKEND))
             .and_then(|(_, count)| count.as_u64())
             .expect("the backend's")
     };
     let packets = || of_backend(&counters(), "packets by backend");
-    // Counters are brought up to date now and then: until they have been.
-    let told_again = || {
+    // Counters are updated from time to time. Waits for the next update.
+    let is_updated = || {
         let before = packets();
         (0..600).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             packets() > before
         })
     };
-    assert!(told_again() && told_again(), "{}", counters());
+    assert!(is_updated() && is_updated(), "{}", counters());
     assert_eq!(counters()["sessions"]["open"], 100);
     running.write(&BALANCER.replace("{ address: 10.0.0.1 }", "{ address: 10.0.0.1 }, { address: 10.0.0.2 }"));
-    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
-    assert_eq!(told["changed"], serde_json::json!(["lb"]), "{told}");
-    assert!(told_again() && told_again(), "{}", counters());
+    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    assert_eq!(reloaded["changed"], serde_json::json!(["lb"]), "{reloaded}");
+    assert!(is_updated() && is_updated(), "{}", counters());
     let after = counters();
     assert_eq!((&after["sessions"]["open"], &after["sessions"]["opened"]), (&100.into(), &100.into()), "{after}");
     assert_eq!(of_backend(&after, "open sessions by backend"), 100, "{after}");
     running.end();
 }
 
-/// The standard input is read once: a reload goes on with it, and does not begin it a second time.
+/// The standard input is read once: a reload continues to read it, and does not start from the beginning.
 #[test]
-fn the_standard_input_is_read_on_across_a_reload() {
+fn reading_standard_input_continues_over_a_reload() {
     let made = crate::File::new(
         "ports: { in: { generator: { count: 300 } }, out: { pcap: { write: all.pcap } } }
 modules: { hop: { ttl: } }
@@ -293,7 +299,7 @@ pipeline: [ in -> hop -> out ]
     );
     forebay(&["run", made.path(), "--virtual"]).well();
     let capture = std::fs::read(made.beside("all.pcap")).expect("it was written");
-    // A header of 24 bytes, and records of one length.
+    // The capture has a header of 24 bytes, and records of equal length.
     let record = (capture.len() - 24) / 300;
     let text = "ports: { in: { pcap: { read: '-', speed: fast } }, out: { sink: } }
 modules: { hop: { ttl: } }
@@ -308,7 +314,7 @@ pipeline: [ in -> hop -> out ]
     running.ask(&["reload", "--set", "name=second"]).well();
     pipe.write_all(&capture[24 + 100 * record..24 + 200 * record]).expect("it is read");
     wait_for("the next packets", || received() >= 200);
-    // Another port would begin to read in the middle.
+    // A changed port would start to read in the middle.
     let done = running.ask(&["reload", "--set", "ports.in.pcap.speed=2"]);
     let refused = "the standard input is what 'in' reads: allowed is one reader in a run";
     assert!(done.code == Some(2) && done.err.contains(refused), "{}", done.err);
@@ -319,12 +325,12 @@ pipeline: [ in -> hop -> out ]
     assert_eq!((&report["packets"]["in"], &report["packets"]["out"]), (&300.into(), &300.into()), "{report}");
 }
 
-/// A reload forgot that a flow which it removes had missed its objective, and `--strict` ended with 0.
+/// Regression: a reload forgot that a flow which it removed had missed its objective, and `--strict` ended with 0.
 #[test]
 fn an_objective_that_was_missed_before_a_reload_counts_with_strict() {
     let flows = |objective: &str| format!("{PIPELINE}flows: [ {{ name: all, path: [route]{objective} }} ]\n");
     for after in [PIPELINE.to_owned(), flows("")] {
-        // No packet is as quick as that.
+        // No packet has so short a delay.
         let running = Running::in_folder(temporary(), &flows(", slo: 1ns"), &["--strict"]);
         loop {
             let done = running.ask(&["show", "flows", "--json"]);
@@ -341,7 +347,7 @@ fn an_objective_that_was_missed_before_a_reload_counts_with_strict() {
         assert!(removed[0]["name"] == "all" && removed[0]["kept"] == false, "{last}");
         assert!(last["flows"].as_array().expect("a list").iter().all(|flow| flow["kept"] != false), "{last}");
     }
-    // One that the reload keeps is reported once.
+    // A flow that the reload keeps is reported once.
     let running = Running::in_folder(temporary(), &flows(", slo: 10s"), &["--strict"]);
     running.write(PIPELINE);
     running.ask(&["reload"]).well();

@@ -1,4 +1,4 @@
-//! What a controller decides: written while it runs, and decided anew.
+//! Decisions of a controller: recorded during a run, and decided again by `replay`.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{File, ROUTER, forebay};
 
-/// Branches that really differ, each with an objective, in simulated time.
+/// A run of branches that differ, each with an objective, in simulated time.
 const CASE: &[&str] = &[
     "run",
     "usecase:gw",
@@ -25,7 +25,7 @@ const CASE: &[&str] = &[
     "control.period=10ms",
 ];
 
-/// A recording of that under a controller.
+/// Returns a recording of [`CASE`] under a controller.
 fn recorded(controller: &str) -> File {
     let file = File::new("");
     let done = forebay(&[CASE, &["--controller", controller, "--decisions", file.path()]].concat());
@@ -37,23 +37,23 @@ fn replayed(arguments: &[&str]) -> Value {
     serde_json::from_str(&forebay(&[&["replay"], arguments, &["--json"]].concat()).well()).expect("JSON")
 }
 
-/// Two runs that wrote to one file both ended well, and nobody could read it.
+/// Regression: two runs that wrote to one file both ended successfully, and the file was unreadable.
 #[test]
 fn a_recording_is_written_by_one_process_at_a_time() {
     let file = File::new("as it was");
-    let mine = std::fs::File::open(file.path()).expect("the file");
-    mine.lock().expect("nobody else has it");
+    let locked = std::fs::File::open(file.path()).expect("the file");
+    locked.lock().expect("no other process has a lock");
     let done = forebay(&[CASE, &["--controller", "optimal", "--decisions", file.path()]].concat());
     assert!(done.code == Some(2) && done.err.contains("another process is writing it"), "{}", done.err);
     assert_eq!(std::fs::read_to_string(file.path()).expect("the file"), "as it was");
 }
 
 #[test]
-fn the_controller_that_was_recorded_decides_the_same_again() {
+fn the_recorded_controller_makes_the_same_decisions_again() {
     for controller in ["optimal", "gradient", "on-off"] {
         let file = recorded(controller);
-        let told = replayed(&[file.path()]);
-        let [part] = &told["parts"].as_array().expect("a list")[..] else { panic!("{told}") };
+        let replay = replayed(&[file.path()]);
+        let [part] = &replay["parts"].as_array().expect("a list")[..] else { panic!("{replay}") };
         assert_eq!((&part["recorded"], part["recorded"]["controller"].as_str()), (&part["replayed"], Some(controller)));
         let summary = &part["summary"];
         let periods = summary["periods"].as_u64().expect("a count");
@@ -65,31 +65,32 @@ fn the_controller_that_was_recorded_decides_the_same_again() {
 }
 
 #[test]
-fn another_controller_is_told_beside_the_recorded_one() {
+fn another_controller_is_shown_beside_the_recorded_one() {
     let file = recorded("optimal");
-    let told = replayed(&[file.path(), "--controller", "null"]);
-    let summary = &told["parts"][0]["summary"];
-    let load = |who: &str| summary[who]["load"].as_f64().expect("periods");
+    let replay = replayed(&[file.path(), "--controller", "null"]);
+    let summary = &replay["parts"][0]["summary"];
+    let load = |side: &str| summary[side]["load"].as_f64().expect("periods");
     assert!(load("replayed") > load("recorded") && summary["different"].as_u64() > Some(0), "{summary}");
-    let told = replayed(&[file.path(), "--controller", "static", "--set", "trigger=2", "--guard", "0.5"]);
+    let replay = replayed(&[file.path(), "--controller", "static", "--set", "trigger=2", "--guard", "0.5"]);
     let replayed = serde_json::json!({ "controller": "static", "params": { "trigger": 2 }, "guard": 0.5 });
-    assert_eq!(told["parts"][0]["replayed"], replayed);
+    assert_eq!(replay["parts"][0]["replayed"], replayed);
     let table = forebay(&["replay", file.path(), "--controller", "null", "--periods", "3"]).well();
-    for said in [
+    for expected in [
         "decided otherwise in ",
         "recorded  optimal",
         "replayed  null",
         "the last 3 periods:",
         "slowest of its objective",
     ] {
-        assert!(table.contains(said), "'{said}' is not in\n{table}");
+        assert!(table.contains(expected), "'{expected}' is not in\n{table}");
     }
     assert_eq!(table.lines().filter(|line| line.contains(" s  ")).count(), 3, "{table}");
     let short = forebay(&["replay", file.path(), "--periods", "0"]).well();
     assert!(short.contains("decided alike") && !short.contains("the last"), "{short}");
 }
 
-/// A flow whose objective the model takes to be kept, and which misses it behind one whose calls take half of it.
+/// The model predicts that `voice` keeps its objective. It misses it because another flow's calls take half of the
+/// objective.
 const LATE: &str = "\
 ports:
   up: { generator: { rate: 500kpps, arrivals: poisson } }
@@ -109,37 +110,37 @@ flows:
 control: { batching: optimal, period: 10ms }
 ";
 
-/// Only the model's figures were told: none of the periods missed an objective that most had been counted to miss, and without batches
-/// there would be more to do than there is time for.
+/// Regression: only the model's figures were printed. No period missed an objective, although most periods were
+/// measured to miss one. Without batches the load would be above the available time.
 #[test]
-fn what_was_measured_stands_beside_what_the_model_says() {
+fn measured_figures_are_shown_beside_the_models_figures() {
     let (file, decisions) = (File::new(LATE), File::new(""));
     let costs = ["--cost", "*=100+20", "--cost", "inspect=8000+200"];
     let run = ["run", file.path(), "--virtual", "--duration", "300ms", "--json", "--decisions", decisions.path()];
     let report = forebay(&[&run[..], &costs].concat()).json();
-    let told = replayed(&[decisions.path(), "--controller", "null"]);
-    let (part, summary) = (&told["parts"][0], &told["parts"][0]["summary"]);
+    let replay = replayed(&[decisions.path(), "--controller", "null"]);
+    let (part, summary) = (&replay["parts"][0], &replay["parts"][0]["summary"]);
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} in {summary}"));
     assert_eq!(summary["measured"]["missed"], report["control"]["violated"]);
     assert!(number(&summary["measured"]["missed"]) > number(&summary["periods"]) / 2.0, "{summary}");
-    // 1, 2, 4 and 8 ms, and the first of 10.
+    // The periods are 1, 2, 4 and 8 ms, then the first of 10 ms.
     let periods = part["periods"].as_array().expect("a list");
     assert_eq!((summary["first"].as_u64(), periods.iter().filter(|it| it["settled"] == false).count()), (Some(5), 5));
     let mean = |of: &dyn Fn(&Value) -> f64| periods[5..].iter().map(of).sum::<f64>() / (periods.len() - 5) as f64;
-    let near = |told: &Value, mean: f64| assert!((number(told) - mean).abs() < 1e-9, "{mean}: {summary}");
+    let near = |value: &Value, mean: f64| assert!((number(value) - mean).abs() < 1e-9, "{mean}: {summary}");
     near(&summary["measured"]["busy"], mean(&|it| number(&it["measured"]["busy"])));
     near(&summary["recorded"]["load"], mean(&|it| number(&it["recorded"]["load"])));
     let busy = number(&report["workers"][0]["busy"]);
     assert!((number(&summary["measured"]["busy"]) / busy - 1.0).abs() < 0.2, "{busy}: {summary}");
     assert!(number(&summary["replayed"]["load"]) > 1.0, "{summary}");
     let table = forebay(&["replay", decisions.path(), "--controller", "null", "--periods", "1"]).well();
-    for said in [
+    for expected in [
         "measured  optimal",
         "loads are means without the first 5 periods",
         "> 100 %: there is not so much time",
         " yes ",
     ] {
-        assert!(table.contains(said), "'{said}' is not in\n{table}");
+        assert!(table.contains(expected), "'{expected}' is not in\n{table}");
     }
     let alike = forebay(&["replay", decisions.path(), "--periods", "1"]).well();
     assert!(alike.contains("decided alike"), "{alike}");
@@ -148,13 +149,13 @@ fn what_was_measured_stands_beside_what_the_model_says() {
 fn refused(arguments: &[&str], all: &[&str]) {
     let done = forebay(arguments);
     assert_eq!(done.code, Some(2), "{arguments:?}: {}{}", done.out, done.err);
-    for said in all {
-        assert!(done.err.contains(said), "{arguments:?}: '{said}' is not in\n{}", done.err);
+    for expected in all {
+        assert!(done.err.contains(expected), "{arguments:?}: '{expected}' is not in\n{}", done.err);
     }
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused() {
+fn invalid_recordings_and_controllers_are_refused() {
     let file = recorded("optimal");
     let path = file.path();
     refused(&["replay", "/nonexistent.jsonl"], &["/nonexistent.jsonl", "No such file"]);
@@ -168,15 +169,15 @@ fn what_cannot_be_replayed_is_refused() {
     let one = |set, all: &[&str]| refused(&["replay", path, "--controller", "static", "--set", set], all);
     one("trgger=3", &["--set trgger=3: ", "unknown key 'trgger' (did you mean 'trigger'?)"]);
     one("trigger=x", &["--set trigger=x: trigger: 'x' is not a whole number"]);
-    // As in a configuration; it was once taken as the largest batch.
+    // The range of the configuration applies. Regression: the value was taken as the largest batch.
     one("trigger=257", &["--set trigger=257: trigger: '257' is out of range", "to 256"]);
     one("trigger=", &["--set trigger=: trigger: it has no value: allowed is a whole number"]);
     refused(&["replay", path, "--guard", "1"], &["0 to less than 1"]);
     let text = std::fs::read_to_string(path).expect("a recording");
     let broken = |name: &str, text: &str, all: &[&str]| {
-        let place = file.beside(name);
-        std::fs::write(&place, text).expect("a file beside the test's");
-        refused(&["replay", &place], &[&[place.as_str()], all].concat());
+        let damaged = file.beside(name);
+        std::fs::write(&damaged, text).expect("a file beside the test's");
+        refused(&["replay", &damaged], &[&[damaged.as_str()], all].concat());
     };
     broken("empty", "", &["nothing is recorded", "forebay run --decisions"]);
     broken("other", ROUTER, &["line 1, column 1", "forebay run --decisions"]);
@@ -201,49 +202,49 @@ fn what_cannot_be_replayed_is_refused() {
         &text.replacen("\"percentile\":99.0", "\"percentile\":-1", 1),
         &["line 1: ", "percentile -1", "more than 0 to 100"],
     );
-    // One that was cut off while it was written is as good as what is whole.
+    // A recording that was cut off during writing is valid up to its last complete line.
     let cut = file.beside("cut");
     std::fs::write(&cut, &text[..text.len() - 40]).expect("a file beside the test's");
     let done = forebay(&["replay", &cut, "--json"]);
     assert!(done.err.contains("its last line was not written to its end, and is left out"), "{}", done.err);
-    let told: Value = serde_json::from_str(&done.out).expect("JSON");
+    let replay: Value = serde_json::from_str(&done.out).expect("JSON");
     let whole = text.lines().count() as u64;
     assert_eq!((told["parts"][0]["summary"]["periods"].as_u64(), begin.is_empty()), (Some(whole - 2), false));
 }
 
 #[test]
-fn decisions_are_written_or_it_is_said_why_not() {
+fn decisions_are_written_or_the_reason_is_reported() {
     let file = File::new(ROUTER);
     let run = |more: &[&'static str]| forebay(&[&["run", file.path(), "--virtual", "--no-socket"], more].concat());
-    let told = run(&["--decisions", "/tmp/never"]);
+    let done = run(&["--decisions", "/tmp/never"]);
     assert!(
-        told.code == Some(2) && told.err.contains("--decisions: the pipeline has no controller: name one"),
+        done.code == Some(2) && done.err.contains("--decisions: the pipeline has no controller: name one"),
         "{}",
-        told.err
+        done.err
     );
-    let told = run(&["--controller", "max", "--decisions", "/nonexistent/x"]);
-    assert!(told.code == Some(2) && told.err.contains("--decisions /nonexistent/x: No such file"), "{}", told.err);
-    let told = run(&["--controller", "optimel"]);
-    assert!(told.code == Some(2) && told.err.contains("did you mean 'optimal'?"), "{}", told.err);
+    let done = run(&["--controller", "max", "--decisions", "/nonexistent/x"]);
+    assert!(done.code == Some(2) && done.err.contains("--decisions /nonexistent/x: No such file"), "{}", done.err);
+    let done = run(&["--controller", "optimel"]);
+    assert!(done.code == Some(2) && done.err.contains("did you mean 'optimal'?"), "{}", done.err);
     if !std::path::Path::new("/dev/full").exists() {
-        drop(writeln!(std::io::stderr(), "skipped: /dev/full is not there"));
+        drop(writeln!(std::io::stderr(), "skipped: there is no /dev/full"));
         return;
     }
-    // It runs to its end all the same.
-    let told = forebay(&[CASE, &["--controller", "optimal", "--decisions", "/dev/full"]].concat());
+    // The run continues to its end although the file cannot be written.
+    let done = forebay(&[CASE, &["--controller", "optimal", "--decisions", "/dev/full"]].concat());
     assert!(
-        told.code == Some(2) && told.err.contains("--decisions /dev/full: No space left on device"),
+        done.code == Some(2) && done.err.contains("--decisions /dev/full: No space left on device"),
         "{}",
-        told.err
+        done.err
     );
-    assert!(told.out.contains("every packet accounted for"), "{}", told.out);
+    assert!(done.out.contains("every packet accounted for"), "{}", done.out);
 }
 
-/// What a run under a controller tells, in words and as JSON.
+/// Checks the report of a run with a controller, as text and as JSON.
 #[test]
-fn a_run_tells_what_its_controller_did() {
+fn a_run_reports_the_decisions_of_its_controller() {
     let out = forebay(&[CASE, &["--controller", "optimal"]].concat()).well();
-    for said in [
+    for expected in [
         "optimal every 10.00 ms, guard 5 %: ",
         "\nlast: ",
         "(",
@@ -252,7 +253,7 @@ fn a_run_tells_what_its_controller_did() {
         "trigger",
         "  measured  verdict  late  packets/s",
     ] {
-        assert!(out.contains(said), "'{said}' is not in\n{out}");
+        assert!(out.contains(expected), "'{expected}' is not in\n{out}");
     }
     let json = forebay(&[CASE, &["--controller", "optimal", "--json"]].concat()).json();
     let control = &json["control"];
@@ -262,22 +263,22 @@ fn a_run_tells_what_its_controller_did() {
         json["modules"][0]["ingress_mean"].is_number() && json["flows"][0]["at_percentile_us"].is_number(),
         "{json}"
     );
-    // Where calls alone take longer, nothing keeps it.
+    // If calls alone take longer than the objective, no decision keeps it.
     let out = forebay(&[CASE, &["--set", "slo=1us", "--controller", "optimal"]].concat()).well();
     assert!(out.contains(" cannot keep 1.000 us (5 % in reserve): it takes ") && out.contains("MISSED: "), "{out}");
     let json = forebay(&[CASE, &["--set", "slo=1us", "--controller", "optimal", "--json"]].concat()).json();
     assert!(json["control"]["unkept"][0]["least_us"].as_f64() > Some(1.0), "{json}");
 }
 
-/// The page's tables once were of another state of the controller.
+/// Regression: the tables of `docs/control.md` were of another version of the controller.
 #[test]
-fn the_page_shows_what_the_program_prints() {
+fn the_documentation_shows_the_output_of_the_program() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/control.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let block = |command: &str| -> Vec<String> {
         let lines = page.lines().skip_while(|line| !line.starts_with(command));
         let lines = lines.take_while(|line| !line.starts_with("```"));
-        // What follows the command; how long decisions took is of the machine.
+        // Skips the command. The time of decisions depends on the machine.
         let shown = lines.skip_while(|line| line.ends_with('\\') || line.starts_with(['$', ' ']));
         shown
             .filter(|line| !line.is_empty() && *line != "…" && !line.contains("it decides in"))

@@ -27,7 +27,7 @@ fn rules_are_shown_in_words_and_removed_by_their_numbers() {
          2 deny tcp from 10.0.0.0/8 to any port 22\n3 permit tcp from 2001:db8::/32 to any port 80\n\
          4 permit tcp from 2001:db8::/32 to any port 443\n"
     );
-    // Programs read what they always have.
+    // The format for programs is unchanged.
     let json = pipeline.ask(&["show", "table", "fw", "--json"]).well();
     assert!(json.starts_with("\"0 @10.0.0.0/8\\t0.0.0.0/0\\t0 : 65535\\t80 : 80\\t0x06/0xFF\\tpermit\"\n"), "{json}");
     let table = |more: &[&str]| pipeline.ask(&[&["table", "fw"][..], more].concat());
@@ -35,11 +35,8 @@ fn rules_are_shown_in_words_and_removed_by_their_numbers() {
     assert_eq!(table(&["remove 0", "remove 0"]).well(), "2 changes made, 0 refused\n");
     assert!(shown().starts_with("0 permit tcp from 2001:db8::/32 to any port 80\n1 permit"), "{}", shown());
     let refused = table(&["remove", "2"]);
-    assert_eq!(
-        (refused.code, refused.err.as_str()),
-        (Some(1), "change 1: no rule has number 2: allowed are 0 to 1\n")
-    );
-    // A change that is not quoted, and one of which the entry is; a set of the list; ClassBench's form.
+    assert_eq!((refused.code, refused.err.as_str()), (Some(1), "change 1: no rule has number 2: allowed are 0 to 1\n"));
+    // A change as several arguments, a change whose entry is one argument, a set of the list, and ClassBench's form.
     assert_eq!(
         table(&["add", "deny", "udp", "from", "office", "to", "any"]).well(),
         "1 change of 2 entries made, 0 refused\n"
@@ -70,15 +67,15 @@ fn rules_are_shown_in_words_and_removed_by_their_numbers() {
 }
 
 #[test]
-fn wrong_rules_are_named_by_their_lines() {
+fn invalid_rules_are_reported_with_their_lines() {
     let file = File::new(&PIPELINE.replace("port 80,443", "prot 80").replace("set office", "set office office"));
     let done = forebay(&["check", file.path()]);
     assert_eq!(done.code, Some(2));
-    for said in [
+    for expected in [
         "test.yaml:9: modules.fw.acl.rules[0]: 'office' is no '='",
         "test.yaml:10: modules.fw.acl.rules[1]: 'office' is no",
     ] {
-        assert!(done.err.contains(said), "{said}\n{}", done.err);
+        assert!(done.err.contains(expected), "{expected}\n{}", done.err);
     }
     let file = File::new(&PIPELINE.replace("port 80,443", "prot 80"));
     let err = forebay(&["check", file.path()]).err;
@@ -89,9 +86,9 @@ fn wrong_rules_are_named_by_their_lines() {
     assert!(err.contains("write rules: ['permit tcp from any to any']"), "{err}");
 }
 
-/// A rule that was added behind `deny ip from any to any` had no effect, without a word.
+/// Regression: a rule after `deny ip from any to any` had no effect, and there was no warning.
 #[test]
-fn rules_that_match_no_packet_are_warned_of() {
+fn rules_that_match_no_packet_cause_a_warning() {
     let hidden = PIPELINE.replace("        - '@", "        - deny ip from any to any\n        - '@");
     let warning = "rule 3 (deny tcp from 10.0.0.0/8 to any port 22) matches no packet: rule 2 (deny ip from any to any) \
                    decides about all of its packets before it";
@@ -105,13 +102,13 @@ fn rules_that_match_no_packet_are_warned_of() {
     let mut pipeline = Running::of(PIPELINE);
     let table = |more: &[&str]| pipeline.ask(&[&["table", "fw"][..], more].concat());
     let added = table(&["add deny ip from any to any", "add permit tcp from any to any port 22"]);
-    let said =
+    let expected =
         "warning: rule 4 (permit ip tcp from any to any port 22) matches no packet: rule 3 (deny ip from any to any)";
-    assert!(added.code == Some(0) && added.err.contains(said), "{}", added.err);
+    assert!(added.code == Some(0) && added.err.contains(expected), "{}", added.err);
     let json = table(&["add", "0", "permit tcp from 10.0.0.0/7 to any", "--json"]).json();
-    let said = "rule 1 (permit tcp from 10.0.0.0/8 to any port 80) matches no packet: rule 0 \
+    let expected = "rule 1 (permit tcp from 10.0.0.0/8 to any port 80) matches no packet: rule 0 \
                 (permit tcp from 10.0.0.0/7 to any)";
-    assert!(json["changed"]["warnings"][0].as_str().is_some_and(|it| it.starts_with(said)), "{json}");
+    assert!(json["changed"]["warnings"][0].as_str().is_some_and(|it| it.starts_with(expected)), "{json}");
     assert_eq!(table(&["remove", "0"]).err, "");
     // A reload records an event.
     pipeline.write(&hidden);

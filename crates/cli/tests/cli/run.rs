@@ -1,4 +1,4 @@
-//! Running: the ways a run ends, simulated time, triggers, objectives, failing ports.
+//! `forebay run`: the end of a run, simulated time, triggers, objectives, failing ports.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -10,19 +10,19 @@ fn a_run_ends_with_a_summary() {
     let file = File::new(ROUTER);
     let out = forebay(&["run", file.path()]).well();
     let both = ["in 1 000 + created 0", "every packet accounted for"];
-    for said in both.iter().chain(&["ticks/packet", "in > kind[ipv4]", " on core ", "--full shows all: "]) {
-        assert!(out.contains(said), "'{said}' is not in\n{out}");
+    for expected in both.iter().chain(&["ticks/packet", "in > kind[ipv4]", " on core ", "--full shows all: "]) {
+        assert!(out.contains(expected), "'{expected}' is not in\n{out}");
     }
-    assert!(out.lines().count() <= 24, "it fits a terminal:\n{out}");
+    assert!(out.lines().count() <= 24, "the summary fits a terminal:\n{out}");
     let full = forebay(&["run", file.path(), "--full"]).well();
-    for said in both.iter().chain(&["ether_split", "write", "batch out", "in > kind[ipv4]"]) {
-        assert!(full.contains(said), "'{said}' is not in\n{full}");
+    for expected in both.iter().chain(&["ether_split", "write", "batch out", "in > kind[ipv4]"]) {
+        assert!(full.contains(expected), "'{expected}' is not in\n{full}");
     }
     assert!(!out.contains('\u{1b}'), "colours without a terminal:\n{out}");
 }
 
 #[test]
-fn simulated_runs_of_one_seed_are_the_same() {
+fn simulated_runs_with_the_same_seed_are_equal() {
     let file = File::new(&ROUTER.replace("sessions: 4", "sessions: 64, skew: 1, rate: 1Mpps, arrivals: poisson"));
     let run = |seed: &str| {
         let done = forebay(&[
@@ -49,11 +49,11 @@ fn simulated_runs_of_one_seed_are_the_same() {
     let module = |name: &str| {
         report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == name).expect("it is there")
     };
-    assert_eq!(module("hop")["ticks_per_batch"].as_f64(), Some(500.0), "what was given is what it takes");
+    assert_eq!(module("hop")["ticks_per_batch"].as_f64(), Some(500.0), "each call takes the given cost");
 }
 
 #[test]
-fn triggers_from_the_command_line_hold() {
+fn triggers_from_the_command_line_are_in_force() {
     let file = File::new(&ROUTER.replace("count: 1000", "count: 960, rate: 1Mpps"));
     let done = forebay(&["run", file.path(), "--json", "--virtual", "--trigger", "hop=16", "--duration", "1s"]);
     let report = done.json();
@@ -68,7 +68,7 @@ fn triggers_from_the_command_line_hold() {
     assert!(hop["hold_us"].is_number());
 }
 
-/// Both schedulers do the same work; weights are told where they are in force.
+/// Both schedulers do the same work. Weights are reported only with the scheduler that uses them.
 #[test]
 fn the_scheduler_can_be_chosen_on_the_command_line() {
     let file = File::new(ROUTER);
@@ -85,9 +85,9 @@ fn the_scheduler_can_be_chosen_on_the_command_line() {
     assert!(done.err.contains("run-to-completion") && done.err.contains("weighted-fair"), "{}", done.err);
 }
 
-/// A chain that is asked for more than its rate drops the rest where it begins, with the reason counted.
+/// A chain that gets more packets than its rate drops the rest at its beginning, and counts the reason.
 #[test]
-fn an_overloaded_chain_drops_with_its_reason() {
+fn an_overloaded_chain_drops_packets_with_a_reason() {
     let file = File::new(
         "scheduler: weighted-fair
 ports: { in: { generator: { count: 100000 } }, out: { sink: } }
@@ -105,10 +105,10 @@ pipeline: [in -> first -> slow -> out]
 }
 
 #[test]
-fn a_missed_objective_is_an_answer_with_strict_alone() {
+fn a_missed_objective_sets_the_exit_code_only_with_strict() {
     let flows = "flows:\n  - { name: all, path: [hop], slo: 1us }\n";
     let file = File::new(&format!("{}{flows}", ROUTER.replace("count: 1000", "count: 1000, rate: 100kpps")));
-    // Every call takes ten times what the objective allows.
+    // Every call takes ten times the objective.
     let slow = ["run", file.path(), "--json", "--virtual", "--cost", "hop=10000"];
     let lax = forebay(&slow);
     assert_eq!((lax.code, &lax.json()["flows"][0]["kept"]), (Some(0), &false.into()));
@@ -137,13 +137,13 @@ fn a_signal_ends_a_run_with_its_summary() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command can be started");
-        // A line of figures says that it runs.
+        // A line of figures shows that the pipeline runs.
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         let running = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(" pps")));
         assert!(running.is_some(), "it ended by itself");
         let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill can be run");
         assert!(killed.success());
-        // Whoever writes needs a reader until the end.
+        // The pipe needs a reader until the process ends.
         lines.for_each(drop);
         let output = child.wait_with_output().expect("it ends");
         let report = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -153,7 +153,7 @@ fn a_signal_ends_a_run_with_its_summary() {
 }
 
 #[test]
-fn a_port_that_fails_is_told_and_the_exit_code_says_so() {
+fn a_failing_port_is_reported_and_sets_the_exit_code() {
     let full = std::path::Path::new("/dev/full");
     if !full.exists() {
         let _ = writeln!(std::io::stderr(), "skipped: there is no /dev/full");
@@ -167,38 +167,41 @@ fn a_port_that_fails_is_told_and_the_exit_code_says_so() {
     contract::check(&done.json());
 }
 
-/// The block of this number that is in YAML on a page of the documentation, as a file.
-fn shown(page: &str, number: usize) -> File {
+/// Returns the YAML block with this number on a page of the documentation, as a file.
+fn yaml_block(page: &str, number: usize) -> File {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).expect("a page");
     let block = text.split("```yaml\n").nth(number + 1).and_then(|rest| rest.split("```").next());
     File::new(block.unwrap_or_else(|| panic!("{page} has no block {number}")))
 }
 
-/// Their traffic matched no pattern and no rule, was in no fragments and had no answers: they ran, and showed nothing.
+/// Regression: the traffic of these examples matched no pattern and no rule, and had no fragments and no replies.
 #[test]
-fn examples_show_what_they_are_for() {
+fn examples_demonstrate_their_functions() {
     let inspection = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/inspection.yaml");
     let run = |path: &str| {
         let done = forebay(&["run", path, "--json", "--virtual", "--duration", "20ms"]);
         assert_eq!(done.code, Some(0), "{path}: {}", done.err);
         done.json()["packets"].clone()
     };
-    let told = run(inspection);
-    assert!(told["dropped"]["look.pattern"].as_u64() > Some(0), "{told}");
+    let packets = run(inspection);
+    assert!(packets["dropped"]["look.pattern"].as_u64() > Some(0), "{packets}");
     for (page, number) in
         [("dpi.md", 0), ("fragments.md", 0), ("balancer.md", 0), ("sessions.md", 0), ("sessions.md", 3)]
     {
-        let told = run(shown(page, number).path());
-        assert!(told["out"].as_u64() > Some(0), "{page}: {told}");
+        let packets = run(yaml_block(page, number).path());
+        assert!(packets["out"].as_u64() > Some(0), "{page}: {packets}");
         match page {
-            "dpi.md" => assert!(told["dropped"]["look.pattern"].as_u64() > Some(0), "{told}"),
-            "fragments.md" => assert!(told["consumed"]["whole.reassembled"].as_u64() > Some(0), "{told}"),
-            // All answers come in; at most what others begin does not.
-            _ => assert!(told["out"].as_u64() > told["in"].as_u64().map(|came| came / 2), "{page}: {told}"),
+            "dpi.md" => assert!(packets["dropped"]["look.pattern"].as_u64() > Some(0), "{packets}"),
+            "fragments.md" => assert!(packets["consumed"]["whole.reassembled"].as_u64() > Some(0), "{packets}"),
+            // All replies are sent, and at most the initial packets of the other side are not.
+            _ => assert!(
+                packets["out"].as_u64() > packets["in"].as_u64().map(|entered| entered / 2),
+                "{page}: {packets}"
+            ),
         }
     }
-    for file in [inspection, shown("nids.md", 0).path()] {
+    for file in [inspection, yaml_block("nids.md", 0).path()] {
         let done = forebay(&["run", file, "--virtual", "--full", "--duration", "20ms"]).well();
         assert!(
             done.lines().any(|line| line.starts_with("ids packets: alerted ") && !line.contains("alerted 0,")),
@@ -207,9 +210,10 @@ fn examples_show_what_they_are_for() {
     }
 }
 
-/// Sessions were counted every quarter of a second and not at the end: a short run told of the one that its first packet began.
+/// Regression: sessions were counted every quarter of a second and not at the end. A short run reported only one
+/// session.
 #[test]
-fn sessions_are_counted_to_the_end_of_a_run() {
+fn sessions_are_counted_until_the_end_of_a_run() {
     let file = File::new(
         "ports:
   in: { generator: { sessions: 100, count: 1000, destination: 192.0.2.10/32, destination_port: 80 } }
@@ -229,22 +233,23 @@ pipeline:
     for time in [&["--virtual", "--duration", "10ms"][..], &["--duration", "150ms"]] {
         let done = forebay(&[&["run", file.path(), "--json"], time].concat());
         assert_eq!(done.code, Some(0), "{}", done.err);
-        let told = done.json();
+        let report = done.json();
         let count = |module: &str, heading: &str, name: &str| {
-            let modules = told["modules"].as_array().expect("modules");
-            let module = modules.iter().find(|told| told["name"] == module).expect("it is there");
+            let modules = report["modules"].as_array().expect("modules");
+            let module = modules.iter().find(|entry| entry["name"] == module).expect("it is there");
             let counters = module["counters"][heading].as_object().expect("counters");
-            let (_, count) = counters.iter().find(|(told, _)| told.starts_with(name)).expect("it is there");
+            let (_, count) = counters.iter().find(|(counter, _)| counter.starts_with(name)).expect("it is there");
             count.as_u64()
         };
-        assert_eq!(count("wall", "connections, IPv4", "open"), Some(100), "{told}");
-        assert_eq!(count("gate", "sessions", "open"), Some(100), "{told}");
-        assert_eq!(count("lb", "sessions", "open"), Some(100), "{told}");
-        assert_eq!(count("lb", "packets by backend", ""), Some(1_000), "{told}");
+        assert_eq!(count("wall", "connections, IPv4", "open"), Some(100), "{report}");
+        assert_eq!(count("gate", "sessions", "open"), Some(100), "{report}");
+        assert_eq!(count("lb", "sessions", "open"), Some(100), "{report}");
+        assert_eq!(count("lb", "packets by backend", ""), Some(1_000), "{report}");
     }
 }
 
-/// Packets of a capture that could have waited were missing from the file of dropped packets.
+/// Regression: packets of a capture were missing in the file of dropped packets, although the capture could have
+/// waited.
 #[test]
 fn dropped_packets_of_a_capture_are_all_written() {
     let folder = crate::running::temporary();
@@ -265,7 +270,7 @@ fn dropped_packets_of_a_capture_are_all_written() {
     assert!(done.err.contains("5000 dropped packets written"), "{}", done.err);
 }
 
-/// A run began without a word on rules that it had skipped.
+/// Regression: a run did not report the rules that it had skipped.
 #[test]
 fn a_run_reports_the_rules_that_it_skips() {
     let file = File::new(
@@ -280,7 +285,7 @@ fn a_run_reports_the_rules_that_it_skips() {
     assert!(done.err.contains("ids: 1 rule skipped ('forebay check --json' lists all)"), "{}", done.err);
 }
 
-/// It named a capture that the user had to bring.
+/// Regression: the example read a capture that was not part of the project.
 #[test]
 fn the_example_with_a_capture_runs_as_it_is_shipped() {
     let folder = crate::running::temporary();
@@ -305,9 +310,9 @@ fn the_examples_and_use_cases_run() {
     }
 }
 
-/// The first thing that a stranger copies.
+/// The pipeline of the README is the first that a new user copies.
 #[test]
-fn the_readme_s_pipeline_runs_and_keeps_its_objective() {
+fn the_pipeline_of_the_readme_runs_and_keeps_its_objective() {
     let text = include_str!("../../../../README.md");
     let block = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a pipeline");
     assert!(block.lines().count() <= 10, "it is short:\n{block}");

@@ -1,4 +1,4 @@
-//! A pipeline that runs in a process of its own while a test asks it, changes it and ends it.
+//! A pipeline that runs in its own process while a test sends requests, changes it and ends it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,7 +26,7 @@ pipeline:
   - route[1] -> b -> out
 ";
 
-/// A running pipeline, which is killed when this is dropped.
+/// A running pipeline. It is killed when this value is dropped.
 pub(crate) struct Running {
     process: Child,
     stderr: BufReader<ChildStderr>,
@@ -34,29 +34,31 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Runs [`PIPELINE`] in a folder of its own.
+    /// Runs [`PIPELINE`] in its own folder.
     pub(crate) fn start() -> Self {
         Self::of(PIPELINE)
     }
 
-    /// Runs `text` in a folder of its own.
+    /// Runs `text` in its own folder.
     pub(crate) fn of(text: &str) -> Self {
         Self::in_folder(temporary(), text, &[])
     }
 
-    /// Runs `text` as the folder's `pipeline.yaml`; `more` are arguments.
+    /// Runs `text` as the folder's `pipeline.yaml`, with the further arguments `more`.
     pub(crate) fn in_folder(folder: TempDir, text: &str, more: &[&str]) -> Self {
         Self::by(Command::new(env!("CARGO_BIN_EXE_forebay")), folder, text, more, &[])
     }
 
-    /// The same without a terminal, and with files that all may read where it says nothing else (umask 000).
+    /// Runs `text` without a terminal and with umask 000, so that each user can read its files unless it sets their
+    /// mode.
     pub(crate) fn as_service(text: &str, more: &[&str]) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "umask 000; exec setsid \"$@\"", "sh", env!("CARGO_BIN_EXE_forebay")]);
         Self::by(command, temporary(), text, more, &[])
     }
 
-    /// The same in a process that reads a pipe, whose other end comes with it: `first` is what it reads first.
+    /// Runs `text` with a pipe as standard input. Writes `first` to the pipe before the run listens, and returns the
+    /// pipe.
     pub(crate) fn fed(text: &str, first: &[u8]) -> (Self, ChildStdin) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.stdin(Stdio::piped());
@@ -83,7 +85,7 @@ impl Running {
         }
         let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
         let mut line = String::new();
-        // It says where it listens once it does.
+        // The run prints this line when its socket listens.
         while !line.contains("reach it by") {
             line.clear();
             assert!(stderr.read_line(&mut line).expect("UTF-8") > 0, "it ended before it listened");
@@ -91,13 +93,13 @@ impl Running {
         Self { process, stderr, folder }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw).expect("not 0");
         rustix::process::kill_process(id, signal).expect("it runs");
     }
 
-    /// The next line of its standard error that has `part`, with all lines before it.
+    /// Returns the lines of standard error up to the next line that contains `part`.
     pub(crate) fn line(&mut self, part: &str) -> String {
         let mut lines = String::new();
         while !lines.contains(part) {
@@ -106,34 +108,34 @@ impl Running {
         lines
     }
 
-    /// A file of its folder.
+    /// Returns the path of a file in the pipeline's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The socket that it listens at.
+    /// Returns the path of the socket.
     pub(crate) fn socket(&self) -> String {
         self.path("s").to_str().expect("UTF-8").to_owned()
     }
 
-    /// The number of its process.
+    /// Returns the process number.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Runs `forebay` with arguments and its socket.
+    /// Runs `forebay` with these arguments and the pipeline's socket.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Done {
         forebay(&[arguments, &["--socket", &self.socket()]].concat())
     }
 
-    /// The same with this for standard input.
+    /// Like [`ask`](Self::ask), with this standard input.
     pub(crate) fn ask_from(&self, arguments: &[&str], input: Stdio) -> Done {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.args(arguments).args(["--socket", &self.socket()]).stdin(input);
         Done::of(command.output().expect("the command can be started"))
     }
 
-    /// Connects to its socket, exchanges versions, and writes `bytes`. Returns the open connection.
+    /// Connects to the socket, exchanges versions, and writes `bytes`. Returns the open connection.
     pub(crate) fn say(&self, bytes: &[u8]) -> UnixStream {
         let mut stream = UnixStream::connect(self.path("s")).expect("it listens");
         stream.write_all(b"{\"do\":\"hello\",\"protocol\":2}\n").expect("it listens");
@@ -145,42 +147,42 @@ impl Running {
         stream
     }
 
-    /// The name of the pipeline that runs.
+    /// Returns the name of the configuration in force.
     pub(crate) fn name(&self) -> String {
-        let mut answer = String::new();
-        BufReader::new(self.say(b"{\"do\":\"report\"}\n")).read_line(&mut answer).expect("it answers");
-        let answer: Value = serde_json::from_str(&answer).expect("JSON");
-        answer["report"]["whole"]["pipeline"].as_str().expect("a name").to_owned()
+        let mut response = String::new();
+        BufReader::new(self.say(b"{\"do\":\"report\"}\n")).read_line(&mut response).expect("it responds");
+        let response: Value = serde_json::from_str(&response).expect("JSON");
+        response["report"]["whole"]["pipeline"].as_str().expect("a name").to_owned()
     }
 
-    /// Writes another configuration, which it does not read by itself.
+    /// Writes another configuration to the file. The pipeline does not read it before a reload.
     pub(crate) fn write(&self, text: &str) {
         std::fs::write(self.path("pipeline.yaml"), text).expect("a writable folder");
     }
 
-    /// Kills it, so that it can put nothing in order.
+    /// Kills the process, so that it cannot clean up.
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it ends");
     }
 
-    /// What is left of it.
+    /// Returns the folder of the pipeline.
     pub(crate) fn into_folder(mut self) -> TempDir {
         std::mem::replace(&mut self.folder, temporary())
     }
 
-    /// Ends the run in order; its report.
+    /// Stops the run with a signal, and returns its report.
     pub(crate) fn end(self) -> Value {
         self.end_keeping().0
     }
 
-    /// The same, with the folder.
+    /// Like [`end`](Self::end), and returns the folder, too.
     pub(crate) fn end_keeping(self) -> (Value, TempDir) {
         self.signal(rustix::process::Signal::TERM);
         self.ended()
     }
 
-    /// Ends the run in order; its exit code, its report, and the rest of its standard error.
+    /// Stops the run with a signal, and returns its exit code, its report, and the rest of its standard error.
     pub(crate) fn end_with(mut self) -> (Option<i32>, Value, String) {
         self.signal(rustix::process::Signal::TERM);
         let (mut out, mut err) = (String::new(), String::new());
@@ -190,7 +192,7 @@ impl Running {
         (self.process.wait().expect("it ends").code(), report, err)
     }
 
-    /// Waits for the end of a run that ends by itself, in order; its report, with the folder.
+    /// Waits for a run that ends by itself with exit code 0, and returns its report and its folder.
     pub(crate) fn ended(mut self) -> (Value, TempDir) {
         let output = self.process.stdout.take().expect("piped");
         let line = BufReader::new(output).lines().last().expect("a report").expect("UTF-8");
@@ -201,13 +203,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has mostly ended.
+        // Usually the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Waits until something is there; `what` names it where it does not come.
+/// Waits until `is_there` returns true. `what` names the condition in the panic after a minute.
 pub(crate) fn wait_for(what: &str, is_there: impl Fn() -> bool) {
     for _ in 0..6_000 {
         if is_there() {
@@ -215,20 +217,20 @@ pub(crate) fn wait_for(what: &str, is_there: impl Fn() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{what} does not come");
+    panic!("timed out waiting for {what}");
 }
 
 pub(crate) fn temporary() -> TempDir {
     tempfile::tempdir().expect("a writable folder for temporary files")
 }
 
-/// What a command told that must have gone well.
+/// Returns the JSON output of a command, which must have exit code 0.
 pub(crate) fn json(done: &Done) -> Value {
     assert_eq!(done.code, Some(0), "{}", done.err);
     serde_json::from_str(done.out.trim()).expect("JSON")
 }
 
-/// How many packets the module of this name has had, of those that `show modules` lists.
+/// Returns the packet count of a module in the output of `show modules`.
 pub(crate) fn packets(modules: &Value, name: &str) -> u64 {
     let modules = modules.as_array().expect("a list");
     let module = modules.iter().find(|module| module["name"] == name).expect(name);

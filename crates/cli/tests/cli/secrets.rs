@@ -1,9 +1,9 @@
-//! Keys in the wrong place, or of the wrong type: no error shows one.
+//! Keys in the wrong place, or of the wrong type. No output shows them.
 
 use crate::forebay;
 
 #[test]
-fn no_error_shows_a_key_wherever_it_stands_by_mistake() {
+fn no_error_shows_a_key_in_a_wrong_place() {
     let (text, digits) = ("a0b1c2d3e4f506172839405162738495", "12345678901234567890123456789012");
     for (module, key) in [
         ("aes_gcm_encrypt: { keys: [{ id: 1, key: KEY }] }", digits),
@@ -31,9 +31,9 @@ fn no_error_shows_a_key_wherever_it_stands_by_mistake() {
     }
 }
 
-/// What a running pipeline answers: to changes of its table, to reloads, and to every question about it.
+/// Checks the responses of a running pipeline to table changes, reloads, and all requests for reports.
 #[test]
-fn no_answer_of_a_running_pipeline_shows_a_key() {
+fn no_response_of_a_running_pipeline_shows_a_key() {
     let key = "a0b1c2d3e4f506172839405162738495a6b7c8d9";
     let text = format!(
         "ports: {{ in: {{ generator: {{ rate: 10kpps }} }}, out: {{ sink: }} }}\nmodules:\n  m:\n    esp_encrypt:\n      source: 192.0.2.1\n      associations: ['0x1001 key={key} peer=192.0.2.2 for=0.0.0.0/0']\npipeline: [ in -> m -> out ]\n"
@@ -42,8 +42,9 @@ fn no_answer_of_a_running_pipeline_shows_a_key() {
     let change = |change: &str| vec!["table".to_owned(), "m".to_owned(), change.replace("KEY", key)];
     let set = |set: &str| vec!["reload".to_owned(), "--set".to_owned(), set.replace("KEY", key)];
     let show = |what: &[&str]| [&["show"], what].concat().into_iter().map(str::to_owned).collect();
-    // Each with the exit code: 1 for changes that the table refuses, 2 for what is refused before, 0 for an answer.
-    let asked: Vec<(i32, Vec<String>)> = vec![
+    // Each request with its exit code: 1 if the table refuses the change, 2 if the request is refused earlier, 0 if it
+    // succeeds.
+    let requests: Vec<(i32, Vec<String>)> = vec![
         (1, change("KEY")),
         (1, change("add KEY")),
         (1, change("add 0x1002 KEY peer=192.0.2.2")),
@@ -74,7 +75,7 @@ fn no_answer_of_a_running_pipeline_shows_a_key() {
         (0, vec!["graph".to_owned(), "--json".to_owned()]),
         (0, vec!["reload".to_owned(), "--json".to_owned()]),
     ];
-    for (code, arguments) in asked {
+    for (code, arguments) in requests {
         let done = running.ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let all = format!("{}{}", done.out, done.err);
         assert!(!shows(&all, key), "{arguments:?}: {all}");
@@ -84,9 +85,9 @@ fn no_answer_of_a_running_pipeline_shows_a_key() {
     assert!(code == Some(0) && !shows(&format!("{report}{err}"), key), "{code:?} {report}{err}");
 }
 
-/// The same of AES-GCM, whose keys are no table.
+/// The same for AES-GCM, whose keys are not in a table.
 #[test]
-fn no_answer_of_a_running_pipeline_shows_a_key_of_aes_gcm() {
+fn no_response_of_a_running_pipeline_shows_a_key_of_aes_gcm() {
     let (key, digits) = ("a0b1c2d3e4f506172839405162738495", "12345678901234567890123456789012");
     let text = format!(
         "ports: {{ in: {{ generator: {{ rate: 10kpps }} }}, out: {{ sink: }} }}
@@ -98,7 +99,7 @@ pipeline: [ in -> m -> n -> out ]
     );
     let running = crate::running::Running::as_service(&text, &["--trace", "2"]);
     for (name, key) in [("plain", key), ("digits", digits), ("pairs", PAIRS)] {
-        let mut asked: Vec<(i32, Vec<String>)> = [
+        let mut requests: Vec<(i32, Vec<String>)> = [
             "modules.m.aes_gcm_encrypt.keys=[{ id: 2, key: KEYz }]",
             "modules.m.aes_gcm_encrypt.keys=KEY",
             "modules.m.aes_gcm_encrypt.keys.0.key=[KEY]",
@@ -120,9 +121,9 @@ pipeline: [ in -> m -> n -> out ]
             (0, &["show", "config", "--json"]),
             (2, &["table", "m", key]),
         ] {
-            asked.push((code, what.iter().map(|word| (*word).to_owned()).collect()));
+            requests.push((code, what.iter().map(|word| (*word).to_owned()).collect()));
         }
-        for (code, arguments) in asked {
+        for (code, arguments) in requests {
             let done = running.ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
             let all = format!("{}{}", done.out, done.err);
             assert!(!shows(&all, key), "{name} {arguments:?}: {all}");
@@ -136,18 +137,18 @@ pipeline: [ in -> m -> n -> out ]
 /// The same key as other programs write it, with colons.
 const PAIRS: &str = "a0:b1:c2:d3:e4:f5:06:17:28:39:40:51:62:73:84:95";
 
-/// The keys of a configuration that is right but for something else.
-const RIGHT: &str = "[{ id: 1, key: \"00112233445566778899aabbccddeeff\" }]";
+/// Valid keys, for a configuration with another error.
+const VALID_KEYS: &str = "[{ id: 1, key: \"00112233445566778899aabbccddeeff\" }]";
 
-/// Whether a part of a key can be seen, also with points between its digits, as in a number.
+/// Returns true if a part of a key can be seen, also with points between its digits as in a number.
 fn shows(text: &str, key: &str) -> bool {
     let plain = text.replace('.', "");
     (0..=key.len() - 8).any(|at| key.is_char_boundary(at) && plain.contains(&key[at..at + 8]))
 }
 
-/// Outside the parameters that have a secret.
+/// Checks keys also outside the parameters for secrets.
 #[test]
-fn a_key_in_pairs_is_hidden_wherever_a_plain_one_is() {
+fn a_key_with_colons_is_hidden_like_a_plain_one() {
     let plain = PAIRS.replace(':', "");
     let text = "ports: { in: { generator: }, out: { sink: } }
 modules: { m: { aes_gcm_encrypt: { keys: WITHIN } }, n: { ttl: } }
@@ -160,10 +161,10 @@ pipeline: [ in -> m -> n -> out ]
             ("[{ id: 1, key: KEYz }]", ""),
             ("[{ id: KEY, key: \"KEY\" }]", ""),
             ("[{ id: 1, file: KEY }]", ""),
-            (RIGHT, "batch: KEY\n"),
-            (RIGHT, "KEY: 1\n"),
-            (RIGHT, "scheduler: KEY\n"),
-            (RIGHT, "control: { KEY: 1 }\n"),
+            (VALID_KEYS, "batch: KEY\n"),
+            (VALID_KEYS, "KEY: 1\n"),
+            (VALID_KEYS, "scheduler: KEY\n"),
+            (VALID_KEYS, "control: { KEY: 1 }\n"),
         ] {
             let file = crate::File::new(&format!("{text}{after}").replace("WITHIN", within).replace("KEY", key));
             for how in [&["check"][..], &["check", "--json"], &["run", "--virtual"], &["compare"]] {
@@ -176,7 +177,7 @@ pipeline: [ in -> m -> n -> out ]
                 );
             }
         }
-        let file = crate::File::new(&text.replace("WITHIN", RIGHT));
+        let file = crate::File::new(&text.replace("WITHIN", VALID_KEYS));
         for set in ["batch=KEY", "KEY=1", "KEY", "modules.n.ttl.KEY=1", "modules.KEY.ttl=null", "name=[KEY]"] {
             let done = forebay(&["check", file.path(), "--set", &set.replace("KEY", key)]);
             assert!(!shows(&format!("{}{}", done.out, done.err), key), "{set}: {}{}", done.out, done.err);
@@ -184,7 +185,7 @@ pipeline: [ in -> m -> n -> out ]
     }
 }
 
-/// Arguments of every command, with a key in each place and no file or pipeline of that name.
+/// Arguments of every command, with a key in each position. No file or pipeline has this name.
 const ARGUMENTS: &[&[&str]] = &[
     &["KEY"],
     &["modules.m.aes_gcm_encrypt.keys.0.key=KEY"],
@@ -325,7 +326,7 @@ fn no_error_about_arguments_shows_a_key() {
     }
 }
 
-/// A secret of letters is known by the setting that it stands in, also where no setting is taken.
+/// A secret of letters is recognised by the setting in which it is, even if the command takes no setting.
 #[test]
 fn no_error_about_arguments_shows_the_value_of_a_secret() {
     for before in [&[][..], &["check"], &["check", "usecase:gw"], &["run", "usecase:gw", "--cost"], &["describe"]] {
@@ -338,7 +339,7 @@ fn no_error_about_arguments_shows_the_value_of_a_secret() {
     }
 }
 
-/// Messages that have as many digits as a key and none of one: a part of each was hidden.
+/// Regression: parts of long names and addresses were hidden because they have as many digits as a key.
 #[test]
 fn addresses_names_and_files_are_shown_in_errors() {
     let hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
@@ -394,9 +395,9 @@ pipeline: [ in -> gateway1-router -> m -> out ]"
     assert!(done.code == Some(2) && done.err.contains(&format!("{hash}.yaml: cannot be read")), "{}", done.err);
 }
 
-/// Right configurations: no command prints a key, or writes one into another file than a record of configurations.
+/// With a valid configuration, no command prints a key, or writes one to a file other than the state.
 #[test]
-fn no_command_prints_or_writes_the_key_of_a_right_configuration() {
+fn no_command_prints_or_writes_the_key_of_a_valid_configuration() {
     let key = "a0b1c2d3e4f506172839405162738495";
     let salted = format!("{key}a6b7c8d9");
     for module in [
@@ -427,7 +428,7 @@ pipeline: [ in -> seal -> open -> out ]
         }
         let line = format!("0x1001 key={salted} peer=192.0.2.2 for=0.0.0.0/0\n");
         std::fs::write(file.beside("a"), line).expect("a folder that can be written");
-        let given: std::collections::HashSet<_> = files(&file).into_iter().collect();
+        let existing: std::collections::HashSet<_> = files(&file).into_iter().collect();
         let drops = file.beside("drops.pcapng");
         for how in [
             &["check"][..],
@@ -443,7 +444,7 @@ pipeline: [ in -> seal -> open -> out ]
             assert!(matches!(done.code, Some(0 | 1)), "{how:?}: {}", done.err);
             assert!(!shows(&format!("{}{}", done.out, done.err), &salted), "{how:?}: {}{}", done.out, done.err);
         }
-        for written in files(&file).iter().filter(|path| !given.contains(*path)) {
+        for written in files(&file).iter().filter(|path| !existing.contains(*path)) {
             let bytes = std::fs::read(written).expect("it is there");
             assert!(!shows(&String::from_utf8_lossy(&bytes), &salted), "{}", written.display());
         }
@@ -459,7 +460,7 @@ pipeline: [ in -> seal -> open -> out ]
     }
 }
 
-/// All files of a configuration's folder.
+/// Returns all files of a configuration's folder.
 fn files(file: &crate::File) -> Vec<std::path::PathBuf> {
     let (mut folders, mut files) = (vec![file.folder.path().to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {

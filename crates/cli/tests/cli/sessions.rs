@@ -1,4 +1,4 @@
-//! Sessions of a translator, a firewall and a balancer as operators see and end them by the socket, while packets run.
+//! Operators list and end sessions of a NAT, a firewall and a balancer over the socket, while packets run.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::running::{Running, json};
 
-/// 256 inside addresses send one session after the other; the firewall has those of its own.
+/// 256 inside addresses send one session after the other. The firewall has its own sessions.
 const PIPELINE: &str = "
 ports:
   inside: { generator: { rate: 50kpps, source: 10.0.0.0/24, destination: 198.51.100.0/24, sessions: 500 } }
@@ -25,16 +25,16 @@ pipeline:
   - clients -> lb -> out
 ";
 
-/// What `ask` tells once it tells something.
-fn soon(ask: impl Fn() -> String) -> String {
+/// Returns the first output of `request` that is not empty.
+fn first_output(request: impl Fn() -> String) -> String {
     for _ in 0..600 {
-        let told = ask();
-        if !told.is_empty() {
-            return told;
+        let output = request();
+        if !output.is_empty() {
+            return output;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("nothing is told for half a minute");
+    panic!("no output for half a minute");
 }
 
 fn word<'l>(line: &'l str, name: &str) -> &'l str {
@@ -44,13 +44,13 @@ fn word<'l>(line: &'l str, name: &str) -> &'l str {
 }
 
 #[test]
-fn sessions_are_listed_chosen_and_ended_while_packets_run() {
+fn sessions_are_listed_filtered_and_ended_while_packets_run() {
     let pipeline = Running::of(PIPELINE);
     let show = |more: &[&str]| pipeline.ask(&[&["show", "table"], more].concat()).well();
-    let some = soon(|| show(&["nat.sessions", "--count", "3"]));
+    let some = first_output(|| show(&["nat.sessions", "--count", "3"]));
     assert!(some.lines().count() <= 3 && some.starts_with("protocol="), "{some}");
-    // Both directions of what is computed agree with what packets got.
-    let inside = soon(|| show(&["nat.sessions", "--filter", "inside=10.0.0.0/25", "--count", "1"]));
+    // A session and its block in the deterministic range have the same addresses.
+    let inside = first_output(|| show(&["nat.sessions", "--filter", "inside=10.0.0.0/25", "--count", "1"]));
     let (inside, outside) = (word(inside.trim(), "inside"), word(inside.trim(), "outside"));
     let address = inside.split(':').next().expect("an address");
     let block = show(&["nat.blocks", "--filter", outside]);
@@ -59,7 +59,7 @@ fn sessions_are_listed_chosen_and_ended_while_packets_run() {
     let object: Value = json(&pipeline.ask(&["show", "table", "nat.sessions", "--count", "1", "--json"]));
     assert!(object["inside"].is_string() && object["worker"] == 0, "{object}");
     for (table, filter) in [("wall.connections", "to=198.51.100.0/24"), ("lb.sessions", "service=192.0.2.200:80 udp")] {
-        let lines = soon(|| show(&[table, "--filter", filter]));
+        let lines = first_output(|| show(&[table, "--filter", filter]));
         assert!(lines.lines().all(|line| line.contains("state=")), "{lines}");
         assert_eq!(show(&[table, "--filter", "worker=7"]), "");
     }
@@ -69,19 +69,19 @@ fn sessions_are_listed_chosen_and_ended_while_packets_run() {
     assert_eq!(done.code, Some(1), "{}", done.err);
     assert!(done.out.starts_with("1 change made, 2 refused"), "{}", done.out);
     assert!(done.err.contains("no entry matches '1.2.3.4'") && done.err.contains("allowed are 'all'"), "{}", done.err);
-    // "1 change made" was all that was said of any number of sessions.
-    soon(|| show(&["wall.connections", "--count", "2"]).lines().nth(1).unwrap_or_default().to_owned());
+    // Regression: the command printed "1 change made" for any number of sessions.
+    first_output(|| show(&["wall.connections", "--count", "2"]).lines().nth(1).unwrap_or_default().to_owned());
     let done = pipeline.ask(&["table", "wall.connections", "remove all"]).well();
-    let ended = done.strip_prefix("1 change of ").and_then(|said| said.strip_suffix(" entries made, 0 refused\n"));
+    let ended = done.strip_prefix("1 change of ").and_then(|rest| rest.strip_suffix(" entries made, 0 refused\n"));
     let ended: Option<u64> = ended.and_then(|ended| ended.replace(' ', "").parse().ok());
     assert!(ended.is_some_and(|ended| ended > 1), "{done}");
     pipeline.ask(&["table", "nat.sessions", "remove all"]).well();
     let refused = pipeline.ask(&["show", "table", "nat.sessions", "--filter", "speed=1"]);
     assert!(refused.code == Some(2) && refused.err.contains("'speed=1': allowed are"), "{}", refused.err);
-    // A change of everything else leaves tables, sessions and log as they are.
+    // A reload that changes other parts keeps tables, sessions and log.
     pipeline.write(&PIPELINE.replace("50kpps", "60kpps"));
     pipeline.ask(&["reload"]).well();
-    soon(|| show(&["nat.sessions", "--count", "1"]));
+    first_output(|| show(&["nat.sessions", "--count", "1"]));
     let (_, folder) = pipeline.end_keeping();
     let log = std::fs::read_to_string(folder.path().join("ports.json")).expect("the log");
     let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -91,5 +91,5 @@ fn sessions_are_listed_chosen_and_ended_while_packets_run() {
             it.rsplit('.').next().and_then(|last| last.parse::<u8>().ok()).is_some_and(|last| last >= 128)
         })
     };
-    assert!(events.len() > 2 && events.iter().all(is_reserved), "only what cannot be computed is told");
+    assert!(events.len() > 2 && events.iter().all(is_reserved), "only ports that cannot be computed are logged");
 }

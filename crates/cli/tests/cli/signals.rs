@@ -1,4 +1,4 @@
-//! Signals to a run without a terminal: it reloads, opens its logs again, and says what came of it.
+//! Signals to a run without a terminal: it reloads, reopens its logs, and reports the result.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -19,13 +19,13 @@ fn has_lines(path: &Path) -> bool {
 }
 
 #[test]
-fn sighup_reloads_under_load_and_keeps_what_runs_where_the_file_is_broken() {
+fn sighup_reloads_under_load_and_a_broken_file_changes_nothing() {
     let mut running = Running::as_service(PIPELINE, &[]);
     running.write(&format!("name: second\n{PIPELINE}"));
     running.signal(Signal::HUP);
     running.line(" by=SIGHUP file=");
     assert_eq!(running.name(), "second");
-    // Twice in a row: the file that is there at the second is in force.
+    // Two signals in a row: the file at the second signal is in force.
     running.write(&format!("name: third\n{PIPELINE}"));
     running.signal(Signal::HUP);
     running.write(&format!("name: fourth\n{PIPELINE}"));
@@ -43,7 +43,7 @@ fn sighup_reloads_under_load_and_keeps_what_runs_where_the_file_is_broken() {
 }
 
 #[test]
-fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
+fn sigusr1_reopens_a_renamed_log_and_copytruncate_continues() {
     let mut running = Running::as_service(LOGGED, &[]);
     let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
     wait_for("a log", || has_lines(&log));
@@ -52,11 +52,11 @@ fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
     running.line("SIGUSR1: logs will be opened again");
     wait_for("a new log", || has_lines(&log));
     assert!(has_lines(&old));
-    // `copytruncate`: lines go on at the beginning of the file, not behind a hole.
+    // `copytruncate`: lines continue at the beginning of the file, without a gap of zero bytes.
     std::fs::copy(&log, running.path("ports.json.2")).expect("it is there");
     std::fs::File::options().write(true).open(&log).and_then(|file| file.set_len(0)).expect("it is there");
     wait_for("a line after the copy", || has_lines(&log));
-    // SIGHUP opens it again, too, and reloads.
+    // SIGHUP reopens the log, too, and reloads.
     std::fs::rename(&log, &old).expect("it is there");
     running.signal(Signal::HUP);
     running.line(" by=SIGHUP file=");
@@ -64,9 +64,9 @@ fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
     running.end();
 }
 
-/// A log was not opened again once that had failed: its lines went on into the renamed file until the run's end.
+/// Regression: after a failure, a log was not reopened. Its lines went to the renamed file until the end of the run.
 #[test]
-fn a_log_whose_name_is_taken_is_opened_again_once_it_is_free() {
+fn a_log_whose_name_is_taken_is_reopened_when_the_name_is_free() {
     let mut running = Running::as_service(LOGGED, &[]);
     let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
     wait_for("a log", || has_lines(&log));
@@ -84,9 +84,9 @@ fn a_log_whose_name_is_taken_is_opened_again_once_it_is_free() {
     assert!(code == Some(0) && report.get("lost_lines").is_none(), "{err}");
 }
 
-/// The same at the end: no line is missing.
+/// The run ends before the log is reopened. No line is missing.
 #[test]
-fn a_log_that_could_not_be_opened_again_is_reported_at_the_end() {
+fn a_log_that_could_not_be_reopened_is_reported_at_the_end() {
     let mut running = Running::as_service(LOGGED, &[]);
     let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
     wait_for("a log", || has_lines(&log));
@@ -107,12 +107,12 @@ pipeline: [ in -> ids -> out ]
 ";
 
 #[test]
-fn signals_open_a_renamed_file_of_alerts_again_and_no_alert_is_lost() {
+fn signals_reopen_a_renamed_file_of_alerts_and_no_alert_is_lost() {
     let mut running = Running::as_service(ALERTS, &[]);
     let file = running.path("alerts.json");
     let names = ["alerts.json.1", "alerts.json.2"].map(|name| running.path(name));
-    let said = [(Signal::USR1, "SIGUSR1: logs will be opened again"), (Signal::HUP, " by=SIGHUP file=")];
-    for ((signal, line), old) in said.into_iter().zip(&names) {
+    let signals = [(Signal::USR1, "SIGUSR1: logs will be opened again"), (Signal::HUP, " by=SIGHUP file=")];
+    for ((signal, line), old) in signals.into_iter().zip(&names) {
         wait_for("a file of alerts", || has_lines(&file));
         std::fs::rename(&file, old).expect("it is there");
         running.signal(signal);
@@ -129,7 +129,7 @@ fn signals_open_a_renamed_file_of_alerts_again_and_no_alert_is_lost() {
 }
 
 #[test]
-fn a_file_of_alerts_that_was_copied_and_truncated_goes_on_at_its_beginning() {
+fn a_copied_and_truncated_file_of_alerts_continues_at_its_beginning() {
     let running = Running::as_service(ALERTS, &[]);
     let file = running.path("alerts.json");
     for signal in [None, Some(Signal::USR1), Some(Signal::HUP)] {
@@ -143,9 +143,9 @@ fn a_file_of_alerts_that_was_copied_and_truncated_goes_on_at_its_beginning() {
     running.end();
 }
 
-/// A recording is one run's: it begins with the pipeline that it is of.
+/// A recording belongs to one run: it begins with the run's pipeline.
 #[test]
-fn a_recording_is_not_rotated_and_its_owners_alone() {
+fn a_recording_is_not_rotated_and_only_its_owner_can_read_it() {
     let controlled = format!("{PIPELINE}control: {{ batching: null, period: 1ms }}\n");
     let mut running = Running::as_service(&controlled, &["--decisions", "/dev/null"]);
     running.signal(Signal::USR1);
@@ -163,7 +163,7 @@ fn a_recording_is_not_rotated_and_its_owners_alone() {
     }
     let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(Path::new(&decisions)), 0o600);
-    let mut kept = 0;
+    let mut stored = 0;
     let mut folders = vec![std::path::PathBuf::from(file.beside("store"))];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("it can be read") {
@@ -171,19 +171,19 @@ fn a_recording_is_not_rotated_and_its_owners_alone() {
             if path.is_dir() {
                 folders.push(path);
             } else if std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains("ip_lookup")) {
-                // The program itself is a link or a copy, and no configuration.
+                // The program itself is a link or a copy, and not a configuration.
                 if path.extension().is_some() {
-                    kept += 1;
+                    stored += 1;
                     assert_eq!(mode(&path), 0o600, "{}", path.display());
                 }
             }
         }
     }
-    assert!(kept > 0);
+    assert!(stored > 0);
 }
 
 #[test]
-fn the_file_of_state_is_its_owners_alone_whatever_the_umask() {
+fn only_the_owner_can_read_the_state_whatever_the_umask() {
     let running = Running::as_service(PIPELINE, &[]);
     let mode = || std::fs::metadata(running.path("state")).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);

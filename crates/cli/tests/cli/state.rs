@@ -1,37 +1,38 @@
-//! What a run keeps and what it has alone: its file of state, its socket, the settings in force.
+//! Exclusive files of a run: its state, its socket, and the settings in force.
 
 use crate::forebay;
 use crate::running::{PIPELINE, Running, json, temporary};
 
-/// Two runs with one file of state wrote it in turns without a word, and the second began with what was the first one's.
+/// Regression: two runs with one state file wrote it in turns without an error, and the second started from the first
+/// one's configuration.
 #[test]
-fn a_second_run_with_the_same_state_or_socket_is_refused_and_touches_nothing() {
+fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     let running = Running::start();
     json(&running.ask(&["reload", "--set", "name=first", "--json"]));
     let name = |file: &str| running.path(file).to_str().expect("UTF-8").to_owned();
     let (state, socket, drops, pipeline) = (name("state"), name("s"), name("drops"), name("pipeline.yaml"));
-    let kept = std::fs::read(&state).expect("it is there");
+    let before = std::fs::read(&state).expect("it is there");
     std::fs::write(&drops, "precious").expect("a writable folder");
     let run = |more: &[&str]| {
         forebay(&[&["run", &pipeline, "--no-live", "--duration", "10ms", "--drops", &drops][..], more].concat())
     };
     let process = running.id();
-    let told = format!(
+    let expected = format!(
         "error: --state {state}: process {process} has it: that run keeps its configuration there: \
                         stop it, or give this run another file\n"
     );
     let second = run(&["--state", &state, "--no-socket"]);
-    assert_eq!((second.code, second.err), (Some(2), told));
+    assert_eq!((second.code, second.err), (Some(2), expected));
     let second = run(&["--socket", &socket]);
-    let told = format!(
+    let expected = format!(
         "error: the socket {socket}: another pipeline listens there: end that one, or give this run a \
                         path of its own\n"
     );
-    assert_eq!((second.code, second.err), (Some(2), told));
-    assert_eq!(std::fs::read(&state).expect("it is there"), kept);
+    assert_eq!((second.code, second.err), (Some(2), expected));
+    assert_eq!(std::fs::read(&state).expect("it is there"), before);
     assert_eq!(std::fs::read(&drops).expect("it is there"), b"precious");
     assert!(running.ask(&["show", "modules"]).out.contains("route"));
-    // Each with its own they run side by side; what has ended is nobody's.
+    // With its own files, a second run is accepted. A run that has ended releases its files.
     let other = name("other");
     run(&["--state", &other, "--no-socket"]).well();
     let (_, folder) = running.end_keeping();
@@ -42,10 +43,10 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_touches_nothing() {
     assert!(again.code == Some(0) && again.err.contains("accepted last"), "{}", again.err);
 }
 
-/// A setting of a reload took the place of all that had been given before; and what a use case had been given as its
-/// parameters was lost at every reload, with `--set` or without.
+/// Regression: a setting of a reload replaced all earlier settings, and the parameters of a use case were lost at every
+/// reload, with `--set` or without.
 #[test]
-fn settings_of_a_reload_are_added_to_those_before() {
+fn settings_of_a_reload_are_added_to_earlier_ones() {
     let running =
         Running::in_folder(temporary(), PIPELINE, &["--set", "name=mine", "--set", "ports.in.generator.rate=50kpps"]);
     let sets = |arguments: &[&str]| {
@@ -57,10 +58,11 @@ fn settings_of_a_reload_are_added_to_those_before() {
         serde_json::json!(["ports.in.generator.rate=50kpps", "modules.b.counter={}", "name=yours"])
     );
     assert_eq!(running.name(), "yours");
-    let told = running.ask(&["reload"]).well();
-    let force = "settings in force: --set ports.in.generator.rate=50kpps --set modules.b.counter={} --set name=yours\n";
-    assert!(told.ends_with(force), "{told}");
-    // One of long ago that is wrong now is told with what leaves it out.
+    let output = running.ask(&["reload"]).well();
+    let in_force =
+        "settings in force: --set ports.in.generator.rate=50kpps --set modules.b.counter={} --set name=yours\n";
+    assert!(output.ends_with(in_force), "{output}");
+    // An earlier setting that is now invalid is reported with the option that removes it.
     running.write(&PIPELINE.replace(
         "  in:  { generator: { rate: 100kpps, destination: 10.0.0.0/16 } }",
         "  in: { ring: { from: x } }\n  x: { ring: { to: x } }",
@@ -76,7 +78,7 @@ fn settings_of_a_reload_are_added_to_those_before() {
     assert_eq!(sets(&["--forget", "--set", "name=third"]), serde_json::json!(["name=third"]));
     assert_eq!(sets(&["--forget"]), serde_json::json!([]));
     assert_eq!(running.name(), "pipeline");
-    // Of a use case, the parameters too; also after a start from what was kept.
+    // The parameters of a use case are settings, too, also after a start from the stored state.
     json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=3", "--set", "rate=10kpps", "--json"]));
     let modules = || json(&running.ask(&["show", "modules", "--json"])).as_array().expect("a list").len();
     let of_three = modules();
@@ -84,15 +86,15 @@ fn settings_of_a_reload_are_added_to_those_before() {
     assert_eq!(modules(), of_three);
     let (_, folder) = running.end_keeping();
     let running = Running::in_folder(folder, PIPELINE, &[]);
-    let told = json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=4", "--json"]))["reloaded"].clone();
-    assert_eq!(told["sets"], serde_json::json!(["rate=10kpps", "n=4"]));
+    let reloaded = json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=4", "--json"]))["reloaded"].clone();
+    assert_eq!(reloaded["sets"], serde_json::json!(["rate=10kpps", "n=4"]));
     running.end();
 }
 
-/// A start waited for ever where the old state's name was a pipe's; a state of another pipeline was reported as a file
-/// that had changed, errors in the state as those of the file; and a killed run left half a state for good.
+/// Regression: a start hung if the name of the old state was that of a pipe. The state of another pipeline was reported
+/// as a changed file, and errors in the state as errors in the file. A killed run left a partial state file.
 #[test]
-fn a_start_says_which_pipeline_the_state_is_of_and_waits_for_no_pipe() {
+fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     let folder = temporary();
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (fast, slow, state) = (path("fast.yaml"), path("slow.yaml"), path("state"));
@@ -102,12 +104,12 @@ fn a_start_says_which_pipeline_the_state_is_of_and_waits_for_no_pipe() {
         let arguments = ["run", file, "--no-socket", "--json", "--duration", "10ms", "--state", &state];
         forebay(&[&arguments[..], more].concat())
     };
-    // No process has such a number.
-    let left = [path("state.4194999.new"), path("state.old.4194999.new")];
-    left.iter().for_each(|left| std::fs::write(left, "{").expect("a writable folder"));
+    // No process has this number.
+    let leftovers = [path("state.4194999.new"), path("state.old.4194999.new")];
+    leftovers.iter().for_each(|path| std::fs::write(path, "{").expect("a writable folder"));
     run(&fast, &[]).well();
-    assert!(left.iter().all(|left| !std::path::Path::new(left).exists()));
-    // Another pipeline's; a pipe in the place of the old state is refused, and the state stays.
+    assert!(leftovers.iter().all(|path| !std::path::Path::new(path).exists()));
+    // The state is of another pipeline. A pipe with the name of the old state is refused, and the state is unchanged.
     let (before, old) = (std::fs::read(&state).expect("it is there"), path("state.old"));
     assert!(std::process::Command::new("mkfifo").arg(&old).status().expect("the command mkfifo").success());
     for more in [&[][..], &["--prefer", "file"]] {
@@ -124,14 +126,14 @@ fn a_start_says_which_pipeline_the_state_is_of_and_waits_for_no_pipe() {
         "{}",
         done.err
     );
-    // A fault of the kept text is reported as one of the state.
+    // An error in the stored text is reported as an error of the state.
     let text = std::fs::read_to_string(&state).expect("it is there");
     std::fs::write(&state, text.replace("ip_lookup", "ip_lockup")).expect("a writable folder");
     let done = run(&slow, &[]);
     let expected = format!("error: {state} ({slow}:6 as it was accepted): ");
     let hint = format!("--prefer file starts from {slow}, and keeps {state} as {state}.old\n");
     assert!(done.code == Some(2) && done.err.contains(&expected) && done.err.ends_with(&hint), "{}", done.err);
-    // What is no state, too, has a way out that is named.
+    // For a file that is not a state, the error names the option that replaces it.
     std::fs::write(&state, "{").expect("a writable folder");
     let done = run(&slow, &[]);
     let hint = format!("--prefer file ignores it, and keeps it as {state}.old\n");

@@ -1,11 +1,11 @@
-//! What people write to a running pipeline's tables, and what they are told of it; what `show` takes.
+//! Changes that users write to tables of a running pipeline, the resulting messages, and the arguments of `show`.
 
 use serde_json::Value;
 
 use crate::Done;
 use crate::running::Running;
 
-/// Changes of the routes by standard input.
+/// Sends changes of the routes over standard input.
 fn change(pipeline: &Running, input: impl Into<Vec<u8>>, more: &[&str]) -> Done {
     let output = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["table", "route", "--socket", &pipeline.socket()])
@@ -17,14 +17,14 @@ fn change(pipeline: &Running, input: impl Into<Vec<u8>>, more: &[&str]) -> Done 
     Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-fn acts(text: &str) -> bool {
+fn has_control_characters(text: &str) -> bool {
     text.chars().any(|character| character.is_control() && character != '\n')
 }
 
 #[test]
-fn changes_with_comments_are_refused_by_the_lines_that_they_stand_in() {
+fn refused_changes_are_reported_with_their_line_numbers() {
     let pipeline = Running::start();
-    // More than are sent or made at a time.
+    // More changes than are sent or made at a time.
     let mut lines: Vec<String> = (0..65_536).map(|n| format!("add 11.{}.{}.0/24 1", n / 256, n % 256)).collect();
     for (line, text) in [(21, ""), (22, "# a comment"), (501, "add 12.0.0.0/8 9"), (502, "  # more")] {
         lines[line - 1] = text.to_owned();
@@ -43,35 +43,35 @@ fn changes_with_comments_are_refused_by_the_lines_that_they_stand_in() {
 }
 
 #[test]
-fn how_changes_are_written_is_told_once() {
+fn the_syntax_of_changes_is_printed_once() {
     let pipeline = Running::start();
     let done = change(&pipeline, "addd 1\nfoo\nadd\ndelete x\n", &[]);
     assert_eq!(done.code, Some(1));
     assert_eq!(done.err.matches("add PREFIX NEXT-HOP       a new route").count(), 1, "{}", done.err);
-    for said in [
+    for expected in [
         "line 1: 'addd' is no change (did you mean 'add'?): allowed are add, remove and replace\n",
         "line 2: 'foo' is no change: allowed",
         "line 3: 'add' lacks what it is about: write add PREFIX NEXT-HOP\n",
         "line 4: 'delete' is no change (did you mean 'remove'?)",
         "\nchanges of routes are written:\n  add PREFIX",
     ] {
-        assert!(done.err.contains(said), "'{said}' is not in\n{}", done.err);
+        assert!(done.err.contains(expected), "'{expected}' is not in\n{}", done.err);
     }
     let known = change(&pipeline, "add\nremove 9.0.0.0/8\n", &[]);
-    assert_eq!(known.err.lines().count(), 2, "who knows the verbs is not taught:\n{}", known.err);
+    assert_eq!(known.err.lines().count(), 2, "no syntax for a user who knows the verbs:\n{}", known.err);
     let json = change(&pipeline, "foo\nadd\nadd 1", &["--json"]).json();
     let refused = json["changed"]["refused"].as_array().expect("a list");
     assert!(refused.len() == 3 && refused.iter().all(|it| !it[1].as_str().expect("text").contains('\n')), "{json}");
 }
 
 #[test]
-fn what_comes_from_outside_does_not_reach_the_terminal_as_it_is() {
+fn control_characters_from_outside_are_escaped() {
     let pipeline = Running::start();
     let done = change(&pipeline, "add\0x\n\u{1b}]0;t\u{7}\nadd \u{9b}2J\r\n", &[]);
     assert_eq!(done.code, Some(1));
     assert!(done.err.contains("line 1: 'add\\u0000x' is no change"), "{}", done.err);
     assert!(done.err.contains("line 2: '\\u001b]0;t\\u0007' is no change"), "{}", done.err);
-    assert!(!acts(&done.err) && !acts(&done.out), "{:?}", done.err);
+    assert!(!has_control_characters(&done.err) && !has_control_characters(&done.out), "{:?}", done.err);
     for arguments in [
         &["table", "\u{1b}[31mx", "add 1"][..],
         &["table", "route", "\u{1b}[31mfoo"],
@@ -83,19 +83,23 @@ fn what_comes_from_outside_does_not_reach_the_terminal_as_it_is() {
     ] {
         let done = pipeline.ask(arguments);
         assert!(matches!(done.code, Some(1 | 2)) && done.err.contains("[31m"), "{arguments:?}: {:?}", done.err);
-        assert!(!acts(&done.err) && !acts(&done.out), "{arguments:?}: {:?}", done.err);
+        assert!(
+            !has_control_characters(&done.err) && !has_control_characters(&done.out),
+            "{arguments:?}: {:?}",
+            done.err
+        );
     }
     let done = change(&pipeline, "\u{9b}\u{7f}\n", &["--json"]);
-    assert!(!acts(&done.out), "{:?}", done.out);
+    assert!(!has_control_characters(&done.out), "{:?}", done.out);
     assert!(done.json()["changed"]["refused"][0][1].as_str().expect("text").contains("'\u{9b}\u{7f}'"));
 }
 
 #[test]
-fn show_takes_a_name_where_there_are_names_and_nothing_in_vain() {
+fn show_accepts_a_name_and_refuses_options_without_effect() {
     let pipeline = Running::start();
     let names = |arguments: &[&str]| -> Vec<Value> {
         let json = pipeline.ask(&[arguments, &["--json"]].concat()).json();
-        json.as_array().expect("a list").iter().map(|one| one["name"].clone()).collect()
+        json.as_array().expect("a list").iter().map(|entry| entry["name"].clone()).collect()
     };
     assert_eq!(names(&["show", "modules"]), ["route", "a", "b"]);
     assert_eq!(names(&["show", "modules", "a"]), ["a"]);
@@ -103,7 +107,7 @@ fn show_takes_a_name_where_there_are_names_and_nothing_in_vain() {
     let flow = names(&["show", "flows"]).first().and_then(Value::as_str).expect("a flow").to_owned();
     assert_eq!(names(&["show", "flows", &flow]), [flow]);
     assert!(!pipeline.ask(&["show", "modules", "a"]).well().contains("ip_lookup"));
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["show", "modules", "ruote"][..], "no module is called 'ruote' (did you mean 'route'?)"),
         (&["show", "workers", "0"], "`show workers` takes no name ('0')"),
         (&["show", "trace", "a"], "`show trace` takes no name ('a')"),
@@ -111,6 +115,6 @@ fn show_takes_a_name_where_there_are_names_and_nothing_in_vain() {
         (&["show", "tables", "--filter", "tcp"], "--filter does not apply to `show tables`"),
     ] {
         let done = pipeline.ask(arguments);
-        assert!(done.code == Some(2) && done.err.contains(said), "{arguments:?}: {}{}", done.out, done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{arguments:?}: {}{}", done.out, done.err);
     }
 }

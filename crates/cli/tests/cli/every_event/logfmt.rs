@@ -1,15 +1,16 @@
-//! A strict parser of logfmt, which shares nothing with the code that writes it (`docs/events.md`).
+//! A strict parser of logfmt. It shares no code with the printer (`docs/events.md`).
 
-/// Whether a line must not have the character: it ends a line, acts on a terminal, or turns the direction of text.
+/// Returns true if a line must not contain the character: it ends a line, controls a terminal, or changes the text
+/// direction.
 pub(super) fn is_forbidden(character: char) -> bool {
     let code = u32::from(character);
     let is_control = code < 0x20 || (0x7f..0xa0).contains(&code);
     let is_separator = (0x2028..=0x2029).contains(&code);
-    let turns = [0x61c, 0x200e, 0x200f].contains(&code) || (0x202a..=0x202e).contains(&code);
-    is_control || is_separator || turns || (0x2066..=0x2069).contains(&code)
+    let changes_direction = [0x61c, 0x200e, 0x200f].contains(&code) || (0x202a..=0x202e).contains(&code);
+    is_control || is_separator || changes_direction || (0x2066..=0x2069).contains(&code)
 }
 
-/// Reads a line without its end: pairs with one space between them, each name once.
+/// Parses a line without its line break: pairs with one space between them, each name once.
 pub(super) fn parse(line: &str) -> Result<Vec<(String, String)>, String> {
     if let Some(bad) = line.chars().find(|character| is_forbidden(*character)) {
         return Err(format!("a character that must be escaped: {bad:?}"));
@@ -48,7 +49,7 @@ fn plain_value(text: &str) -> Result<(String, &str), String> {
     Ok((value.to_owned(), more))
 }
 
-/// Reads to the closing quote, with the escapes of JSON (RFC 8259, section 7).
+/// Parses up to the closing quote, with the escapes of JSON (RFC 8259, section 7).
 fn quoted_value(text: &str) -> Result<(String, &str), String> {
     let (mut units, mut characters) = (Vec::new(), text.char_indices());
     while let Some((at, character)) = characters.next() {

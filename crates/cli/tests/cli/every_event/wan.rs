@@ -1,4 +1,4 @@
-//! Events of interfaces: a run in a network namespace of its own, whose links go and come back.
+//! Events of interfaces: a run in its own network namespace, whose links go down and come up again.
 
 use std::io::Write;
 use std::process::Command;
@@ -7,9 +7,9 @@ use forebay_protocol::event::Event;
 
 use crate::running::temporary;
 
-const NAME: &str = "every_kind_is_seen_and_read_again_in_both_formats";
+const NAME: &str = "every_event_is_produced_and_parsed_in_both_formats";
 
-/// The host's stack answers ARP for the address of `host` at `wan`, too.
+/// The host's network stack also answers ARP requests for the address of `host` at `wan`.
 const EDGE: &str = "
 ports:
   wan: { af_packet: { interface: d0, host: true } }
@@ -33,7 +33,7 @@ await port_remade
 kill $run; wait $run
 "#;
 
-/// The events; `None`, and a printed reason, where there is no right to make interfaces.
+/// Returns the events. Without the right to create interfaces, prints the reason and returns `None`.
 pub(super) fn events() -> Option<Vec<Event>> {
     let folder = temporary();
     std::fs::write(folder.path().join("edge.yaml"), EDGE).expect("a writable folder");
@@ -49,15 +49,15 @@ pub(super) fn events() -> Option<Vec<Event>> {
         STEPS,
         env!("CARGO_BIN_EXE_forebay"),
     ]);
-    let done = command.current_dir(folder.path()).output().expect("coreutils are there");
+    let done = command.current_dir(folder.path()).output().expect("coreutils are installed");
     let lines = std::fs::read_to_string(folder.path().join("err")).unwrap_or_default();
-    let said = String::from_utf8_lossy(&done.stderr);
+    let err = String::from_utf8_lossy(&done.stderr);
     let missing = ["needs the right", "/dev/net/tun", "Operation not permitted", "not supported", "unshare"];
-    if !done.status.success() && missing.iter().any(|missing| said.contains(missing) || lines.contains(missing)) {
-        // Standard error itself: the test harness shows what passing tests print to it.
-        let _ = writeln!(std::io::stderr(), "skipped: {NAME}, events of interfaces: {said}{lines}");
+    if !done.status.success() && missing.iter().any(|missing| err.contains(missing) || lines.contains(missing)) {
+        // Writes to standard error itself, because the test harness hides `eprintln!` of passing tests.
+        let _ = writeln!(std::io::stderr(), "skipped: {NAME}, events of interfaces: {err}{lines}");
         return None;
     }
-    assert!(done.status.success(), "{}: {said}{lines}", done.status);
+    assert!(done.status.success(), "{}: {err}{lines}", done.status);
     Some(super::read(&lines))
 }
