@@ -1,4 +1,4 @@
-//! Replays the checked-in corpora of the fuzz targets: what once broke something, and one input of each kind.
+//! Replays the committed corpora of the fuzz targets: inputs of past failures, and one input of each type.
 
 #[path = "../../../fuzz/entries.rs"]
 mod entries;

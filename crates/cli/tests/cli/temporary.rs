@@ -1,4 +1,4 @@
-//! What a command that starts others leaves when it is ended: no process, and no temporary file.
+//! A command that starts other processes leaves no process and no temporary file when it is ended.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,10 +11,10 @@ use crate::forebay;
 use crate::measure::has_valgrind;
 use crate::running::temporary;
 
-/// How long something may take to come about on a busy machine.
+/// Maximum time to wait for a condition on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until `is` is something.
+/// Waits until `is` returns a value, and returns the value.
 fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -26,14 +26,14 @@ fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A command with a folder for its temporary files.
+/// A command with its own folder for temporary files.
 struct Started {
     process: Child,
     folder: TempDir,
 }
 
 impl Started {
-    /// Starts it, and waits until it has started others: it, and those.
+    /// Starts the command and waits until it has started child processes. Returns both.
     fn new(arguments: &[&str]) -> (Self, Vec<Pid>) {
         let folder = temporary();
         let process = Command::new(env!("CARGO_BIN_EXE_forebay"))
@@ -56,8 +56,8 @@ impl Started {
         kill_process(id.expect("a process number"), signal).expect("it runs");
     }
 
-    /// What is in the folder for temporary files.
-    fn left(&self) -> Vec<String> {
+    /// Returns the names in the folder for temporary files.
+    fn temporary_files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("a folder");
         entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect()
     }
@@ -65,13 +65,13 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It has mostly ended.
+        // Usually the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The processes that the threads of `id` have started.
+/// Returns the child processes of all threads of `id`.
 fn children(id: u32) -> Vec<Pid> {
     let tasks = std::fs::read_dir(Path::new("/proc").join(id.to_string()).join("task"));
     let lists = tasks.into_iter().flatten().flatten();
@@ -81,14 +81,14 @@ fn children(id: u32) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether a process is there, and not only what nobody has asked of how it ended.
+/// Returns true if a process exists and is not a zombie.
 fn runs(process: Pid) -> bool {
-    let told = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).unwrap_or_default();
-    let state = told.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Whether this process, and so what it starts, ignores a signal.
+/// Returns true if this process, and therefore its children, ignores a signal.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("proc_pid_status(5)");
@@ -96,10 +96,14 @@ fn is_ignored(signal: Signal) -> bool {
     mask >> (signal.as_raw() - 1) & 1 == 1
 }
 
-/// Ends it with `signal`, which its children end with too.
-fn ends(started: &mut Started, children: &[Pid], signal: Signal) {
+/// Ends the command with `signal`, and checks that its children end, too.
+fn assert_ends(started: &mut Started, children: &[Pid], signal: Signal) {
     use std::os::unix::process::ExitStatusExt;
-    assert!(started.left().iter().any(|name| name.starts_with("forebay-")), "{:?}", started.left());
+    assert!(
+        started.temporary_files().iter().any(|name| name.starts_with("forebay-")),
+        "{:?}",
+        started.temporary_files()
+    );
     started.signal(signal);
     let status = started.process.wait().expect("a child");
     assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
@@ -109,35 +113,35 @@ fn ends(started: &mut Started, children: &[Pid], signal: Signal) {
 }
 
 #[test]
-fn a_gate_that_is_ended_leaves_nothing() {
+fn an_ended_gate_leaves_no_files() {
     if !has_valgrind() {
         return;
     }
     let folder = temporary();
     let baseline = folder.path().join("baseline.json");
     let arguments = ["gate", "--baseline", baseline.to_str().expect("UTF-8"), "--update", "usecases"];
-    // Those that whoever runs the tests has made them ignore end nothing (nohup, the background of a script).
+    // Skips signals that this process ignores, for example under nohup or in the background of a script.
     for signal in [Signal::TERM, Signal::INT, Signal::HUP].into_iter().filter(|signal| !is_ignored(*signal)) {
         let (mut started, children) = Started::new(&arguments);
-        ends(&mut started, &children, signal);
-        assert_eq!(started.left(), [""; 0]);
+        assert_ends(&mut started, &children, signal);
+        assert_eq!(started.temporary_files(), [""; 0]);
     }
-    // It can put nothing in order, but what it started ends.
+    // After SIGKILL the command cannot clean up, but its children end.
     let (mut started, children) = Started::new(&arguments);
-    ends(&mut started, &children, Signal::KILL);
-    assert!(!baseline.exists(), "nothing half done");
+    assert_ends(&mut started, &children, Signal::KILL);
+    assert!(!baseline.exists(), "no partial baseline");
 }
 
 #[test]
-fn a_comparison_that_is_ended_leaves_nothing() {
+fn an_ended_comparison_leaves_no_files() {
     let folder = temporary();
     let store = folder.path().to_str().expect("UTF-8");
     for name in ["a", "b"] {
         let saved = ["measure", "usecase:l2l3", "--no-count", "--duration", "50ms", "--save", name, "--store", store];
-        // That the machine was too busy is an answer too; it is saved.
+        // If the machine is busy, the exit code is 1, and the measurement is saved anyway.
         assert!(matches!(forebay(&saved).code, Some(0 | 1)));
     }
     let (mut started, children) = Started::new(&["compare", "a", "b", "--store", store]);
-    ends(&mut started, &children, Signal::TERM);
-    assert_eq!(started.left(), [""; 0]);
+    assert_ends(&mut started, &children, Signal::TERM);
+    assert_eq!(started.temporary_files(), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! `forebay topology`: text, picture and JSON of machines of all three sources, and sources that are refused.
+//! `forebay topology`: text, picture and JSON of machines from all three sources, and invalid sources.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ fn topology(arguments: &[&str]) -> Done {
     forebay(&[&["topology"], arguments].concat())
 }
 
-/// Real machines' topologies, where they are.
+/// Returns files with the topologies of real machines, if they exist.
 fn real() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/topologies");
     let entries = fs::read_dir(&folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect());
@@ -26,7 +26,7 @@ fn real() -> Vec<PathBuf> {
     files
 }
 
-/// Descriptions of the fuzz target's corpus that are read, and real ones.
+/// Returns valid descriptions: one of the fuzz target's corpus, and the real ones.
 fn described() -> Vec<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/topology");
     std::iter::once(corpus.join("two-nodes")).chain(real()).collect()
@@ -36,7 +36,7 @@ fn schema() -> Value {
     serde_json::from_str(&forebay(&["schema", "topology"]).well()).expect("JSON")
 }
 
-/// Checks an output against the schema, and that what it names is there.
+/// Checks an output against the schema, and that the indices in it are valid.
 fn check(report: &Value) {
     let validator = jsonschema::draft202012::new(&schema()).expect("a schema");
     let wrong: Vec<_> = validator.iter_errors(report).map(|error| error.to_string()).collect();
@@ -90,7 +90,7 @@ fn a_described_machine_is_drawn() {
 }
 
 #[test]
-fn a_laid_out_server_is_drawn_with_processors_that_are_no_cores_for_workers() {
+fn a_simulated_server_is_drawn_with_processors_that_workers_cannot_use() {
     let mut server = Server::healthy();
     let distance = |node: usize| format!("/sys/devices/system/node/node{node}/distance");
     server.set(distance(0), "10 21\n").set(distance(1), "21 10\n");
@@ -121,7 +121,7 @@ fn a_laid_out_server_is_drawn_with_processors_that_are_no_cores_for_workers() {
        1  21  10
     ");
 
-    // A processor is switched off, two are withheld, a node has memory only, and no node is known of the card.
+    // One processor is off, two are not allowed, one node has only memory, and the card's node is unknown.
     server.set("/sys/devices/system/cpu/online", "0-14\n").remove("/sys/devices/system/cpu/cpu15");
     server.replace("/proc/self/status", "Cpus_allowed_list:\t0-15", "Cpus_allowed_list:\t0-3,5-11,13-15");
     server.set("/sys/devices/system/node/online", "0-2\n").set("/sys/devices/system/node/node2/cpulist", "\n");
@@ -187,7 +187,7 @@ fn every_text_fits_eighty_columns_and_every_picture_has_each_processor() {
 }
 
 #[test]
-fn real_machines_show_what_is_shared() {
+fn real_machines_show_shared_caches_and_nodes() {
     for (name, lines) in [
         ("96em64t-4n4d3ca2co-pci.xml", &["node 3, 47.8 GiB: eth6, eth7\n├─ package 12\n"][..]),
         ("24em64t-2n6c2t-pci.xml", &["2 packages, 2 memory nodes, 2 last-level caches, 12 cores, 24 threads;"]),
@@ -224,7 +224,7 @@ fn the_stored_schema_is_current() {
 }
 
 #[test]
-fn wrong_sources_are_refused_with_the_place_and_the_allowed_ones() {
+fn invalid_sources_are_refused_with_the_position_and_the_allowed_ones() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let path = |name: &str| folder.path().join(name).to_str().expect("a plain name").to_owned();
     let file = |name: &str, bytes: &[u8]| {
@@ -232,8 +232,8 @@ fn wrong_sources_are_refused_with_the_place_and_the_allowed_ones() {
         path(name)
     };
     let machine = "<topology><object type=\"Machine\">\n<object type=\"PU\"/>\n</object></topology>";
-    let no_xml = file("notes.txt", b"a\nb\n");
-    let cut = file("cut.xml", b"<topology>\n<object type=\"Machine\">\n<object\n");
+    let not_xml = file("notes.txt", b"a\nb\n");
+    let truncated = file("cut.xml", b"<topology>\n<object type=\"Machine\">\n<object\n");
     let unclosed = file("unclosed.xml", b"<topology>\n<object type=\"Machine\">\n");
     let other = file("other.xml", b"<a>\n</a>");
     let unnumbered = file("unnumbered.xml", machine.as_bytes());
@@ -259,8 +259,8 @@ fn wrong_sources_are_refused_with_the_place_and_the_allowed_ones() {
         ),
         (&[&path("server")], &format!("(did you mean '{}'?)", path("server.xml"))),
         (&["nowhere.xml"], "topology: nowhere.xml: there is no such file: allowed is "),
-        (&[&no_xml], &format!("topology: {no_xml}:1: not XML (")),
-        (&[&cut], &format!("topology: {cut}:3: not XML (")),
+        (&[&not_xml], &format!("topology: {not_xml}:1: not XML (")),
+        (&[&truncated], &format!("topology: {truncated}:3: not XML (")),
         (&[&unclosed], &format!("topology: {unclosed}:2: not XML (")),
         (&[&other], &format!("topology: {other}:1: <a>: allowed is a <topology>")),
         (&[&unnumbered], &format!("topology: {unnumbered}:2: os_index: ")),
@@ -282,7 +282,7 @@ fn wrong_sources_are_refused_with_the_place_and_the_allowed_ones() {
     }
 }
 
-/// A name from a file does not act on the terminal.
+/// Control characters in a name from a file do not reach the terminal.
 #[test]
 fn names_in_files_are_escaped() {
     let folder = tempfile::tempdir().expect("a folder for the test");

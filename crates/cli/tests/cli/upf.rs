@@ -1,11 +1,11 @@
-//! A user plane function: its example, and sessions that come and go by the socket while packets run.
+//! A user plane function: its example, and sessions that are added and removed over the socket while packets run.
 
 use std::time::Duration;
 
 use crate::running::Running;
 use crate::{contract, forebay};
 
-/// One user comes by tunnel 4097, and is sent to; nobody has a session.
+/// One user sends through tunnel 4097 and receives packets. No session exists at the start.
 const PIPELINE: &str = "
 ports:
   gnb:
@@ -31,49 +31,49 @@ pipeline:
 ";
 
 #[test]
-fn the_example_forwards_both_ways() {
+fn the_example_forwards_in_both_directions() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/upf.yaml");
     let done = forebay(&["run", file, "--json", "--virtual", "--duration", "50ms"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
-    let told = done.json();
-    contract::check(&told);
-    let packets = &told["packets"];
+    let report = done.json();
+    contract::check(&report);
+    let packets = &report["packets"];
     assert!(packets["out"].as_u64() > Some(20_000), "{packets}");
     assert!(packets["dropped"].as_object().is_none_or(|dropped| dropped.values().all(|count| count == 0)), "{packets}");
 }
 
 #[test]
-fn sessions_come_and_go_while_packets_run() {
+fn sessions_are_added_and_removed_while_packets_run() {
     let pipeline = Running::of(PIPELINE);
     let show = |table: &str| pipeline.ask(&["show", "table", table]).well();
     assert_eq!(show("up.usage"), "");
     let session = "10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9";
     pipeline.ask(&["table", "down.sessions", &format!("add {session}")]).well();
     assert_eq!(show("up.sessions"), format!("{session}\n"));
-    // Packets of both directions are counted soon.
+    // Packets of both directions are counted after a short time.
     let counted = || {
         let line = show("up.usage");
         line.starts_with("10.60.0.1 rule=other up=") && !line.contains("=0/0B")
     };
-    let soon = (0..600).any(|_| {
-        let there = counted();
-        if !there {
+    let is_counted = (0..600).any(|_| {
+        let is_counted_now = counted();
+        if !is_counted_now {
             std::thread::sleep(Duration::from_millis(50));
         }
-        there
+        is_counted_now
     });
-    assert!(soon, "{}", show("up.usage"));
+    assert!(is_counted, "{}", show("up.usage"));
     let done =
         pipeline.ask(&["table", "up.sessions", "add 10.60.0.1 teid=7", "add 10.60.0.2 teid=0x1001", "add 10.60.0.3"]);
     assert_eq!(done.code, Some(1));
-    for said in [
+    for expected in [
         "10.60.0.1 already has a session",
         "teid 0x1001 belongs to another session",
         "the tunnel is missing: write teid=",
     ] {
-        assert!(done.err.contains(said), "{}", done.err);
+        assert!(done.err.contains(expected), "{}", done.err);
     }
-    // Another's sessions do not touch what is counted.
+    // Sessions of other users do not change the counts.
     let others: Vec<String> =
         (0..20_000).map(|n| format!("add 10.61.{}.{} teid={}", n / 250, n % 250 + 1, n + 10_000)).collect();
     std::fs::write(pipeline.path("others"), others.join("\n")).expect("a writable folder");
@@ -93,7 +93,7 @@ fn sessions_come_and_go_while_packets_run() {
     assert_eq!(show("up.usage"), "");
 }
 
-/// Two gateways that reach each other, of which neither has the tunnel that packets come by.
+/// Two connected gateways. Neither has the tunnel of the incoming packets.
 const TWO: &str = "
 ports:
   gnb:
@@ -121,27 +121,31 @@ pipeline:
   - other-decap[control] -> drop
 ";
 
-/// A packet of a session that has ended was dropped without a word to the base station.
+/// Regression: a packet of an ended session was dropped without an error indication to the base station.
 #[test]
-fn tunnels_without_a_session_are_told_of_within_the_limit_and_only_once() {
+fn tunnels_without_a_session_cause_error_indications_within_the_limit() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let file = folder.path().join("two.yaml");
     std::fs::write(&file, TWO).expect("a writable folder");
     let done = forebay(&["run", &file.to_string_lossy(), "--json", "--virtual", "--duration", "1s"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
-    let told = done.json();
-    contract::check(&told);
-    let packets = &told["packets"];
+    let report = done.json();
+    contract::check(&report);
+    let packets = &report["packets"];
     let count = |fate: &str, name: &str| packets[fate][name].as_u64().unwrap_or(0);
     let sum = |fate: &str| -> u64 {
         packets[fate].as_object().map_or(0, |all| all.values().filter_map(serde_json::Value::as_u64).sum())
     };
-    let came = packets["in"].as_u64();
-    // 50 at once, and one each fiftieth of a second.
+    let entered = packets["in"].as_u64();
+    // 50 at once, and one in each fiftieth of a second.
     let made = count("created", "up.error_indication");
     assert!((99..=100).contains(&made), "{packets}");
-    assert_eq!(sum("created"), made, "the other gateway answers none of them: {packets}");
-    assert_eq!(Some(count("dropped", "up.unknown_teid")), came, "{packets}");
+    assert_eq!(sum("created"), made, "the other gateway responds to none of them: {packets}");
+    assert_eq!(Some(count("dropped", "up.unknown_teid")), entered, "{packets}");
     assert_eq!(count("dropped", "unwanted"), made, "{packets}");
-    assert_eq!((packets["out"].as_u64(), came.map(|came| came + made)), (Some(0), Some(sum("dropped"))), "{packets}");
+    assert_eq!(
+        (packets["out"].as_u64(), entered.map(|entered| entered + made)),
+        (Some(0), Some(sum("dropped"))),
+        "{packets}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Traces of packets, and captures of what was dropped.
+//! Traces of packets, and captures of dropped packets.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -6,47 +6,47 @@ use std::process::Command;
 use crate::{File, ROUTER, contract, forebay};
 
 #[test]
-fn a_trace_tells_what_each_module_did() {
+fn a_trace_shows_the_effect_of_each_module() {
     let file = File::new(ROUTER);
     let out = forebay(&["run", file.path(), "--trace", "4"]).well();
-    let stories: Vec<_> = out.split("\n\n").filter(|story| story.starts_with("packet ")).collect();
-    assert_eq!(stories.len(), 4, "{out}");
-    for said in [
+    let traces: Vec<_> = out.split("\n\n").filter(|trace| trace.starts_with("packet ")).collect();
+    assert_eq!(traces.len(), 4, "{out}");
+    for expected in [
         "packet 1 from in at ",
         "kind (ether_split), 32 in the batch → [ipv4]",
         "hop (ttl)",
         "      ipv4.ttl 64 → 63",
         "spread (hash_split)",
     ] {
-        assert!(stories[0].contains(said), "'{said}' is not in\n{}", stories[0]);
+        assert!(traces[0].contains(expected), "'{expected}' is not in\n{}", traces[0]);
     }
-    for story in stories {
-        let sent = story.contains("→ [0]");
-        assert_eq!(story.contains("left by out"), sent, "{story}");
-        assert_eq!(story.contains("eth.dst 02:00:00:00:00:02 → 02:00:00:00:00:bb"), sent, "{story}");
-        assert_eq!(story.contains("dropped: unwanted"), !sent, "{story}");
+    for trace in traces {
+        let sent = trace.contains("→ [0]");
+        assert_eq!(trace.contains("left by out"), sent, "{trace}");
+        assert_eq!(trace.contains("eth.dst 02:00:00:00:00:02 → 02:00:00:00:00:bb"), sent, "{trace}");
+        assert_eq!(trace.contains("dropped: unwanted"), !sent, "{trace}");
     }
-    assert!(out.contains("in 1 000 "), "the run goes on:\n{out}");
+    assert!(out.contains("in 1 000 "), "the run continues:\n{out}");
 }
 
-/// More than there are marks, and more than there are packets.
+/// Traces more packets than there are trace marks, and more than there are packets.
 #[test]
-fn each_of_many_traced_packets_is_told_once() {
+fn each_of_many_traced_packets_is_shown_once() {
     let file = File::new(ROUTER);
-    for (asked, told) in [("600", 600), ("5000", 1_000)] {
-        let out = forebay(&["run", file.path(), "--trace", asked, "--trigger", "hop=32"]).well();
+    for (requested, expected) in [("600", 600), ("5000", 1_000)] {
+        let out = forebay(&["run", file.path(), "--trace", requested, "--trigger", "hop=32"]).well();
         let mut numbers: Vec<u64> = out
             .lines()
             .filter_map(|line| line.strip_prefix("packet ")?.split_once(" from in at ")?.0.parse().ok())
             .collect();
         numbers.sort_unstable();
-        assert_eq!(numbers, (1..=told).collect::<Vec<_>>());
+        assert_eq!(numbers, (1..=expected).collect::<Vec<_>>());
         assert!(!out.contains("still under way"), "{out}");
     }
 }
 
 #[test]
-fn a_filter_chooses_and_json_stays_alone() {
+fn a_filter_selects_traces_and_json_is_alone_on_standard_output() {
     let file = File::new(ROUTER);
     let none = forebay(&["run", file.path(), "--trace", "3", "--filter", "tcp or vlan"]).well();
     assert!(!none.contains("packet 1 from"), "{none}");
@@ -75,21 +75,21 @@ fn dropped_packets_are_written_with_their_reasons() {
     };
     let shown = String::from_utf8(shown.stdout).expect("UTF-8");
     assert_eq!(shown.lines().count() as u64, counted);
-    // As they were when they were dropped: one hop further.
+    // The capture has packets as they were when they were dropped, after one hop.
     assert!(shown.lines().all(|line| line == "pop.untagged\t63"), "{shown}");
 }
 
-/// `drops --write` waited for packets before it said that the file could not be written.
+/// Regression: `drops --write` waited for packets before it reported that the file could not be written.
 #[test]
-fn a_file_that_drops_cannot_write_is_told_before_anything_is_asked() {
+fn drops_reports_an_unwritable_file_before_it_connects() {
     let file = File::new("");
     let missing = file.beside("not/there");
-    // No process listens there, which is found out later.
+    // No process listens at the socket. The command would find out later.
     let done = forebay(&["drops", "--write", &missing, "--socket", "/nonexist/s"]);
     let expected = format!("error: --write: cannot create {missing}: No such file or directory");
     assert!(done.code == Some(2) && done.err.starts_with(&expected), "{}", done.err);
-    let there = file.beside("new.pcapng");
-    let done = forebay(&["drops", "--write", &there, "--socket", "/nonexist/s"]);
+    let writable = file.beside("new.pcapng");
+    let done = forebay(&["drops", "--write", &writable, "--socket", "/nonexist/s"]);
     assert!(done.code == Some(2) && done.err.contains("/nonexist/s"), "{}", done.err);
-    assert!(!std::path::Path::new(&there).exists(), "nothing was written");
+    assert!(!std::path::Path::new(&writable).exists(), "nothing was written");
 }

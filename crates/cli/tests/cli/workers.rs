@@ -28,9 +28,9 @@ workers:
   - { modules: [second] }
 ";
 
-/// A second run chose the core of the first, and each got half of it.
+/// Regression: a second run chose the core of the first, and each got half of it.
 #[test]
-fn pipelines_that_run_together_choose_different_cores() {
+fn concurrent_pipelines_choose_different_cores() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let run = || {
         let mut process = Command::new(env!("CARGO_BIN_EXE_forebay"))
@@ -40,9 +40,9 @@ fn pipelines_that_run_together_choose_different_cores() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command can be started");
-        let mut told = String::new();
-        BufReader::new(process.stderr.take().expect("piped")).read_line(&mut told).expect("UTF-8");
-        (process, told.trim().rsplit_once("the worker runs on core ").expect(&told).1.replace('"', ""))
+        let mut line = String::new();
+        BufReader::new(process.stderr.take().expect("piped")).read_line(&mut line).expect("UTF-8");
+        (process, line.trim().rsplit_once("the worker runs on core ").expect(&line).1.replace('"', ""))
     };
     let kill = |mut process: Child| {
         process.kill().expect("it runs");
@@ -56,11 +56,11 @@ fn pipelines_that_run_together_choose_different_cores() {
     cores.dedup();
     assert_eq!(cores.len(), runs.len());
     if all == runs.len() {
-        let (one_more, told) = run();
-        assert_eq!(told, format!("{first}, which another pipeline also uses"));
+        let (one_more, core) = run();
+        assert_eq!(core, format!("{first}, which another pipeline also uses"));
         kill(one_more);
     }
-    // Whatever ends them, their cores are free again.
+    // When the runs end, for whatever reason, their cores are free.
     runs.into_iter().for_each(kill);
     let (again, core) = run();
     assert_eq!(core, first);
@@ -76,7 +76,7 @@ fn simulated(arguments: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn several_workers_in_simulated_time_tell_the_same_traces_to_the_byte() {
+fn several_workers_in_simulated_time_have_reproducible_traces() {
     let arguments = [
         "usecase:gw",
         "--set",
@@ -92,13 +92,13 @@ fn several_workers_in_simulated_time_tell_the_same_traces_to_the_byte() {
     ];
     let first = simulated(&arguments);
     assert!(first.0.contains("packet 50 from in") && first.0.contains("worker 2"), "{}", first.0);
-    assert!(first == simulated(&arguments), "the same seed, another trace");
+    assert!(first == simulated(&arguments), "equal seeds, different traces");
     let other = simulated(&[&arguments[..], &["--seed", "2"]].concat());
-    assert!(first.0 != other.0, "another seed, the same trace");
+    assert!(first.0 != other.0, "different seeds, equal traces");
 }
 
 #[test]
-fn packets_that_go_through_rings_are_all_accounted_for() {
+fn all_packets_through_rings_are_accounted_for() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let file = folder.path().join("rings.yaml");
     std::fs::write(&file, RINGS).expect("a writable folder");
@@ -111,26 +111,26 @@ fn packets_that_go_through_rings_are_all_accounted_for() {
         assert_eq!(report["packets"]["in_flight"], 0);
         let ports = report["ports"].as_array().expect("a list").iter().filter(|port| port["kind"] == "ring");
         let lost: u64 = ports.map(|port| port["dropped"].as_u64().expect("a number")).sum();
-        assert!(lost <= 2_048, "what was in the rings at the end: {lost}");
+        assert!(lost <= 2_048, "packets in the rings at the end: {lost}");
     };
     check(forebay(&["run", file, "--virtual", "--duration", "20ms", "--json"]));
-    // On a machine with one core there is no second worker.
+    // A machine with one core has no core for the second worker.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > 1 {
         check(forebay(&["run", file, "--duration", "300ms", "--no-live", "--no-socket", "--json"]));
     }
-    for (from, to, told) in [
+    for (from, to, expected) in [
         ("{ to: outer }", "{ to: inner }", "another port leads into the ring 'inner'"),
         ("{ to: inner }", "{ to: inner, size: 0 }", "allowed are 1 to 1048576"),
     ] {
         std::fs::write(file, RINGS.replace(from, to)).expect("a writable folder");
         let done = forebay(&["run", file, "--virtual"]);
-        assert!(done.code == Some(2) && done.err.contains(told), "{told}: {}", done.err);
+        assert!(done.code == Some(2) && done.err.contains(expected), "{expected}: {}", done.err);
     }
 }
 
 #[test]
-fn workers_that_cannot_be_had_are_refused() {
+fn unavailable_workers_are_refused() {
     let many = forebay(&["run", "usecase:gw", "--workers", "200", "--duration", "1ms"]);
     assert!(many.code == Some(2) && many.err.contains("200 workers need a core each"), "{}", many.err);
     let none = forebay(&["run", "usecase:gw", "--workers", "0"]);

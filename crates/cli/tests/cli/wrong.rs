@@ -1,42 +1,42 @@
-//! Wrong input: exit code 2, and an error that names it and says what is allowed.
+//! Invalid input: exit code 2, and an error that names the input and the allowed values.
 
 use crate::{File, ROUTER, forebay};
 
-/// What `forebay` says of arguments that it must refuse.
+/// Returns the error of `forebay` for arguments that it must refuse.
 fn refused(arguments: &[&str]) -> String {
     let done = forebay(arguments);
     assert_eq!(done.code, Some(2), "{arguments:?}: {}{}", done.out, done.err);
     done.err
 }
 
-fn says(arguments: &[&str], all: &[&str]) {
+fn assert_error(arguments: &[&str], all: &[&str]) {
     let err = refused(arguments);
-    for said in all {
-        assert!(err.contains(said), "{arguments:?}: '{said}' is not in\n{err}");
+    for expected in all {
+        assert!(err.contains(expected), "{arguments:?}: '{expected}' is not in\n{err}");
     }
 }
 
 #[test]
-fn commands_and_names() {
-    says(&["chekc"], &["'chekc'", "'check'"]);
-    says(&[], &["Usage"]);
-    says(&["list", "function"], &["functions"]);
-    says(&["describe", "mac_rewirte"], &["'mac_rewirte'", "did you mean 'mac_rewrite'?"]);
-    says(&["usecase", "gww"], &["'gww'", "did you mean 'gw'?"]);
-    says(&["usecase", "gw", "--set", "m=3"], &["no parameter 'm'", "sessions"]);
-    says(&["usecase", "gw", "--set", "n=zero"], &["'zero'", "1 to"]);
-    says(&["run", "usecase:none"], &["'none'", "l2l3"]);
-    says(&["completions", "dos"], &["bash"]);
+fn unknown_commands_and_names_are_refused() {
+    assert_error(&["chekc"], &["'chekc'", "'check'"]);
+    assert_error(&[], &["Usage"]);
+    assert_error(&["list", "function"], &["functions"]);
+    assert_error(&["describe", "mac_rewirte"], &["'mac_rewirte'", "did you mean 'mac_rewrite'?"]);
+    assert_error(&["usecase", "gww"], &["'gww'", "did you mean 'gw'?"]);
+    assert_error(&["usecase", "gw", "--set", "m=3"], &["no parameter 'm'", "sessions"]);
+    assert_error(&["usecase", "gw", "--set", "n=zero"], &["'zero'", "1 to"]);
+    assert_error(&["run", "usecase:none"], &["'none'", "l2l3"]);
+    assert_error(&["completions", "dos"], &["bash"]);
 }
 
 #[test]
-fn files() {
-    says(&["run", "/nonexistent.yaml"], &["/nonexistent.yaml", "cannot be read"]);
-    says(&["check", "/"], &["cannot be read"]);
-    says(&["run", "gw"], &["gw: cannot be read", "did you mean 'usecase:gw'"]);
-    says(&["check", "acl"], &["acl: cannot be read", "did you mean 'function:acl'"]);
+fn invalid_files_are_refused() {
+    assert_error(&["run", "/nonexistent.yaml"], &["/nonexistent.yaml", "cannot be read"]);
+    assert_error(&["check", "/"], &["cannot be read"]);
+    assert_error(&["run", "gw"], &["gw: cannot be read", "did you mean 'usecase:gw'"]);
+    assert_error(&["check", "acl"], &["acl: cannot be read", "did you mean 'function:acl'"]);
     let file = File::new(&ROUTER.replace("hop: { ttl: }", "hop: { tll: }"));
-    says(&["check", file.path()], &["test.yaml:6", "'tll'", "did you mean 'ttl'?"]);
+    assert_error(&["check", file.path()], &["test.yaml:6", "'tll'", "did you mean 'ttl'?"]);
     let done = forebay(&["check", file.path(), "--json"]);
     let json: serde_json::Value = serde_json::from_str(&done.out).expect("JSON");
     assert_eq!((done.code, &json["in_order"]), (Some(2), &false.into()));
@@ -44,7 +44,7 @@ fn files() {
 }
 
 #[test]
-fn names_with_control_characters_are_shown_and_not_obeyed() {
+fn control_characters_in_names_are_escaped() {
     let file = File::new("\"name\\e[31m\": 1\nports: { \"in\\e[2J\": { sink: } }\npipeline: [\"a\\e]0;t\\a -> b\"]\n");
     for arguments in [
         &["check", file.path()][..],
@@ -63,19 +63,19 @@ fn names_with_control_characters_are_shown_and_not_obeyed() {
 }
 
 #[test]
-fn settings_of_what_is_not_there() {
-    says(&["run", "usecase:gw", "--set", "nn=3"], &["--set nn=3", "no parameter 'nn'", "it has n, rate, slo"]);
+fn settings_of_unknown_parts_are_refused() {
+    assert_error(&["run", "usecase:gw", "--set", "nn=3"], &["--set nn=3", "no parameter 'nn'", "it has n, rate, slo"]);
     let file = File::new(ROUTER);
-    says(
+    assert_error(
         &["run", file.path(), "--set", "ports.inn.generator.rate=2Mpps"],
         &["--set ports.inn", "new port 'inn'", "own ports are in, out"],
     );
 }
 
 #[test]
-fn settings_triggers_and_costs() {
+fn invalid_settings_triggers_and_costs_are_refused() {
     let file = File::new(ROUTER);
-    let run = |more: &[&'static str], all: &[&str]| says(&[&["run", file.path()], more].concat(), all);
+    let run = |more: &[&'static str], all: &[&str]| assert_error(&[&["run", file.path()], more].concat(), all);
     run(&["--set", "batch"], &["KEY=VALUE"]);
     run(&["--set", "batch=0"], &["--set batch=0"]);
     run(&["--set", "ports.in.generator.rate=fast"], &["'fast'", "Mpps"]);
@@ -90,71 +90,72 @@ fn settings_triggers_and_costs() {
     run(&["--core", "4000"], &["core 4000", "allowed are"]);
 }
 
-/// An empty name once meant the controller `null`, which is YAML for nothing.
+/// Regression: an empty name selected the controller `null`, because an empty YAML value is null.
 #[test]
-fn no_controller_is_named_by_nothing() {
+fn an_empty_controller_name_is_refused() {
     let file = File::new(ROUTER);
     for command in ["run", "simulate"] {
-        says(&[command, file.path(), "--controller", ""], &["--controller <NAME>", "a value is required"]);
-        says(
+        assert_error(&[command, file.path(), "--controller", ""], &["--controller <NAME>", "a value is required"]);
+        assert_error(
             &[command, file.path(), "--controller", "optimum"],
             &["error: --controller optimum: control.batching: 'optimum'", "did you mean 'optimal'?", "on-off"],
         );
-        says(&[command, file.path(), "--workers", "300"], &["'300'", "--workers", "1 to 256"]);
+        assert_error(&[command, file.path(), "--workers", "300"], &["'300'", "--workers", "1 to 256"]);
     }
 }
 
-/// The controller was refused for want of parameters, and its parameters because it has none: neither said what works.
+/// Regression: the controller was refused because parameters were missing, and its parameters because it had none.
+/// Neither error showed a valid command.
 #[test]
-fn how_a_controller_is_given_parameters_is_said() {
-    let goes_on = ROUTER.replace("count: 1000", "rate: 1Mpps");
-    let file = File::new(&format!("{goes_on}control: {{ batching: optimal, period: 10ms }}\n"));
+fn the_error_shows_how_to_set_parameters_of_a_controller() {
+    let endless = ROUTER.replace("count: 1000", "rate: 1Mpps");
+    let file = File::new(&format!("{endless}control: {{ batching: optimal, period: 10ms }}\n"));
     let run = ["run", file.path(), "--virtual"];
-    let works = |trigger| format!("control.batching={{ static: {{ trigger: {trigger} }} }}");
-    let instead = |trigger| format!(": on the command line `--set '{}'` instead", works(trigger));
+    let valid_setting = |trigger| format!("control.batching={{ static: {{ trigger: {trigger} }} }}");
+    let suggestion = |trigger| format!(": on the command line `--set '{}'` instead", valid_setting(trigger));
     for command in [&["--controller", "static"][..], &["--set", "control.batching=static"]] {
-        says(&[&run[..], command].concat(), &["static needs parameters: ", &instead(16)]);
+        assert_error(&[&run[..], command].concat(), &["static needs parameters: ", &suggestion(16)]);
     }
     let one = ["--set", "control.batching.static.trigger=8"];
-    let told = ["'control.batching' is a single value", &instead(8)];
-    says(&[&run[..], &one].concat(), &told);
-    says(&[&run[..], &["--controller", "static"], &one].concat(), &told);
-    let json = forebay(&[&run[..], &["--set", &works(8), "--json"]].concat()).json();
+    let expected = ["'control.batching' is a single value", &suggestion(8)];
+    assert_error(&[&run[..], &one].concat(), &expected);
+    assert_error(&[&run[..], &["--controller", "static"], &one].concat(), &expected);
+    let json = forebay(&[&run[..], &["--set", &valid_setting(8), "--json"]].concat()).json();
     assert_eq!(json["control"]["controller"], "static");
     assert!(json["modules"].as_array().is_some_and(|all| all.iter().all(|module| module["trigger"] == 8)), "{json}");
 }
 
 #[test]
-fn settings_without_a_value() {
+fn settings_without_a_value_are_refused() {
     let file = File::new(&format!("{ROUTER}flows:\n  - {{ name: all, path: hop, slo: 1ms }}\n"));
     for command in ["run", "simulate", "check"] {
-        says(
+        assert_error(
             &[command, file.path(), "--set", "flows.0.slo="],
             &["'flows.0.slo='", "`flows.0.slo=null` leaves the key out"],
         );
     }
-    let told = forebay(&["run", file.path(), "--virtual", "--set", "flows.0.slo=null", "--json"]).json();
-    assert_eq!(told["flows"][0]["slo_us"], serde_json::Value::Null);
+    let report = forebay(&["run", file.path(), "--virtual", "--set", "flows.0.slo=null", "--json"]).json();
+    assert_eq!(report["flows"][0]["slo_us"], serde_json::Value::Null);
 }
 
 #[test]
-fn settings_of_batch_control() {
+fn invalid_settings_of_batch_control_are_refused() {
     let file = File::new(&format!("{ROUTER}flows:\n  - {{ name: all, path: hop, slo: 1ms }}\n"));
     let set = |setting: &str, all: &[&str]| {
-        let given = format!("--set {setting}: ");
-        says(
+        let prefix = format!("--set {setting}: ");
+        assert_error(
             &["run", file.path(), "--virtual", "--controller", "optimal", "--set", setting],
-            &[&[given.as_str()], all].concat(),
+            &[&[prefix.as_str()], all].concat(),
         );
     };
     for wrong in ["0", "-1", "257", "1000"] {
-        let told = format!("'{wrong}' is out of range: allowed is a whole number from 1 to 256");
-        set(&format!("control.workers={wrong}"), &["control.workers", &told]);
+        let expected = format!("'{wrong}' is out of range: allowed is a whole number from 1 to 256");
+        set(&format!("control.workers={wrong}"), &["control.workers", &expected]);
     }
     for wrong in ["two", "1.5"] {
         set(&format!("control.workers={wrong}"), &[&format!("'{wrong}' is not a whole number")]);
     }
-    // A whole number, however it is written: once told as a `floating point`, `expected usize`.
+    // A whole number in any notation. Regression: the error called it a `floating point`, `expected usize`.
     set("control.workers=1e3", &["'1000.0' is out of range: allowed is a whole number from 1 to 256"]);
     let one = forebay(&["run", file.path(), "--virtual", "--controller", "optimal", "--set", "control.workers=1e0"]);
     assert_eq!(one.code, Some(0), "{}", one.err);
@@ -171,22 +172,25 @@ fn settings_of_batch_control() {
     set("flows.all.slo=1ms", &["'all' is not in the list 'flows'", "(did you mean 'flows.0'?)"]);
 }
 
-/// `unexpected argument '-1' found` says neither of which flag it is nor what is allowed.
+/// Regression: `unexpected argument '-1' found` named neither the flag nor the allowed values.
 #[test]
-fn what_is_below_nothing_is_told_of_its_flag() {
+fn negative_numbers_are_refused_with_their_flag() {
     let file = File::new(ROUTER);
-    says(&["simulate", file.path(), "--duration", "-1s"], &["'-1s' for '--duration <TIME>'", "units: ns, us, ms, s"]);
-    says(&["run", file.path(), "--seed", "-1"], &["'-1' for '--seed <N>'"]);
-    says(&["replay", file.path(), "--guard", "-0.1"], &["'-0.1' for '--guard <PART>'", "0 to less than 1"]);
-    says(&["replay", file.path(), "--periods", "-1"], &["'-1' for '--periods <N>'", "whole numbers from 0 to"]);
-    says(&["profile", "--batch", "-1"], &["'-1' for '--batch <N>'", "allowed are 4 to 256"]);
+    assert_error(
+        &["simulate", file.path(), "--duration", "-1s"],
+        &["'-1s' for '--duration <TIME>'", "units: ns, us, ms, s"],
+    );
+    assert_error(&["run", file.path(), "--seed", "-1"], &["'-1' for '--seed <N>'"]);
+    assert_error(&["replay", file.path(), "--guard", "-0.1"], &["'-0.1' for '--guard <PART>'", "0 to less than 1"]);
+    assert_error(&["replay", file.path(), "--periods", "-1"], &["'-1' for '--periods <N>'", "whole numbers from 0 to"]);
+    assert_error(&["profile", "--batch", "-1"], &["'-1' for '--batch <N>'", "allowed are 4 to 256"]);
 }
 
 #[test]
-fn costs_that_nobody_can_have() {
+fn invalid_costs_are_refused() {
     let file = File::new(ROUTER);
     for wrong in ["*=", "=1", "hop", "hop=-1+2", "hop=1.5", "hop=1+2+3", "hop=99999999999999999999+1"] {
-        says(
+        assert_error(
             &["simulate", file.path(), "--cost", wrong],
             &["--cost", &format!("'{wrong}'"), "whole nanoseconds of up to 3600000000000"],
         );
@@ -194,25 +198,25 @@ fn costs_that_nobody_can_have() {
 }
 
 #[test]
-fn traces_and_drops() {
+fn invalid_traces_and_drops_are_refused() {
     let file = File::new(ROUTER);
-    says(&["run", file.path(), "--trace", "0"], &["1..=100000"]);
-    says(&["run", file.path(), "--filter", "tcp"], &["--trace"]);
-    says(
+    assert_error(&["run", file.path(), "--trace", "0"], &["1..=100000"]);
+    assert_error(&["run", file.path(), "--filter", "tcp"], &["--trace"]);
+    assert_error(
         &["run", file.path(), "--trace", "1", "--filter", "tcp or hots 10.0.0.1"],
         &["column 8", "'hots'", "host ADDRESS"],
     );
-    says(&["run", file.path(), "--drops", "/nonexistent/x.pcapng"], &["--drops", "/nonexistent/x.pcapng"]);
+    assert_error(&["run", file.path(), "--drops", "/nonexistent/x.pcapng"], &["--drops", "/nonexistent/x.pcapng"]);
 }
 
 #[test]
-fn a_measurement_takes_time() {
+fn a_measurement_needs_a_valid_duration() {
     for duration in ["0s", "999us", "3601s"] {
-        says(&["measure", "usecase:gw", "--duration", duration], &["--duration", "allowed are 1ms to 1h"]);
+        assert_error(&["measure", "usecase:gw", "--duration", duration], &["--duration", "allowed are 1ms to 1h"]);
     }
 }
 
-/// Paths of all keys of the configuration that take a number, with the unit of those that have one.
+/// Collects the paths of all configuration keys that take a number, with the unit if they have one.
 fn numeric_keys(schema: &serde_json::Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     assert!(schema["$ref"].is_null(), "references are not followed here: {path:?}");
     let types = [&schema["type"]].into_iter().chain(schema["type"].as_array().into_iter().flatten());
@@ -236,7 +240,7 @@ fn numeric_keys(schema: &serde_json::Value, path: &mut Vec<String>, found: &mut 
     }
 }
 
-/// One line: the key at the end of `path` with a value, and what it stands in.
+/// Returns one line with the key at the end of `path`, its value, and the objects around it.
 fn nested(path: &[String], value: &str) -> String {
     path.iter().rev().fold(value.to_owned(), |inner, key| match key.as_str() {
         "0" => format!("[{inner}]"),
@@ -245,22 +249,22 @@ fn nested(path: &[String], value: &str) -> String {
     })
 }
 
-/// Whether a number stands where a message says what is allowed.
+/// Returns true if a number follows the words of a message that introduce the allowed values.
 fn names_bounds(message: &str) -> bool {
     let words = ["allowed", "unit", " is not a"];
     let allowed = words.iter().find_map(|word| message.split_once(word));
     allowed.is_some_and(|(_, allowed)| allowed.contains(|c: char| c.is_ascii_digit()))
 }
 
-/// Some were refused without a bound, or in a description that went over two lines, the second of which said nothing.
+/// Regression: some numbers were refused without a bound, or with a description on two lines.
 #[test]
-fn every_number_that_is_refused_is_named_with_its_bounds_on_one_line() {
+fn every_refused_number_is_reported_with_its_bounds_on_one_line() {
     let schema: serde_json::Value = serde_json::from_str(&forebay(&["schema"]).out).expect("JSON");
     let mut keys = Vec::new();
     numeric_keys(&schema, &mut Vec::new(), &mut keys);
     assert!(keys.len() > 150, "{keys:?}");
     for wrong in ["1e20", "-1", "nan", "text", "1e20 with its unit"] {
-        // A line for each key; those of one section stand under it, each in an entry of its own.
+        // One line for each key. Keys of one section are below it, each in its own entry.
         let mut sections = std::collections::BTreeMap::<&str, Vec<(String, String)>>::new();
         for (number, (path, unit)) in keys.iter().enumerate() {
             let value = wrong.replace(" with its unit", unit);
@@ -272,7 +276,7 @@ fn every_number_that_is_refused_is_named_with_its_bounds_on_one_line() {
                     format!("  k{number}: {}", nested(&path[2..], &value))
                 }
                 "flows" | "workers" => format!("  - {}", nested(&path[2..], &value)),
-                // One entry each, in a file of its own.
+                // Other keys would need their own files.
                 _ => continue,
             };
             sections.entry(&path[0]).or_default().push((path.join("."), line));
@@ -287,13 +291,13 @@ fn every_number_that_is_refused_is_named_with_its_bounds_on_one_line() {
         let err = refused(&["check", file.path()]);
         let mut messages = vec![Vec::new(); lines.len()];
         for line in err.lines() {
-            let place = line.split_once("test.yaml:").and_then(|(_, rest)| rest.split_once(": "));
-            let (number, message) = place.unwrap_or_else(|| panic!("a line without a place: {line}"));
+            let position = line.split_once("test.yaml:").and_then(|(_, rest)| rest.split_once(": "));
+            let (number, message) = position.unwrap_or_else(|| panic!("a line without a position: {line}"));
             messages[number.parse::<usize>().expect("a line's number") - 1].push(message.to_owned());
         }
         let mut bad = Vec::new();
         for ((path, line), messages) in lines.iter().zip(&messages).filter(|((path, _), _)| !path.is_empty()) {
-            // Where words may stand, too, those are what a word is answered with.
+            // If a key also accepts words, the error for a word lists the accepted words.
             let is_number = !matches!(wrong, "nan" | "text");
             if is_number && !messages.iter().any(|message| names_bounds(message)) {
                 bad.push(format!("{path}: {line}\n    {}", messages.join("\n    ")));

@@ -1,4 +1,5 @@
-//! A source without packets that keeps a run for so long: sessions end by their time-outs, which no run waits for.
+//! A source without packets that keeps a run alive for a given time, so that sessions end by their time-outs. A run
+//! does not wait for time-outs.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How long the run is kept.
+/// The time for which the run is kept alive.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {

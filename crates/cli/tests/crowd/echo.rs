@@ -1,11 +1,11 @@
-//! The servers behind the gateway: every packet goes back to where it came from.
+//! The servers behind the gateway: each packet returns to its sender.
 
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// None.
+/// No parameters.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {}
@@ -31,7 +31,7 @@ impl Function for Echo {
             let frame = packet.data_mut();
             (0..4).for_each(|at| frame.swap(26 + at, 30 + at));
             (0..2).for_each(|at| frame.swap(34 + at, 36 + at));
-            // Checksums stay right; what is known of the frame's layers does, too.
+            // The checksums and the known layers of the frame stay correct.
         }
     }
 }

@@ -1,9 +1,9 @@
-//! As many sessions as tables hold, with new ones all the time, through firewall, balancer and translation, both ways: memory
-//! stays within what is stated, and every packet and every session is accounted for.
+//! Fills session tables and renews sessions all the time, through firewall, balancer and NAT, in both directions.
+//! Memory stays within the documented limits, and every packet and every session is accounted for.
 //!
-//! Here on a small scale, in simulated time. `FOREBAY_CROWD_SECONDS` runs it at full size by the real clock, for so long
-//! (`make soak-sessions`: a million sessions with 50 000 new ones a second for 60 s); with `FOREBAY_CROWD_SIMULATED=1` in simulated time,
-//! for machines that are too slow or have other things to do.
+//! By default on a small scale, in simulated time. `FOREBAY_CROWD_SECONDS` sets a duration at full size in real time
+//! (`make soak-sessions`: a million sessions with 50 000 new ones a second for 60 s). `FOREBAY_CROWD_SIMULATED=1` uses
+//! simulated time instead, for slow or busy machines.
 
 mod clock;
 mod echo;
@@ -21,44 +21,45 @@ use forebay_ports as _;
 use forebay_protocol::Census;
 use forebay_units::{Frequency, Ticks};
 
-/// What comes, and how many sessions each table may have.
+/// The traffic, and the capacity of each session table.
 #[derive(Clone, Copy)]
 struct Crowd {
-    /// Sessions that send at a time, in turns.
+    /// Sessions that send concurrently, in turns.
     at_once: u64,
-    /// Packets of each.
+    /// Packets per session.
     packets: u64,
-    /// Packets a second.
+    /// Packets per second.
     rate: u64,
-    /// Packets in all.
+    /// Total number of packets.
     count: u64,
-    /// Sessions of each table.
+    /// Capacity of each table, in sessions.
     capacity: u64,
-    /// What happens when there are as many.
+    /// The tables' action when they are full.
     when_full: &'static str,
 }
 
-/// Longer than a session ever waits for its next packet: two seconds.
+/// Session time-out in seconds: longer than the time between two packets of a session, which is two seconds.
 const TIMEOUT: u64 = 5;
 
-/// Bytes of a session at most, as docs/sessions.md and docs/balancer.md state them: of the firewall's two tables (either has as many
-/// places), of translation, of the balancer.
-const STATED: [u64; 4] = [74, 74, 157, 83];
-/// Addresses of the translation's pool, and the bytes that each takes for its ports (docs/sessions.md).
+/// Maximum bytes per session according to docs/sessions.md and docs/balancer.md: of the firewall's two tables (each has
+/// this capacity), of NAT, of the balancer.
+const DOCUMENTED: [u64; 4] = [74, 74, 157, 83];
+/// Number of addresses in the NAT's pool, and the bytes that each takes for its ports (docs/sessions.md).
 const POOL: [u64; 2] = [512, 24 << 10];
-/// Bytes that the generator has for each session: no part of what is looked at here.
+/// Bytes per session in the generator. They do not count for the limit.
 const GENERATED: u64 = 16;
 
 impl Crowd {
-    /// A million sessions, each with a packet every two seconds and ten in all: 50 000 end and begin a second.
+    /// A million sessions, each with a packet every two seconds and ten in all. In a second 50 000 sessions end and as
+    /// many begin.
     fn full(seconds: u64) -> Self {
         let rate = 500_000;
-        // Those that have ended are remembered for their time-out.
+        // Ended sessions stay in the table until their time-out.
         let capacity = 1_300_000;
         Self { at_once: 1_000_000, packets: 10, rate, count: rate * seconds, capacity, when_full: "evict" }
     }
 
-    /// The same, a twentieth.
+    /// A twentieth of [`full`](Self::full).
     fn small(seconds: u64) -> Self {
         let full = Self::full(seconds);
         Self {
@@ -70,14 +71,15 @@ impl Crowd {
         }
     }
 
-    /// How many sessions have begun with so many packets: packet g is of the session whose place in the round is g modulo
-    /// `at_once`, counted from the first that has not given way by that round.
+    /// Returns the number of sessions that have begun after `packets` packets. In each round, `at_once` sessions send
+    /// one packet each. Packet g is of session g modulo `at_once` of the round, counted from the first session that was
+    /// not replaced before that round.
     fn begun(&self, packets: u64) -> u64 {
         let Some(last) = packets.checked_sub(1) else { return 0 };
-        let begins = |round: u64| (round * self.at_once).div_ceil(self.packets);
-        let (round, place) = (last / self.at_once, last % self.at_once);
-        let whole = round.checked_sub(1).map_or(0, |before| begins(before) + self.at_once);
-        whole.max(begins(round) + place + 1)
+        let first_session = |round: u64| (round * self.at_once).div_ceil(self.packets);
+        let (round, index) = (last / self.at_once, last % self.at_once);
+        let whole = round.checked_sub(1).map_or(0, |before| first_session(before) + self.at_once);
+        whole.max(first_session(round) + index + 1)
     }
 
     fn source(&self) -> Source {
@@ -86,10 +88,11 @@ impl Crowd {
         let table = format!(
             "sessions: {capacity}, when_full: {when_full}, timeouts: {{ udp: {TIMEOUT}s, udp_unanswered: {TIMEOUT}s }}"
         );
-        let sessions = self.known();
+        let sessions = self.generated_sessions();
         let backends =
             "[{ address: 10.9.0.1, port: 8080 }, { address: 10.9.0.2, port: 8080 }, { address: 10.9.0.3, port: 8080 }]";
-        // A frame of 70 bytes is made as it is sent: shorter ones are kept ready, all of them.
+        // The generator makes a frame of 70 bytes when it sends it. Shorter frames are all prepared in advance, which
+        // takes memory.
         let text = format!(
             "name: crowd
 pool: {{ chunks: 8192, frame: 256 }}
@@ -120,27 +123,27 @@ pipeline:
         Source::new(text, "crowd", ".")
     }
 
-    /// Sessions that the generator knows.
-    fn known(&self) -> u64 {
+    /// Returns the number of sessions that the generator knows.
+    fn generated_sessions(&self) -> u64 {
         self.begun(self.count) + self.at_once
     }
 
-    /// What its tables may take, in bytes.
-    fn stated(&self) -> u64 {
-        STATED.iter().sum::<u64>() * self.capacity + POOL[0] * POOL[1]
+    /// Returns the maximum bytes of all tables.
+    fn limit(&self) -> u64 {
+        DOCUMENTED.iter().sum::<u64>() * self.capacity + POOL[0] * POOL[1]
     }
 }
 
-/// A table's counters.
+/// The counters of a session table.
 struct Table {
     name: String,
     names: Vec<String>,
     counters: Arc<[Counter]>,
 }
 
-/// What they say at a moment.
+/// Values of a table's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+struct TableCounts {
     open: u64,
     opened: u64,
     ended: u64,
@@ -149,7 +152,7 @@ struct Told {
 }
 
 impl Table {
-    /// The tables of a pipeline: of firewall (IPv4), balancer and translation.
+    /// Returns the tables of a pipeline: of firewall (IPv4), balancer and NAT.
     fn all(plan: &Plan) -> Vec<Self> {
         let counters = plan.modules.iter().flat_map(|module| {
             module.counters.iter().map(|OwnCounters { heading, counters, names, .. }| Self {
@@ -169,20 +172,23 @@ impl Table {
         tables
     }
 
-    fn told(&self) -> Told {
-        let of = |name: &str| {
-            let at =
-                self.names.iter().position(|known| known == name).unwrap_or_else(|| panic!("{}: {name}", self.name));
+    fn counts(&self) -> TableCounts {
+        let count = |name: &str| {
+            let at = self
+                .names
+                .iter()
+                .position(|counter| counter == name)
+                .unwrap_or_else(|| panic!("{}: {name}", self.name));
             self.counters[at].get()
         };
-        let read = || Told {
-            open: of("open"),
-            opened: of("opened"),
-            ended: of("ended"),
-            evicted: of("evicted"),
-            refused: of("refused"),
+        let read = || TableCounts {
+            open: count("open"),
+            opened: count("opened"),
+            ended: count("ended"),
+            evicted: count("evicted"),
+            refused: count("refused"),
         };
-        // The worker may be writing them.
+        // The worker may update the counters at the same time. Reads until two readings are equal.
         let mut last = read();
         loop {
             let again = read();
@@ -193,41 +199,42 @@ impl Table {
         }
     }
 
-    /// Every session that was opened is there, has ended, or gave way; and there are no more than there may be.
-    fn check(&self, crowd: &Crowd) -> Told {
-        let told = self.told();
-        assert_eq!(told.opened, told.open + told.ended + told.evicted, "{}: {told:?}", self.name);
-        assert!(told.open <= crowd.capacity, "{}: {told:?}", self.name);
-        told
+    /// Checks that each opened session is open, has ended or was evicted, and that the table is within its capacity.
+    fn check(&self, crowd: &Crowd) -> TableCounts {
+        let counts = self.counts();
+        assert_eq!(counts.opened, counts.open + counts.ended + counts.evicted, "{}: {counts:?}", self.name);
+        assert!(counts.open <= crowd.capacity, "{}: {counts:?}", self.name);
+        counts
     }
 }
 
-/// A line of this process' state, in KiB.
-fn status(what: &str) -> u64 {
+/// Returns a value of this process' state, in KiB.
+fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("Linux");
     line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
-/// What else may grow meanwhile: stacks, what is counted and read, packets' chunks.
-const BESIDES: u64 = 24 << 20;
+/// Other memory that may grow in the meantime: stacks, counters and reports, packets' chunks.
+const OTHER_MEMORY: u64 = 24 << 20;
 
-/// Memory has grown by no more than the tables may take since before they were made.
+/// Checks that memory has grown by at most the tables' limit since the time before they were created.
 fn check_memory(crowd: &Crowd, before: u64) -> u64 {
-    let grown = (status("VmRSS").saturating_sub(before) * 1024).saturating_sub(crowd.known() * GENERATED);
-    assert!(grown <= crowd.stated() + BESIDES, "memory grew by {grown} bytes, stated are {}", crowd.stated());
+    let grown = (status("VmRSS").saturating_sub(before) * 1024).saturating_sub(crowd.generated_sessions() * GENERATED);
+    assert!(grown <= crowd.limit() + OTHER_MEMORY, "memory grew by {grown} bytes, the limit is {}", crowd.limit());
     grown
 }
 
-/// In simulated time, from the first packet until the last session has ended; what the tables told last, and at most open.
-fn simulated(crowd: &Crowd, what: &str) -> (Vec<Told>, Census, u64) {
+/// Runs in simulated time, from the first packet until the last session has ended. Returns the last counters of the
+/// tables, the census, and the largest number of open sessions.
+fn simulated(crowd: &Crowd, what: &str) -> (Vec<TableCounts>, Census, u64) {
     let frequency = Frequency::new(1e9);
     let before = status("VmRSS");
     let loaded = load(&crowd.source(), Conditions { frequency, simulated: true });
     let mut plan = loaded.unwrap_or_else(|problems| panic!("{problems}")).plans.remove(0);
     plan.meter = None;
     let tables = Table::all(&plan);
-    // Turns that take their time: packets come in batches.
+    // Modules take their time, so that packets come in batches.
     let turn = 20 * 1_000_000_000 / crowd.rate / plan.modules.len() as u64;
     let costs: Vec<_> = plan.modules.iter().map(|_| Cost { per_batch: turn, per_packet: 0 }).collect();
     let mut worker: Worker<_, RunToCompletion> =
@@ -247,63 +254,66 @@ fn simulated(crowd: &Crowd, what: &str) -> (Vec<Told>, Census, u64) {
             break;
         }
     }
-    worker.wind_up().expect("nothing goes wrong");
+    worker.wind_up().expect("no port has an error");
     let census = worker.census();
     assert_eq!((census.entered, census.missing()), (crowd.count, 0), "{what}: {census:?}");
     assert_eq!((census.queued, census.held, census.in_flight), (0, 0, 0), "{what}: {census:?}");
-    let told: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
-    assert!(told.iter().all(|told| told.open == 0), "{what}: all end: {told:?}");
+    let counts: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
+    assert!(counts.iter().all(|table| table.open == 0), "{what}: all sessions end: {counts:?}");
     let _ = writeln!(
         std::io::stderr(),
-        "crowd, {what}: {} packets, {} sessions, at most {most} at a time of {}; memory grew by {:.1} MB, stated are {:.1} MB; \
-         firewall, balancer, translation: {told:?}",
+        "crowd, {what}: {} packets, {} sessions, at most {most} at a time of {}; memory grew by {:.1} MB, \
+        limit {:.1} MB; firewall, balancer, NAT: {counts:?}",
         crowd.count,
         crowd.begun(crowd.count),
         crowd.capacity,
         grown as f64 / 1e6,
-        crowd.stated() as f64 / 1e6,
+        crowd.limit() as f64 / 1e6,
     );
-    (told, census, most)
+    (counts, census, most)
 }
 
 #[test]
-fn sessions_come_and_go_within_bounds() {
+fn memory_of_many_sessions_stays_within_limits() {
     if let Ok(seconds) = std::env::var("FOREBAY_CROWD_SECONDS") {
         let seconds = seconds.parse().expect("FOREBAY_CROWD_SECONDS is a number");
         if std::env::var_os("FOREBAY_CROWD_SIMULATED").is_some() {
             let crowd = Crowd::full(seconds);
-            let (told, census, most) = simulated(&crowd, "at full size");
+            let (counts, census, most) = simulated(&crowd, "at full size");
             assert!(census.dropped == 0 && most >= crowd.at_once, "{census:?}, at most {most}");
-            assert!(told.iter().all(|told| told.opened == crowd.begun(crowd.count) && told.evicted == 0), "{told:?}");
+            assert!(
+                counts.iter().all(|table| table.opened == crowd.begun(crowd.count) && table.evicted == 0),
+                "{counts:?}"
+            );
             return;
         }
         real(&Crowd::full(seconds), "with room for all");
-        // Tables that are too small: sessions give way all the time, and memory stays as stated.
+        // With tables that are too small, sessions are evicted all the time, and memory stays within its limit.
         real(&Crowd { capacity: 800_000, ..Crowd::full(seconds.div_ceil(3)) }, "with room for fewer");
         return;
     }
     let crowd = Crowd::small(20);
-    let (told, census, most) = simulated(&crowd, "with room for all");
+    let (counts, census, most) = simulated(&crowd, "with room for all");
     assert_eq!(census.dropped, 0, "{census:?}");
     assert!(most >= crowd.at_once, "{most}");
     let begun = crowd.begun(crowd.count);
-    for told in told {
-        assert_eq!((told.opened, told.evicted, told.refused), (begun, 0, 0), "{told:?}");
+    for table in counts {
+        assert_eq!((table.opened, table.evicted, table.refused), (begun, 0, 0), "{table:?}");
     }
-    // Too small ones: sessions give way to others, or others are refused.
+    // With tables that are too small, sessions are evicted, or new ones are refused.
     let crowd = Crowd { capacity: 40_000, ..Crowd::small(10) };
-    let (told, _, most) = simulated(&crowd, "with room for fewer");
+    let (counts, _, most) = simulated(&crowd, "with room for fewer");
     assert_eq!(most, crowd.capacity);
-    assert!(told.iter().all(|told| told.evicted > 0 && told.refused == 0), "{told:?}");
+    assert!(counts.iter().all(|table| table.evicted > 0 && table.refused == 0), "{counts:?}");
     let crowd = Crowd { when_full: "refuse", ..crowd };
-    let (told, census, _) = simulated(&crowd, "with refusals");
-    // Who is refused by the first is nobody's to the next ones.
-    assert!(told[0].refused > 0 && told.iter().all(|told| told.evicted == 0), "{told:?}");
-    let refused: u64 = told.iter().map(|told| told.refused).sum();
-    assert_eq!(census.dropped, refused, "each packet that found no room is dropped: {census:?} {told:?}");
+    let (counts, census, _) = simulated(&crowd, "with refusals");
+    // Packets that the first table refuses do not reach the other tables.
+    assert!(counts[0].refused > 0 && counts.iter().all(|table| table.evicted == 0), "{counts:?}");
+    let refused: u64 = counts.iter().map(|table| table.refused).sum();
+    assert_eq!(census.dropped, refused, "each packet without room in the table is dropped: {census:?} {counts:?}");
 }
 
-/// By the real clock, on a worker's thread.
+/// Runs in real time, on a worker's thread.
 fn real(crowd: &Crowd, what: &str) {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let before = status("VmRSS");
@@ -320,25 +330,26 @@ fn real(crowd: &Crowd, what: &str) {
     for second in 1..=seconds + TIMEOUT + 4 {
         let next = begin + Duration::from_secs(second);
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let census = instance.census().expect("the worker answers");
+        let census = instance.census().expect("the worker responds");
         assert_eq!(census.missing(), 0, "{what}, second {second}: {census:?}");
-        let told: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
+        let counts: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
         grown = grown.max(check_memory(crowd, before));
-        for (at, told) in told.iter().enumerate() {
-            most[at] = most[at].max(told.open);
+        for (at, table) in counts.iter().enumerate() {
+            most[at] = most[at].max(table.open);
         }
         if second % 10 == 0 {
-            let new: Vec<_> = told.iter().zip(last).map(|(told, last)| (told.opened - last) / 10).collect();
+            let new: Vec<_> = counts.iter().zip(last).map(|(table, last)| (table.opened - last) / 10).collect();
             let _ = writeln!(
                 std::io::stderr(),
-                "crowd, {what}, second {second}: {} packets in, {} out, {} dropped; open {:?}, new a second {new:?}; memory grew by {} MB",
+                "crowd, {what}, second {second}: {} packets in, {} out, {} dropped; open {:?}, new a second {new:?}; \
+                memory grew by {} MB",
                 census.entered,
                 census.left,
                 census.dropped,
-                told.iter().map(|told| told.open).collect::<Vec<_>>(),
+                counts.iter().map(|table| table.open).collect::<Vec<_>>(),
                 grown / 1_000_000
             );
-            told.iter().zip(&mut last).for_each(|(told, last)| *last = told.opened);
+            counts.iter().zip(&mut last).for_each(|(table, last)| *last = table.opened);
         }
     }
     let outcome = instance.end();
@@ -347,28 +358,28 @@ fn real(crowd: &Crowd, what: &str) {
     let report = board.report(&board.nothing(), &board.read(outcome.at));
     assert_eq!((report.packets.missing(), report.packets.queued, report.packets.held), (0, 0, 0), "{what}");
     let lost: u64 = report.ports.iter().map(|port| port.dropped).sum();
-    assert_eq!(report.packets.entered + lost, crowd.count, "{what}: every packet that was to come");
-    let told: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
+    assert_eq!(report.packets.entered + lost, crowd.count, "{what}: all generated packets");
+    let counts: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
     let begun = crowd.begun(crowd.count);
     let _ = writeln!(
         std::io::stderr(),
-        "crowd, {what}: {seconds} s, {} packets in ({:.0} a second), {lost} lost before they entered, {} out, dropped {:?}; \
-         {begun} sessions begun ({:.0} a second), at most open {most:?}; {told:?}; memory grew by {:.1} MB, stated are {:.1} MB; \
-         peak of the process {} MB",
+        "crowd, {what}: {seconds} s, {} packets in ({:.0} a second), {lost} lost before they entered, {} out, \
+        dropped {:?}; {begun} sessions begun ({:.0} a second), at most open {most:?}; {counts:?}; \
+        memory grew by {:.1} MB, limit {:.1} MB; peak of the process {} MB",
         report.packets.entered,
         report.packets.entered as f64 / seconds as f64,
         report.packets.out,
         report.packets.dropped,
         (begun - crowd.at_once.min(begun)) as f64 / seconds as f64,
         grown as f64 / 1e6,
-        crowd.stated() as f64 / 1e6,
+        crowd.limit() as f64 / 1e6,
         status("VmHWM") / 1_000,
     );
-    assert!(told.iter().all(|told| told.open == 0), "{what}: all end: {told:?}");
+    assert!(counts.iter().all(|table| table.open == 0), "{what}: all sessions end: {counts:?}");
     if crowd.capacity > crowd.at_once {
         assert!(most.iter().all(|most| *most >= crowd.at_once), "{what}: {most:?} of {} sessions", crowd.at_once);
-        assert!(told.iter().all(|told| told.evicted == 0 && told.refused == 0), "{what}: {told:?}");
+        assert!(counts.iter().all(|table| table.evicted == 0 && table.refused == 0), "{what}: {counts:?}");
     } else {
-        assert!(told.iter().all(|told| told.evicted > 0), "{what}: {told:?}");
+        assert!(counts.iter().all(|table| table.evicted > 0), "{what}: {counts:?}");
     }
 }

@@ -1,17 +1,18 @@
-//! Files with something wrong in them: refused as a whole, with the file, the line and what is allowed.
+//! Invalid files: refused as a whole, with the file, the line and the allowed values.
 
 use std::process::Command;
 
 use crate::forebay::{Done, FOREBAY, done};
 
-/// A module between a source and a sink, with what it takes of states; `FILE` is the file.
-fn around(module: &str, states: &str, traffic: &str) -> String {
+/// Returns a pipeline with a module between a source and a sink, its states, and the module's outputs. `FILE` is the
+/// file's name.
+fn around(module: &str, states: &str, outputs: &str) -> String {
     format!(
-        "ports:\n  in: {{ generator: {{ count: 10 }} }}\n  out: {{ sink: }}\n{states}modules:\n  it: {{ {module} }}\npipeline:\n  - in -> it{traffic}\n"
+        "ports:\n  in: {{ generator: {{ count: 10 }} }}\n  out: {{ sink: }}\n{states}modules:\n  it: {{ {module} }}\npipeline:\n  - in -> it{outputs}\n"
     )
 }
 
-fn told(command: &str, folder: &std::path::Path) -> Done {
+fn run_command(command: &str, folder: &std::path::Path) -> Done {
     let mut forebay = Command::new(FOREBAY);
     forebay.arg(command).current_dir(folder);
     if command == "run" {
@@ -20,22 +21,23 @@ fn told(command: &str, folder: &std::path::Path) -> Done {
     done(forebay.arg("pipeline.yaml"))
 }
 
-/// What a configuration says whose file has this text: it must be refused.
+/// Returns the error for a configuration whose file has this content. `check` and `run` must refuse it with the same
+/// error.
 fn refusal(pipeline: &str, text: &[u8]) -> String {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     std::fs::write(folder.path().join("pipeline.yaml"), pipeline).expect("a writable folder");
     std::fs::write(folder.path().join("FILE"), text).expect("a writable folder");
-    let all: Vec<_> = ["check", "run"].iter().map(|command| told(command, folder.path())).collect();
-    for told in &all {
-        assert_eq!(told.code, Some(2), "{:?}:\n{pipeline}{}{}", String::from_utf8_lossy(text), told.out, told.err);
+    let all: Vec<_> = ["check", "run"].iter().map(|command| run_command(command, folder.path())).collect();
+    for done in &all {
+        assert_eq!(done.code, Some(2), "{:?}:\n{pipeline}{}{}", String::from_utf8_lossy(text), done.out, done.err);
     }
-    assert_eq!(all[0].err, all[1].err, "both say the same");
+    assert_eq!(all[0].err, all[1].err, "both commands print the same error");
     all[0].err.clone()
 }
 
-/// Function by function: a right line, then a wrong one, and what must be said of that.
+/// For each function: a valid line, an invalid line, and a part of the expected error.
 #[test]
-fn a_broken_file_is_told_with_its_line_and_what_is_allowed() {
+fn an_invalid_file_is_reported_with_its_line() {
     let cases = [
         ("ip_lookup: { routes: FILE }", "", "10.0.0.0/8 0\n", "10.1.0.0/33 0", "out of range (0 to 32)"),
         ("ip_lookup: { routes: FILE }", "", "10.0.0.0/8 0\n", "10.1.0.0/16", ""),
@@ -106,35 +108,35 @@ fn a_broken_file_is_told_with_its_line_and_what_is_allowed() {
             "",
         ),
     ];
-    for (module, states, right, wrong, word) in cases {
+    for (module, states, valid, invalid, word) in cases {
         let scans = module.starts_with("dpi");
-        let ways = if scans { "\n  - it[clean] -> out\n  - it[match] -> drop" } else { " -> out" };
-        let pipeline = around(module, states, ways);
-        let text = format!("# a comment\n\n{right}{wrong}\n");
-        let said = refusal(&pipeline, text.as_bytes());
-        assert!(said.contains("FILE:4") || said.contains("line 4"), "{module}, {wrong}: {said}");
-        assert!(said.contains(word), "{module}, {wrong}: {said}");
-        // What is no text at all; what is none of ours.
+        let outputs = if scans { "\n  - it[clean] -> out\n  - it[match] -> drop" } else { " -> out" };
+        let pipeline = around(module, states, outputs);
+        let text = format!("# a comment\n\n{valid}{invalid}\n");
+        let err = refusal(&pipeline, text.as_bytes());
+        assert!(err.contains("FILE:4") || err.contains("line 4"), "{module}, {invalid}: {err}");
+        assert!(err.contains(word), "{module}, {invalid}: {err}");
+        // Content that is not text, or has another format.
         for text in [&[0xff, 0xfe, 0, 1, 2][..], b"\0\0\0\0\0\0", &[0x1f, 0x8b, 8, 0, 0]] {
             if scans && text[0] == 0 {
-                // A pattern may be of any bytes.
+                // A pattern may have any bytes.
                 continue;
             }
-            let said = refusal(&pipeline, text);
-            assert!(said.contains("FILE"), "{module}: {said}");
+            let err = refusal(&pipeline, text);
+            assert!(err.contains("FILE"), "{module}: {err}");
         }
     }
 }
 
-/// A file that is not there, and a folder in its place.
+/// The file is missing, or is a folder.
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let pipeline = around("ip_lookup: { routes: FILE }", "", " -> out");
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     std::fs::write(folder.path().join("pipeline.yaml"), &pipeline).expect("a writable folder");
-    let said = told("check", folder.path());
-    assert!(said.code == Some(2) && said.err.contains("FILE"), "{}", said.err);
+    let done = run_command("check", folder.path());
+    assert!(done.code == Some(2) && done.err.contains("FILE"), "{}", done.err);
     std::fs::create_dir(folder.path().join("FILE")).expect("a writable folder");
-    let said = told("check", folder.path());
-    assert!(said.code == Some(2) && said.err.contains("FILE"), "{}", said.err);
+    let done = run_command("check", folder.path());
+    assert!(done.code == Some(2) && done.err.contains("FILE"), "{}", done.err);
 }
