@@ -1,4 +1,4 @@
-//! A configuration's text, checked whole: every mistake there is, or a draft of what runs.
+//! Checks the whole text of a configuration. Finds every error, or returns a draft of the pipeline.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,54 +24,54 @@ use crate::workers::Workers;
 use crate::yaml::{Entry, Node};
 use crate::{Source, control, flows, fold, order, shares, together};
 
-/// What a configuration that is in order says of itself.
+/// Facts about a valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// The pipeline's name.
     pub name: String,
-    /// Modules in topological order: name and function.
+    /// The name and function of each module, in topological order.
     pub modules: Vec<(String, &'static str)>,
-    /// Ports in order of definition: name and kind.
+    /// The name and kind of each port, in order of definition.
     pub ports: Vec<(String, &'static str)>,
-    /// Declared flows' names.
+    /// The names of the declared flows.
     pub flows: Vec<String>,
-    /// What modules skipped of the files that they read: the module and a JSON object a line, as their tables `skipped`
-    /// list it.
+    /// The lines that modules skipped in the files that they read: the module, and the line as a JSON object from its
+    /// table `skipped`.
     pub skipped: Vec<(String, String)>,
-    /// What needs a look in modules' tables: the module and a sentence.
+    /// The warnings about modules' tables: the module and a sentence.
     pub warnings: Vec<(String, String)>,
 }
 
 /// How the pipeline will run.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// What a tick is worth.
+    /// The frequency of the clock.
     pub frequency: Frequency,
     /// Whether time is simulated ([`Surroundings::simulated`]).
     pub simulated: bool,
 }
 
-/// Checks a configuration without opening ports or reading traffic. Functions are made, and the files of rules and
-/// routes that they name are read.
+/// Checks a configuration without opening ports or reading traffic. Creates the functions, and reads the files of rules
+/// and routes that they name.
 ///
 /// # Errors
-/// Everything that is wrong, with places.
+/// Returns all errors of the configuration, with their places.
 pub fn check(source: &Source) -> Result<Checked, Problems> {
-    // Nothing runs: any will do, and simulated time waits for nothing.
+    // Nothing runs, so any frequency will do. In simulated time nothing waits.
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let (draft, _) = compile(source, conditions, None, None)?;
     Ok(draft.checked())
 }
 
-/// Checks a text; names of files in it are relative to `base`. For fuzzing and tests: it takes any text.
+/// Checks a text. File names in it are relative to `base`. Fuzzing and tests use it with any text.
 ///
 /// # Errors
-/// Everything that is wrong, with places.
+/// Returns all errors of the configuration, with their places.
 pub fn check_str(text: &str, base: &Path) -> Result<Checked, Vec<Problem>> {
     check(&Source::new(text, "text", base)).map_err(|problems| problems.all)
 }
 
-/// A pipeline that has been checked: its functions are made once, its ports are not open.
+/// A checked pipeline. Each function has been created once. The ports are not open.
 pub(crate) struct Draft {
     pub(crate) root: Node,
     pub(crate) name: String,
@@ -85,18 +85,18 @@ pub(crate) struct Draft {
     pub(crate) entries: Vec<Option<Target>>,
     pub(crate) flows: Vec<forebay_graph::FlowPlan>,
     pub(crate) placement: Placement,
-    /// Modules that run as one.
+    /// The groups of modules that run as one.
     pub(crate) folds: Vec<Vec<usize>>,
     pub(crate) state: BTreeMap<String, MadeState>,
     pub(crate) reads: Vec<Read>,
     pub(crate) stamps: Stamps,
-    /// What sets the triggers.
+    /// The controller and its settings, if there is one.
     pub(crate) control: Option<Settings>,
 }
 
-/// A file that was read while the configuration was checked.
+/// A file that was read during the check.
 pub(crate) struct Read {
-    /// Where its reader is defined.
+    /// The section that defines its reader.
     pub(crate) section: &'static str,
     pub(crate) name: String,
     pub(crate) path: PathBuf,
@@ -121,7 +121,7 @@ pub(crate) struct PortDraft {
     pub(crate) params: serde_json::Value,
 }
 
-/// A module with everything but its workers' functions.
+/// A module without the functions of its workers.
 pub(crate) struct ModuleDraft {
     pub(crate) name: String,
     pub(crate) kind: &'static Declaration,
@@ -129,12 +129,12 @@ pub(crate) struct ModuleDraft {
     pub(crate) gates: Vec<(String, Target)>,
     pub(crate) buffer: Buffer,
     pub(crate) share: forebay_graph::Share,
-    /// The function that was made to check the parameters, and what it said.
+    /// The function that was created to check the parameters, and its declarations.
     pub(crate) declared: Option<(Box<dyn Function>, Declared)>,
 }
 
 impl ModuleDraft {
-    /// Its name and a JSON object, for each line that it skipped of the files that it read.
+    /// Returns the module's name and a JSON object for each line that it skipped in the files that it read.
     pub(crate) fn skipped(&self) -> Vec<(String, String)> {
         let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
         let lines = tables.filter(|(name, _)| name == "skipped").map(|(_, table)| table.entries(None, usize::MAX));
@@ -143,7 +143,7 @@ impl ModuleDraft {
 }
 
 impl ModuleDraft {
-    /// Its name and a sentence, for each thing in its tables that needs a look.
+    /// Returns the module's name and a sentence for each warning about its tables.
     fn warnings(&self) -> Vec<(String, String)> {
         let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
         let warnings = tables.flat_map(|(_, table)| table.warnings());
@@ -151,7 +151,7 @@ impl ModuleDraft {
     }
 }
 
-/// A module's function as it was made, before its gates lead anywhere.
+/// The function of a module, before its gates are connected.
 pub(crate) struct Made {
     pub(crate) kind: &'static Declaration,
     params: serde_json::Value,
@@ -191,7 +191,7 @@ pub(crate) fn compile(
     if let Some(running) = running {
         surroundings.made = running.tables_of(&root, &stamps);
         surroundings.follows = true;
-        // Functions that are taken over know them by these numbers.
+        // Functions that are taken over use these numbers for metadata words.
         surroundings.words.clone_from(&running.words);
     }
     let workers = Workers::read(&root, &mut misfits, &mut findings);
@@ -228,8 +228,8 @@ pub(crate) fn compile(
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
     let keyed = modules.iter().map(|made| made.as_ref().is_some_and(|made| made.kind.is_keyed(&made.params)));
     let queues: Vec<bool> = ports.iter().map(|port| port.as_ref().is_some_and(|port| port.kind.queues)).collect();
-    let there = running.filter(|_| arrangement.is_some());
-    let placed = workers.place(&ends, &wiring, keyed.collect(), &queues, there, &mut findings);
+    let arranged = running.filter(|_| arrangement.is_some());
+    let placed = workers.place(&ends, &wiring, keyed.collect(), &queues, arranged, &mut findings);
     let control = control::read_control(&root, scheduler, written, &mut misfits);
     claim_all(&root, (source, running.is_some()), &reads, &surroundings.claims, &mut misfits, &mut findings);
     misfits.report(&mut findings);
@@ -289,7 +289,7 @@ pub(crate) fn compile(
     };
     let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
     together::check(&draft, &mut misfits);
-    // A pipeline that runs goes on wherever its modules are.
+    // A running pipeline is not refused because of where its modules run.
     if arrangement.is_none() {
         crate::held::check(&draft, &mut misfits);
     }
@@ -298,13 +298,13 @@ pub(crate) fn compile(
     Ok((draft, surroundings))
 }
 
-/// What those of a section have read since this was asked last.
+/// Returns the files that a section has read since the last call.
 pub(crate) fn reads_of(section: &'static str, surroundings: &Surroundings) -> Vec<Read> {
     let reads = surroundings.reads.take();
     reads.into_iter().map(|(name, path)| Read { section, name, path }).collect()
 }
 
-/// Who would use which files, of a configuration by itself: what one that runs uses is another matter.
+/// Refuses files that a configuration uses in conflicting ways. Ignores the files of a running configuration.
 fn claim_all(
     root: &Node,
     (source, reloads): (&Source, bool),
@@ -317,19 +317,19 @@ fn claim_all(
     claim_configuration(source, reloads, &mut files, findings);
     claim_reads(reads, root, &mut files, misfits);
     for claim in claims {
-        let Err(told) = claim.note(&mut files) else { continue };
+        let Err(message) = claim.note(&mut files) else { continue };
         let section = ["modules", "ports"]
             .into_iter()
             .find(|section| entries(root, section).any(|entry| entry.key == claim.name));
         let Some(section) = section else { continue };
         let kind = entries(root, section).find(|entry| entry.key == claim.name).and_then(kind_of);
         let kind = kind.map_or("", |kind| &kind.key);
-        add_faults(misfits, root, &[section, &claim.name, kind], SetupError::at(&claim.parameter, told));
+        add_faults(misfits, root, &[section, &claim.name, kind], SetupError::at(&claim.parameter, message));
     }
 }
 
-/// Notes that the configuration itself is read, where it is a file or the standard input.
-/// That of a reload is read elsewhere.
+/// Claims the configuration's own file or the standard input for reading. A reload does not read the standard input
+/// here.
 pub(crate) fn claim_configuration(source: &Source, reloads: bool, files: &mut Files, findings: &mut Findings) {
     let who = "the configuration";
     let claimed = match &source.path {
@@ -342,29 +342,30 @@ pub(crate) fn claim_configuration(source: &Source, reloads: bool, files: &mut Fi
     }
 }
 
-/// Notes what has been read: somebody may write it.
+/// Claims the files that have been read. Adds an error if another part of the pipeline writes one of them.
 pub(crate) fn claim_reads(reads: &[Read], root: &Node, files: &mut Files, misfits: &mut Misfits) {
     for Read { section, name, path } in reads {
         let who = if *section == "state" { format!("state '{name}'") } else { format!("'{name}'") };
-        if let Err(told) = files.claim(&who, path, false) {
-            misfits.add(root, &[section, name], &told);
+        if let Err(message) = files.claim(&who, path, false) {
+            misfits.add(root, &[section, name], &message);
         }
     }
 }
 
-/// The entries of a section, or with an empty name the sections themselves.
+/// Returns the entries of a section. With an empty name, returns the sections themselves.
 pub(crate) fn entries<'r>(root: &'r Node, section: &str) -> impl Iterator<Item = &'r Entry> {
     let node = if section.is_empty() { Some(root) } else { root.get(section) };
     node.and_then(Node::as_map).into_iter().flat_map(|map| map.iter())
 }
 
-/// The one key of a module, port or state: its kind, with the parameters. Nothing where it has not one key.
+/// Returns the only key of a module, port or state, which is its kind, with the parameters. `None` if it does not have
+/// exactly one key.
 pub(crate) fn kind_of(entry: &Entry) -> Option<&Entry> {
     let mut kinds = entry.value.as_map()?.iter();
     kinds.next().filter(|_| kinds.next().is_none())
 }
 
-/// Reads a value whose keys are fixed. What is wrong is added.
+/// Reads a value with fixed keys. Adds its errors to `misfits`.
 pub(crate) fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path: &[&str], node: &Node) -> Option<T> {
     let value = node.to_json();
     match serde_path_to_error::deserialize(&value) {
@@ -377,7 +378,7 @@ pub(crate) fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path
     }
 }
 
-/// Adds what is wrong with parameters at `path`.
+/// Adds the errors of the parameters at `path`.
 pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], error: SetupError) {
     for Fault { path: within, message } in error.faults {
         let parts = within.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty());
@@ -386,7 +387,7 @@ pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], erro
     }
 }
 
-/// Makes the state that modules share. What a running pipeline has, made in the same way, is shared with it.
+/// Creates the state that modules share. Takes over state of the running pipeline that was created in the same way.
 pub(crate) fn make_state(
     root: &Node,
     stamps: &Stamps,
@@ -400,9 +401,9 @@ pub(crate) fn make_state(
         let Some(kind) = kind_of(entry) else { continue };
         let Some(declaration) = known.iter().find(|declaration| declaration.name == kind.key) else { continue };
         let identity = Identity::of(root, "state", &entry.key, &kind.key, stamps, &Files::default());
-        let there =
+        let existing =
             running.and_then(|running| running.state.get(&entry.key)).filter(|other| other.identity == identity);
-        let made = match there {
+        let made = match existing {
             Some(state) => Ok(state.clone()),
             None => {
                 let made = declaration.build(&kind.value.to_json(), &mut Setup::new(&entry.key, surroundings));
@@ -425,7 +426,8 @@ pub(crate) fn make_state(
     all
 }
 
-/// State that no module has asked for. Where a module could not be made, it may have wanted to.
+/// Adds an error for each state that no module uses. Adds none if a module could not be created, because it may use the
+/// state.
 pub(crate) fn unused_state(root: &Node, surroundings: &Surroundings, modules: &[ModuleEnd], findings: &mut Findings) {
     if modules.iter().any(|end| end.gates.is_none()) {
         return;
@@ -494,7 +496,7 @@ fn check_ports(
     (drafts, ends)
 }
 
-/// Refuses a second port of an interface: each would receive every frame.
+/// Refuses a second port on an interface, because each of them would receive every frame.
 fn refuse_shared_interfaces(root: &Node, misfits: &mut Misfits) {
     let mut seen: HashMap<(String, Option<String>), &str> = HashMap::new();
     for entry in entries(root, "ports") {
@@ -503,15 +505,15 @@ fn refuse_shared_interfaces(root: &Node, misfits: &mut Misfits) {
         let Some(interface) = text("interface") else { continue };
         if let Some(first) = seen.insert((interface.clone(), text("namespace")), &entry.key) {
             let message = format!(
-                "'{interface}' is the interface of port '{first}' already, and each port would receive every frame: a port \
-                 both receives and sends, so name '{first}' in `pipeline` at both places"
+                "'{interface}' is the interface of port '{first}' already, and each port would receive every frame: a \
+                 port both receives and sends, so name '{first}' in `pipeline` at both places"
             );
             misfits.add(root, &["ports", &entry.key, &kind.key, "interface"], &message);
         }
     }
 }
 
-/// Modules in topological order.
+/// Returns the modules in topological order. Adds an error for each cycle.
 fn sort(ends: &Ends, wiring: &Wiring, findings: &mut Findings) -> Vec<usize> {
     let mut successors = vec![Vec::new(); ends.modules.len()];
     for edge in &wiring.edges {

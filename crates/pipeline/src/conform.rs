@@ -1,7 +1,7 @@
-//! Holds a configuration against the language's schema and says in words what does not fit.
+//! Checks a configuration against the schema of the language, and describes each violation in words.
 //!
-//! Our own, because a validator's words are for programmers, and because a complete one takes longer to compile than
-//! everything here; a complete one is the oracle of the tests.
+//! Forebay has its own validator, because the messages of others are written for programmers, and because a complete
+//! one takes longer to compile than this whole crate. The tests compare it with a complete one.
 
 mod walk;
 mod words;
@@ -13,7 +13,7 @@ use crate::yaml::{Kind, Node};
 
 pub use walk::Rules;
 
-/// What does not fit, by path. Each of a path's parts ends with a zero byte.
+/// The violations of the schema, by path. Each part of a path ends with a zero byte.
 #[derive(Default)]
 pub(crate) struct Misfits {
     found: BTreeMap<String, Misfit>,
@@ -22,19 +22,19 @@ pub(crate) struct Misfits {
 struct Misfit {
     place: Place,
     message: String,
-    /// The bounds of a quantity, for a message that says more.
+    /// The bounds of a quantity, to be added to a more precise message.
     bounds: String,
-    /// The schema only knows that it does not fit; whoever reads the value can say more.
+    /// True if the schema gives no reason. The reader of the value may have a more precise message.
     vague: bool,
 }
 
 impl Misfits {
-    /// Holds `root` against the language.
+    /// Checks `root` against the schema of the language.
     pub(crate) fn find(root: &Node) -> Self {
         Self::against(crate::schema::rules(), root)
     }
 
-    /// Holds `root` against any rules.
+    /// Checks `root` against any rules.
     pub(crate) fn against(rules: &Rules, root: &Node) -> Self {
         let mut misfits = Self::default();
         for wrong in rules.walk(root) {
@@ -54,17 +54,17 @@ impl Misfits {
         self.found.is_empty()
     }
 
-    /// Whether anything at or below `path` does not fit.
+    /// Returns whether there is a violation at or below `path`.
     pub(crate) fn within(&self, path: &[&str]) -> bool {
         let key = joined(path);
         self.found.range(key.clone()..).next().is_some_and(|(found, _)| found.starts_with(&key))
     }
 
-    /// Adds what whoever reads the value at `path` found wrong, unless that is known, and better, already.
+    /// Adds an error that the reader of the value at `path` found, unless there is a more precise message already.
     pub(crate) fn add(&mut self, root: &Node, path: &[&str], message: &str) {
         let key = joined(path);
         if let Some(known) = self.found.get_mut(&key) {
-            // What a generated reader says is less than what the schema knows.
+            // Messages of a generated reader are less precise than those of the schema.
             let generic = ["unknown variant", "data did not match", "invalid type", "invalid value", "invalid length"];
             if known.vague && !generic.iter().any(|start| message.starts_with(start)) {
                 let message = worded(root, path, &format!("{message}{}", known.bounds));
@@ -91,7 +91,7 @@ fn joined(path: &[&str]) -> String {
     path.iter().flat_map(|part| [*part, "\u{0}"]).collect()
 }
 
-/// A message with the path before it, as it is written in `--set`: `modules.fw.acl.rules`.
+/// Returns a message with its path in front, in the form of `--set`: `modules.fw.acl.rules`.
 fn worded(root: &Node, path: &[&str], message: &str) -> String {
     let mut text = String::new();
     let mut node = Some(root);
@@ -111,7 +111,7 @@ fn worded(root: &Node, path: &[&str], message: &str) -> String {
     if text.is_empty() { message.to_owned() } else { format!("{text}: {message}") }
 }
 
-/// Where the key at the end of `path` stands.
+/// Returns the place of the key at the end of `path`.
 fn key_place(root: &Node, path: &[&str]) -> Place {
     let Some((key, above)) = path.split_last() else { return root.place };
     let mut node = Some(root);

@@ -1,4 +1,4 @@
-//! The section `control`: which controller sets the triggers, and how often.
+//! Reads the section `control`: the controller that sets the triggers, and its period.
 
 use forebay_control::Settings;
 use forebay_graph::SetupError;
@@ -12,16 +12,16 @@ use crate::language::Control;
 use crate::workers::MOST;
 use crate::yaml::Node;
 
-/// How often a controller decides where nothing is said.
+/// The default period of decisions.
 const PERIOD: Nanos = Nanos(100_000_000);
-/// How often it may decide.
+/// The range of periods.
 const SHORTEST: Nanos = Nanos(1_000_000);
 const LONGEST: Nanos = Nanos(3_600_000_000_000);
-/// The part of each objective in reserve where nothing is said: Batchy's delta.
+/// The default part of each objective that is kept in reserve (delta in Batchy).
 const GUARD: f64 = 0.05;
 
-/// Reads the section, where there is one. What is wrong with it is added.
-/// `workers`: how many there are under `workers`.
+/// Reads the section, if there is one. Adds its errors to `misfits`. `workers` is the number of workers in the section
+/// `workers`.
 pub(crate) fn read_control(
     root: &Node,
     scheduler: SchedulerKind,
@@ -29,18 +29,18 @@ pub(crate) fn read_control(
     misfits: &mut Misfits,
 ) -> Option<Settings> {
     let node = root.get("control")?;
-    let told: Control = read(misfits, root, &["control"], node)?;
-    let (name, params) = match &told.batching {
+    let section: Control = read(misfits, root, &["control"], node)?;
+    let (name, params) = match &section.batching {
         Value::String(name) => (name.clone(), Value::Null),
-        // What YAML reads where the controller's name is written without quotes.
+        // YAML reads the controller's name without quotes as a null.
         Value::Null => ("null".to_owned(), Value::Null),
         Value::Object(map) => map.iter().next().map(|(name, params)| (name.clone(), params.clone()))?,
         _ => return None,
     };
-    // An unknown name does not fit the schema, which says so.
+    // The schema check reports an unknown name.
     let controller = forebay_graph::controllers().into_iter().find(|it| it.name == name)?;
     if let Err(error) = controller.build(&params) {
-        if !told.batching.is_object() {
+        if !section.batching.is_object() {
             let message = format!("{name} needs parameters: write `batching: {{ {name}: {} }}`", controller.example);
             add_faults(misfits, root, &["control"], SetupError::at("batching", message));
             return None;
@@ -48,7 +48,7 @@ pub(crate) fn read_control(
         add_faults(misfits, root, &["control", "batching", &name], error);
         return None;
     }
-    let period = told.period.unwrap_or(PERIOD);
+    let period = section.period.unwrap_or(PERIOD);
     if !(SHORTEST..=LONGEST).contains(&period) {
         let error = SetupError::at("period", format!("every {period}: allowed are 1ms to 1h"));
         add_faults(misfits, root, &["control"], error);
@@ -60,12 +60,13 @@ pub(crate) fn read_control(
         add_faults(misfits, root, &["control"], SetupError::at("batching", message));
         return None;
     }
-    let most = told.workers.unwrap_or(workers);
+    let most = section.workers.unwrap_or(workers);
     let wrong = if most < workers {
         Some(format!("{most} where there are {workers} under `workers`: allowed are {workers} to {MOST}"))
     } else if most > workers && scheduler != SchedulerKind::RunToCompletion {
         Some(format!(
-            "{most}: nothing goes to other workers where time is shared out: allowed is {workers}, or run-to-completion"
+            "{most}: modules do not move to other workers where they share time: allowed is {workers}, or \
+             `scheduler: run-to-completion`"
         ))
     } else {
         None
@@ -74,5 +75,5 @@ pub(crate) fn read_control(
         add_faults(misfits, root, &["control"], SetupError::at("workers", message));
         return None;
     }
-    Some(Settings { controller, params, period, guard: told.guard.unwrap_or(GUARD), workers: most })
+    Some(Settings { controller, params, period, guard: section.guard.unwrap_or(GUARD), workers: most })
 }

@@ -1,4 +1,4 @@
-//! What a configuration will ask of the machine that it runs on: cores, memory for packets, interfaces. Nothing is opened.
+//! The resources that a configuration needs on its machine: cores, packet memory, interfaces. Nothing is opened.
 
 use std::net::IpAddr;
 
@@ -8,44 +8,44 @@ use forebay_units::Frequency;
 use crate::compile::{Conditions, Draft, compile, entries, kind_of};
 use crate::{Problems, Source};
 
-/// What is asked of a machine.
+/// The resources that a configuration needs.
 #[derive(Clone, Debug)]
 pub struct Demands {
     /// The pipeline's name.
     pub name: String,
-    /// By worker: the core that it is bound to, if it is.
+    /// The core that each worker is bound to, if the configuration names one.
     pub cores: Vec<Option<usize>>,
     /// Each worker's packet pool.
     pub pool: PoolOptions,
     /// The ports.
     pub ports: Vec<PortDemand>,
-    /// The addresses that it answers for: those of states of the kind `interface`.
+    /// The pipeline's own addresses: those of states of the kind `interface`.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What a port asks of a machine.
+/// The resources that a port needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortDemand {
-    /// Its name.
+    /// The port's name.
     pub name: String,
-    /// Its kind.
+    /// The port's kind.
     pub kind: &'static str,
-    /// The interface that it names.
+    /// The interface that the port uses.
     pub interface: Option<String>,
-    /// The network namespace that this is in.
+    /// The network namespace of the interface.
     pub namespace: Option<String>,
-    /// The workers that have it, by number.
+    /// The numbers of the workers that run the port.
     pub workers: Vec<usize>,
-    /// Whether the host's own stack gets what comes in, too (`host` of `af_packet`).
+    /// Whether the host's own stack gets incoming packets, too (`host` of `af_packet`).
     pub host: bool,
-    /// The address that it gives the host (`address` of `tap`).
+    /// The address that the port gives to the host (`address` of `tap`).
     pub address: Option<IpAddr>,
 }
 
-/// Checks a configuration, and says what it asks for.
+/// Checks a configuration, and returns the resources that it needs.
 ///
 /// # Errors
-/// Everything that is wrong, with places.
+/// Returns all errors of the configuration, with their places.
 pub fn demands(source: &Source) -> Result<Demands, Problems> {
     // Nothing runs, as in `check`.
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
@@ -58,7 +58,7 @@ pub fn demands(source: &Source) -> Result<Demands, Problems> {
 /// Returns the demands of each port.
 pub(crate) fn port_demands(draft: &Draft) -> Vec<PortDemand> {
     let ports = draft.ports.iter().zip(draft.placement.ports.iter()).map(|(port, workers)| {
-        // Every kind of port that is on one calls it so.
+        // All kinds of ports with an interface use these names of parameters.
         let text = |key: &str| port.params.get(key).and_then(|value| value.as_str()).map(str::to_owned);
         PortDemand {
             name: port.name.clone(),
@@ -73,7 +73,7 @@ pub(crate) fn port_demands(draft: &Draft) -> Vec<PortDemand> {
     ports.collect()
 }
 
-/// The addresses that it answers for.
+/// Returns the pipeline's own addresses.
 pub(crate) fn own_addresses(draft: &Draft) -> Vec<IpAddr> {
     let interfaces = entries(&draft.root, "state").filter_map(kind_of).filter(|kind| kind.key == "interface");
     let lists = interfaces.filter_map(|kind| kind.value.get("addresses")?.as_list());
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_pools_and_interfaces_are_told_without_opening_anything() {
+    fn demands_are_returned_without_opening_anything() {
         let text = "\
 ports:
   host: { tap: { interface: fb-doctor0, namespace: none-such, address: 192.0.2.9/24 } }

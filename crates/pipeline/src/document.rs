@@ -1,7 +1,8 @@
-//! A YAML text of another kind than a configuration, read in the same way: held against a schema, with the place of
-//! each value.
+//! Reads YAML texts that are not configurations in the same way as configurations: checks them against a schema, and
+//! knows the place of each value.
 //!
-//! A text with the sections `state` and `modules` has them as a configuration does, and they are made in the same way.
+//! If such a text has the sections `state` and `modules`, they are those of a configuration and are created in the same
+//! way.
 
 use forebay_graph::Surroundings;
 use forebay_units::Frequency;
@@ -34,10 +35,10 @@ pub struct MadeModule {
 }
 
 impl Document {
-    /// Reads a text, settings applied, and holds it against the rules of a JSON Schema.
+    /// Reads a text, applies its settings, and checks it against the rules of a JSON Schema.
     ///
     /// # Errors
-    /// What cannot be read, and what does not fit.
+    /// Returns an error if the text cannot be read or violates the schema.
     pub fn read(source: &Source, rules: &Rules) -> Result<Self, Problems> {
         let mut findings = Findings::default();
         let mut root = source.tree(&mut findings);
@@ -50,22 +51,22 @@ impl Document {
         Ok(Self { source: source.clone(), root })
     }
 
-    /// The text's values.
+    /// Returns the values of the text.
     #[must_use]
     pub fn value(&self) -> Value {
         self.root.to_json()
     }
 
-    /// Where it comes from.
+    /// Returns the source of the text.
     #[must_use]
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Faults of values at paths such as `["chains", "0", "rate"]`, with their places.
+    /// Returns errors of values at paths, for example `["chains", "0", "rate"]`, with their places.
     ///
     /// # Panics
-    /// There are no faults.
+    /// Panics if there are no errors.
     #[must_use]
     pub fn problems(&self, faults: &[(Vec<String>, String)]) -> Problems {
         let mut findings = Findings::default();
@@ -76,10 +77,10 @@ impl Document {
         findings.finish(file, text, sets).expect_err("there are faults")
     }
 
-    /// Makes the modules and the state of the text, as a check of a configuration does.
+    /// Creates the modules and the state of the text, as the check of a configuration does.
     ///
     /// # Errors
-    /// What is wrong with their parameters, and with the files that they name.
+    /// Returns the errors of their parameters, and of the files that they name.
     pub fn modules(&self) -> Result<Vec<MadeModule>, Problems> {
         let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
@@ -102,10 +103,10 @@ impl Document {
     }
 }
 
-/// A mapping as the text of a configuration, which a person reads. Secrets are in it.
+/// Returns a mapping as a readable configuration text. The text contains secrets.
 #[must_use]
 pub fn written(value: &Value) -> String {
-    // A text in JSON is one in YAML.
+    // JSON text is YAML text.
     yaml::parse(&value.to_string(), &mut Findings::default()).map(|node| block_text(&node)).unwrap_or_default()
 }
 
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_made_and_faults_have_places() {
+    fn modules_are_created_and_errors_have_places() {
         let text = "count: 3\nmodules:\n  fw: { acl: { rules: [permit any], denied: gate } }\n  t: { ttl: }\n";
         let document = read(text).expect("it conforms");
         let modules = document.modules().expect("they can be made");
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn written_text_reads_back_the_same() {
         let value = json!({ "modules": { "fw": { "acl": { "rules": ["permit any", "no: \"1\"\n"] } } }, "count": 1.5 });
         let source = Source::new(written(&value), "written", "");
         assert_eq!(source.tree(&mut Findings::default()).map(|node| node.to_json()), Some(value));

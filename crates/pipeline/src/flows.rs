@@ -1,4 +1,4 @@
-//! Reads `flows:` and sees that packets can take each flow's path.
+//! Reads `flows:`, and checks that packets can take the path of each flow.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -14,11 +14,12 @@ use crate::yaml::Node;
 
 /// The name of the flow of all other packets.
 const OTHER: &str = "other";
-/// The rates that may be an objective.
+/// The range of rate objectives.
 const RATES: RangeInclusive<f64> = 1.0..=1e12;
 
-/// Turns declared flows into the plan's. Modules are numbered as in the configuration. `controlled`: whether it names a controller;
-/// one that keeps no rates is allowed, so that controllers can be compared on one file.
+/// Turns declared flows into those of the plan. Modules are numbered as in the configuration. `controlled` says whether
+/// the configuration names a controller. A controller that ignores rate objectives is allowed, so that controllers can
+/// be compared with one file.
 pub(crate) fn read(
     ends: &Ends,
     wiring: &Wiring,
@@ -104,7 +105,8 @@ fn shown(ends: &Ends, step: Step) -> String {
     }
 }
 
-/// A flow's path; `None` where some of it is wrong, which has been said, or depends on what is.
+/// Returns a flow's path. Returns `None` if a part of it has an error, which is in `findings`, or names a module that
+/// has one.
 fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Option<Vec<Step>> {
     let path = node.get("path")?;
     let texts: Vec<(&str, Place)> = match &flow.path {
@@ -150,13 +152,15 @@ fn step(ends: &Ends, stop: Stop<'_>) -> Result<Option<Step>, String> {
     }
 }
 
-/// Which modules can be reached from which, worked out for a module when it is first asked about.
+/// Finds which modules can be reached from a module. Keeps the result for the last one.
 struct Reach {
-    /// By module: gate (of a module that could not be made, none) and where it leads.
+    /// The edges of each module: the gate and the next module. The gate is `None` if the module could not be created.
     edges: Vec<Vec<(Option<usize>, usize)>>,
-    /// What the last question's gate reaches, and whether a module is so reached: the round in which it was.
-    asked: Option<Step>,
+    /// The step of the last search.
+    searched: Option<Step>,
+    /// The last search that reached each module.
     rounds: Vec<u32>,
+    /// The number of the last search.
     round: u32,
 }
 
@@ -168,18 +172,18 @@ impl Reach {
                 edges[edge.from].push((edge.gate, to));
             }
         }
-        Self { rounds: vec![0; edges.len()], edges, asked: None, round: 0 }
+        Self { rounds: vec![0; edges.len()], edges, searched: None, round: 0 }
     }
 
-    /// Whether packets that leave `from` by its gate, or by any, can come to `to`.
+    /// Returns whether packets that leave `from` can reach `to`. Without a gate in `from`, any gate counts.
     fn leads(&mut self, from: Step, to: usize) -> bool {
-        // Most paths name neighbours.
+        // Most paths name adjacent modules, for which no search is needed.
         let by_gate = |gate: Option<usize>| from.gate.is_none() || gate.is_none() || gate == from.gate;
         if self.edges[from.module].iter().any(|(gate, next)| by_gate(*gate) && *next == to) {
             return true;
         }
-        if self.asked != Some(from) {
-            self.asked = Some(from);
+        if self.searched != Some(from) {
+            self.searched = Some(from);
             self.round += 1;
             let first = self.edges[from.module].iter().filter(|(gate, _)| by_gate(*gate));
             let mut open: Vec<usize> = first.map(|(_, next)| *next).collect();

@@ -1,10 +1,13 @@
-//! Which modules of branches can run as one ([`forebay_graph::Branches`]).
+//! Finds the modules of different branches that can run as one ([`forebay_graph::Branches`]).
 //!
-//! Modules are grouped as states of an automaton are when it is made smallest: at first all of one kind with nothing told of them
-//! that would be theirs alone; then groups are parted, until in each all get their packets from one split, or from members of one
-//! group, and go on alike: each gate leads all of them to one place, or to members of one group. So a branch that is not like the
-//! others is by itself, and the others still run as one. The flow word, which a split sets, then says at any member which branch
-//! a packet is in.
+//! The algorithm is that for the minimization of an automaton, with modules as states. At first, all modules of one
+//! kind without settings of their own are in one group. Then groups are split until two conditions hold for each group:
+//!
+//! - All members get their packets from one split module, or from members of one group.
+//! - Each gate leads from all members to the same target, or to members of one group.
+//!
+//! A branch that differs from the others ends up alone, and the others still run as one. The flow word, which the split
+//! module sets, identifies the branch of a packet at each member.
 
 use std::collections::HashMap;
 
@@ -14,25 +17,26 @@ use forebay_protocol::SchedulerKind;
 use crate::compile::ModuleDraft;
 use crate::language::{Buffer, Fold};
 
-/// What modules of one group have in common after a round.
+/// The properties that the modules of one group share after a round.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    /// Their group before it.
+    /// Their group before the round.
     group: usize,
-    /// The group that their packets come from.
+    /// The group that sends them packets.
     from: usize,
-    /// Where each gate leads.
+    /// The target of each gate.
     gates: Vec<Next>,
 }
 
-/// Where a gate leads.
+/// The target of a gate.
 #[derive(PartialEq, Eq, Hash)]
 enum Next {
     Group(usize),
     Away(Target),
 }
 
-/// The folds, in the modules' order: by branch. `modules` are in topological order, `entries` lists what ports lead to.
+/// Returns the groups of modules that run as one, in the modules' order, each with its members in the order of
+/// branches. `modules` are in topological order. `entries` are the targets of ports.
 pub(crate) fn folds(
     modules: &[ModuleDraft],
     entries: &[Option<Target>],
@@ -40,7 +44,7 @@ pub(crate) fn folds(
     scheduler: SchedulerKind,
     fold: Fold,
 ) -> Vec<Vec<usize>> {
-    // Where time is shared out each module has its own share of it.
+    // Under a scheduler that shares time, each module needs its own share.
     if fold == Fold::Off || scheduler != SchedulerKind::RunToCompletion {
         return Vec::new();
     }
@@ -54,9 +58,9 @@ pub(crate) fn folds(
     }
     let mut groups = first_groups(modules, entries, placement);
     loop {
-        let parted = part(modules, &feeders, &groups);
-        if parted != groups {
-            groups = parted;
+        let refined = refine(modules, &feeders, &groups);
+        if refined != groups {
+            groups = refined;
             continue;
         }
         let classes = classes(&groups);
@@ -69,8 +73,8 @@ pub(crate) fn folds(
     }
 }
 
-/// By module, its group, told by the first that is in it: modules of one kind; of which something is told that is theirs alone,
-/// by themselves.
+/// Returns the first group of each module, identified by its first member. Modules of one kind are in one group.
+/// Modules with settings of their own are alone.
 fn first_groups(modules: &[ModuleDraft], entries: &[Option<Target>], placement: &Placement) -> Vec<usize> {
     let mut known = HashMap::new();
     let group = |(number, module): (usize, &ModuleDraft)| {
@@ -83,8 +87,8 @@ fn first_groups(modules: &[ModuleDraft], entries: &[Option<Target>], placement: 
     modules.iter().enumerate().map(group).collect()
 }
 
-/// The groups parted by where packets come from and where they go.
-fn part(modules: &[ModuleDraft], feeders: &[Vec<usize>], groups: &[usize]) -> Vec<usize> {
+/// Splits the groups by the sources and the targets of packets.
+fn refine(modules: &[ModuleDraft], feeders: &[Vec<usize>], groups: &[usize]) -> Vec<usize> {
     let mut known = HashMap::new();
     let group = |(number, module): (usize, &ModuleDraft)| {
         let mut from = feeders[number].iter().map(|feeder| groups[*feeder]);
@@ -99,7 +103,7 @@ fn part(modules: &[ModuleDraft], feeders: &[Vec<usize>], groups: &[usize]) -> Ve
     modules.iter().enumerate().map(group).collect()
 }
 
-/// Groups of several, in order.
+/// Returns the groups with more than one member, in order.
 fn classes(groups: &[usize]) -> Vec<Vec<usize>> {
     let mut members = vec![Vec::new(); groups.len()];
     groups.iter().enumerate().for_each(|(module, group)| members[*group].push(module));
@@ -107,8 +111,8 @@ fn classes(groups: &[usize]) -> Vec<Vec<usize>> {
     members
 }
 
-/// Whether each member that goes on to a class without a split goes on to the one of its own branch: nothing would say otherwise
-/// which branch a packet is in.
+/// Returns whether each member with a single gate leads to the member of its own branch. Otherwise the branch of a
+/// packet would be lost there.
 fn keep_their_branches(modules: &[ModuleDraft], members: &[usize], classes: &[Vec<usize>], groups: &[usize]) -> bool {
     let next = members.iter().filter_map(|member| match modules[*member].gates[..] {
         [(_, Target::Module(next))] => Some(next),
@@ -118,7 +122,7 @@ fn keep_their_branches(modules: &[ModuleDraft], members: &[usize], classes: &[Ve
     let Some(first) = next.first() else { return true };
     match classes.binary_search_by_key(&groups[*first], |members| members[0]) {
         Ok(class) => next == classes[class],
-        // All to one place.
+        // All members lead to the same module.
         Err(_) => true,
     }
 }

@@ -1,4 +1,4 @@
-//! The graph of a checked configuration, as a drawing shows it.
+//! Returns the graph of a checked configuration, for drawings.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::problem::Problems;
 /// Checks a configuration as [`check`](crate::check) does, and returns its graph.
 ///
 /// # Errors
-/// Everything that is wrong, with places.
+/// Returns all errors of the configuration, with their places.
 pub fn graph(source: &Source) -> Result<GraphReport, Problems> {
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let (draft, _) = compile(source, conditions, None, None)?;
@@ -21,7 +21,7 @@ pub fn graph(source: &Source) -> Result<GraphReport, Problems> {
 }
 
 impl Draft {
-    /// Its graph.
+    /// Returns the graph.
     pub(crate) fn graph(&self) -> GraphReport {
         let to = |target: Target| match target {
             Target::Module(module) => Some(self.modules[module].name.clone()),
@@ -30,11 +30,11 @@ impl Draft {
         };
         let folded = self.folds.iter().flat_map(|fold| fold.iter().map(|module| (*module, fold[0])));
         let leaders: HashMap<usize, usize> = folded.collect();
-        let modules = self.modules.iter().enumerate().map(|(at, module)| GraphModule {
+        let modules = self.modules.iter().enumerate().map(|(index, module)| GraphModule {
             name: module.name.clone(),
             function: module.kind.name.to_owned(),
-            workers: self.placement.modules[at].clone(),
-            folded: leaders.get(&at).map(|leader| self.modules[*leader].name.clone()),
+            workers: self.placement.modules[index].clone(),
+            folded: leaders.get(&index).map(|leader| self.modules[*leader].name.clone()),
             gates: module.gates.iter().map(|(gate, _)| gate.clone()).collect(),
         });
         let ports = self.ports.iter().zip(&self.placement.ports).map(|(port, workers)| GraphPort {

@@ -1,7 +1,7 @@
-//! Packets that modules hold back are the pool's: as many as may wait must leave some for those that come.
+//! Checks that modules cannot hold all packets of a pool.
 //!
-//! What waits leaves when its time is over, after seconds. Where all chunks wait no packet comes in until then, not even the
-//! fragment or the answer that is waited for.
+//! Held packets leave when their time is over, after seconds. If all chunks of the pool are held, no packet can enter
+//! until then, not even the fragment or the reply that a held packet waits for.
 
 use forebay_graph::{Placement, SetupError, Target};
 
@@ -9,7 +9,7 @@ use crate::compile::{Draft, ModuleDraft, add_faults};
 use crate::conform::Misfits;
 use forebay_packet::pool::MOST_CHUNKS;
 
-/// Refuses modules that may together hold as many of a worker's packets as there are, less a batch that comes in.
+/// Refuses modules that together may hold so many of a worker's packets that no batch remains for incoming packets.
 pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
     let (chunks, most) = (draft.pool.chunks, draft.pool.chunks.saturating_sub(draft.batch));
     for worker in 0..draft.placement.workers {
@@ -29,15 +29,15 @@ pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
         };
         let needed = all + draft.batch;
         let or = if needed <= MOST_CHUNKS { format!(", or `pool: {{ chunks: {needed} }}`") } else { String::new() };
-        let told = format!(
-            "{packets} packets may wait here{each}{others}, and a worker has {chunks} (`pool.chunks`): allowed are {most} in all, a \
-             batch less, so that others still come in{or}"
+        let message = format!(
+            "{packets} packets may wait here{each}{others}, and a worker has {chunks} (`pool.chunks`): allowed are \
+             {most} in all, so that a batch of other packets can still enter{or}"
         );
         add_faults(
             misfits,
             &draft.root,
             &["modules", &module.name, module.kind.name],
-            SetupError::at(*parameter, told),
+            SetupError::at(*parameter, message),
         );
     }
 }
@@ -45,11 +45,11 @@ pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
 /// A module that may hold packets of a worker.
 struct Holding<'d> {
     module: &'d ModuleDraft,
-    /// By which how many it holds is said.
+    /// The parameter that limits the number of held packets.
     parameter: &'static str,
-    /// How many it holds at most, on each of the workers that run it.
+    /// The largest number of held packets on each worker that runs the module.
     packets: usize,
-    /// How many of those may have this worker's packets.
+    /// The number of workers on which the module may hold packets of this worker's pool.
     replicas: usize,
 }
 
@@ -59,15 +59,17 @@ impl Holding<'_> {
     }
 }
 
-/// The modules that may hold packets of a worker's pool: what comes in by its ports, and what it makes itself.
+/// Returns the modules that may hold packets of a worker's pool. These packets enter by the worker's ports or are
+/// created on the worker.
 fn holding(draft: &Draft, worker: usize) -> impl Iterator<Item = Holding<'_>> {
     let mut replicas = vec![0; draft.modules.len()];
     for (on, target) in sources(draft).filter(|(on, _)| on.contains(&worker)) {
         for module in reached(draft, target) {
-            // What comes in on the same workers stays on its own, by session; else each of them may get it.
-            let theirs = &draft.placement.modules[module];
-            let may = if theirs == on { 1 } else { theirs.len() };
-            replicas[module] = may.max(replicas[module]);
+            // If the source and the module are on the same workers, packets stay on their worker, by session. Otherwise
+            // each of the module's workers may get them.
+            let module_workers = &draft.placement.modules[module];
+            let reached = if module_workers == on { 1 } else { module_workers.len() };
+            replicas[module] = reached.max(replicas[module]);
         }
     }
     draft.modules.iter().zip(replicas).filter(|(_, replicas)| *replicas > 0).filter_map(|(module, replicas)| {
@@ -76,15 +78,15 @@ fn holding(draft: &Draft, worker: usize) -> impl Iterator<Item = Holding<'_>> {
     })
 }
 
-/// Where packets begin: on which workers, and where they go first.
+/// Returns the sources of packets: their workers, and the first target of the packets.
 fn sources(draft: &Draft) -> impl Iterator<Item = (&Vec<usize>, Target)> {
     let Placement { ports, modules, .. } = &draft.placement;
     let entries = ports.iter().zip(&draft.entries).filter_map(|(on, entry)| Some((on, (*entry)?)));
-    let makes = |at: &usize| !draft.modules[*at].kind.creates.is_empty();
-    entries.chain((0..draft.modules.len()).filter(makes).map(|at| (&modules[at], Target::Module(at))))
+    let creates = |module: &usize| !draft.modules[*module].kind.creates.is_empty();
+    entries.chain((0..draft.modules.len()).filter(creates).map(|module| (&modules[module], Target::Module(module))))
 }
 
-/// Modules that packets may come to from there.
+/// Returns the modules that packets from `from` may reach.
 fn reached(draft: &Draft, from: Target) -> Vec<usize> {
     let mut reached = vec![false; draft.modules.len()];
     let mut pending = vec![from];

@@ -1,4 +1,4 @@
-//! Whether a module, port or state is the same as one that runs: made of the same parameters and the same files.
+//! Compares a module, port or state with a running one: it is the same if its parameters and its files are the same.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use crate::yaml::Node;
 
-/// A file's place, length and last change.
+/// The device, inode, length and modification time of a file.
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// The files that a configuration names, as they were before any was read: one that changes while it is read is taken for
-/// changed when the configuration is looked at again.
+/// The stamps of the files that a configuration names, taken before any file is read. A file that changes while it is
+/// read therefore counts as changed at the next reload.
 pub(crate) struct Stamps {
     base: PathBuf,
-    /// By the name in the configuration.
+    /// The stamps, by the file name in the configuration.
     known: HashMap<String, Stamp>,
 }
 
 impl Stamps {
-    /// Those of all files that `root` may name, relative to `base`.
+    /// Takes the stamps of all files that `root` may name, relative to `base`.
     pub(crate) fn of(root: &Node, base: &Path) -> Self {
         let mut known = HashMap::new();
         for section in ["state", "modules", "ports"] {
             each_text(&root.get(section).map(Node::to_json).unwrap_or_default(), &mut |text| {
-                if let Some(told) = base.join(text).metadata().ok().filter(Metadata::is_file) {
+                if let Some(file) = base.join(text).metadata().ok().filter(Metadata::is_file) {
                     known
-                        .insert(text.to_owned(), (told.dev(), told.ino(), told.len(), told.mtime(), told.mtime_nsec()));
+                        .insert(text.to_owned(), (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()));
                 }
             });
         }
@@ -37,31 +37,31 @@ impl Stamps {
     }
 }
 
-/// What something is made of.
+/// Everything that a module, port or state is created from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     kind: String,
     params: Value,
-    /// Of the files that the parameters name.
+    /// The stamps of the files that the parameters name.
     files: Vec<Stamp>,
-    /// The same of the state that they name.
+    /// The identities of the state that the parameters name.
     state: Vec<Identity>,
 }
 
 impl Identity {
-    /// Whether it is a function that has or looks up state of each session.
+    /// Returns whether this is a function that has or looks up state of each session.
     pub(crate) fn is_keyed(&self) -> bool {
         let known = forebay_graph::functions();
         known.iter().any(|known| known.name == self.kind && known.is_keyed(&self.params))
     }
 
-    /// The kind of function, port or state.
+    /// Returns the kind of function, port or state.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// Of what stands under `name` in a section of the configuration `root`; files are as `stamps` says. Files
-    /// that are written change all the time, and are not part of it.
+    /// Returns the identity of the entry `name` in a section of the configuration `root`. `stamps` has the stamps of
+    /// its files. Files that it writes are not part of the identity, because they change all the time.
     pub(crate) fn of(root: &Node, section: &str, name: &str, kind: &str, stamps: &Stamps, used: &Files) -> Self {
         let params = root.get(section).and_then(|all| all.get(name)?.get(kind));
         let params = params.map(Node::to_json).unwrap_or_default();
@@ -78,12 +78,12 @@ impl Identity {
     }
 }
 
-/// Every text among the parameters: any may be a file's name.
-fn each_text(value: &Value, look: &mut impl FnMut(&str)) {
+/// Calls `visit` with every text among the parameters. Any of them may be a file name.
+fn each_text(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
-        Value::String(text) => look(text),
-        Value::Array(list) => list.iter().for_each(|item| each_text(item, look)),
-        Value::Object(map) => map.values().for_each(|item| each_text(item, look)),
+        Value::String(text) => visit(text),
+        Value::Array(list) => list.iter().for_each(|item| each_text(item, visit)),
+        Value::Object(map) => map.values().for_each(|item| each_text(item, visit)),
         _ => {}
     }
 }
@@ -111,9 +111,10 @@ mod tests {
         assert_ne!(first, of(text));
     }
 
-    /// What was written while a list was read and compiled was taken for what had been read: a reload kept the old list.
+    /// Regression: a file that changed while its list was compiled counted as already read, and a reload kept the old
+    /// list.
     #[test]
-    fn a_file_that_changes_after_the_stamps_were_taken_is_another_the_next_time() {
+    fn a_file_that_changes_after_its_stamp_was_taken_counts_as_changed() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let file = folder.path().join("routes");
         std::fs::write(&file, "10.0.0.0/8 0").expect("a writable folder");
@@ -123,8 +124,8 @@ mod tests {
         std::fs::write(&file, "10.0.0.0/8 1 ").expect("a writable folder");
         assert_ne!(of(&before), of(&Stamps::of(&root, folder.path())));
         let mut written = Files::default();
-        written.claim("port 'out'", &file, true).expect("nobody else uses it");
-        let left_out = Identity::of(&root, "modules", "a", "f", &before, &written);
-        assert_eq!(left_out, Identity::of(&root, "modules", "a", "f", &Stamps::of(&root, folder.path()), &written));
+        written.claim("port 'out'", &file, true).expect("the file is not in use");
+        let without_file = Identity::of(&root, "modules", "a", "f", &before, &written);
+        assert_eq!(without_file, Identity::of(&root, "modules", "a", "f", &Stamps::of(&root, folder.path()), &written));
     }
 }

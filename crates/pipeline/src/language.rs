@@ -1,7 +1,7 @@
-//! The sections of a configuration whose keys are fixed, as types: they are read by these and described by them.
+//! The types of the sections with fixed keys. They define how a section is read and its schema.
 //!
-//! The sections that name functions, ports and kinds of state are described in [`schema`](crate::schema), from what is
-//! registered.
+//! The schemas of the sections that name functions, ports and kinds of state are in [`schema`](crate::schema). They are
+//! generated from the registered declarations.
 
 use forebay_graph::{Marks, WhenFull};
 use forebay_packet::PoolOptions;
@@ -13,11 +13,10 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PoolSection {
-    /// How many packets there can be at once; 16384 by default.
+    /// The number of packets that can exist at once; 16384 by default.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub(crate) chunks: usize,
-    /// The longest frame in bytes; 2048 by default. Longer ones are dropped where they enter, as
-    /// `oversize`.
+    /// The longest frame in bytes; 2048 by default. Ports drop longer frames, as `oversize`.
     #[schemars(range(min = 64, max = 65_343))]
     pub(crate) frame: usize,
 }
@@ -33,7 +32,7 @@ impl Default for PoolSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fold {
-    /// Where they can: the default.
+    /// Modules run as one where possible: the default.
     #[default]
     On,
     /// Every module runs by itself, as it is written.
@@ -44,37 +43,37 @@ pub(crate) enum Fold {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Buffer {
-    /// 0: packets pass at once. Else the module runs on exactly so many packets at a time, up to `batch`.
+    /// The number of packets on which the module runs at a time, up to `batch`. With 0, packets pass at once.
     #[schemars(range(max = 256))]
     pub(crate) trigger: usize,
-    /// The longest that packets wait for the trigger. Without it, it follows from the flows' delay objectives; without
-    /// those it is 1ms.
+    /// The longest time that packets wait for the trigger. By default it follows from the flows' delay objectives;
+    /// without objectives it is 1ms.
     pub(crate) hold: Option<Nanos>,
 }
 
-/// What a module is given where modules share the worker's time (`scheduler: weighted-fair`).
+/// A module's share of the worker's time (`scheduler: weighted-fair`).
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Share {
-    /// Modules that have work get ticks in proportion to their weights; 1 by default.
+    /// The weight of the module; 1 by default. Modules with work get ticks in proportion to their weights.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) weight: u32,
-    /// The rate that the module does not exceed, of packets (`1Mpps`) or of their bits (`10Gbps`), 1pps to 1000Gpps or
-    /// 8bps to 8000Tbps; none by default. What comes faster waits.
+    /// The module's largest rate, in packets (`1Mpps`) or bits (`10Gbps`) a second, 1pps to 1000Gpps or 8bps to
+    /// 8000Tbps; none by default. Packets beyond the rate wait.
     pub(crate) rate: Option<Rate>,
-    /// How long an idle module's unused rate is saved up, 0us to 10s; 1ms by default.
+    /// The time for which an idle module saves its unused rate, 0us to 10s; 1ms by default.
     pub(crate) burst: Option<Nanos>,
-    /// How many packets the module's input queue is meant for; 1024 by default.
+    /// The intended size of the module's input queue, in packets; 1024 by default.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub(crate) queue: u32,
     /// Percent of `queue` at which the module is overloaded; 80 by default.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) high: u32,
-    /// Percent of `queue` at which it no longer is; 60 by default.
+    /// Percent of `queue` at which the overload ends; 60 by default.
     #[schemars(range(max = 99))]
     pub(crate) low: u32,
-    /// While it is overloaded: `wait`, the default, does not read the ports whose packets can come to it; `drop` drops
-    /// packets where the chain begins that leads to it and nowhere else.
+    /// The reaction to overload. With `wait`, the default, the worker does not read the ports whose packets can reach
+    /// the module. With `drop`, it drops packets at the start of the chain that leads only to the module.
     pub(crate) when_full: WhenFull,
 }
 
@@ -86,7 +85,7 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Its marks.
+    /// Returns the marks of the input queue.
     pub(crate) fn marks(&self) -> Marks {
         Marks { queue: self.queue, high: self.high, low: self.low, when_full: self.when_full }
     }
@@ -98,16 +97,16 @@ impl Share {
 pub(crate) struct Flow {
     /// The flow's name.
     pub(crate) name: String,
-    /// Modules on the path in order, `module` or `module[gate]`: a list, or text with arrows between. Others may lie
-    /// between them.
+    /// The modules on the path in order, each `module` or `module[gate]`: a list, or text with arrows between. There
+    /// may be other modules between them.
     pub(crate) path: Path,
     /// The delay objective, from arrival to departure.
     pub(crate) slo: Option<Nanos>,
-    /// Which of the packets' delays must keep the objective: that of a share of them, as a percentile (99 by default),
-    /// or `mean`.
+    /// The part of the packets whose delay must keep the objective, as a percentile (99 by default), or `mean` for
+    /// their mean delay.
     pub(crate) percentile: Option<Percentile>,
-    /// The rate objective, 1pps to 1000Gpps or 1bps to 1Tbps: the flow gets at least that much of what it offers,
-    /// whatever others offer. In packets a second, or in bits a second of frames, without what the wire adds. The
+    /// The rate objective, 1pps to 1000Gpps or 1bps to 1Tbps: the flow gets at least this rate if it offers so much,
+    /// independent of other flows. In packets a second, or in bits a second of frames without preamble and gaps. The
     /// controller `fair` keeps it, under `scheduler: weighted-fair`.
     pub(crate) min_rate: Option<Rate>,
 }
@@ -126,39 +125,41 @@ pub(crate) enum Path {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Worker {
-    /// The core that it is bound to; without it, one is chosen.
+    /// The core that the worker is bound to; chosen automatically by default.
     #[schemars(range(max = 4_095))]
     pub(crate) core: Option<usize>,
-    /// The modules that it runs. Without it, those that no worker names. Modules that several workers run are replicated:
-    /// each worker gets its share of the sessions. A worker with an empty list sleeps until modules are moved to it.
+    /// The modules that the worker runs. By default, those that no worker names. Modules that several workers run are
+    /// replicated: each worker gets a part of the sessions. A worker with an empty list sleeps until modules move to
+    /// it.
     pub(crate) modules: Option<Vec<String>>,
-    /// How packets are spread over the workers that run the same modules: by session, which is the default.
-    #[allow(dead_code, reason = "read so that what is written is checked: there is one way")]
+    /// How packets are distributed over the workers that run the same modules: by session, which is the default.
+    #[allow(dead_code, reason = "read only to check it: there is one value")]
     pub(crate) dispatch: Option<Dispatch>,
 }
 
-/// How packets are spread over workers.
+/// How packets are distributed over workers.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dispatch {
-    /// All packets of a session, in both directions, go to one worker: by a symmetric hash of the addresses, the protocol
-    /// and the ports.
+    /// All packets of a session, in both directions, go to one worker, by a symmetric hash of the addresses, the
+    /// protocol and the ports.
     Session,
 }
 
-/// What sets the triggers while the pipeline runs, so that flows keep their delay objectives at the fewest cycles.
+/// The controller that sets the triggers while the pipeline runs, so that flows keep their delay objectives with the
+/// fewest cycles.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Control {
     /// The controller: its name, or its name with its parameters.
     pub(crate) batching: serde_json::Value,
-    /// How often it decides.
+    /// The period of its decisions.
     #[serde(default)]
     pub(crate) period: Option<Nanos>,
     /// The part of each delay objective that is kept in reserve.
     #[serde(default)]
     pub(crate) guard: Option<f64>,
-    /// The most workers that it may use.
+    /// The largest number of workers that it may use.
     #[serde(default)]
     pub(crate) workers: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! YAML and use cases to a validated pipeline, ready to run.
+//! Turns YAML and use cases into a validated pipeline that is ready to run.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +49,7 @@ pub use shown::{SECRET, shown_settings, shown_text};
 pub use source::{Source, with_settings};
 pub use usecase::{Parameter, UseCase, usecase, usecases};
 
-// Functions and ports make themselves known by being linked.
+// Functions and ports register themselves when they are linked.
 use forebay_functions as _;
 use forebay_ports as _;
 

@@ -1,21 +1,21 @@
-//! One line of `pipeline:` — `port -> module[gate] -> module -> port`.
+//! Parses a line of `pipeline:`: `port -> module[gate] -> module -> port`.
 
 use crate::problem::quote;
 
-/// A name on a line, with the gate behind it.
+/// A name on a line, with its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop<'a> {
     pub(crate) name: &'a str,
     pub(crate) gate: Option<&'a str>,
 }
 
-/// What ends a packet's way on a line.
+/// The name at the end of a line whose packets are dropped.
 pub(crate) const DROP: &str = "drop";
 
 /// Reads the names between arrows.
 ///
 /// # Errors
-/// What is wrong with the line, in words.
+/// Returns a message if the line is not names with arrows between.
 pub(crate) fn read(text: &str) -> Result<Vec<Stop<'_>>, String> {
     let stops = text.split("->").map(|part| stop(part.trim()).map_err(|wrong| format!("{wrong} in {}", quote(text))));
     stops.collect()
@@ -51,8 +51,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_quoted() {
-        for (text, what) in [
+    fn errors_quote_the_wrong_part() {
+        for (text, expected) in [
             ("", "a name is missing"),
             ("a ->", "a name is missing"),
             ("a -> b c", "'b c' is not a name"),
@@ -63,7 +63,7 @@ mod tests {
             ("a => b", "'a => b' is not a name"),
         ] {
             let error = read(text).expect_err(text);
-            assert!(error.contains(what), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

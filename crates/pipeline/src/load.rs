@@ -1,4 +1,4 @@
-//! A configuration that is in order to what runs: functions for every worker, open ports.
+//! Turns a valid configuration into a runnable plan: creates the functions of every worker and opens the ports.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,64 +21,65 @@ use crate::problem::{Findings, Problems, shown_file};
 
 /// A pipeline that is ready to run.
 pub struct Loaded {
-    /// What each worker runs; at least one.
+    /// The plan of each worker. There is at least one.
     pub plans: Vec<Plan>,
-    /// By worker: the core that the configuration binds it to.
+    /// The core of each worker, if the configuration names one.
     pub cores: Vec<Option<usize>>,
-    /// By worker: where the configuration says so, as messages have it.
+    /// The place of each worker's core in the configuration, for messages.
     pub core_places: Vec<String>,
-    /// What everything random derives from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// The files that it reads and writes.
+    /// The files that the pipeline reads and writes.
     pub files: Files,
-    /// What it is made of: to be compared with its successor.
+    /// The parts of the pipeline, for the comparison with the next configuration.
     pub made: Made,
-    /// How many lines of their files modules skipped, by module; modules that skipped none are left out.
+    /// The number of lines that each module skipped in its files. Omits modules that skipped none.
     pub skipped: BTreeMap<String, usize>,
-    /// Whether all packets that enter wait until a worker takes them (`DeclarePort::waits`).
+    /// Whether all input packets wait until a worker takes them (`DeclarePort::waits`).
     pub input_waits: bool,
-    /// The demands of its ports on the machine.
+    /// The resources that the ports need.
     pub ports: Vec<PortDemand>,
-    /// The addresses that it answers for.
+    /// The pipeline's own addresses.
     pub addresses: Vec<IpAddr>,
 }
 
 /// Checks a configuration, then opens its ports.
 ///
 /// # Errors
-/// Everything that is wrong, with places; ports are opened only where nothing else is.
+/// Returns all errors of the configuration, with their places. Opens no port if there is another error.
 pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems> {
     prepare(source, conditions, None)?.open()
 }
 
-/// A configuration that is in order; nothing outside of it knows of it yet.
+/// A valid configuration that has not changed anything yet.
 pub struct Prepared {
     source: Source,
     draft: Draft,
     surroundings: Surroundings,
     made: Made,
-    /// What it is to follow.
+    /// The running configuration that it will replace.
     running: Option<Made>,
-    /// How many uses of files are the running pipeline's.
+    /// The number of file claims of the running pipeline.
     used: usize,
-    /// Modules and states that write files, each with the file.
+    /// The modules and states that write files, and the files.
     writes: Vec<(String, String)>,
 }
 
-/// Checks a configuration, which may be to follow a running one: what is the same in both will not be made or opened anew.
-/// Files are read, but none is made, and no port is opened.
+/// Checks a configuration. If it replaces a running one, parts that are the same in both are taken over later. Reads
+/// files, but creates none, and opens no port.
 ///
 /// # Errors
-/// Everything that is wrong, with places; also what cannot change while packets run: the largest batch, the seed, the
-/// scheduler and the packet pool.
+/// Returns all errors of the configuration, with their places. Changes of the largest batch, the seed, the scheduler
+/// and the packet pool are errors, because they cannot change while packets run.
 pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) -> Result<Prepared, Problems> {
     prepared(source, conditions, running, None)
 }
 
-/// The running configuration once more, with modules on other workers: it follows like any other.
+/// Prepares the running configuration with modules on other workers.
 ///
 /// # Errors
-/// As [`prepare`]. Also files that were changed since they were read: what they would change is for a reload to say.
+/// Returns the errors of [`prepare`], and an error if a file has changed since it was read: only a reload may apply
+/// such a change.
 pub fn rearrange(running: &Made, conditions: Conditions, arrangement: &Arrangement) -> Result<Prepared, Problems> {
     let prepared = prepared(&running.source, conditions, Some(running), Some(arrangement))?;
     prepared.refuse_made_otherwise(running)?;
@@ -100,10 +101,10 @@ fn prepared(
         (claim.who.clone(), file.display().to_string())
     });
     let writes = writes.collect();
-    // What was asked for while all was checked is asked for once more.
+    // The modules claim their files again when they are created.
     surroundings.claims.clear();
     if let Some(running) = running {
-        // What runs reads and writes on until it is replaced.
+        // The running pipeline uses its files until it is replaced.
         surroundings.files = running.files.clone();
         draft.refuse_fixed(running, &mut findings);
     }
@@ -118,10 +119,11 @@ fn prepared(
 }
 
 impl Prepared {
-    /// Refuses files that were changed since the running pipeline has read them: the change is for a reload to make.
+    /// Returns an error for each file that has changed since the running pipeline read it. Only a reload may apply such
+    /// a change.
     pub(crate) fn refuse_made_otherwise(&self, running: &Made) -> Result<(), Problems> {
         let mut findings = Findings::default();
-        for (section, name) in self.made.made_otherwise(running) {
+        for (section, name) in self.made.differing_from(running) {
             let place = self.draft.root.place_of([section, name]);
             findings.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
         }
@@ -136,23 +138,23 @@ impl Prepared {
         &self.draft
     }
 
-    /// By worker: the core that the configuration binds it to.
+    /// Returns the core of each worker, if the configuration names one.
     #[must_use]
     pub fn cores(&self) -> &[Option<usize>] {
         &self.draft.cores
     }
 
-    /// The modules, as `'NAME'`, and states, as `state 'NAME'`, that write files, each with the file's name.
+    /// Returns the modules (`'NAME'`) and states (`state 'NAME'`) that write files, each with its file.
     #[must_use]
     pub fn writes(&self) -> &[(String, String)] {
         &self.writes
     }
 
-    /// Makes every worker's functions, and opens ports: whoever drops them unused leaves everything as it was. The plans say
-    /// from which worker a thing is taken over (`from`).
+    /// Creates the functions of every worker and opens the ports. Dropping the result unused undoes this. In the plans,
+    /// `from` is the worker from which a module or port is taken over.
     ///
     /// # Errors
-    /// What cannot be had, with places.
+    /// Returns an error for each function that cannot be created and each port that cannot be opened, with its place.
     pub fn open(mut self) -> Result<Loaded, Problems> {
         let mut skipped = BTreeMap::new();
         for (module, _) in self.draft.modules.iter().flat_map(ModuleDraft::skipped) {
@@ -160,27 +162,27 @@ impl Prepared {
         }
         let core_places = (0..self.draft.cores.len()).map(|worker| self.core_place(worker)).collect();
         let mut plans = self.draft.plans();
-        self.in_order(&mut plans, Self::make_modules)?;
-        self.in_order(&mut plans, Self::open_ports)?;
+        self.run_step(&mut plans, Self::make_modules)?;
+        self.run_step(&mut plans, Self::open_ports)?;
         let (ports, addresses) = (port_demands(&self.draft), own_addresses(&self.draft));
         let Self { draft, surroundings, made, running, used, .. } = self;
         let Surroundings { made: mut tables, kept, mut files, words, input_waits, .. } = surroundings;
         tables.retain(|key, _| lasts(key, &kept));
-        files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
+        files.settle(used, |who| is_taken_over(who, &plans, running.as_ref(), &made));
         let mut made = Made { tables, kept, words, files: files.clone(), ..made };
         made.without_outputs(&draft.root, &draft.stamps);
         let cores = draft.cores;
         Ok(Loaded { plans, cores, core_places, seed: draft.seed, files, made, skipped, input_waits, ports, addresses })
     }
 
-    /// Where a worker's core is written.
+    /// Returns the place of a worker's core in the configuration.
     fn core_place(&self, worker: usize) -> String {
         let place = self.draft.root.place_of(["workers", &worker.to_string(), "core"]);
         place.shown(&shown_file(&self.source.file), &self.source.sets)
     }
 
-    /// One step of opening; what is wrong with it is said before the next one.
-    fn in_order(
+    /// Runs one step of opening. Returns its errors before the next step.
+    fn run_step(
         &mut self,
         plans: &mut [Plan],
         step: impl FnOnce(&mut Self, &mut [Plan], &mut Misfits),
@@ -196,17 +198,17 @@ impl Prepared {
         let parted = running.as_ref().map(|running| made.parted(running)).unwrap_or_default();
         for (at, module) in draft.modules.iter_mut().enumerate() {
             let on = &draft.placement.modules[at];
-            let there =
+            let running_on =
                 running.as_ref().and_then(|running| running.module(&module.name, &made.modules[&module.name].0));
             let mut set_up = module.declared.take();
             for plan in &mut *plans {
                 let mut part = module.part();
-                // The workers that hand packets over to it drop what has no room.
+                // The workers that send packets to the module drop those for which the ring has no room.
                 part.share.marks.when_full = module.share.marks.when_full;
                 if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
                     part.share = module.share.of(on.len());
-                    let there = there.filter(|_| !parted.contains(module.name.as_str()));
-                    part.from = there.and_then(|there| taken_over(there, on, plan.worker, draft.placement.keyed[at]));
+                    let running_on = running_on.filter(|_| !parted.contains(module.name.as_str()));
+                    part.from = running_on.and_then(|old| taken_over(old, on, plan.worker, draft.placement.keyed[at]));
                     if part.from.is_none() {
                         surroundings.share = (share, on.len());
                         if let Err(error) = module.make(&mut part, &mut set_up, surroundings, share == 0) {
@@ -218,7 +220,7 @@ impl Prepared {
             }
         }
         plans.iter_mut().for_each(|plan| draft.fold(plan));
-        // They have read what was read while they were checked.
+        // Discards the list of read files: the check has claimed them already.
         drop(surroundings.reads.take());
     }
 
@@ -227,12 +229,12 @@ impl Prepared {
         surroundings.frame = draft.pool.frame;
         for (at, (port, entry)) in draft.ports.iter().zip(&draft.entries).enumerate() {
             let on = &draft.placement.ports[at];
-            let there = running.as_ref().and_then(|running| running.ports.get(&port.name));
-            let there = there.filter(|(identity, _)| *identity == made.ports[&port.name].0);
+            let running_port = running.as_ref().and_then(|running| running.ports.get(&port.name));
+            let running_port = running_port.filter(|(identity, _)| *identity == made.ports[&port.name].0);
             for plan in &mut *plans {
                 let share = on.iter().position(|worker| *worker == plan.worker);
-                // With other shares it must be opened anew.
-                let from = share.and_then(|_| taken_over(&there?.1, on, plan.worker, true));
+                // With other shares the port must be opened again.
+                let from = share.and_then(|_| taken_over(&running_port?.1, on, plan.worker, true));
                 let (name, kind) = (port.name.clone(), port.kind.name);
                 let mut part = PortPlan { name, kind, open: None, from, entry: *entry };
                 if let Some(share) = share.filter(|_| from.is_none()) {
@@ -249,9 +251,10 @@ impl Prepared {
     }
 }
 
-/// Whether what was made under a key is there for the next configuration to find. Sessions that nothing of this one has asked
-/// for are not: their tables would stay for as long as the pipeline runs, and a configuration that is as one before would find
-/// old sessions in them. Who holds them tells nothing: what runs until it is replaced does, too.
+/// Returns whether a shared object is kept for the next configuration. Tables of sessions that no part of this
+/// configuration uses are not kept: they would stay in memory as long as the pipeline runs, and a later configuration
+/// would find old sessions in them. The reference count does not show this, because the running pipeline holds
+/// references, too.
 fn lasts(key: &str, kept: &BTreeMap<String, String>) -> bool {
     match kept_as(key) {
         Some(as_this) => kept.contains_key(as_this),
@@ -259,9 +262,9 @@ fn lasts(key: &str, kept: &BTreeMap<String, String>) -> bool {
     }
 }
 
-/// Whether what `who` of the running pipeline uses is used on, because it is taken over. The configuration is not: the next
-/// has a file of its own.
-fn goes_on(who: &str, plans: &[Plan], running: Option<&Made>, made: &Made) -> bool {
+/// Returns whether the user `who` of a file is taken over from the running pipeline. The configuration file itself is
+/// not: the next configuration has its own.
+fn is_taken_over(who: &str, plans: &[Plan], running: Option<&Made>, made: &Made) -> bool {
     if let Some(name) = who.strip_prefix("state '").and_then(|name| name.strip_suffix('\'')) {
         let of = |made: &Made| Some(Arc::as_ptr(&made.state.get(name)?.what).cast::<()>());
         return running.and_then(of).is_some_and(|old| of(made) == Some(old));
@@ -272,7 +275,7 @@ fn goes_on(who: &str, plans: &[Plan], running: Option<&Made>, made: &Made) -> bo
 }
 
 impl Draft {
-    /// Each worker's plan, without modules and ports.
+    /// Returns the plan of each worker, without modules and ports.
     fn plans(&self) -> Vec<Plan> {
         let PoolSection { chunks, frame } = self.pool;
         let placement = Arc::new(self.placement.clone());
@@ -292,11 +295,11 @@ impl Draft {
         (0..placement.workers).map(plan).collect()
     }
 
-    /// Makes one function out of those of modules that run as one.
+    /// Combines the functions of modules that run as one into one function.
     fn fold(&self, plan: &mut Plan) {
         for members in &self.folds {
             let functions: Vec<_> = members.iter().filter_map(|member| plan.modules[*member].function.take()).collect();
-            // Those of other workers, and what is taken over, are none.
+            // Modules of other workers and modules that are taken over have no function here.
             if functions.len() == members.len() {
                 let folded = self.modules[members[0]].kind.fold(functions).expect("modules of one kind that folds");
                 plan.modules[members[0]].function = Some(folded);
@@ -342,7 +345,7 @@ impl Draft {
 }
 
 impl ModuleDraft {
-    /// The module as every worker knows it, without a function.
+    /// Returns the module's part of a plan, without a function.
     fn part(&self) -> Module {
         Module {
             name: self.name.clone(),
@@ -361,8 +364,8 @@ impl ModuleDraft {
         }
     }
 
-    /// Makes a worker's own function; the `first` worker gets the one that was made while checking, unless it was made
-    /// for that only.
+    /// Creates the function of a worker. The `first` worker gets the function that was created by the check, unless
+    /// that is provisional.
     fn make(
         &self,
         part: &mut Module,

@@ -1,4 +1,4 @@
-//! What a running pipeline is made of, and what is different in a configuration that is to follow it.
+//! The parts of a running pipeline, and the differences of a configuration that replaces it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -15,20 +15,21 @@ use crate::identity::{Identity, Stamps};
 use crate::problem::Findings;
 use crate::yaml::Node;
 
-/// Modules or ports by name: what each is made of, and the workers that it is on.
+/// The identity and the workers of each module or port, by name.
 type Things = BTreeMap<String, (Identity, Vec<usize>)>;
 
-/// Shared state as it was made.
+/// A shared state.
 #[derive(Clone)]
 pub(crate) struct MadeState {
-    /// What it is made of.
+    /// The parameters and files that it was created from.
     pub(crate) identity: Identity,
     pub(crate) what: SharedState,
-    /// What it asked for of what is [handed on](Setup::handed_on): where it is taken over it does not ask again.
+    /// The keys of the [handed on](Setup::handed_on) objects that it uses. If the state is taken over, it does not
+    /// request them again.
     pub(crate) kept: Vec<String>,
 }
 
-/// What a running pipeline is made of, by name: how a changed configuration is told from it.
+/// The parts of a running pipeline, by name, for the comparison with a changed configuration.
 #[derive(Clone)]
 pub struct Made {
     /// The configuration.
@@ -36,40 +37,40 @@ pub struct Made {
     pub(crate) modules: Things,
     pub(crate) ports: Things,
     pub(crate) state: BTreeMap<String, MadeState>,
-    /// What replicas of one module share ([`Setup::once_a_module`]), what [lasts](Setup::lasting), and what is
-    /// [handed on](Setup::handed_on), by key.
+    /// The objects that replicas of one module share ([`Setup::once_a_module`]), that [last](Setup::lasting), and that
+    /// are [handed on](Setup::handed_on), by key.
     pub(crate) tables: BTreeMap<String, SharedState>,
-    /// Of what is handed on, as [what it is kept](kept_as), whose it is.
+    /// The owner of each handed-on object, by its [name](kept_as).
     pub(crate) kept: BTreeMap<String, String>,
-    /// Who reads and writes which files.
+    /// The readers and writers of files.
     pub(crate) files: Files,
-    /// What functions that are taken over know metadata words by.
+    /// The numbers of metadata words, for functions that are taken over.
     pub(crate) words: BTreeMap<String, Word>,
-    /// Names of modules that run as one, by branch.
+    /// The names of modules that run as one, in the order of branches.
     pub(crate) folds: Vec<Vec<String>>,
     pub(crate) batch: usize,
     pub(crate) seed: u64,
     pub(crate) scheduler: SchedulerKind,
     pub(crate) pool: (usize, usize),
     pub(crate) control: Option<Settings>,
-    /// The graph as a drawing shows it.
+    /// The graph, for drawings.
     pub(crate) graph: GraphReport,
 }
 
 impl Made {
-    /// What sets the triggers, where something does.
+    /// Returns the controller and its settings, if there is one.
     #[must_use]
     pub fn control(&self) -> Option<&Settings> {
         self.control.as_ref()
     }
 
-    /// Its graph, with the cores that the configuration names.
+    /// Returns the graph, with the cores that the configuration names.
     #[must_use]
     pub fn graph(&self) -> &GraphReport {
         &self.graph
     }
 
-    /// What is different in `new`.
+    /// Returns the differences of `new`.
     #[must_use]
     pub fn change_to(&self, new: &Self) -> ConfigurationChange {
         let mut change = ConfigurationChange::default();
@@ -77,13 +78,13 @@ impl Made {
         for (name, (identity, on)) in &new.modules {
             match self.modules.get(name) {
                 None => change.added.push(name.clone()),
-                Some((old, there)) => {
-                    if there != on {
+                Some((old, old_on)) => {
+                    if old_on != on {
                         change.moved.push(name.clone());
                     }
                     if old == identity
                         && !parted.contains(name.as_str())
-                        && on.iter().any(|worker| taken_over(there, on, *worker, identity.is_keyed()).is_some())
+                        && on.iter().any(|worker| taken_over(old_on, on, *worker, identity.is_keyed()).is_some())
                     {
                         change.kept += 1;
                     } else {
@@ -92,20 +93,20 @@ impl Made {
                 }
             }
         }
-        let gone = self.kept.iter().filter(|(key, _)| !new.kept.contains_key(*key));
-        change.forgotten = gone.map(|(_, whose)| whose.clone()).collect::<BTreeSet<_>>().into_iter().collect();
+        let dropped = self.kept.iter().filter(|(key, _)| !new.kept.contains_key(*key));
+        change.forgotten = dropped.map(|(_, owner)| owner.clone()).collect::<BTreeSet<_>>().into_iter().collect();
         change.removed = self.modules.keys().filter(|name| !new.modules.contains_key(*name)).cloned().collect();
-        let goes_on = |old: &Self, new: &Self, name: &String| match (old.ports.get(name), new.ports.get(name)) {
-            (Some((old, there)), Some((new, on))) => old == new && taken_over(there, on, on[0], true).is_some(),
+        let stays_open = |old: &Self, new: &Self, name: &String| match (old.ports.get(name), new.ports.get(name)) {
+            (Some((old, old_on)), Some((new, on))) => old == new && taken_over(old_on, on, on[0], true).is_some(),
             _ => false,
         };
-        let not_on = |ports: &Things| ports.keys().filter(|name| !goes_on(self, new, name)).cloned().collect();
-        (change.ports_closed, change.ports_opened) = (not_on(&self.ports), not_on(&new.ports));
+        let others = |ports: &Things| ports.keys().filter(|name| !stays_open(self, new, name)).cloned().collect();
+        (change.ports_closed, change.ports_opened) = (others(&self.ports), others(&new.ports));
         change
     }
 
-    /// Modules and ports that are made of something else in `running`: their section and name.
-    pub(crate) fn made_otherwise<'a>(&'a self, running: &'a Self) -> Vec<(&'static str, &'a str)> {
+    /// Returns the modules and ports whose identity differs from `running`: their section and name.
+    pub(crate) fn differing_from<'a>(&'a self, running: &'a Self) -> Vec<(&'static str, &'a str)> {
         let of = |section, now: &'a Things, then: &Things| {
             let other = |name: &String| then.get(name).map(|(identity, _)| identity);
             let other = now.iter().filter(|(name, (identity, _))| other(name) != Some(identity));
@@ -114,36 +115,39 @@ impl Made {
         [of("modules", &self.modules, &running.modules), of("ports", &self.ports, &running.ports)].concat()
     }
 
-    /// Modules that are made anew because of those with which they run as one, now or before: what runs as one is taken over as
-    /// one, where all of it is as it was.
+    /// Returns the modules that are created again because of modules with which they run as one, now or before. Modules
+    /// that run as one are taken over together, and only if all of them are unchanged.
     pub(crate) fn parted<'a>(&'a self, running: &'a Self) -> HashSet<&'a str> {
         let folds = |made: &'a Self| {
             let members = made.folds.iter().flat_map(|fold| fold.iter().map(move |member| (member.as_str(), fold)));
             members.collect::<HashMap<_, _>>()
         };
         let (before, now) = (folds(running), folds(self));
-        // From one worker to one worker it goes as it is.
-        let as_it_was = |member: &String| match (running.modules.get(member), self.modules.get(member)) {
-            (Some((old, there)), Some((new, on))) => old == new && (there == on || (there.len(), on.len()) == (1, 1)),
+        // Modules on one worker can also move to another worker unchanged.
+        let is_unchanged = |member: &String| match (running.modules.get(member), self.modules.get(member)) {
+            (Some((old, old_on)), Some((new, on))) => {
+                old == new && (old_on == on || (old_on.len(), on.len()) == (1, 1))
+            }
             _ => false,
         };
         let remade = self.folds.iter().filter(|fold| {
             let same = before.get(fold[0].as_str()) == Some(fold);
-            !(same && fold.iter().all(as_it_was))
+            !(same && fold.iter().all(is_unchanged))
         });
         let alone = running.folds.iter().flatten().filter(|member| !now.contains_key(member.as_str()));
         remade.flatten().chain(alone).map(String::as_str).collect()
     }
 
-    /// Notes that the command line uses files, too: as long as the run lasts, whatever the configuration.
+    /// Claims a file that the command line uses, for the whole run and all configurations.
     ///
     /// # Errors
-    /// In words: the pipeline uses the file.
+    /// Returns a message if the pipeline uses the file.
     pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
         self.files.claim_for_good(who, path, written)
     }
 
-    /// Takes files out of what things are made of that they write: they are known once all are open.
+    /// Removes the files that modules and ports write from their identities. These files are known when all ports are
+    /// open.
     pub(crate) fn without_outputs(&mut self, root: &Node, stamps: &Stamps) {
         let files = &self.files;
         for (name, (identity, _)) in &mut self.modules {
@@ -154,8 +158,8 @@ impl Made {
         }
     }
 
-    /// What lasts, and what the replicas of modules share that are made in the same way in `root`: entries that were changed while packets
-    /// ran stay changed, however many workers there will be.
+    /// Returns the lasting objects, and the objects that replicas of unchanged modules share. So changes of table
+    /// entries stay in force, independent of the number of workers.
     pub(crate) fn tables_of(&self, root: &Node, stamps: &Stamps) -> BTreeMap<String, SharedState> {
         let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
             *identity == Identity::of(root, "modules", name, identity.kind(), stamps, &self.files)
@@ -170,25 +174,27 @@ impl Made {
         tables
     }
 
-    /// The workers that have this module, where it is there and is made the same way.
+    /// Returns the workers of this module, if it exists with the same identity.
     pub(crate) fn module(&self, name: &str, identity: &Identity) -> Option<&[usize]> {
         self.modules.get(name).filter(|(other, _)| other == identity).map(|(_, on)| &on[..])
     }
 }
 
-/// From which of the workers `there` the module on worker `worker`, one of `on`, is taken over; none where it begins anew.
+/// Returns the worker from which the module on `worker` is taken over. The module was on the workers `before` and will
+/// be on the workers `on`. Returns `None` if it is created again.
 ///
-/// A worker keeps its own; one whose state is `keyed` by sessions only as long as the same sessions come to it. A module that
-/// was alone and stays alone moves.
-pub(crate) fn taken_over(there: &[usize], on: &[usize], worker: usize, keyed: bool) -> Option<usize> {
-    match (there, on) {
+/// A worker keeps its module. If the state of the module is `keyed` by sessions, this holds only if the set of workers
+/// is the same, so that the same sessions come to the worker. A module that was on one worker and will be on one worker
+/// moves.
+pub(crate) fn taken_over(before: &[usize], on: &[usize], worker: usize, keyed: bool) -> Option<usize> {
+    match (before, on) {
         ([old], [_]) => Some(*old),
-        _ => (there == on || !keyed && there.contains(&worker)).then_some(worker),
+        _ => (before == on || !keyed && before.contains(&worker)).then_some(worker),
     }
 }
 
 impl Draft {
-    /// What cannot change while packets run.
+    /// Adds an error for each changed setting that cannot change while packets run.
     pub(crate) fn refuse_fixed(&self, running: &Made, findings: &mut Findings) {
         let place = |key| self.root.place_of([key]);
         if self.batch != running.batch {
@@ -208,11 +214,14 @@ impl Draft {
         if self.scheduler != running.scheduler {
             findings.add(
                 place("scheduler"),
-                "scheduler: it cannot change while packets run: leave it as it is, or start anew",
+                "scheduler: it cannot change while packets run: leave it as it is, or restart the pipeline",
             );
         }
         if (self.pool.chunks, self.pool.frame) != running.pool {
-            findings.add(place("pool"), "pool: it cannot change while packets run: leave it as it is, or start anew");
+            findings.add(
+                place("pool"),
+                "pool: it cannot change while packets run: leave it as it is, or restart the pipeline",
+            );
         }
     }
 }

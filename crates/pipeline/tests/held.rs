@@ -32,8 +32,8 @@ fn modules_that_could_hold_the_whole_pool_are_refused() {
     let told = chain("{ chunks: 1024 }", &["reassemble:"], "").expect("no chunk is left");
     assert_eq!(
         told,
-        "held.yaml:4: modules.m0.reassemble.held: 2048 packets may wait here, and a worker has 1024 (`pool.chunks`): allowed are 992 in \
-         all, a batch less, so that others still come in, or `pool: { chunks: 2080 }`"
+        "held.yaml:4: modules.m0.reassemble.held: 2048 packets may wait here, and a worker has 1024 (`pool.chunks`): allowed \
+         are 992 in all, so that a batch of other packets can still enter, or `pool: { chunks: 2080 }`"
     );
     for (chunks, held, right) in [(1_024, 992, true), (1_024, 993, false), (2_080, 2_048, true), (2_079, 2_048, false)]
     {
@@ -82,8 +82,8 @@ fn workers_that_share_nothing_are_counted_apart() {
     assert_eq!(chain("{ chunks: 1024 }", &["reassemble: { held: 900 }"], "workers: [{}, {}]\n"), None);
 }
 
-/// Packets of a port with one queue are all of one worker's pool, and each worker that they go on to may hold as many: only what
-/// one of them holds was counted.
+/// Packets of a port with one queue are all of one worker's pool, and each worker that they go on to may hold as many:
+/// only what one of them holds was counted.
 #[test]
 fn what_comes_in_on_one_worker_counts_on_each_that_it_waits_on() {
     let with = |chunks: usize, workers: &str| {

@@ -251,7 +251,7 @@ fn a_changed_configuration_takes_over_what_is_the_same() {
     assert_eq!(
         refused,
         "test.yaml:3: batch: it is 64 and would be 32: it cannot change while packets run\n\
-         test.yaml:5: pool: it cannot change while packets run: leave it as it is, or start anew"
+         test.yaml:5: pool: it cannot change while packets run: leave it as it is, or restart the pipeline"
     );
 }
 

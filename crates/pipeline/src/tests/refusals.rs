@@ -381,7 +381,7 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.workers: '257' is out of range: allowed is a whole number from 1 to 256
     test.yaml:4: control.workers: 'many' is not a whole number: allowed are digits alone, from 1 to 256
     test.yaml:4: control.workers: 1 where there are 2 under `workers`: allowed are 2 to 256
-    test.yaml:4: control.workers: 2: nothing goes to other workers where time is shared out: allowed is 1, or run-to-completion
+    test.yaml:4: control.workers: 2: modules do not move to other workers where they share time: allowed is 1, or `scheduler: run-to-completion`
     ");
 }
 
