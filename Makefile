@@ -110,8 +110,8 @@ lint: rust ## check formatting, clippy with warnings as errors, licences and sou
 schema: rust ## write the JSON Schemas of configurations, chains and command output to schema/
 	@mkdir -p schema target
 	cargo run -q -p forebay-cli -- schema > target/forebay.schema.json
-	for of in topology chains place co-runs; do cargo run -q -p forebay-cli -- schema $$of > target/$$of.schema.json || exit; done
-	mv target/{forebay,topology,chains,place,co-runs}.schema.json schema/
+	for of in topology chains place co-runs request response; do cargo run -q -p forebay-cli -- schema $$of > target/$$of.schema.json || exit; done
+	mv target/{forebay,topology,chains,place,co-runs,request,response}.schema.json schema/
 
 rust:
 	@scripts/install-rust

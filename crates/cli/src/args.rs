@@ -486,6 +486,10 @@ pub(crate) enum SchemaName {
     Place,
     /// The output of `profile --co-runs --json`
     CoRuns,
+    /// Requests on the socket of a running pipeline
+    Request,
+    /// Responses on the socket of a running pipeline
+    Response,
 }
 
 /// The things that `list` can list.

@@ -162,6 +162,8 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
                 args::SchemaName::Chains => forebay_placement::chains::schema(),
                 args::SchemaName::Place => forebay_placement::answer::schema(),
                 args::SchemaName::CoRuns => corun::schema(),
+                args::SchemaName::Request => forebay_protocol::schema::request().to_value(),
+                args::SchemaName::Response => forebay_protocol::schema::response().to_value(),
             };
             writeln!(printed::out(), "{schema:#}")?;
         }

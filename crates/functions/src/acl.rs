@@ -128,7 +128,7 @@ impl Params {
                 return Err(SetupError::at("rules", message));
             }
             Rules::File(name) => {
-                let path = setup.path(name);
+                let path = setup.path("rules", name)?;
                 let shown = path.display().to_string();
                 let bytes = read_text(&path, MOST_RULES)
                     .map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;

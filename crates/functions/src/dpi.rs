@@ -206,7 +206,7 @@ impl Params {
         match &self.patterns {
             Source::Inline(lines) => Ok((LISTED.to_owned(), lines.join("\n").into_bytes())),
             Source::File(name) => {
-                let path = setup.path(name);
+                let path = setup.path("patterns", name)?;
                 let shown = path.display().to_string();
                 let bytes = read_text(&path, MOST_RULES);
                 let bytes = bytes.map_err(|error| SetupError::at("patterns", format!("{shown}: {error}")))?;

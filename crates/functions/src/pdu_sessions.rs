@@ -104,7 +104,7 @@ impl Lines {
             None => (None, Vec::new()),
             Some(Source::List(list)) => (None, list.clone()),
             Some(Source::File(name)) => {
-                let bytes = read_text(&setup.path(name), MOST_TABLE)
+                let bytes = read_text(&setup.path(parameter, name)?, MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
                 let text =
                     bytes.map_err(|error| SetupError::at(parameter, format!("cannot read '{name}': {error}")))?;

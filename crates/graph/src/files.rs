@@ -126,6 +126,19 @@ fn place(path: &Path) -> PathBuf {
     }
 }
 
+/// Returns whether a file, which need not exist yet, is in one of these folders. Symbolic links are resolved.
+#[must_use]
+pub fn is_in_folders(path: &Path, folders: &[PathBuf]) -> bool {
+    if path.is_symlink() && path.canonicalize().is_err() {
+        // Writing to a link without a target makes the target, which may be anywhere.
+        return false;
+    }
+    let path = place(path);
+    // A path that cannot be resolved, because its folder does not exist, may lead anywhere.
+    let is_resolved = path.is_absolute() && !path.components().any(|part| part == std::path::Component::ParentDir);
+    is_resolved && folders.iter().any(|folder| folder.canonicalize().is_ok_and(|folder| path.starts_with(folder)))
+}
+
 /// Whether there is one file at both places now: a hard link is another name of it.
 fn is_same(one: &Path, other: &Path) -> bool {
     let inode = |path: &Path| path.metadata().ok().map(|told| (told.dev(), told.ino()));

@@ -15,7 +15,7 @@ use forebay_measure::Counter;
 use forebay_packet::{PoolOptions, WORDS, Word};
 use forebay_units::Frequency;
 
-use crate::files::Files;
+use crate::files::{Files, is_in_folders};
 use crate::gate::MAX_GATES;
 use crate::own::Own;
 use crate::table::Table;
@@ -44,6 +44,8 @@ pub type SharedState = Arc<dyn Any + Send + Sync>;
 pub struct Surroundings {
     /// The folder that relative file names in the configuration refer to.
     pub base: PathBuf,
+    /// The folders outside of which no file may be named; `None`: any file may be.
+    pub allowed_folders: Option<Vec<PathBuf>>,
     /// The frequency of the clock's ticks.
     pub frequency: Frequency,
     /// The largest batch, in packets.
@@ -104,6 +106,7 @@ impl Surroundings {
         let (words, state) = (BTreeMap::new(), BTreeMap::new());
         Self {
             base: PathBuf::new(),
+            allowed_folders: None,
             frequency,
             batch: 32,
             frame: PoolOptions::default().frame,
@@ -227,13 +230,30 @@ impl<'a> Setup<'a> {
         self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)
     }
 
-    /// Returns the path of a configured file that is read while the object is created. No other user may write the
-    /// file. Relative names refer to the configuration's folder.
-    #[must_use]
-    pub fn path(&self, name: &str) -> PathBuf {
-        let path = self.shared.base.join(Path::new(name));
+    /// Returns the path of a file that is read while this is made. No other part may write it. `parameter` is the one that
+    /// names it. Relative names are relative to the configuration's folder.
+    ///
+    /// # Errors
+    /// A file outside the [allowed folders](Surroundings::allowed_folders).
+    pub fn path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        let path = self.allowed_path(parameter, name)?;
         self.shared.reads.borrow_mut().push((self.name.to_owned(), path.clone()));
-        path
+        Ok(path)
+    }
+
+    /// Returns the path of a file.
+    ///
+    /// # Errors
+    /// A file outside the [allowed folders](Surroundings::allowed_folders).
+    fn allowed_path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        let path = self.shared.base.join(Path::new(name));
+        let Some(folders) = &self.shared.allowed_folders else { return Ok(path) };
+        if is_in_folders(&path, folders) {
+            return Ok(path);
+        }
+        let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
+        Err(SetupError::at(parameter, format!("'{name}' is outside the folders that this request may name: {folders}")))
     }
 
     /// Returns the folder that relative file names refer to: the configuration's folder.
@@ -281,7 +301,10 @@ impl<'a> Setup<'a> {
     }
 
     fn claim_for(&mut self, who: String, parameter: &str, name: &str, how: Usage) -> Result<PathBuf, SetupError> {
-        let path = self.shared.base.join(Path::new(name));
+        let path = match how {
+            Usage::Input => PathBuf::from(name),
+            _ => self.allowed_path(parameter, name)?,
+        };
         let (name, parameter) = (self.name.to_owned(), parameter.to_owned());
         let claim = Claim { name, parameter, who, path: path.clone(), how };
         if self.shared.checking {

@@ -10,6 +10,7 @@ mod lines;
 mod moving;
 mod server;
 mod service;
+mod watch;
 
 pub use ending::Ending;
 pub use ledger::Ledger;

@@ -186,6 +186,7 @@ pub(crate) fn compile(
 
     let mut surroundings = Surroundings::new(conditions.frequency);
     surroundings.base.clone_from(&source.base);
+    surroundings.allowed_folders.clone_from(&source.allowed_folders);
     (surroundings.batch, surroundings.seed, surroundings.simulated) = (batch, seed, conditions.simulated);
     surroundings.checking = true;
     if let Some(running) = running {

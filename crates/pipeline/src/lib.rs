@@ -12,6 +12,7 @@ mod fold;
 mod graph;
 mod held;
 mod identity;
+mod kept_secrets;
 mod language;
 mod line;
 mod load;

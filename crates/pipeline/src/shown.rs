@@ -41,7 +41,7 @@ pub fn shown_settings(sets: &[String]) -> Vec<String> {
 
 /// Puts `***` in the place of secrets: `below` is whether the value is below a kind that has secrets, `within` whether
 /// it is that of a parameter which has one. Others may have parameters of the same names.
-fn hide(node: &mut Node, below: bool, within: bool) {
+pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
     match &mut node.kind {
         Kind::Map(map) => {
             for entry in map.iter_mut() {

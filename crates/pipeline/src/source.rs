@@ -25,6 +25,8 @@ pub struct Source {
     pub(crate) sets: Vec<String>,
     /// All settings that were asked for, also those that are in the text of a use case already.
     pub(crate) given: Vec<String>,
+    /// The folders outside of which it may name no file; `None`: it may name any.
+    pub(crate) allowed_folders: Option<Vec<PathBuf>>,
 }
 
 /// The name of the standard input in messages.
@@ -86,6 +88,7 @@ impl Source {
             base: base.into(),
             sets: Vec::new(),
             given: Vec::new(),
+            allowed_folders: None,
         }
     }
 
@@ -152,6 +155,22 @@ impl Source {
         self.given.push(setting.clone());
         self.sets.push(setting);
         self
+    }
+
+    /// Allows the configuration to name files in these folders only.
+    #[must_use]
+    pub fn within(self, folders: Vec<PathBuf>) -> Self {
+        Self { allowed_folders: Some(folders), ..self }
+    }
+
+    /// Returns a configuration with this text, which is changed from that of `self`: it has the same name in messages and
+    /// the same folder. Each `***` in the text stands for the secret in its place in `self`.
+    ///
+    /// # Errors
+    /// A `***` in a place where `self` has no secret. Text that is not YAML is no error yet.
+    pub fn changed_to(&self, text: &str) -> Result<Self, Problems> {
+        let text = crate::kept_secrets::restore(text, self)?;
+        Ok(Self::new(text, self.file.clone(), self.base.clone()))
     }
 
     /// The same with these `workers`, in place of all that settings say of them.

@@ -9,6 +9,7 @@
 pub mod action;
 pub mod census;
 pub mod change;
+pub mod check;
 pub mod client;
 #[allow(
     unsafe_code,
@@ -25,6 +26,7 @@ pub mod request;
 pub mod response;
 pub mod schema;
 pub mod snapshot;
+pub mod watch;
 
 pub use action::{Action, RateLimit};
 pub use census::Census;
@@ -37,6 +39,7 @@ pub use report::Report;
 pub use request::Request;
 pub use response::Response;
 pub use snapshot::Snapshot;
+pub use watch::Tick;
 
 /// The version of the protocol. It changes when a request, a response or one of their fields is removed or changes its
 /// meaning. Additions do not change it.

@@ -24,6 +24,22 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rules: Vec<String>,
     },
+    /// Watches the counters. The first response is that of `report`, as is the first one after each change of the
+    /// configuration; every other one has only the changes of the interval. Responses follow until the client closes the
+    /// connection or the run ends.
+    Watch {
+        /// The interval, in milliseconds: 100 to 60 000.
+        interval_ms: u64,
+    },
+    /// Checks a configuration and changes nothing. Files that it names are read.
+    Check {
+        /// The configuration as YAML. Relative names of files are relative to the folder of the configuration in force,
+        /// and every `***` stands for the secret that is in force in its place.
+        text: String,
+        /// The folders outside of which the configuration may name no file; without it, it may name any.
+        #[serde(default)]
+        config_paths: Option<Vec<String>>,
+    },
     /// Changes to another configuration. Settings of the start and of earlier reloads stay in force unless `forget` is
     /// set.
     Reload {
@@ -31,6 +47,13 @@ pub enum Request {
         /// run was started from, read again.
         #[serde(default)]
         file: Option<String>,
+        /// The configuration as YAML, in place of a file, as in `check`. Earlier settings are removed: the text that
+        /// `config` returned contains them.
+        #[serde(default)]
+        text: Option<String>,
+        /// The folders outside of which the configuration may name no file; without it, it may name any.
+        #[serde(default)]
+        config_paths: Option<Vec<String>>,
         /// Additional settings, `key=value`. Each replaces an earlier setting of its key.
         #[serde(default)]
         set: Option<Vec<String>>,

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::census::Census;
 use crate::change::{Moved, Reloaded};
+use crate::check::Checked;
 use crate::event::Event;
 use crate::graph::GraphReport;
 use crate::report::{Packets, Report};
+use crate::watch::Tick;
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +31,10 @@ pub enum Response {
         /// `None` if a worker did not respond.
         census: Option<Census>,
     },
+    /// The changes of one interval.
+    Tick(Box<Tick>),
+    /// A configuration that was checked.
+    Checked(Box<Checked>),
     /// The configuration was changed.
     Reloaded(Reloaded),
     /// Modules were moved.

@@ -384,7 +384,7 @@ fn the_picture_shows_functions_in_cores() {
 
 #[test]
 fn the_stored_schemas_are_current() {
-    for name in ["chains", "place"] {
+    for name in ["chains", "place", "request", "response"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../schema/{name}.schema.json"));
         let stored: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("a file")).expect("JSON");
         let current: Value = serde_json::from_str(&forebay(&["schema", name]).well()).expect("JSON");

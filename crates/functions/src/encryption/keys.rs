@@ -83,7 +83,10 @@ impl KeySettings {
     fn read(&self, backend: Backend, setup: &Setup<'_>) -> Result<(Material, Key), (&'static str, String)> {
         let (field, material) = match (&self.key, &self.file) {
             (Some(key), None) => (".key", Material::from_hex(key.text()).map_err(|error| (".key", of_file(&error)))?),
-            (None, Some(file)) => (".file", read_key(file, &setup.path(file)).map_err(|message| (".file", message))?),
+            (None, Some(file)) => {
+                let path = setup.path("", file).map_err(|error| (".file", error.to_string()))?;
+                (".file", read_key(file, &path).map_err(|message| (".file", message))?)
+            }
             _ => return Err(("", "give either 'key', or 'file' with the name of a file that has it".to_owned())),
         };
         let key = Key::new(&material, backend).map_err(|error| (field, error.to_string()))?;

@@ -161,7 +161,7 @@ impl Teids {
             Source::One(part) => std::slice::from_ref(part),
             Source::List(list) => list,
             Source::File(File { file }) => {
-                let bytes = read_text(&setup.path(file), MOST_TABLE)
+                let bytes = read_text(&setup.path(PATH, file)?, MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
                 let text = bytes.map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
                 for (index, line) in text.lines().enumerate() {

@@ -161,7 +161,7 @@ impl Tunnels {
                 list.iter().enumerate().map(|(index, line)| (format!("{PATH}[{index}]"), line.as_str())).collect()
             }
             Source::File(name) => {
-                let bytes = read_text(&setup.path(name), MOST_TABLE)
+                let bytes = read_text(&setup.path(PATH, name)?, MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
                 text = bytes.map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
                 text.lines().enumerate().map(|(index, line)| (format!("{name}:{}", index + 1), line)).collect()

@@ -59,7 +59,7 @@ impl Source {
     pub(super) fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
         match self {
             Self::File(name) => {
-                let contents = read_text(&setup.path(name), MOST_TABLE)
+                let contents = read_text(&setup.path(PATH, name)?, MOST_TABLE)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
                 parse_routes(name, &contents, last).map_err(|error| {
                     let location = |line| (PATH.to_owned(), format!("{name}:{line}: "));

@@ -192,7 +192,7 @@ impl Params {
         let (shown, bytes) = match &self.rules {
             Source::Inline(lines) => (LISTED.to_owned(), lines.join("\n").into_bytes()),
             Source::File(name) => {
-                let path = setup.path(name);
+                let path = setup.path("rules", name)?;
                 let shown = path.display().to_string();
                 let bytes = read_text(&path, MOST_RULES).map_err(|error| refused(format!("{shown}: {error}")))?;
                 (shown, bytes)

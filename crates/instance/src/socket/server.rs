@@ -17,16 +17,17 @@ use forebay_protocol::{Request, Response, VERSION, locate::is_listened_at};
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
 use super::moving;
-use super::service::{self, Drops, Service};
+use super::service::{self, Drops, Service, Wanted};
+use super::watch::Watch;
 use crate::events::EventLog;
 
 /// The interval at which the listener checks whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The names of the requests, as in the field `do`.
-const REQUESTS: [&str; 14] = [
-    "hello", "config", "report", "reload", "move", "graph", "tables", "entries", "change", "trace", "drops", "act",
-    "events", "stop",
+const REQUESTS: [&str; 16] = [
+    "hello", "config", "report", "watch", "check", "reload", "move", "graph", "tables", "entries", "change", "trace",
+    "drops", "act", "events", "stop",
 ];
 
 /// A socket that does not respond yet. Dropping it removes it.
@@ -206,7 +207,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         connection.note_request();
         let request = serde_json::from_slice(&line);
         // Faults of a configuration are reported without its secrets, and with all names.
-        let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. }));
+        let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. } | Request::Check { .. }));
         let response = match request {
             Err(error) => Response::Error(not_a_request(&error)),
             Ok(Request::Hello { protocol }) => {
@@ -216,8 +217,19 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             Ok(_) if !is_greeted => other_version(None),
             Ok(Request::Config {}) => service::config(service),
             Ok(Request::Report { rules }) => service::report(service, &mut last, &rules),
-            Ok(Request::Reload { file, set, forget }) => {
-                service::reload(service, file, &set.unwrap_or_default(), forget)
+            Ok(Request::Watch { interval_ms }) => match service::interval(interval_ms) {
+                Ok(interval) => {
+                    let mut watch = Watch::start(service);
+                    let mut respond = |response| send(&mut writer, &response);
+                    while !watch.send_next(&mut respond)?.is_over(&mut lines, interval)? {}
+                    return Ok(());
+                }
+                Err(error) => Response::Error(error),
+            },
+            Ok(Request::Check { text, config_paths }) => service::check(service, &text, config_paths),
+            Ok(Request::Reload { file, text, config_paths, set, forget }) => {
+                let wanted = Wanted { file, text, config_paths, sets: set.unwrap_or_default(), forget };
+                service::reload(service, wanted)
             }
             Ok(Request::Move { modules, most, lose_sessions }) => {
                 moving::move_modules(service, &modules, most, lose_sessions)

@@ -7,11 +7,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use forebay_graph::{NamedTable, Telemetry, files::reopen_logs, report::Reading, secret::without_keys};
+use forebay_graph::{NamedTable, Telemetry, files::{is_in_folders, reopen_logs}, report::Reading, secret::without_keys};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{
-    Problem, Problems, Source, built_in, listed, nearest, shown_file, shown_setting, shown_settings, shown_text,
+    Place, Problem, Problems, Source, built_in, is_built_in, listed, nearest, shown_file, shown_setting, shown_settings, shown_text,
     with_settings,
 };
 use forebay_protocol::{
@@ -102,7 +103,7 @@ impl Service {
     /// Reads the start file again, with the settings in force, and changes to it. This is the reaction to SIGHUP. An
     /// event reports the result.
     pub fn reload(&self) {
-        reload_by(self, "SIGHUP", None, &[], false);
+        reload_by(self, "SIGHUP", Wanted::default());
     }
 }
 
@@ -161,14 +162,85 @@ fn remove_rule_counters(report: &mut Report, telemetries: &[Arc<Telemetry>], wan
     }
 }
 
-pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Response {
-    reload_by(service, "socket", file, set, forget)
+/// Returns the number of accepted changes of the configuration.
+pub(super) fn changes(service: &Service) -> u64 {
+    service.ledger.lock().unwrap_or_else(PoisonError::into_inner).changes
+}
+
+/// Returns the interval of a stream.
+///
+/// # Errors
+/// An interval out of range.
+pub(super) fn interval(milliseconds: u64) -> Result<Duration, String> {
+    if (100..=60_000).contains(&milliseconds) {
+        return Ok(Duration::from_millis(milliseconds));
+    }
+    Err(format!("interval_ms: {milliseconds}: allowed are 100 to 60000"))
+}
+
+/// Checks a text in the place of the configuration in force.
+pub(super) fn check(service: &Service, text: &str, config_paths: Option<Vec<String>>) -> Response {
+    let running = service.source.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let checked = changed_to(&running, text, config_paths).and_then(|source| forebay_pipeline::check(&source));
+    let named = |things: Vec<(String, &str)>| things.into_iter().map(|(name, of)| (name, of.to_owned())).collect();
+    Response::Checked(Box::new(match checked {
+        Ok(checked) => Checked {
+            faults: Vec::new(),
+            pipeline: checked.name,
+            modules: named(checked.modules),
+            ports: named(checked.ports),
+            flows: checked.flows,
+            warnings: checked.warnings,
+        },
+        Err(problems) => {
+            Checked { faults: problems.all.into_iter().map(fault).collect(), ..Checked::default() }
+        }
+    }))
+}
+
+fn fault(problem: Problem) -> Fault {
+    let (line, column) = match problem.place {
+        Place::Line(line, column) => (Some(line), Some(column)),
+        Place::Set(_) => (None, None),
+    };
+    Fault { place: problem.shown, line, column, message: problem.message }
+}
+
+/// Returns the configuration with another text, which may name files in `config_paths` only.
+fn changed_to(running: &Source, text: &str, config_paths: Option<Vec<String>>) -> Result<Source, Problems> {
+    let source = running.changed_to(text)?;
+    Ok(match config_paths {
+        Some(paths) => source.within(paths.into_iter().map(PathBuf::from).collect()),
+        None => source,
+    })
+}
+
+/// The configuration that a reload asks for.
+#[derive(Default)]
+pub(super) struct Wanted {
+    /// The file, or `usecase:NAME`.
+    pub(super) file: Option<String>,
+    /// The text, in place of a file.
+    pub(super) text: Option<String>,
+    /// The folders outside of which it may name no file.
+    pub(super) config_paths: Option<Vec<String>>,
+    /// Additional settings.
+    pub(super) sets: Vec<String>,
+    /// Whether earlier settings are removed.
+    pub(super) forget: bool,
+}
+
+pub(super) fn reload(service: &Service, wanted: Wanted) -> Response {
+    reload_by(service, "socket", wanted)
 }
 
 /// Reloads, and records the result. `by` names the source of the request.
-fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], forget: bool) -> Response {
-    let shown = file.as_ref().or(service.origin.as_ref()).map(|file| shown_file(file));
-    let response = try_reload(service, file, set, forget);
+fn reload_by(service: &Service, by: &str, wanted: Wanted) -> Response {
+    let shown = match &wanted.text {
+        Some(_) => Some(without_keys(service.source.lock().unwrap_or_else(PoisonError::into_inner).file())),
+        None => wanted.file.as_ref().or(service.origin.as_ref()).map(|file| shown_file(file)),
+    };
+    let response = try_reload(service, wanted);
     let event = match &response {
         Response::Reloaded(reloaded) => {
             let (file, took) = (shown.as_deref().unwrap_or_default(), reloaded.took_ms);
@@ -192,23 +264,49 @@ fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], 
     response
 }
 
-fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Response {
+fn try_reload(service: &Service, wanted: Wanted) -> Response {
     // Renamed logs are opened again under their own names, even if the reload is refused.
     reopen_logs();
     // The lock keeps reloads in order.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = if forget { &[] } else { source.given() };
-    let sets = with_settings(before, set);
-    let is_origin = file.is_none() || file == service.origin;
-    let Some(origin) = file.or_else(|| service.origin.clone()) else {
-        let error = "the pipeline was started from standard input, which cannot be read again: name a file";
-        return Response::Error(error.to_owned());
+    let Wanted { file, text, config_paths, sets: set, forget } = wanted;
+    if text.is_some() && file.is_some() {
+        return Response::Error("give either `file` or `text`, not both".to_owned());
+    }
+    // A text contains the settings in force.
+    let before = if forget || text.is_some() { &[] } else { source.given() };
+    let sets = with_settings(before, &set);
+    let is_origin = text.is_none() && (file.is_none() || file == service.origin);
+    let read = match text {
+        Some(text) => changed_to(&source, &text, config_paths).map(|read| sets.iter().fold(read, Source::set)),
+        None => {
+            let Some(origin) = file.or_else(|| service.origin.clone()) else {
+                let error = "the pipeline was started from standard input, which cannot be read again: name a file";
+                return Response::Error(error.to_owned());
+            };
+            let paths = config_paths.map(|paths| paths.into_iter().map(PathBuf::from).collect::<Vec<_>>());
+            if let Some(folders) = &paths
+                && !is_built_in(&origin)
+                && !is_in_folders(Path::new(&origin), folders)
+            {
+                let folders = folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>();
+                return Response::Error(format!(
+                    "file: '{}' is outside the folders that this request may name: {}",
+                    shown_file(&origin),
+                    folders.join(", ")
+                ));
+            }
+            let file = || Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set));
+            let read = built_in(&origin, &sets).unwrap_or_else(file);
+            match paths {
+                Some(folders) => read.map(|read| read.within(folders)),
+                None => read,
+            }
+        }
     };
-    let file = || Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set));
-    let read = built_in(&origin, &sets).unwrap_or_else(file);
     let next = match read {
         Ok(next) => next,
-        Err(problems) => return Response::Error(refusal(&problems, before, set)),
+        Err(problems) => return Response::Error(refusal(&problems, before, &set)),
     };
     let mut accept = || {
         // The start file may have a change that was not loaded: the state is newer than that change.
@@ -221,7 +319,7 @@ fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: b
             service.ledger.lock().unwrap_or_else(PoisonError::into_inner).note_reload(&reloaded.change);
             Response::Reloaded(reloaded)
         }
-        Err(ReloadError::Problems(problems)) => Response::Error(refusal(&problems, source.given(), set)),
+        Err(ReloadError::Problems(problems)) => Response::Error(refusal(&problems, source.given(), &set)),
         Err(error) => Response::Error(without_keys(&error.to_string())),
     }
 }

@@ -406,7 +406,7 @@ impl Params {
         let shortest = shortest(&headers);
         let recorded = match &self.recorded {
             Some(file) => Some(
-                Recording::read(&setup.path(file), self.sessions)
+                Recording::read(&setup.path("recorded", file)?, self.sessions)
                     .map_err(|error| SetupError::at("recorded", format!("{file}: {error}")))?,
             ),
             None => None,
@@ -563,7 +563,7 @@ impl Params {
             Destination::One(prefix) => vec![*prefix],
             Destination::List(list) => list.clone(),
             Destination::File(file) => {
-                let path = setup.path(&file.routes);
+                let path = setup.path("destination.routes", &file.routes)?;
                 let mut routes =
                     read_routes(&path).map_err(|error| SetupError::at("destination.routes", error.to_string()))?;
                 random.shuffle(&mut routes);

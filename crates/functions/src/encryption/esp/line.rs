@@ -295,7 +295,7 @@ impl Listed {
                 list.iter().enumerate().map(line).collect()
             }
             Self::File(File { file }) => {
-                let path = setup.path(file);
+                let path = setup.path(PATH, file)?;
                 let file = file_name(file, &path);
                 let bytes = read_text(&path, MOST_RULES)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
@@ -324,7 +324,7 @@ impl Listed {
             let line = without_comment(&line);
             // Registers the key file, so that it is watched like the configuration's other files.
             for name in line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("key=@")) {
-                let _ = setup.path(name);
+                setup.path(PATH, name)?;
             }
             let read = Line::read(line, known, keys).and_then(|(line, keyed)| {
                 check(&line)?;

@@ -1,0 +1,202 @@
+//! Secrets that stay in force when a shown configuration comes back changed.
+//!
+//! A client reads the configuration with `***` in the place of each secret, changes the text, and sends it back. Each
+//! `***` then stands for the secret that is in force in its place.
+
+use crate::Source;
+use crate::problem::{Findings, Place, Problems};
+use crate::shown::{SECRET, hide};
+use crate::yaml::{self, Kind, Node};
+
+/// A `***` of a text and the secret that it stands for.
+struct Kept {
+    line: u32,
+    column: u32,
+    secret: String,
+}
+
+/// Returns `text` with the secrets of `running` in the place of `***`.
+///
+/// # Errors
+/// A `***` in a place where `running` has no secret, or where a list has changed so much that its place is not known.
+pub(crate) fn restore(text: &str, running: &Source) -> Result<String, Problems> {
+    if !text.contains(SECRET) {
+        return Ok(text.to_owned());
+    }
+    // Text that is not YAML is refused when it is read.
+    let Ok(new) = yaml::parse(text, &mut Findings::default()) else { return Ok(text.to_owned()) };
+    let mut findings = Findings::default();
+    let old = running.tree(&mut Findings::default()).map(|mut old| {
+        old.prune();
+        old
+    });
+    let mut kept = Vec::new();
+    find(&new, old.as_ref(), &mut kept, &mut findings);
+    findings.finish(running.file(), "", &[])?;
+    Ok(replaced(text, kept))
+}
+
+/// Finds the `***` of `new`. `old` is the value in the same place of the running configuration.
+fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, findings: &mut Findings) {
+    match &new.kind {
+        Kind::Map(map) => {
+            for entry in map.iter() {
+                find(&entry.value, old.and_then(|old| old.get(&entry.key)), kept, findings);
+            }
+        }
+        Kind::List(list) => {
+            let others = old.and_then(Node::as_list).unwrap_or_default();
+            for (at, item) in list.iter().enumerate() {
+                find(item, counterpart(item, at, list.len(), others), kept, findings);
+            }
+        }
+        Kind::Text(text) if text.contains(SECRET) => {
+            let Place::Line(line, column) = new.place else { return };
+            match secrets_of(text, old) {
+                Some(secrets) => kept.extend(secrets.into_iter().map(|secret| Kept { line, column, secret })),
+                None => findings.add(
+                    new.place,
+                    format!("'{SECRET}' stands for the secret in force, and none is in force here: write the secret"),
+                ),
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the element of a list of the running configuration that an element of the new one stands for: the one that
+/// is shown in the same way, or else, in a list of the same length, the one at the same index that begins in the same
+/// way.
+fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) -> Option<&'o Node> {
+    let new = item.to_json();
+    let shown = |other: &Node| {
+        let mut shown = other.clone();
+        // Below a function with secrets, within a parameter that has one.
+        hide(&mut shown, true, true);
+        let whole = shown.to_json();
+        let mut shown = other.clone();
+        hide(&mut shown, true, false);
+        [whole, shown.to_json()]
+    };
+    let is_same = |other: &&Node| shown(other).contains(&new);
+    let at_index = others.get(at);
+    at_index.filter(is_same).or_else(|| others.iter().find(is_same)).or_else(|| {
+        let first = |node: &Node| match &node.kind {
+            Kind::Map(map) => map.iter().next().map(|entry| (entry.key.clone(), entry.value.to_json().to_string())),
+            Kind::Text(text) => text.split(' ').next().map(|word| (String::new(), word.to_owned())),
+            _ => None,
+        };
+        at_index.filter(|other| others.len() == length && first(other).is_some_and(|begins| first(item) == Some(begins)))
+    })
+}
+
+/// Returns the secrets for the `***` of a text, in their order; `None` if one of them has none.
+fn secrets_of(text: &str, old: Option<&Node>) -> Option<Vec<String>> {
+    let old = match &old?.kind {
+        Kind::Text(text) => text.clone(),
+        Kind::Number(number) => number.to_string(),
+        _ => return None,
+    };
+    if text == SECRET {
+        return Some(vec![old]);
+    }
+    let words = text.split(' ').filter(|word| word.contains(SECRET));
+    let secret = |word: &str| {
+        let name = word.strip_suffix(SECRET).filter(|name| name.ends_with('='))?;
+        old.split(' ').find_map(|word| word.strip_prefix(name)).map(str::to_owned)
+    };
+    words.map(secret).collect()
+}
+
+/// Puts secrets into a text: each in the place of the next `***` from its line and column on.
+fn replaced(text: &str, mut kept: Vec<Kept>) -> String {
+    let starts: Vec<usize> =
+        std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let mut result = String::with_capacity(text.len());
+    let mut done = 0;
+    // The tree of a text may have an anchor's value several times: its place is replaced once.
+    kept.sort_by_key(|it| (it.line, it.column));
+    for Kept { line, column, secret } in kept {
+        let Some(start) = starts.get(line as usize - 1) else { continue };
+        let from = text[*start..].char_indices().nth(column as usize - 1).map_or(*start, |(at, _)| start + at);
+        let Some(found) = text[from.max(done)..].find(SECRET).map(|at| from.max(done) + at) else { continue };
+        result.push_str(&text[done..found]);
+        // Within quotes, as all texts with a star are, a secret's own quotes and backslashes need an escape.
+        let quoted = serde_json::Value::from(secret).to_string();
+        result.push_str(&quoted[1..quoted.len() - 1]);
+        done = found + SECRET.len();
+    }
+    result.push_str(&text[done..]);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shown::shown_text;
+
+    const KEY: &str = "a0b1c2d3e4f506172839405162738495";
+    const OTHER: &str = "00112233445566778899aabbccddeeff";
+
+    fn running() -> Source {
+        let text = format!(
+            "ports: {{ in: {{ generator: {{ rate: 1kpps }} }}, out: {{ sink: {{}} }} }}
+modules:
+  seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: \"{KEY}\" }}, {{ id: 2, key: \"{OTHER}\" }}], use: 2 }} }}
+  into:
+    esp_encrypt:
+      source: 192.0.2.1
+      associations: ['0x1001 key={KEY}a6b7c8d9 peer=192.0.2.2 for=0.0.0.0/0']
+pipeline: [ in -> seal -> out ]
+"
+        );
+        Source::new(text, "a.yaml", "")
+    }
+
+    #[test]
+    fn a_shown_text_that_comes_back_has_the_secrets_again() {
+        let running = running();
+        let shown = shown_text(&running);
+        assert!(shown.contains(SECRET) && !shown.contains(KEY));
+        let again = running.changed_to(&shown).expect("all are known");
+        assert!(again.text().contains(KEY) && again.text().contains(OTHER) && !again.text().contains(SECRET));
+        assert_eq!(shown_text(&again), shown);
+        assert_eq!(again.file(), "a.yaml");
+    }
+
+    #[test]
+    fn secrets_follow_their_elements() {
+        let running = running();
+        let list = |keys: &str| {
+            let text = format!("modules: {{ seal: {{ aes_gcm_encrypt: {{ keys: [{keys}], use: 2 }} }} }}");
+            restore(&text, &running)
+        };
+        let swapped = list("{ id: 2, key: '***' }, { id: 1, key: '***' }").expect("each is shown so");
+        let [first, second] = [OTHER, KEY].map(|key| swapped.find(key).expect("a key"));
+        assert!(first < second, "{swapped}");
+        let one = list("{ id: 2, key: '***' }").expect("it is shown so");
+        assert!(one.contains(OTHER) && !one.contains(KEY));
+        // An element that is new, and one whose identity changed, have no secret.
+        for keys in ["{ id: 1, key: '***' }, { id: 2, key: '***' }, { id: 3, key: '***' }", "{ id: 7, key: '***' }"] {
+            let error = list(keys).expect_err("no secret is known").to_string();
+            assert!(error.starts_with("a.yaml:1: '***' stands for the secret in force, and none is"), "{error}");
+        }
+    }
+
+    #[test]
+    fn other_words_of_a_line_may_change() {
+        let running = running();
+        let text = "modules:
+  # *** in a comment
+  into:
+    esp_encrypt:
+      associations: [\"0x1001 peer=192.0.2.9 key=***\"]
+";
+        let restored = restore(text, &running).expect("the SPI is the same");
+        assert!(restored.contains(&format!("peer=192.0.2.9 key={KEY}a6b7c8d9\"")), "{restored}");
+        assert!(restored.contains("# *** in a comment"), "{restored}");
+        // No secret has ever been there.
+        assert!(restore("modules: { r: { ip_lookup: { routes: '***' } } }", &running).is_err());
+        assert_eq!(restore("no: [yaml ***", &running).expect("it is refused later"), "no: [yaml ***");
+    }
+}
