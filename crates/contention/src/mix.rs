@@ -1,6 +1,7 @@
 //! Co-runs: the placement of functions, the simulator's result, and the competing levels for the predictor.
 
 use forebay_models::placement::{self, Limits, ProblemError, Sensitivity, Shape, Way};
+pub use forebay_units::Random;
 
 use crate::{Chain, ContentionError, Function, Pace, Server, Solution, Traffic, solve};
 
@@ -96,32 +97,6 @@ impl Bench {
     }
 }
 
-/// A generator of pseudo-random numbers. The same seed gives the same numbers (Steele, Lea and Flood, OOPSLA 2014:
-/// SplitMix).
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// Creates a generator from a seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// Returns a number below `end`, which must be above 0.
-    pub fn below(&mut self, end: usize) -> usize {
-        ((u128::from(self.next()) * end as u128) >> 64) as usize
-    }
-}
-
 /// Places each function of the chains on a free core. All free cores have the same probability. Returns `None` if there
 /// are too few cores.
 #[must_use]
@@ -129,7 +104,7 @@ pub fn place_at_random(chains: &[Vec<usize>], cores: &[usize], random: &mut Rand
     let mut free = cores.to_vec();
     let mut draw_core = |function: usize| {
         let all: usize = free.iter().sum();
-        let mut number = if all > 0 { random.below(all) } else { return None };
+        let mut number = if all > 0 { random.index(all) } else { return None };
         let domain = free.iter().position(|cores| {
             let is_here = number < *cores;
             number = number.saturating_sub(*cores);

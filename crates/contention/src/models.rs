@@ -136,14 +136,14 @@ pub fn runs(profile: &Profile, draw: Draw) -> Result<Vec<Run>, ContentionError> 
     let mut runs = Vec::new();
     while runs.len() < draw.runs {
         let mut chains: Vec<Vec<usize>> = Vec::new();
-        for _ in 0..=random.below(draw.chains) {
-            let length = 1 + random.below(draw.length);
-            chains.push((0..length).map(|_| random.below(profile.network)).collect());
+        for _ in 0..=random.index(draw.chains) {
+            let length = 1 + random.index(draw.length);
+            chains.push((0..length).map(|_| random.index(profile.network)).collect());
         }
         if draw.has_competitors && runs.len() % 2 == 1 {
             let competitors = profile.competitors();
-            for _ in 0..=random.below(6) {
-                chains.push(vec![competitors.start + random.below(competitors.len())]);
+            for _ in 0..=random.index(6) {
+                chains.push(vec![competitors.start + random.index(competitors.len())]);
             }
         }
         let only = match draw.cores {

@@ -27,16 +27,12 @@ const LENGTH: usize = 1_400;
 /// Packets that are measured at a time: a rig's pool has no more.
 const POOL: usize = 512;
 
-/// Pseudo-random numbers (SplitMix64).
-struct Random(u64);
+/// Random payloads and patterns.
+struct Random(forebay_units::Random);
 
 impl Random {
     fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ (x >> 31)) % most as u64) as usize
+        (self.0.bits() % most as u64) as usize
     }
 
     fn word(&mut self, least: usize, most: usize) -> Vec<u8> {
@@ -48,7 +44,7 @@ impl Random {
 
 /// Returns patterns: words like names and parts of addresses, and every fifth one of random bytes.
 fn patterns(count: usize) -> Vec<Vec<u8>> {
-    let mut random = Random(1);
+    let mut random = Random(forebay_units::Random::new(1));
     (0..count)
         .map(|n| match n % 5 {
             0 => (0..8 + random.below(12)).map(|_| random.below(256) as u8).collect(),
@@ -59,7 +55,7 @@ fn patterns(count: usize) -> Vec<Vec<u8>> {
 
 /// Returns payloads of words, among them beginnings of patterns, or of random bytes.
 fn payloads(patterns: &[Vec<u8>], text: bool) -> Vec<Vec<u8>> {
-    let mut random = Random(2);
+    let mut random = Random(forebay_units::Random::new(2));
     let one = |random: &mut Random| {
         let mut payload = Vec::with_capacity(LENGTH + 32);
         while payload.len() < LENGTH {

@@ -111,7 +111,7 @@ fn measure<A: Family>(family: &str, count: usize) {
     let updates = 100_000;
     let start = Instant::now();
     for _ in 0..updates / 2 {
-        let (prefix, next_hop) = routes[random.below(routes.len())];
+        let (prefix, next_hop) = routes[random.index(routes.len())];
         table.remove(prefix);
         table.insert(prefix, next_hop).expect("next hops are small");
     }

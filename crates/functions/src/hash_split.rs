@@ -2,6 +2,7 @@
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
+use forebay_units::Random;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -30,7 +31,7 @@ pub(crate) struct Spread {
 impl Spread {
     pub(crate) fn new(salt: u64) -> Self {
         let mut random = Random::new(salt);
-        Self { multiplier: random.next(), addend: random.next() }
+        Self { multiplier: random.bits(), addend: random.bits() }
     }
 
     /// Returns a number in `0..count`; each is equally likely over all sessions.
@@ -45,26 +46,6 @@ impl Spread {
 #[inline]
 pub(crate) fn scale(random: u32, count: u32) -> u32 {
     ((u64::from(random) * u64::from(count)) >> 32) as u32
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-#[derive(Clone, Debug)]
-pub(crate) struct Random {
-    state: u64,
-}
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
 }
 
 /// The network function `hash_split`.

@@ -2,10 +2,11 @@
 
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
+use forebay_units::Random;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::hash_split::{Random, scale};
+use crate::hash_split::scale;
 use crate::weighted_split::GateTable;
 
 /// Parameters of `random_split`.
@@ -51,7 +52,7 @@ impl Function for RandomSplit {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let slots = self.table.len();
         for (_, gate) in batch.iter().zip(context.each()) {
-            *gate = self.table.gate(scale((self.random.next() >> 32) as u32, slots));
+            *gate = self.table.gate(scale((self.random.bits() >> 32) as u32, slots));
         }
     }
 }

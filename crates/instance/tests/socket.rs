@@ -427,13 +427,8 @@ fn a_shown_configuration_can_be_changed_checked_and_loaded() {
         assert_eq!(config(&mut client).version, first.version);
         let changed = first.text.replace("permit any", "permit tcp from any to any");
         assert_ne!(changed, first.text);
-        let reload = Request::Reload {
-            file: None,
-            text: Some(changed.clone()),
-            config_paths: None,
-            set: None,
-            forget: false,
-        };
+        let reload =
+            Request::Reload { file: None, text: Some(changed.clone()), config_paths: None, set: None, forget: false };
         let Ok(Response::Reloaded(reloaded)) = client.request(&reload) else { panic!("refused") };
         // The function with the key is taken over: its key is the same.
         assert_eq!((reloaded.change.changed, reloaded.change.kept), (vec!["fw".to_owned()], 2));
@@ -473,13 +468,8 @@ fn a_request_reads_no_file_outside_its_folders() {
             let faults = checked(&mut client, &text, allowed()).faults;
             assert!(faults.len() == 1 && faults[0].message.contains("is outside the folders"), "{file}: {faults:?}");
             assert!(!faults[0].message.contains("secret-word"), "{faults:?}");
-            let reload = Request::Reload {
-                file: None,
-                text: Some(text),
-                config_paths: allowed(),
-                set: None,
-                forget: false,
-            };
+            let reload =
+                Request::Reload { file: None, text: Some(text), config_paths: allowed(), set: None, forget: false };
             let error = client.request(&reload).expect_err("refused").to_string();
             assert!(error.contains("is outside the folders") && !error.contains("secret-word"), "{error}");
         }
@@ -530,8 +520,7 @@ fn a_stream_has_a_report_and_then_what_changed() {
         assert!(pairs.into_iter().all(|(summed, read)| summed.packets <= read.packets), "{whole:?}");
         assert!(whole.packets.out <= later.packets.out);
         let text = config(&mut client).text.replace("permit any", "permit tcp from any to any");
-        let reload =
-            Request::Reload { file: None, text: Some(text), config_paths: None, set: None, forget: false };
+        let reload = Request::Reload { file: None, text: Some(text), config_paths: None, set: None, forget: false };
         assert!(matches!(client.request(&reload), Ok(Response::Reloaded(_))));
         let is_report = (0..3).any(|_| matches!(stream.response(), Ok(Response::Report { .. })));
         assert!(is_report, "a reload is followed by a full report");

@@ -5,6 +5,8 @@
 mod icmp;
 mod tunnelled;
 
+use forebay_units::random::mix;
+
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -123,14 +125,6 @@ fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u1
     }
     let ports = frame.get(..end)?.get(offset..offset + 4)?;
     Some((u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
-}
-
-/// The finalising multiply-and-shift steps of SplitMix64 (Steele, Lea, Flood 2014): every input bit affects every
-/// output bit.
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 impl Packet {

@@ -86,7 +86,8 @@ fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) ->
             Kind::Text(text) => text.split(' ').next().map(|word| (String::new(), word.to_owned())),
             _ => None,
         };
-        at_index.filter(|other| others.len() == length && first(other).is_some_and(|begins| first(item) == Some(begins)))
+        at_index
+            .filter(|other| others.len() == length && first(other).is_some_and(|begins| first(item) == Some(begins)))
     })
 }
 
@@ -110,8 +111,7 @@ fn secrets_of(text: &str, old: Option<&Node>) -> Option<Vec<String>> {
 
 /// Puts secrets into a text: each in the place of the next `***` from its line and column on.
 fn replaced(text: &str, mut kept: Vec<Kept>) -> String {
-    let starts: Vec<usize> =
-        std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let mut result = String::with_capacity(text.len());
     let mut done = 0;
     // The tree of a text may have an anchor's value several times: its place is replaced once.

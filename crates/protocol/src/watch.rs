@@ -150,9 +150,8 @@ impl Tick {
             tick.flows.p50_us.push(tenths(flow.delay_us.p50));
             tick.flows.chosen_us.push(tenths(flow.at_percentile_us.or(flow.delay_us.p99)));
         }
-        let counts = |port: &crate::report::PortReport| {
-            [port.received, port.sent, port.dropped, port.refused + port.errors]
-        };
+        let counts =
+            |port: &crate::report::PortReport| [port.received, port.sent, port.dropped, port.refused + port.errors];
         for (index, port) in changed(&recent.ports, |port| counts(port) != [0; 4]) {
             let [received, sent, dropped, failed] = counts(port);
             tick.ports.index.push(index);
@@ -175,7 +174,8 @@ impl Tick {
             let known = before.map(|control| &control.changes[..]).unwrap_or_default();
             tick.decisions = control.changes.iter().filter(|change| !known.contains(change)).cloned().collect();
             let is_changed = before.is_none_or(|before| before.unkept != control.unkept);
-            tick.unkept = (is_changed && (before.is_some() || !control.unkept.is_empty())).then(|| control.unkept.clone());
+            tick.unkept =
+                (is_changed && (before.is_some() || !control.unkept.is_empty())).then(|| control.unkept.clone());
         }
         tick
     }

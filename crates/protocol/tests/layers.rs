@@ -5,8 +5,29 @@ use std::path::Path;
 
 /// The crates, lowest first: a crate depends only on crates before it.
 const ORDER: &[&str] = &[
-    "units", "simd", "aead", "memory", "models", "host", "plot", "protocol", "measure", "packet", "graph", "control",
-    "ports", "functions", "pipeline", "instance", "sim", "placement", "lean", "contention", "corun", "lab", "cli",
+    "units",
+    "simd",
+    "aead",
+    "memory",
+    "models",
+    "host",
+    "plot",
+    "protocol",
+    "measure",
+    "packet",
+    "graph",
+    "control",
+    "ports",
+    "functions",
+    "pipeline",
+    "instance",
+    "sim",
+    "placement",
+    "lean",
+    "contention",
+    "corun",
+    "lab",
+    "cli",
 ];
 
 /// Crates whose dependencies within the workspace are fixed: other programs use them without the data plane.

@@ -76,7 +76,6 @@ mod learn;
 mod nodes;
 mod pattern;
 mod queue;
-mod random;
 mod report;
 mod ring;
 mod scene;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::random::Random;
+use forebay_units::Random;
 
 /// The number of consecutive packets that are replayed in their learnt order if the order is not periodic. It is many
 /// times the largest batch.
@@ -62,7 +62,7 @@ impl Player {
     #[inline]
     pub(crate) fn next(&mut self, random: &mut Random) -> u32 {
         if self.remaining == 0 {
-            self.position = random.below(self.pattern.routes.len());
+            self.position = random.index(self.pattern.routes.len());
             self.remaining = STRETCH;
         }
         if !self.pattern.periodic {
@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn a_periodic_order_is_kept_and_otherwise_the_shares_are() {
-        let mut random = Random::new(1, 0);
+        let mut random = Random::stream(1, 0);
         let mut ring = Player::new(Pattern::of(&[5, 6, 5, 6, 5, 6]));
         assert_eq!((0..5).map(|_| ring.next(&mut random)).collect::<Vec<_>>(), [5, 6, 5, 6, 5]);
-        let learnt: Vec<u32> = (0..4_096).map(|_| random.below(4).min(2) as u32).collect();
+        let learnt: Vec<u32> = (0..4_096).map(|_| random.index(4).min(2) as u32).collect();
         let share = |routes: &[u32]| routes.iter().filter(|route| **route == 2).count() as f64 / routes.len() as f64;
         let mut player = Player::new(Pattern::of(&learnt));
         let played: Vec<u32> = (0..200_000).map(|_| player.next(&mut random)).collect();

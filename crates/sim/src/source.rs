@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use forebay_graph::{Pace, Spread};
+use forebay_units::Random;
 
 use crate::pattern::{Pattern, Player};
 use crate::queue::{Bundle, Run};
-use crate::random::Random;
 use crate::time::Picos;
 
 /// Arrival times are kept in units of 2⁻³² nanoseconds, so that rates do not drift, and returned in whole nanoseconds.
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     fn source(spread: Spread) -> Source {
-        Source::new(Pace { spread, queue: 10 }, Pattern::of(&[3, 4, 3, 4]), Random::new(1, 0))
+        Source::new(Pace { spread, queue: 10 }, Pattern::of(&[3, 4, 3, 4]), Random::stream(1, 0))
     }
 
     fn nanos(nanos: u64) -> Picos {

@@ -148,8 +148,9 @@ impl Stretch {
 
 #[cfg(test)]
 mod tests {
+    use forebay_units::Random;
+
     use super::*;
-    use crate::random::Random;
 
     fn summary(left: f64, delay: f64) -> Summary {
         Summary { time: 1.0, left, calls: left, busy: 0.5, delay: delay * left }
@@ -179,7 +180,7 @@ mod tests {
     fn scattered_figures_take_longer_and_are_right() {
         let mut right = 0;
         for seed in 0..40 {
-            let (mut random, mut stretch) = (Random::new(seed, 0), Stretch::new(1.0));
+            let (mut random, mut stretch) = (Random::stream(seed, 0), Stretch::new(1.0));
             let mut sum = (0.0, 0);
             while stretch.verdict(0.02) != Verdict::Known {
                 if stretch.verdict(0.02) == Verdict::Moving {

@@ -10,10 +10,9 @@ use std::sync::Arc;
 
 use forebay_graph::Scheduler;
 use forebay_packet::Batch;
-use forebay_units::Ticks;
+use forebay_units::{Random, Ticks};
 
 use crate::queue::{Bundle, Queue};
-use crate::random::Random;
 use crate::ring::Ring;
 use crate::scene::{Scene, WorkerPlan};
 use crate::source::{Ready, Source};
@@ -104,7 +103,7 @@ impl<S: Scheduler> Worker<S> {
         let gateways = plan.sources.iter().map(|plan| Gateway {
             entry: plan.entry,
             port: plan.port,
-            source: Source::new(plan.pace, plan.pattern.clone(), Random::new(seed, (id << 16 | plan.port) as u64)),
+            source: Source::new(plan.pace, plan.pattern.clone(), Random::stream(seed, (id << 16 | plan.port) as u64)),
             ready: Ready::Now,
         });
         let gateways: Vec<_> = gateways.collect();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_graph::{Intake, Port, Ready};
 use forebay_packet::{ArrivalClock, Batch};
-use forebay_units::Ticks;
+use forebay_units::{Random, Ticks};
 
 use crate::frames::{answered, checksum};
 
@@ -43,7 +43,7 @@ pub fn lock(shared: &Shared) -> MutexGuard<'_, Exchange> {
 pub struct Feed {
     frames: Arc<Vec<Vec<u8>>>,
     left: u64,
-    state: u64,
+    random: Random,
     /// Which of the feeds it is.
     number: usize,
     shared: Shared,
@@ -55,16 +55,12 @@ impl Feed {
         let number = exchange.queued.len();
         exchange.queued.push(VecDeque::new());
         drop(exchange);
-        Self { frames, left: count, state: seed, number, shared: Arc::clone(shared) }
+        Self { frames, left: count, random: Random::new(seed), number, shared: Arc::clone(shared) }
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014).
+    /// Returns a random number below `below`.
     fn random(&mut self, below: usize) -> usize {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.state;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ (x >> 31)) % below.max(1) as u64) as usize
+        (self.random.bits() % below.max(1) as u64) as usize
     }
 
     /// One of the frames, or an answer to one that left, changed in a few ways or in none.

@@ -163,7 +163,13 @@ impl Begun {
 
     fn reload(&mut self, text: &str) -> Reloaded {
         std::fs::write(&self.file, text).expect("a writable folder");
-        match self.client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false }) {
+        match self.client.request(&Request::Reload {
+            file: None,
+            text: None,
+            config_paths: None,
+            set: None,
+            forget: false,
+        }) {
             Ok(Response::Reloaded(told)) => told,
             other => panic!("{other:?}"),
         }

@@ -107,7 +107,8 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
     let begin = Instant::now();
     for second in 1..=seconds {
         std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
-        match client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false }) {
+        match client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false })
+        {
             Ok(Response::Reloaded(told)) => {
                 assert_eq!((told.missing, told.dropped), (0, 0), "second {second}: {told:?}");
                 pauses.push(told.pause_us);
@@ -118,7 +119,11 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         assert_eq!(kept.source().text(), configuration(second, workers), "the accepted configuration is on the disk");
         // A configuration that is wrong changes nothing.
         std::fs::write(&file, "ports: {").expect("a writable folder");
-        assert!(client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false }).is_err());
+        assert!(
+            client
+                .request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false })
+                .is_err()
+        );
         let lines: String = (0..CHANGES)
             .map(|at| {
                 format!(

@@ -3,10 +3,10 @@
 use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{Setup, SetupError};
 use forebay_memory::filled;
+use forebay_units::Random;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::hash_split::Random;
 use crate::parameters::{no_memory, number};
 
 /// The parameter named in errors.
@@ -141,7 +141,7 @@ impl Teids {
         }
         let length = (count * 2).next_power_of_two() as usize;
         let shift = 32 - length.trailing_zeros();
-        let multiplier = Random::new(seed).next() as u32 | 1;
+        let multiplier = Random::new(seed).bits() as u32 | 1;
         let mut slots = filled(0, length).map_err(no_memory(PATH, format!("the table of {count} numbers")))?;
         for teid in merged.into_iter().flat_map(|(first, last)| first..=last) {
             let mut at = start(teid, multiplier, shift);

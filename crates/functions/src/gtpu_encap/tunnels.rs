@@ -1,5 +1,6 @@
 //! Tunnels by user address or by number: read from a configuration, looked up for each packet.
 
+use forebay_units::Random;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -10,7 +11,6 @@ use forebay_simd::prefetch::prefetch_read;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::hash_split::Random;
 use crate::parameters::{no_memory, number};
 use crate::tunnel::settings::{AnyEndpoint, family_of};
 
@@ -52,7 +52,7 @@ pub(super) struct Table {
 impl Table {
     fn new(entries: usize, seed: u64) -> Result<Self, NoMemory> {
         let slots = (entries * 2).next_power_of_two().max(2);
-        let multiplier = Random::new(seed).next() | 1;
+        let multiplier = Random::new(seed).bits() | 1;
         let shift = 64 - slots.trailing_zeros();
         Ok(Self { slots: filled((0, Tunnel::default()), slots)?, shift, multiplier })
     }

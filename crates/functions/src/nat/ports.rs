@@ -4,6 +4,8 @@
 //! last one (RFC 6056 section 3.3.1). An outside port has the same parity as the inside port (RFC 4787 REQ-4), which
 //! older implementations of RTP and RTCP need.
 
+use forebay_units::random::{GAMMA, mix};
+
 use forebay_memory::{NoMemory, Zeroed};
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_simd::prefetch::prefetch_read;
@@ -12,9 +14,6 @@ use forebay_simd::prefetch::prefetch_read;
 const WORDS: usize = 1 << 16 >> 6;
 /// Every second bit, beginning with the lowest.
 const EVEN: u64 = 0x5555_5555_5555_5555;
-
-/// Increment of SplitMix64 at each draw.
-const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The ports of a pool of addresses.
 pub(super) struct Ports {
@@ -40,10 +39,7 @@ impl Ports {
 
     /// Returns the random number of a future draw: SplitMix64 (Steele, Lea, Flood 2014).
     fn drawn(&self, draws: u64) -> u64 {
-        let mut x = self.random.wrapping_add(GAMMA.wrapping_mul(draws));
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        mix(self.random.wrapping_add(GAMMA.wrapping_mul(draws)))
     }
 
     /// Returns the port of a range at which a search begins. The next search has the number 1.

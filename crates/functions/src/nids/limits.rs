@@ -4,7 +4,7 @@
 //! begins the next window.
 
 use forebay_memory::NoMemory;
-use forebay_units::{Frequency, Ticks};
+use forebay_units::{Frequency, Ticks, random::mix};
 
 use super::rule::{Limit, LimitKind, Track};
 use super::view::View;
@@ -90,11 +90,4 @@ impl Limits {
         };
         if yes { LimitResult::Yes } else { LimitResult::No }
     }
-}
-
-/// The finalising steps of SplitMix64 (Steele, Lea, Flood 2014).
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

@@ -9,11 +9,16 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_graph::{NamedTable, Telemetry, files::{is_in_folders, reopen_logs}, report::Reading, secret::without_keys};
+use forebay_graph::{
+    NamedTable, Telemetry,
+    files::{is_in_folders, reopen_logs},
+    report::Reading,
+    secret::without_keys,
+};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{
-    Place, Problem, Problems, Source, built_in, is_built_in, listed, nearest, shown_file, shown_setting, shown_settings, shown_text,
-    with_settings,
+    Place, Problem, Problems, Source, built_in, is_built_in, listed, nearest, shown_file, shown_setting,
+    shown_settings, shown_text, with_settings,
 };
 use forebay_protocol::{
     Action, MAX_REQUEST, Report, Response, VERSION,
@@ -192,9 +197,7 @@ pub(super) fn check(service: &Service, text: &str, config_paths: Option<Vec<Stri
             flows: checked.flows,
             warnings: checked.warnings,
         },
-        Err(problems) => {
-            Checked { faults: problems.all.into_iter().map(fault).collect(), ..Checked::default() }
-        }
+        Err(problems) => Checked { faults: problems.all.into_iter().map(fault).collect(), ..Checked::default() },
     }))
 }
 

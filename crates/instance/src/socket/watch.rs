@@ -33,10 +33,7 @@ impl<'s> Watch<'s> {
     }
 
     /// Sends the next message.
-    pub(super) fn send_next(
-        &mut self,
-        send: &mut dyn FnMut(Response) -> io::Result<()>,
-    ) -> io::Result<&mut Self> {
+    pub(super) fn send_next(&mut self, send: &mut dyn FnMut(Response) -> io::Result<()>) -> io::Result<&mut Self> {
         let changes = service::changes(self.service);
         let response = service::report(self.service, &mut self.last, &[]);
         let Response::Report { recent, whole, census } = response else { return Ok(self) };
@@ -51,7 +48,8 @@ impl<'s> Watch<'s> {
                 && names(previous) == names(&recent)
                 && previous.workers.len() == recent.workers.len()
         };
-        let tick = self.previous.as_ref().filter(|previous| is_same(previous)).map(|previous| Tick::of(&recent, previous));
+        let tick =
+            self.previous.as_ref().filter(|previous| is_same(previous)).map(|previous| Tick::of(&recent, previous));
         (self.changes, self.previous) = (changes, Some((*recent).clone()));
         send(match tick {
             Some(tick) => Response::Tick(Box::new(tick)),

@@ -126,7 +126,7 @@ fn at_random(basis: &Basis, settings: &Settings, problem: &Problem, chains: &[Ve
     let mut random = Random::new(settings.seed.wrapping_add(8));
     let mut sums = [0.0; 3];
     for _ in 0..count {
-        let Some(found) = baselines::random(problem, &mut |end| random.below(end))? else { continue };
+        let Some(found) = baselines::random(problem, &mut |end| random.index(end))? else { continue };
         let one = valued(basis, problem, "random", chains, &found.placement)?;
         for (sum, rate) in sums.iter_mut().zip([one.predicted_pps, one.simulated_pps, one.held_pps]) {
             *sum += rate / f64::from(count);

@@ -141,7 +141,7 @@ fn instance_of(basis: &Basis, domains: usize, chains: usize, random: &mut Random
         function
     };
     let chain = |random: &mut Random| placement::Chain {
-        functions: (0..3).map(|_| function(random.below(basis.profile.network))).collect(),
+        functions: (0..3).map(|_| function(random.index(basis.profile.network))).collect(),
         home,
         rate: f64::INFINITY,
         weight: 1.0,

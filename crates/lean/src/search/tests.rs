@@ -1,25 +1,9 @@
 //! The search with models whose limit and disturbances are known.
 
+use forebay_units::Random;
 use proptest::prelude::*;
 
 use super::*;
-
-/// Random numbers from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// Returns a number from 0 to 1.
-    fn fraction(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// A model with a known rate.
 struct Model {
@@ -39,7 +23,7 @@ struct Model {
 
 impl Model {
     fn new(capacity: f64, seed: u64) -> Self {
-        let random = Random(seed);
+        let random = Random::new(seed);
         Self { capacity, bad: 0.0, noise: 0.0, hole: (0.0, 0.0), void: 0.0, random, tried: Vec::new() }
     }
 }
@@ -51,16 +35,16 @@ impl Trials for Model {
         self.tried.push(pps);
         let seconds = span.as_secs_f64();
         let offered = (pps * seconds).round();
-        let capacity = self.capacity * (1.0 + self.noise * (2.0 * self.random.fraction() - 1.0));
+        let capacity = self.capacity * (1.0 + self.noise * (2.0 * self.random.unit() - 1.0));
         let mut lost = (offered - capacity * seconds).max(0.0).ceil();
-        if self.random.fraction() < self.bad {
+        if self.random.unit() < self.bad {
             // From a single packet to more than the partial drop rate allows.
-            lost += (offered * 0.02 * self.random.fraction()).ceil();
+            lost += (offered * 0.02 * self.random.unit()).ceil();
         }
         if pps > self.hole.0 && pps < self.hole.1 {
             lost += 1.0 + offered * 0.01;
         }
-        let void = self.random.fraction() < self.void;
+        let void = self.random.unit() < self.void;
         if void {
             lost += offered / 2.0;
         }

@@ -1,30 +1,15 @@
 //! Planted steps are found, noise has none, and no shorter description is missed.
 
+use forebay_units::Random;
 use proptest::prelude::*;
 
 use super::*;
 
-/// Pseudo-random numbers: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); nearly normal as the sum of twelve.
-struct Chance(u64);
-
-impl Chance {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
-}
-
 /// A series with these levels and numbers of values, and with noise of this standard deviation.
 fn series(levels: &[(f64, usize)], deviation: f64, seed: u64) -> Vec<f64> {
-    let mut chance = Chance(seed);
+    let mut random = Random::new(seed);
     let of = |(level, count): &(f64, usize)| vec![*level; *count];
-    levels.iter().flat_map(of).map(|level| level + deviation * chance.normal()).collect()
+    levels.iter().flat_map(of).map(|level| level + deviation * random.normal()).collect()
 }
 
 fn step_indices(values: &[f64]) -> Vec<usize> {

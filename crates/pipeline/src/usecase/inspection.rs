@@ -7,6 +7,7 @@
 //! What is sought is made up from the seed. Payloads are text in which much of it begins and nothing ends, and some have one of
 //! the patterns at their end.
 
+use forebay_units::Random;
 use std::collections::BTreeSet;
 
 use super::text::{Text, address, hops, prefix};
@@ -70,14 +71,8 @@ fn generator(text: &mut Text, n: u64, payloads: &str) {
 /// As many different patterns as the parameter says, of small letters, made up from the seed.
 pub(super) fn patterns(values: &Values, parameter: &'static str, least: u64) -> Result<Vec<String>, Wrong> {
     let count = values.whole(parameter, least, 10_000)?;
-    let mut state = values.whole("seed", 0, u64::MAX)?;
-    // Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, 2014.
-    let mut draw = |below: u64| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % below
-    };
+    let mut random = Random::new(values.whole("seed", 0, u64::MAX)?);
+    let mut draw = |below: u64| random.bits() % below;
     let (mut known, mut all) = (BTreeSet::new(), Vec::new());
     while (all.len() as u64) < count {
         let length = LENGTHS.start() + draw(LENGTHS.end() - LENGTHS.start() + 1);

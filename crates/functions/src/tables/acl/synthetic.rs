@@ -18,15 +18,12 @@ const RULES_PER_SITE: usize = 8;
 /// The number of tries for each key that no rule matches.
 const TRIES: usize = 256;
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Equal seeds give equal lists on every machine.
-struct Random(u64);
+/// Random fields of rules. Equal seeds give equal lists on every machine.
+struct Random(forebay_units::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     fn wide(&mut self) -> u128 {
@@ -81,7 +78,7 @@ fn prefix<A: Address>(site: A, lengths: &[(usize, u8)], random: &mut Random) -> 
 /// Generates `count` rules. Equal seeds give equal rules.
 #[must_use]
 pub fn rules<A: Address>(count: usize, seed: u64) -> Vec<Rule<A>> {
-    let mut random = Random(seed);
+    let mut random = Random(forebay_units::Random::new(seed));
     let sites: Vec<A> = (0..(count / RULES_PER_SITE).max(4)).map(|_| address(&mut random)).collect();
     (0..count).map(|_| rule(&sites, &mut random)).collect()
 }
@@ -168,7 +165,7 @@ fn passing<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
 /// no rules.
 #[must_use]
 pub fn hitting_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
-    let mut random = Random(seed);
+    let mut random = Random(forebay_units::Random::new(seed));
     let count = if rules.is_empty() { 0 } else { count };
     (0..count).map(|_| matching(&rules[random.below(rules.len())], &mut random)).collect()
 }
@@ -176,7 +173,7 @@ pub fn hitting_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> V
 /// Draws up to `count` keys that no rule decides about; fewer if the rules decide about nearly all keys.
 #[must_use]
 pub fn missing_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
-    let mut random = Random(seed);
+    let mut random = Random(forebay_units::Random::new(seed));
     let mut hits = Hits::new(rules.len());
     let mut misses = |key: &Key<A>| oracle::classify(rules, Decision::Deny, key, &mut hits).rule().is_none();
     let candidates = (0..count.saturating_mul(TRIES)).map(|_| passing(rules, &mut random));
@@ -189,7 +186,7 @@ pub fn keys<A: Address>(rules: &[Rule<A>], count: usize, hit_share: f64, seed: u
     let hits = (count as f64 * hit_share.clamp(0.0, 1.0)).round() as usize;
     let mut keys = hitting_keys(rules, hits, seed);
     keys.extend(missing_keys(rules, count - keys.len(), !seed));
-    let mut random = Random(seed.rotate_left(32));
+    let mut random = Random(forebay_units::Random::new(seed.rotate_left(32)));
     for index in (1..keys.len()).rev() {
         keys.swap(index, random.below(index + 1));
     }

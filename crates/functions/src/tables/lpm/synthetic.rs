@@ -5,6 +5,7 @@
 //! longer than the global table allows, as a network has for its own hosts. About half of the prefixes lie inside a
 //! shorter one, as more-specific announcements do. The others are spread evenly over the unicast space.
 
+pub use forebay_units::Random;
 use std::collections::HashSet;
 
 use super::prefix::{Address, Prefix};
@@ -63,31 +64,6 @@ const IPV6_LENGTHS: &[(u32, u32)] = &[
     (128, 400),
 ];
 
-/// A seeded generator of 64-bit words (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014, figure 17). It is written out here so that every release gives the same routes.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// Creates the generator of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Returns the next 64 bits.
-    pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `bound`, or 0 if `bound` is 0. The bias is below `bound` in 2^64.
-    pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.word()) * bound as u128) >> 64) as usize
-    }
-}
-
 /// The properties of an address family that the synthetic tables need.
 pub trait Family: Address {
     /// Prefix lengths and their shares of 100 000.
@@ -104,13 +80,13 @@ impl Family for u32 {
     const LENGTHS: &'static [(u32, u32)] = IPV4_LENGTHS;
 
     fn any(random: &mut Random) -> Self {
-        random.word() as u32
+        random.bits() as u32
     }
 
     fn unicast(random: &mut Random) -> Self {
         // 1.0.0.0 to 223.255.255.255 without 10/8 and 127/8 (RFC 1918 section 3, RFC 1122 section 3.2.1.3).
         loop {
-            let octet = 1 + random.below(223) as u32;
+            let octet = 1 + random.index(223) as u32;
             if octet != 10 && octet != 127 {
                 return octet << 24 | Self::any(random) >> 8;
             }
@@ -126,13 +102,13 @@ impl Family for u128 {
     const LENGTHS: &'static [(u32, u32)] = IPV6_LENGTHS;
 
     fn any(random: &mut Random) -> Self {
-        u128::from(random.word()) << 64 | u128::from(random.word())
+        u128::from(random.bits()) << 64 | u128::from(random.bits())
     }
 
     fn unicast(random: &mut Random) -> Self {
         // The registries' /12 blocks, where most of the global table lies (RFC 7249 section 2.2 points to the list).
         const BLOCKS: [u128; 6] = [0x200, 0x240, 0x260, 0x280, 0x2a0, 0x2c0];
-        BLOCKS[random.below(BLOCKS.len())] << 116 | Self::any(random) >> 12
+        BLOCKS[random.index(BLOCKS.len())] << 116 | Self::any(random) >> 12
     }
 
     fn continued(self, length: u32, other: Self) -> Self {
@@ -149,7 +125,7 @@ pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix
     let mut seen = HashSet::with_capacity(count);
     let mut routes: Vec<(Prefix<A>, u32)> = Vec::with_capacity(count);
     while routes.len() < count {
-        let mut share = random.below(100_000) as u32;
+        let mut share = random.index(100_000) as u32;
         let length = A::LENGTHS.iter().find_map(|&(length, part)| {
             let found = share < part;
             share = share.saturating_sub(part);
@@ -158,14 +134,14 @@ pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix
         let length = length.unwrap_or(A::BITS);
         let mut address = A::unicast(&mut random);
         // One draw to lie inside an earlier prefix. That prefix is shorter than this one about half of the time.
-        if let Some(&(parent, _)) = routes.get(random.below(routes.len()))
+        if let Some(&(parent, _)) = routes.get(random.index(routes.len()))
             && parent.length() < length
         {
             address = parent.first().continued(parent.length(), address);
         }
         let prefix = Prefix::truncated(address, length);
         if seen.insert(prefix) {
-            routes.push((prefix, random.below(next_hops.max(1) as usize) as u32));
+            routes.push((prefix, random.index(next_hops.max(1) as usize) as u32));
         }
     }
     routes
@@ -177,7 +153,7 @@ pub fn hits<A: Family>(routes: &[(Prefix<A>, u32)], count: usize, seed: u64) -> 
     let count = if routes.is_empty() { 0 } else { count };
     (0..count)
         .map(|_| {
-            let (prefix, _) = routes[random.below(routes.len())];
+            let (prefix, _) = routes[random.index(routes.len())];
             prefix.first().continued(prefix.length(), A::any(&mut random))
         })
         .collect()

@@ -318,7 +318,7 @@ fn memory_stays_bounded_under_churn() {
     let mut random = Random::new(6);
     let mut churn = |rounds: usize| {
         for _ in 0..rounds {
-            let (prefix, next_hop) = routes[random.below(routes.len())];
+            let (prefix, next_hop) = routes[random.index(routes.len())];
             table.remove(prefix);
             table.insert(prefix, next_hop + 1).unwrap();
         }

@@ -5,6 +5,8 @@
 //! sees no hashes and cannot learn from responses how long a look-up took. This attacker gains little by guessing: a
 //! crowded bucket spills into its other bucket and a bounded stash, and after that a session is refused and counted.
 
+use forebay_units::Random;
+
 /// The secrets of one table.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed([u64; 3]);
@@ -13,14 +15,8 @@ impl Seed {
     /// Derives the secrets from one secret of 64 bits with SplitMix64 (Steele, Lea, Flood 2014).
     #[must_use]
     pub fn new(secret: u64) -> Self {
-        let mut state = secret;
-        Self(std::array::from_fn(|_| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut x = state;
-            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            x ^ (x >> 31)
-        }))
+        let mut random = Random::new(secret);
+        Self(std::array::from_fn(|_| random.bits()))
     }
 
     /// Returns the hash of two words.

@@ -295,10 +295,7 @@ mod tests {
 
     /// A hash that depends only on the number: the finaliser of SplitMix64.
     fn hash(number: u32) -> u64 {
-        let mut x = u64::from(number).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        forebay_units::Random::new(u64::from(number)).bits()
     }
 
     #[test]
