@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use forebay_measure::placement::Memory;
+use forebay_lean::allocator::AligningAllocator;
 
-/// The C library's, which `forebay count` asks to place what it gives: copies take as many instructions in every run.
+/// The C library's allocator. For `forebay count` it aligns blocks, so that copies take equally many instructions in each run.
 #[global_allocator]
-static MEMORY: Memory = Memory;
+static MEMORY: AligningAllocator = AligningAllocator;
 
 fn main() -> ExitCode {
     forebay_cli::main()

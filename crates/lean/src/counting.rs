@@ -9,7 +9,7 @@
 //! alignment of addresses. On the first thread, stack and heap addresses depend on the environment, the arguments and
 //! file names. So the environment is empty, and the counted code runs on a thread of its own, whose stack and heap
 //! begin at whole pages. The address of a block on that heap would still depend on all earlier blocks. Therefore the
-//! allocator aligns each block that is long enough to be copied in a loop ([`placement`](forebay_measure::placement)).
+//! allocator aligns each block that is long enough to be copied in a loop ([`allocator`](crate::allocator)).
 
 mod build;
 mod caches;

@@ -1,5 +1,4 @@
-//! Clocks, counters, histograms and their units; events that the processor and the kernel count for a thread; memory
-//! alignment.
+//! Clocks, counters and histograms; events that the processor and the kernel count for a thread.
 
 pub mod away;
 pub mod clock;
@@ -7,7 +6,6 @@ pub mod counter;
 pub mod events;
 pub mod histogram;
 pub mod machine;
-pub mod placement;
 pub mod window;
 
 pub use away::Away;

@@ -6,11 +6,12 @@ use forebay_graph::{
     Cost, Function, Next, OpenPort, Plan, RunToCompletion, Scheduler, WeightedFair, Worker, drive::simulate_team_by,
 };
 use forebay_instance::{SimulatedTeam, Simulation, StartError};
-use forebay_measure::{Simulated, placement};
+use forebay_measure::Simulated;
 use forebay_protocol::SchedulerKind;
 use forebay_units::{Nanos, Ticks};
 
 use super::{Build, Extent, Served};
+use crate::allocator;
 use crate::named::{NAMES, Named, NamedPort, PortCalls};
 
 /// The simulated time between two checks of the number of packets.
@@ -22,8 +23,8 @@ const PATIENCE: usize = 100_000;
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 
 /// Runs the counted pipeline, with the modules from `first` on called through named functions. `load` creates the
-/// plans. From then on, this process's memory is [placed](placement::place) if its allocator is
-/// [`Memory`](placement::Memory).
+/// plans. From then on, this process's memory blocks start at pages ([`align_to_pages`](allocator::align_to_pages)) if its allocator is
+/// [`AligningAllocator`](allocator::AligningAllocator).
 ///
 /// # Errors
 /// The pipeline cannot be created.
@@ -32,7 +33,7 @@ pub fn serve<E: From<StartError> + Send>(
     first: usize,
     extent: Extent,
 ) -> Result<Served, E> {
-    placement::place();
+    allocator::align_to_pages();
     std::thread::scope(|scope| {
         let served = scope.spawn(move || Ok(serve_plans(load()?, first, extent)?)).join();
         served.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

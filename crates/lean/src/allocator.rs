@@ -18,32 +18,32 @@ const PAGE: usize = 4096;
 /// Sizes of blocks that start at pages, in bytes. No loop of the C library runs for smaller blocks. Larger blocks
 /// always come from the system and start at the same offset of a page by themselves (`DEFAULT_MMAP_THRESHOLD_MAX` in
 /// `malloc.c`).
-const PLACED: RangeInclusive<usize> = 129..=1 << 25;
+const ALIGNED: RangeInclusive<usize> = 129..=1 << 25;
 /// The default alignment of blocks, in bytes.
 const PLAIN: usize = 2 * size_of::<usize>();
 
-static PLACING: AtomicBool = AtomicBool::new(false);
+static ALIGNING: AtomicBool = AtomicBool::new(false);
 
-/// From now on, [`Memory`] starts every block of 129 bytes to 32 MiB at a whole page. This takes up to a page more per
+/// From now on, [`AligningAllocator`] starts every block of 129 bytes to 32 MiB at a whole page. This takes up to a page more per
 /// block.
-pub fn place() {
-    PLACING.store(true, Ordering::Relaxed);
+pub fn align_to_pages() {
+    ALIGNING.store(true, Ordering::Relaxed);
 }
 
-/// The C library's memory. A program must use it as its `#[global_allocator]` for [`place`] to have an effect.
+/// The C library's memory. A program must use it as its `#[global_allocator]` for [`align_to_pages`] to have an effect.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Memory;
+pub struct AligningAllocator;
 
 /// Returns the alignment of a block in bytes, or `None` if the default alignment is sufficient.
 fn alignment(layout: Layout) -> Option<usize> {
-    let placed = PLACED.contains(&layout.size()) && PLACING.load(Ordering::Relaxed);
+    let placed = ALIGNED.contains(&layout.size()) && ALIGNING.load(Ordering::Relaxed);
     let least = if placed { layout.align().max(PAGE) } else { layout.align() };
     (least > PLAIN || least > layout.size()).then(|| least.max(size_of::<usize>()))
 }
 
 // SAFETY: all blocks come from the C library, with the requested alignment or a greater one. The library frees a block
-// by its address alone, whichever function allocated it, so blocks from before and after `place` may be mixed.
-unsafe impl GlobalAlloc for Memory {
+// by its address alone, whichever function allocated it, so blocks from before and after `align_to_pages` may be mixed.
+unsafe impl GlobalAlloc for AligningAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(alignment) = alignment(layout) else {
             // SAFETY: the caller guarantees that the size is not zero.
@@ -108,14 +108,14 @@ mod tests {
         let new = layout(size, old.align());
         // SAFETY: sizes are not zero, and only written bytes are read.
         unsafe {
-            let first = Memory.alloc(old);
+            let first = AligningAllocator.alloc(old);
             assert!(!first.is_null());
             (0..old.size()).for_each(|at| first.add(at).write(at as u8));
-            let second = Memory.realloc(first, old, size);
+            let second = AligningAllocator.realloc(first, old, size);
             assert!(!second.is_null());
             assert!((0..old.size().min(size)).all(|at| second.add(at).read() == at as u8), "{old:?} to {size}");
             let began = [first.addr(), second.addr()];
-            Memory.dealloc(second, new);
+            AligningAllocator.dealloc(second, new);
             began
         }
     }
@@ -127,7 +127,7 @@ mod tests {
         let mut held = Vec::new();
         for placing in [false, true] {
             if placing {
-                place();
+                align_to_pages();
             }
             for ((old, align), new) in cases.iter().flat_map(|case| sizes.map(|new| (*case, new))) {
                 let began = resized(layout(old, align), new);
@@ -137,20 +137,20 @@ mod tests {
                 }
                 // A small block in between shifts the later ones.
                 // SAFETY: the size is not zero.
-                held.push(unsafe { Memory.alloc(layout(24, 8)) });
+                held.push(unsafe { AligningAllocator.alloc(layout(24, 8)) });
             }
             // SAFETY: the size is not zero, and the whole block is read only after `alloc_zeroed`.
             unsafe {
-                let (zeroed, dirty) = (layout(2_000, 1), Memory.alloc(layout(2_000, 1)));
+                let (zeroed, dirty) = (layout(2_000, 1), AligningAllocator.alloc(layout(2_000, 1)));
                 dirty.write_bytes(0xa5, 2_000);
-                Memory.dealloc(dirty, zeroed);
-                let start = Memory.alloc_zeroed(zeroed);
+                AligningAllocator.dealloc(dirty, zeroed);
+                let start = AligningAllocator.alloc_zeroed(zeroed);
                 assert!((0..2_000).all(|at| start.add(at).read() == 0));
                 assert!(!placing || start.addr().is_multiple_of(PAGE));
-                Memory.dealloc(start, zeroed);
+                AligningAllocator.dealloc(start, zeroed);
             }
         }
         // SAFETY: each block was allocated by `alloc` and is freed once.
-        held.into_iter().for_each(|start| unsafe { Memory.dealloc(start, layout(24, 8)) });
+        held.into_iter().for_each(|start| unsafe { AligningAllocator.dealloc(start, layout(24, 8)) });
     }
 }
