@@ -54,6 +54,7 @@ impl Engine {
         Ok(match mode {
             Mode::Real { cores, made, control_inputs } => {
                 let instance = forebay_instance::start(plans, &cores, *made, watch, control_inputs)?;
+                instance.keep_cores_free();
                 Self::Real { instance, until: duration.map(|span| Instant::now() + Duration::from_nanos(span.0)) }
             }
             Mode::Simulated { costs, made, log } => {

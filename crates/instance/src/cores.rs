@@ -48,6 +48,9 @@ pub struct Cores {
     held: BTreeMap<usize, Arc<Sole>>,
     /// The cores that another pipeline uses, too.
     shared: Vec<usize>,
+    /// The cores that the process was allowed to run on when cores were chosen for the first time. The thread that
+    /// chooses again may have fewer by then.
+    allowed: Vec<usize>,
 }
 
 impl Deref for Cores {
@@ -80,7 +83,8 @@ impl Cores {
 
     /// Chooses cores for the same pipeline after a reload. Keeps the locks that it has.
     pub(crate) fn choose_next(&self, requested: &[Option<usize>]) -> Result<Self, CoreError> {
-        let allowed = cores_here(&allowed_cores());
+        let numbers = if self.allowed.is_empty() { allowed_cores() } else { self.allowed.clone() };
+        let allowed = cores_here(&numbers);
         // Without locks each pipeline chooses as if no other one existed.
         let folder = own_folder().ok();
         let lock = |core: usize| match (self.held.get(&core), &folder) {
@@ -92,7 +96,13 @@ impl Cores {
             },
             (None, None) => Claim::Unknown,
         };
-        claim(requested, &allowed, lock)
+        Ok(Self { allowed: numbers, ..claim(requested, &allowed, lock)? })
+    }
+
+    /// Returns the allowed cores that no worker has; all allowed cores if workers have every one.
+    pub(crate) fn beside(&self) -> Vec<usize> {
+        let free: Vec<_> = self.allowed.iter().copied().filter(|core| !self.numbers.contains(core)).collect();
+        if free.is_empty() { self.allowed.clone() } else { free }
     }
 }
 
@@ -150,7 +160,7 @@ fn claim(requested: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> 
         if !again {
             held.retain(|core, _| numbers.contains(core));
             foreign.retain(|core| numbers.contains(core));
-            return Ok(Cores { numbers, held, shared: foreign });
+            return Ok(Cores { numbers, held, shared: foreign, allowed: Vec::new() });
         }
     }
 }

@@ -147,6 +147,7 @@ impl<S: Scheduler + 'static> Running<S> {
         (reloaded.dropped, reloaded.missing) = (result.dropped, result.missing);
         reloaded.pause_us = frequency.micros(result.pause.0 as f64);
         workers.troubles.extend(result.troubles);
+        self.free_cores(&workers);
         Ok(reloaded)
     }
 

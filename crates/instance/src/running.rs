@@ -11,7 +11,7 @@ use forebay_graph::{
     FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, Team, WeightedFair, drive::Order,
     links, report::RunFacts,
 };
-use forebay_measure::{Clock, Tsc};
+use forebay_measure::{Clock, Tsc, machine::restrict};
 use forebay_pipeline::{Made, Source};
 use forebay_protocol::{
     Action, Census, Moved, Reloaded, SchedulerKind,
@@ -64,6 +64,10 @@ pub trait Instance: Send + Sync {
 
     /// Returns the workers' threads.
     fn threads(&self) -> Vec<WorkerThread>;
+
+    /// Keeps all other threads of this process off the workers' cores while another core is allowed, now and after each
+    /// change. Only for a process that runs one instance and nothing else.
+    fn keep_cores_free(&self);
 
     /// Returns the running graph, with the workers' cores.
     fn graph(&self) -> GraphReport;
@@ -139,6 +143,8 @@ pub(crate) struct Running<S: Scheduler> {
     workers: Mutex<WorkerSet<S>>,
     /// Locked during a reload.
     pub(crate) changing: Mutex<()>,
+    /// Whether other threads of this process are kept off the workers' cores.
+    keeps_cores_free: AtomicBool,
     /// Runs the control loop, if the configuration has a controller.
     pub(crate) control_thread: ControlThread,
 }
@@ -159,6 +165,24 @@ pub(crate) struct WorkerSet<S: Scheduler> {
 }
 
 impl<S: Scheduler + 'static> Running<S> {
+    /// Restricts the process's threads that are not workers to cores without a worker, if that was requested.
+    ///
+    /// Threads started later inherit this from the thread that starts them. Threads that functions start (writers of
+    /// logs) inherit the core of the worker on which the function is made, so every change restricts them again.
+    pub(crate) fn free_cores(&self, workers: &WorkerSet<S>) {
+        if !self.keeps_cores_free.load(Ordering::Relaxed) {
+            return;
+        }
+        let worker_threads: Vec<u32> = workers.threads.iter().map(|thread| thread.tid).collect();
+        let cores = workers.cores.beside();
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok());
+        for thread in numbers.filter(|thread| !worker_threads.contains(thread)) {
+            // A thread may have ended meanwhile. Without the right to change it, it stays where it is.
+            let _ = restrict(thread, &cores);
+        }
+    }
+
     fn start(
         plans: Vec<Plan>,
         cores: Cores,
@@ -201,6 +225,7 @@ impl<S: Scheduler + 'static> Running<S> {
             stop,
             workers: Mutex::new(workers),
             changing: Mutex::new(()),
+            keeps_cores_free: AtomicBool::new(false),
             control_thread,
         });
         running.board.state().machine.watch(&running.threads());
@@ -224,6 +249,11 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
 
     fn threads(&self) -> Vec<WorkerThread> {
         self.worker_set().system_threads()
+    }
+
+    fn keep_cores_free(&self) {
+        self.keeps_cores_free.store(true, Ordering::Relaxed);
+        self.free_cores(&self.worker_set());
     }
 
     fn graph(&self) -> GraphReport {

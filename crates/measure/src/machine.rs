@@ -43,12 +43,28 @@ pub fn allowed_cores() -> Vec<usize> {
 /// # Errors
 /// Returns the system's error if the core does not exist or is not allowed.
 pub fn pin_to(core: usize) -> std::io::Result<()> {
-    if core >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(std::io::ErrorKind::InvalidInput.into());
-    }
+    Ok(rustix::thread::sched_setaffinity(None, &set_of(&[core])?)?)
+}
+
+/// Restricts a thread of this process to these cores. `thread` is the system's number of the thread.
+///
+/// # Errors
+/// Returns the system's error if the thread does not exist or none of the cores is allowed.
+pub fn restrict(thread: u32, cores: &[usize]) -> std::io::Result<()> {
+    let pid = i32::try_from(thread).ok().and_then(rustix::thread::Pid::from_raw);
+    let pid = pid.ok_or(std::io::ErrorKind::InvalidInput)?;
+    Ok(rustix::thread::sched_setaffinity(Some(pid), &set_of(cores)?)?)
+}
+
+fn set_of(cores: &[usize]) -> std::io::Result<rustix::thread::CpuSet> {
     let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+    for core in cores {
+        if *core >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        set.set(*core);
+    }
+    Ok(set)
 }
 
 #[cfg(test)]

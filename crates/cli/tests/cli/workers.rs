@@ -138,3 +138,70 @@ fn unavailable_workers_are_refused() {
     let core = forebay(&["run", "usecase:gw", "--workers", "2", "--core", "0"]);
     assert!(core.code == Some(2) && core.err.contains("2 workers"), "{}", core.err);
 }
+
+/// Threads that are not workers once ran on the worker's core as well, and took time from it.
+#[test]
+fn other_threads_stay_off_the_workers_cores() {
+    let allowed = forebay_measure::machine::allowed_cores();
+    if allowed.len() < 2 {
+        eprintln!("skipped: needs two cores");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let (file, log, socket) = (folder.path().join("p.yaml"), folder.path().join("nat.log"), folder.path().join("s"));
+    let text = |workers: &str| {
+        format!(
+            "
+ports: {{ in: {{ generator: {{ rate: 10kpps }} }}, out: {{ sink: {{}} }} }}
+state: {{ n: {{ nat: {{ pool: 192.0.2.0/28, log: {{ file: {} }} }} }} }}
+modules: {{ nat: {{ nat_out: {{ state: n }} }} }}
+pipeline: [ in -> nat -> out ]
+workers: {workers}
+",
+            log.display()
+        )
+    };
+    std::fs::write(&file, text("[ {} ]")).expect("a writable folder");
+    let mut process = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["run", "--no-live", "--duration", "60s", "--socket"])
+        .args([&socket, &file])
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command can be started");
+    super::running::wait_for("the socket", || socket.exists());
+    // The name of each thread and its cores.
+    let threads = || -> Vec<(String, Vec<usize>)> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("it runs").flatten();
+        let read = |task: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(task.path().join("status")).ok()?;
+            let field = |name: &str| Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned());
+            let ranges = field("Cpus_allowed_list:")?;
+            let cores = ranges.split(',').flat_map(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                first.parse::<usize>().expect("a number")..=last.parse().expect("a number")
+            });
+            Some((field("Name:")?, cores.collect()))
+        };
+        tasks.filter_map(read).collect()
+    };
+    let is_worker = |name: &str| name.starts_with("worker");
+    let overlap = || {
+        let threads = threads();
+        let workers: Vec<usize> =
+            threads.iter().filter(|(name, _)| is_worker(name)).flat_map(|(_, cores)| cores.clone()).collect();
+        assert!(!workers.is_empty(), "{threads:?}");
+        let others = threads.iter().filter(|(name, _)| !is_worker(name));
+        let near: Vec<_> =
+            others.filter(|(_, cores)| cores.iter().any(|core| workers.contains(core))).cloned().collect();
+        (workers.len(), near)
+    };
+    super::running::wait_for("threads off the worker's core", || overlap() == (1, Vec::new()));
+    // With a reload that makes the function again, its thread is started by a worker.
+    std::fs::write(&file, text("[ {} ]").replace("192.0.2.0/28", "192.0.2.0/29")).expect("a writable folder");
+    super::forebay(&["reload", "--socket", socket.to_str().expect("UTF-8")]).well();
+    super::running::wait_for("threads off the worker's core", || overlap() == (1, Vec::new()));
+    process.kill().expect("it runs");
+    process.wait().expect("it ends");
+}
