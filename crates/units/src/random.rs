@@ -37,6 +37,12 @@ impl Random {
         Self { state: mix(start.wrapping_add(GAMMA)) }
     }
 
+    /// Returns the state, which is no random number: it grows by [`GAMMA`] with each one.
+    #[must_use]
+    pub const fn state(&self) -> u64 {
+        self.state
+    }
+
     /// Returns the next 64 bits.
     #[inline]
     pub const fn bits(&mut self) -> u64 {

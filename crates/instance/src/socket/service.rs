@@ -20,6 +20,7 @@ use forebay_pipeline::{
     Place, Problem, Problems, Source, built_in, is_built_in, listed, nearest, shown_file, shown_setting,
     shown_settings, shown_text, with_settings,
 };
+use forebay_protocol::check::{Checked, Fault};
 use forebay_protocol::{
     Action, MAX_REQUEST, Report, Response, VERSION,
     event::EventName,

@@ -155,7 +155,7 @@ fn passing<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
         ICMP => Key::without_ports(src, dst, ICMP),
         protocol => {
             let service = SERVICES[random.below(SERVICES.len())];
-            let dport = random.choose(&[(60, service), (40, random.0 as u16)]);
+            let dport = random.choose(&[(60, service), (40, random.0.state() as u16)]);
             Key::new(src, dst, 1024 + random.port() % 64_000, dport, protocol)
         }
     }
