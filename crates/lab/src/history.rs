@@ -1,6 +1,6 @@
 //! The history of measurements as a page: a plot of each series, with its steps.
 
-use forebay_lean::history::{Figure as Followed, History, Place, Series, Step};
+use forebay_lean::history::{Figure as Followed, History, MeasurementRef, Series, Step};
 use forebay_plot::{Align, Axis, Block, Figure, Layer, Page, PlotError, Section, Table, engineering};
 
 /// Returns the HTML text of the page. Series with steps come first.
@@ -104,7 +104,7 @@ fn levels(series: &Series) -> Vec<(f64, f64)> {
 }
 
 fn sentence(series: &Series, step: &Step) -> String {
-    let label = |place: &Place| match &place.commit {
+    let label = |place: &MeasurementRef| match &place.commit {
         Some(commit) => format!("{} ({})", place.name, commit.chars().take(12).collect::<String>()),
         None => place.name.clone(),
     };

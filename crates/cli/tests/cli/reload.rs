@@ -110,7 +110,7 @@ fn a_tap_port_keeps_its_interface_when_it_changes() {
         return;
     }
     let read = |attribute: &str| {
-        std::fs::read_to_string(format!("/sys/class/net/{interface}/{what}")).map(|text| text.trim().to_owned())
+        std::fs::read_to_string(format!("/sys/class/net/{interface}/{attribute}")).map(|text| text.trim().to_owned())
     };
     let running = Running::in_folder(folder, &with("mtu: 1400"), &[]);
     let number = read("ifindex").expect("it is there");

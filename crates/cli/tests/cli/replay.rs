@@ -209,7 +209,7 @@ fn invalid_recordings_and_controllers_are_refused() {
     assert!(done.err.contains("its last line was not written to its end, and is left out"), "{}", done.err);
     let replay: Value = serde_json::from_str(&done.out).expect("JSON");
     let whole = text.lines().count() as u64;
-    assert_eq!((told["parts"][0]["summary"]["periods"].as_u64(), begin.is_empty()), (Some(whole - 2), false));
+    assert_eq!((replay["parts"][0]["summary"]["periods"].as_u64(), begin.is_empty()), (Some(whole - 2), false));
 }
 
 #[test]
