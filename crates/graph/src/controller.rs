@@ -1,7 +1,7 @@
-//! Controllers: what decides on triggers, hold limits and weights while a pipeline runs. Snapshot in, actions out.
+//! Controllers, which set triggers, hold limits and weights while a pipeline runs: snapshot in, actions out.
 //!
-//! A controller is a pure function of the snapshots that it has been given, so that it decides alike on a running pipeline, in
-//! simulated time, and on what was recorded.
+//! A controller is a pure function of the snapshots that it has received. So it decides alike on a running pipeline, in
+//! simulated time, and on recorded snapshots.
 
 use std::fmt;
 
@@ -13,33 +13,33 @@ use serde_json::Value;
 use crate::function::read_params;
 use crate::setup::SetupError;
 
-/// Decides, once a period.
+/// Decides once a period.
 pub trait Controller: Send {
-    /// Decides on what is to change. `guard`: the part of each delay objective that is kept in reserve, 0 to 1.
+    /// Adds actions to `actions`. `guard` is the part of each delay objective that is kept in reserve, 0 to 1.
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision);
 }
 
-/// What a controller says of itself.
+/// The static description of a controller.
 pub trait DeclareController: Controller + Sized + 'static {
-    /// The parameters as they stand in the configuration; their documentation comments are the help text.
+    /// The parameters in the form of the configuration. Their doc comments are the help text.
     type Params: DeserializeOwned + JsonSchema;
-    /// Its one name.
+    /// The only name of the controller.
     const NAME: &'static str;
-    /// One line on what it does.
+    /// One line that says what the controller does.
     const SUMMARY: &'static str;
-    /// What more a user needs to know.
+    /// Further help for the user.
     const HELP: &'static str;
     /// The parameters of a working example, in YAML.
     const EXAMPLE: &'static str;
-    /// The scheduler without which it can do nothing, where there is one.
+    /// The scheduler that the controller needs, if it needs a certain one.
     const SCHEDULER: Option<SchedulerKind> = None;
-    /// Whether it keeps flows' rate objectives.
+    /// Whether the controller keeps flows' rate objectives.
     const RATES: bool = false;
 
-    /// Makes the controller.
+    /// Creates the controller.
     ///
     /// # Errors
-    /// A parameter that makes no sense, named.
+    /// An invalid parameter, with its name.
     fn new(params: Self::Params) -> Result<Self, SetupError>;
 }
 
@@ -63,7 +63,7 @@ pub struct ControllerDeclaration {
 }
 
 impl ControllerDeclaration {
-    /// The declaration of a controller.
+    /// Returns the declaration of a controller.
     #[must_use]
     pub const fn of<C: DeclareController>() -> Self {
         Self {
@@ -78,10 +78,10 @@ impl ControllerDeclaration {
         }
     }
 
-    /// Makes the controller from its parameters as they stand in a configuration.
+    /// Creates the controller from its parameters in the form of the configuration.
     ///
     /// # Errors
-    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
+    /// A missing, unknown or invalid parameter, with its path within the parameters.
     pub fn build(&self, params: &Value) -> Result<Box<dyn Controller>, SetupError> {
         (self.build)(params)
     }
@@ -95,7 +95,7 @@ impl fmt::Debug for ControllerDeclaration {
 
 inventory::collect!(ControllerDeclaration);
 
-/// All registered controllers, by name.
+/// Returns all registered controllers, sorted by name.
 #[must_use]
 pub fn controllers() -> Vec<&'static ControllerDeclaration> {
     let mut all: Vec<_> = inventory::iter::<ControllerDeclaration>.into_iter().collect();

@@ -1,7 +1,7 @@
-//! Calls a worker's turns: by polling on a core, or in simulated time.
+//! Drives workers: calls their turns, by polling on a core or in simulated time.
 //!
-//! Only what is here waits, and only here a worker's thread meets the rest of the process: a stop flag and a queue of
-//! actions, looked at now and then.
+//! Only this file waits. Only here a worker's thread communicates with the rest of the process, through a stop flag and
+//! a queue of orders, which it looks at from time to time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,16 +16,16 @@ use crate::observer::Observer;
 use crate::scheduler::Scheduler;
 use crate::worker::{ActionError, Exchange, Former, Next, Worker};
 
-/// Between how many turns the stop flag and the orders are looked at, at most.
+/// The largest number of turns between two looks at the stop flag and the orders.
 const LOOK_EVERY: u32 = 64;
-/// They are looked at after so long besides, since a turn of slow modules takes milliseconds.
+/// The longest time between two looks. A turn of slow modules takes milliseconds.
 const LOOK_AFTER: Nanos = Nanos(1_000_000);
 
-/// How long a worker sleeps at most that has nothing to do. An order wakes its thread.
+/// The longest time that an idle worker sleeps. An order wakes its thread earlier.
 const OVER: Duration = Duration::from_millis(10);
 
-/// What a simulated turn takes by itself, about as much as an empty one does for real: a turn takes time even if no
-/// call in it does, or a saturating source would stop the clock.
+/// The ticks of a simulated turn without its calls, about as many as an empty turn takes in real time. A turn takes
+/// time even if its calls do not. Otherwise a saturating source would stop the clock.
 const TURN: Ticks = Ticks(64);
 
 /// Why a worker's run ended.
@@ -33,43 +33,44 @@ const TURN: Ticks = Ticks(64);
 pub enum Ended {
     /// The stop flag was set.
     Stopped,
-    /// The time was up.
+    /// The time limit has passed.
     TimeUp,
-    /// Every source is used up and nothing waits.
+    /// All sources are used up and no packet waits.
     Finished,
-    /// Other workers have taken over all that it had.
+    /// Other workers have taken over everything that the worker had.
     Succeeded,
 }
 
-/// What a running worker is told. It looks between turns.
+/// An order to a running worker, which looks at orders between turns.
 pub enum Order<S: Scheduler> {
-    /// To apply actions, and to say whether it could.
+    /// Apply actions. The worker sends the result.
     Act(Arc<[Action]>, mpsc::Sender<Result<(), ActionError>>),
-    /// To say where every packet is: exactly, between two turns.
+    /// Count packets. The worker sends its census, which is exact between two turns.
     Count(mpsc::Sender<Census>),
-    /// To be watched from now on, or no more.
+    /// Take this observer from now on, or end the observation.
     Observe(Option<Box<dyn Observer>>),
-    /// To take part in the change to a new graph.
+    /// Take part in the change to a new graph.
     Change {
-        /// What it becomes; `None`: it ends.
+        /// The worker's successor. `None`: the worker ends.
         next: Option<Box<Worker<Tsc, S>>>,
-        /// Where workers lay down what those of the new graph take up.
+        /// The exchange through which the workers of the new graph take over.
         exchange: Arc<Exchange>,
-        /// Who gets what it was.
+        /// Receives the worker's previous state.
         former: mpsc::Sender<Former<Tsc, S>>,
     },
 }
 
-/// What the rest of the process may say to a running worker.
+/// The connection of a running worker to the rest of the process.
 pub struct Mailbox<'a, S: Scheduler> {
-    /// Set to make the run end.
+    /// Set to end the run.
     pub stop: &'a AtomicBool,
     /// Orders, oldest first.
     pub orders: Consumer<Order<S>>,
 }
 
-/// Runs a worker on the calling thread, which is its own, until it is stopped, or until it is told to end in favour of
-/// others. It parks only when nothing can come, from a port or another worker; an order must unpark the thread.
+/// Runs a worker on the calling thread, which is its own, until it is stopped or ordered to end in favour of others.
+/// The worker parks only if no packet can come from a port or another worker. The sender of an order must unpark the
+/// thread.
 pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_, S>) -> Ended {
     let look_after = worker.clock().frequency().ticks(LOOK_AFTER);
     let mut looked = Ticks::ZERO;
@@ -82,7 +83,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
                     std::thread::park_timeout(OVER);
                     break;
                 }
-                // An instant that is some time away leaves room for looking around.
+                // Time until the next instant allows a look at the orders.
                 Next::At(_) | Next::OnInput(..) => {
                     std::hint::spin_loop();
                     break;
@@ -92,9 +93,9 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
         looked = worker.began();
         while let Ok(order) = mailbox.orders.pop() {
             match order {
-                // Who has asked may have gone: here and below.
-                Order::Act(actions, answer) => drop(answer.send(worker.apply(&actions))),
-                Order::Count(answer) => drop(answer.send(worker.census())),
+                // Here and below, the requester may be gone; ignore the send error.
+                Order::Act(actions, response) => drop(response.send(worker.apply(&actions))),
+                Order::Count(response) => drop(response.send(worker.census())),
                 Order::Observe(observer) => worker.observe(observer),
                 Order::Change { next, exchange, former } => {
                     while !worker.lay_down(&exchange) {}
@@ -104,7 +105,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
                     exchange.meet();
                     next.take_up(&exchange);
                     let old = worker.succeed(*next);
-                    // Nobody is there to look at what was: so be it.
+                    // The receiver may be gone; ignore the send error.
                     let _ = former.send(old);
                 }
             }
@@ -115,16 +116,16 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
     }
 }
 
-/// Begins a worker that has joined a running pipeline: its thread calls this before it [polls](poll).
+/// Starts a worker that joins a running pipeline. Its thread calls this before it [polls](poll).
 pub fn join<S: Scheduler>(worker: &mut Worker<Tsc, S>, exchange: &Exchange) {
     exchange.meet();
     worker.take_up(exchange);
 }
 
-/// Ends a worker whose whole team ends: [drains](Worker::drain) it until nothing waits anywhere, and closes it.
+/// Ends a worker when its whole team ends: [drains](Worker::drain) it until no packet waits anywhere, and closes it.
 ///
 /// # Errors
-/// As [`Worker::close`].
+/// Those of [`Worker::close`].
 pub fn end<S: Scheduler>(worker: &mut Worker<Tsc, S>) -> Result<(), Vec<(String, String)>> {
     loop {
         worker.drain();
@@ -139,13 +140,13 @@ pub fn end<S: Scheduler>(worker: &mut Worker<Tsc, S>) -> Result<(), Vec<(String,
     }
 }
 
-/// Runs a worker in simulated time until `until`, moving its clock on over the times in which nothing happens. With
-/// the same plan, seed and costs every run is the same.
+/// Runs a worker in simulated time until `until`. Its clock skips the times in which nothing happens. The same plan,
+/// seed and costs give the same run.
 pub fn simulate<S: Scheduler>(worker: &mut Worker<Simulated, S>, until: Ticks) -> Ended {
     while worker.clock().now() < until {
         match worker.turn() {
             Next::Now => worker.clock().spend(TURN),
-            // Only housekeeping remains: the run does not wait for it.
+            // Only housekeeping remains, which the run does not wait for.
             Next::At(_) | Next::OnInput(..) if worker.team().is_quiet() => return Ended::Finished,
             Next::At(instant) | Next::OnInput(_, Some(instant)) => worker.clock().advance_to(instant.min(until)),
             // No input comes from outside in simulated time.
@@ -155,13 +156,15 @@ pub fn simulate<S: Scheduler>(worker: &mut Worker<Simulated, S>, until: Ticks) -
     Ended::TimeUp
 }
 
-/// The same for the workers of one pipeline: of those that have something to do, the one that is earliest has its turn
-/// next, and of several the first. What a worker sends arrives when it was sent, and is not taken before.
+/// Runs the workers of one pipeline in simulated time until `until`. The next turn goes to the worker with the earliest
+/// work, and among equals to the first one. Packets from another worker arrive at the time at which they were sent, and
+/// are not taken earlier.
 pub fn simulate_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>], until: Ticks) -> Ended {
     simulate_team_by(workers, until, Worker::turn)
 }
 
-/// The same where `turn` calls the turns: for who watches them from outside.
+/// Runs the workers of one pipeline like [`simulate_team`], with `turn` as the function that calls a turn. So a caller
+/// can observe them.
 pub fn simulate_team_by<S: Scheduler>(
     workers: &mut [Worker<Simulated, S>],
     until: Ticks,
@@ -192,15 +195,15 @@ pub fn simulate_team_by<S: Scheduler>(
         if wants[at] == Next::Now {
             workers[at].clock().spend(TURN);
         } else if workers[at].team().is_quiet() {
-            // Only housekeeping remains: the run does not wait for it.
+            // Only housekeeping remains, which the run does not wait for.
             return Ended::Finished;
         }
     }
 }
 
-/// [Drains](Worker::drain) and closes simulated workers. What ports and functions say went wrong.
+/// [Drains](Worker::drain) and closes simulated workers. Returns the errors of ports and functions.
 pub fn wind_up_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(String, String)> {
-    // Whoever is behind may be sent what the others have sent already.
+    // A worker whose clock is behind may still receive packets that others have sent already.
     let latest = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
     workers.iter().for_each(|worker| worker.clock().advance_to(latest));
     while !workers.iter_mut().fold(true, |done, worker| {
@@ -208,9 +211,9 @@ pub fn wind_up_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(
         worker.clock().spend(TURN);
         done && drained && worker.sent_to().is_none()
     }) {}
-    let troubles = workers.iter_mut().flat_map(|worker| worker.close().err().unwrap_or_default()).collect();
+    let errors = workers.iter_mut().flat_map(|worker| worker.close().err().unwrap_or_default()).collect();
     for worker in workers {
         let _ = worker.census();
     }
-    troubles
+    errors
 }

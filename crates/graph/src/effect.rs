@@ -1,4 +1,4 @@
-//! What a function decided for a packet, as a value that a flow cache can replay on the session's later packets.
+//! The effect of a function on a packet, as a value that a flow cache can replay on later packets of the session.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
@@ -7,26 +7,26 @@ use forebay_packet::{Network, Word};
 
 use crate::gate::Gate;
 
-/// One change to a packet. Offsets are from the start of the named layer.
+/// A change to a packet. Offsets count from the start of the named layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Overwrite up to 16 bytes of the frame at an offset from its start.
+    /// Overwrites up to 16 bytes of the frame, at an offset from its start.
     Frame {
-        /// Bytes into the frame.
+        /// The offset in the frame, in bytes.
         offset: u16,
-        /// What to write.
+        /// The bytes to write.
         bytes: Bytes16,
     },
-    /// Overwrite a 32-bit field of the IPv4 header, keeping the header's checksum and the TCP's or UDP's right.
+    /// Overwrites an address of the IPv4 header, and updates the checksums of the header and of the transport.
     Ipv4Address {
-        /// Whether it is the destination.
+        /// Whether it is the destination address.
         destination: bool,
         /// The new address.
         address: [u8; 4],
     },
-    /// Take one off the time to live or hop limit.
+    /// Decrements the time to live or hop limit.
     DecrementTtl,
-    /// Write a metadata word.
+    /// Writes a metadata word.
     Word(Word, u32),
 }
 
@@ -38,7 +38,7 @@ pub struct Bytes16 {
 }
 
 impl Bytes16 {
-    /// The first 16 of `bytes`.
+    /// Takes the first 16 of `bytes`.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let len = bytes.len().min(16);
@@ -47,31 +47,32 @@ impl Bytes16 {
         Self { bytes: all, len: len as u8 }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// A function's whole decision on a packet: the changes, then where it goes.
+/// A function's whole decision on a packet: changes, then a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// The changes, in order.
     pub edits: Vec<Edit>,
-    /// The gate afterwards.
+    /// The gate after the changes.
     pub gate: Gate,
 }
 
 impl Effect {
-    /// Changes nothing, goes out through `gate`.
+    /// Creates an effect that changes nothing and selects `gate`.
     #[must_use]
     pub fn to(gate: Gate) -> Self {
         Self { edits: Vec::new(), gate }
     }
 
-    /// Does to `packet` what the function would have done. `None`, where an edit does not apply to the packet (it is
-    /// of another protocol, or too short): edits before it have been made, and the packet must take the full chain.
+    /// Does to `packet` what the function would have done. Returns `None` if an edit does not apply to the packet,
+    /// because the packet has another protocol or is too short. Then the earlier edits have been made, and the packet
+    /// must pass the full chain.
     pub fn replay(&self, packet: &mut Packet) -> Option<Gate> {
         self.edits.iter().try_for_each(|edit| edit.apply(packet))?;
         Some(self.gate)
@@ -98,11 +99,11 @@ impl Edit {
     }
 }
 
-/// Writes an IPv4 address and puts right the checksums that cover it: the header's, and by way of the pseudo header
-/// those of TCP (RFC 9293 section 3.1), UDP (RFC 768; zero means none and stays), UDP-Lite (RFC 3828 section 3.1) and
-/// DCCP (RFC 4340 section 9.1), by RFC 1624 equation 3. `None` where the packet is not IPv4. The session's hash, which
-/// covers addresses, is forgotten. Fragments but the first have no transport checksum to put right (RFC 3022 section 4.1
-/// leaves what is in the first as it must be for the whole datagram).
+/// Writes an IPv4 address and updates the checksums that cover it, by RFC 1624 equation 3: the header's, and through
+/// the pseudo header those of TCP (RFC 9293 section 3.1), UDP (RFC 768; zero means no checksum and stays), UDP-Lite
+/// (RFC 3828 section 3.1) and DCCP (RFC 4340 section 9.1). Returns `None` if the packet is not IPv4. The session's
+/// hash, which covers addresses, is cleared. Only the first fragment has a transport checksum. It is valid for the
+/// whole datagram after this change, too (RFC 3022 section 4.1).
 pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8; 4]) -> Option<()> {
     packet.forget_session();
     let header = packet.ipv4()?;
@@ -123,7 +124,7 @@ pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8
         return Some(());
     }
     let after = checksum::replace32(before, old, new);
-    // A UDP or UDP-Lite checksum that comes out as zero is sent as all ones (RFC 768, RFC 3828).
+    // A UDP or UDP-Lite checksum of zero is sent as all ones (RFC 768, RFC 3828).
     let after = if matches!(protocol, UDP | UDP_LITE) && after == 0 { 0xffff } else { after };
     field.copy_from_slice(&after.to_be_bytes());
     Some(())
@@ -137,8 +138,8 @@ mod tests {
 
     const EDGES: [u16; 6] = [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff];
 
-    /// A frame of 20 bytes of transport, of this source and these words, with checksums computed over all; at `field`
-    /// the transport's, where it has one.
+    /// Returns a frame with 20 bytes of transport, this source and these words, and correct checksums. `field` is the
+    /// offset of the transport's checksum, if it has one.
     fn frame(protocol: u8, field: Option<usize>, source: [u8; 4], words: [u16; 2]) -> Vec<u8> {
         let mut frame = vec![2; 12];
         let [[a, b], [c, d]] = words.map(u16::to_be_bytes);

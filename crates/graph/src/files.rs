@@ -1,4 +1,4 @@
-//! The files that a pipeline reads and writes: no two writers of one, and none that is read elsewhere.
+//! The files that a pipeline reads and writes. A file has one writer, or any number of readers.
 
 mod log;
 mod replace;
@@ -16,96 +16,96 @@ pub use log::{LogFile, Turn, reopen_logs, take_reopen_failures};
 pub use replace::{OWNER_ALONE, remove_left, replace, replace_private};
 pub use text::{read_all_text, read_text, skip_mark};
 
-/// The longest file of routes, tunnels or sessions, in bytes: more than twice what the Internet's routes take, or two million
+/// The largest file of routes, tunnels or sessions, in bytes: more than twice the Internet's routes, or two million
 /// sessions.
 pub const MOST_TABLE: u64 = 256 << 20;
 
-/// The longest file of rules or patterns, in bytes: several times what the largest sets take that may be compiled.
+/// The largest file of rules or patterns, in bytes: several times the largest sets that can be compiled.
 pub const MOST_RULES: u64 = 64 << 20;
 
-/// Who uses which file for what.
+/// The files in use: who uses them, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Files(Vec<Use>, Option<String>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Use {
     who: String,
-    place: PathBuf,
+    path_key: PathBuf,
     written: bool,
-    /// What is written is added to what is there.
-    adds: bool,
-    /// For as long as the run lasts.
+    /// Whether it is written by appending.
+    appends: bool,
+    /// Whether the use lasts as long as the run.
     lasts: bool,
 }
 
 impl Files {
-    /// Notes that `who` reads, or writes, the file at `path`.
+    /// Claims the file at `path` for `who`, for reading or writing.
     ///
     /// # Errors
-    /// In words: it is written by somebody, or is to be written and is used by somebody. Devices and pipes (`/dev/null`)
-    /// are nobody's.
+    /// A text for the user: another user writes the file, or the claim is for writing and another user uses the file.
+    /// Devices and pipes (`/dev/null`) are not checked.
     pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
         self.note(who, path, written, (false, false))
     }
 
-    /// Notes that `who` writes the file at `path`, or goes on writing it: for files that are added to, which whoever comes after
-    /// somebody of the same name shares with him. A file that he reads is no such file.
+    /// Claims the file at `path` for `who`, for appending. A later configuration may claim it again for a user of the
+    /// same name. This holds only for files that the user appends to, not for files that it reads.
     ///
     /// # Errors
-    /// Who else uses it, or himself for something else.
+    /// A text for the user: another user, or the same one for another purpose, uses the file.
     pub fn claim_on(&mut self, who: &str, path: &Path) -> Result<(), String> {
         self.note(who, path, true, (true, false))
     }
 
-    /// Notes the same of who uses it whatever the configuration: no other [takes its place](Self::settle).
+    /// Claims a file for a use that lasts beyond the configuration: [`settle`](Self::settle) does not remove it.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// Those of [`claim`](Self::claim).
     pub fn claim_for_good(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
         self.note(who, path, written, (false, true))
     }
 
-    /// Notes that `who` reads the standard input, which can be read once only: it is never free again.
+    /// Claims the standard input for `who`. It can be read only once, so it is never free again.
     ///
     /// # Errors
-    /// In words: who else reads it, or has read it.
+    /// A text for the user that names the present or earlier reader.
     pub fn claim_input(&mut self, who: &str) -> Result<(), String> {
         if let Some(other) = &self.1 {
-            return Err(format!("the standard input is what {other} reads: allowed is one reader in a run"));
+            return Err(format!("{other} already reads the standard input: allowed is one reader in a run"));
         }
         self.1 = Some(who.to_owned());
         Ok(())
     }
 
-    fn note(&mut self, who: &str, path: &Path, written: bool, (adds, lasts): (bool, bool)) -> Result<(), String> {
-        if path.metadata().is_ok_and(|told| !told.is_file()) {
+    fn note(&mut self, who: &str, path: &Path, written: bool, (appends, lasts): (bool, bool)) -> Result<(), String> {
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
             return Ok(());
         }
-        let place = place(path);
-        let goes_on = |other: &Use| adds && other.adds && other.who == who;
+        let path_key = canonical(path);
+        let goes_on = |other: &Use| appends && other.appends && other.who == who;
         let mut others = self.0.iter().filter(|other| (other.written || written) && !goes_on(other));
-        if let Some(other) = others.find(|other| is_same(&other.place, &place)) {
+        if let Some(other) = others.find(|other| is_same(&other.path_key, &path_key)) {
             let does = if other.written { "writes" } else { "reads" };
-            return Err(format!("{} is the file that {} {does}: allowed is one of its own", path.display(), other.who));
+            return Err(format!("{}: {} already {does} this file: allowed is another file", path.display(), other.who));
         }
-        self.0.push(Use { who: who.to_owned(), place, written, adds, lasts });
+        self.0.push(Use { who: who.to_owned(), path_key, written, appends, lasts });
         Ok(())
     }
 
-    /// Whether somebody writes the file at `path`.
+    /// Returns whether any user writes the file at `path`.
     #[must_use]
     pub fn is_written(&self, path: &Path) -> bool {
-        let place = place(path);
-        self.0.iter().any(|known| known.written && is_same(&known.place, &place))
+        let path_key = canonical(path);
+        self.0.iter().any(|known| known.written && is_same(&known.path_key, &path_key))
     }
 
-    /// How many uses have been noted.
+    /// Returns the number of claims.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Of the first `count` uses, forgets those that are not for good and whose user `keeps` does not mean.
+    /// Among the first `count` claims, removes those that do not last and whose user `keeps` does not accept.
     pub fn settle(&mut self, count: usize, keeps: impl Fn(&str) -> bool) {
         let mut later = self.0.split_off(count.min(self.0.len()));
         self.0.retain(|kept| kept.lasts || keeps(&kept.who));
@@ -114,10 +114,10 @@ impl Files {
     }
 }
 
-/// The same for all names of one place, whether or not a file is there yet.
-fn place(path: &Path) -> PathBuf {
-    if let Ok(there) = path.canonicalize() {
-        return there;
+/// Returns the same path for all names of one file, whether or not the file exists.
+fn canonical(path: &Path) -> PathBuf {
+    if let Ok(existing) = path.canonicalize() {
+        return existing;
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (folder.canonicalize(), path.file_name()) {
@@ -133,56 +133,55 @@ pub fn is_in_folders(path: &Path, folders: &[PathBuf]) -> bool {
         // Writing to a link without a target makes the target, which may be anywhere.
         return false;
     }
-    let path = place(path);
+    let path = canonical(path);
     // A path that cannot be resolved, because its folder does not exist, may lead anywhere.
     let is_resolved = path.is_absolute() && !path.components().any(|part| part == std::path::Component::ParentDir);
     is_resolved && folders.iter().any(|folder| folder.canonicalize().is_ok_and(|folder| path.starts_with(folder)))
 }
 
-/// Whether there is one file at both places now: a hard link is another name of it.
+/// Returns whether both paths are the same file now. A hard link is another name of a file.
 fn is_same(one: &Path, other: &Path) -> bool {
-    let inode = |path: &Path| path.metadata().ok().map(|told| (told.dev(), told.ino()));
+    let inode = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     one == other || inode(one).is_some_and(|one| Some(one) == inode(other))
 }
 
-/// What can be told of a file that is to be written without making it: that it is a folder, or that there is none for it. Who may
-/// write there is not looked at.
+/// Checks, without creating the file, whether a file can be written: it must not be a folder, and its folder must
+/// exist. Does not check permissions.
 ///
 /// # Errors
-/// What opening it would say of that.
+/// The same error as opening the file.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let folder = match path.metadata() {
-        Ok(told) if told.is_dir() => return Err(Errno::ISDIR.into()),
+        Ok(metadata) if metadata.is_dir() => return Err(Errno::ISDIR.into()),
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => path.parent(),
-        told => return told.map(|_| ()),
+        metadata => return metadata.map(|_| ()),
     };
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.metadata()?.is_dir() { Ok(()) } else { Err(Errno::NOTDIR.into()) }
 }
 
-/// Opens a regular file for reading. Whatever else has a name may keep its reader waiting for ever, a pipe already while it
-/// is being opened.
+/// Opens a regular file for reading. Other files may block their reader for ever; a pipe may do so on opening.
 ///
 /// # Errors
-/// As opening; and what is no regular file.
+/// Those of opening, and a file that is not regular.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Some devices do something when they are opened.
+    // Some devices react to being opened.
     check(path.metadata()?.file_type())?;
     open_if_regular(path)
 }
 
-/// The same of what has become another thing since it was looked at: a pipe is opened without a wait, and then refused.
+/// Opens a file that may have been replaced since the check. A pipe is opened without waiting, and then refused.
 fn open_if_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     check(file.metadata()?.file_type())?;
     Ok(file)
 }
 
-/// Opens a file of any kind for writing, without emptying it; a new one gets the permissions `mode`, of which the
-/// umask is taken away. Opening a pipe without a reader would wait for one, maybe for ever.
+/// Opens a file of any type for writing, without emptying it. A new file gets the permissions `mode` without the umask.
+/// A pipe without a reader is refused, because opening it would wait for a reader, maybe for ever.
 ///
 /// # Errors
-/// As opening; and a pipe without a reader.
+/// Those of opening, and a pipe without a reader.
 pub fn open_to_write(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(mode).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
@@ -192,7 +191,7 @@ pub fn open_to_write(path: &Path, mode: u32) -> io::Result<File> {
         }
         _ => error,
     })?;
-    // A slow reader is waited for.
+    // Writes wait for a slow reader.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
@@ -206,7 +205,7 @@ fn check(kind: FileType) -> io::Result<()> {
     }
 }
 
-/// What a file is that is not a regular one.
+/// Returns a description of a file that is not regular.
 fn refusal(kind: FileType) -> Option<&'static str> {
     Some(match kind {
         kind if kind.is_file() => return None,
@@ -220,19 +219,20 @@ fn refusal(kind: FileType) -> Option<&'static str> {
 /// Reads a whole regular file of up to `most` bytes.
 ///
 /// # Errors
-/// As [opening](open_regular) and reading; and a file that is longer, of which none is read: the wrong one. No more than its own
-/// length is taken of memory, and where there is not as much it is refused.
+/// Those of [opening](open_regular) and reading, and a file that is longer, of which nothing is read. It allocates no
+/// more memory than the file's length, and fails if there is not enough.
 fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let len = file.metadata()?.len();
     if len > most {
-        let told = format!("it is longer than {}: it has {}", size(most), size(len));
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
+        let message = format!("it is longer than {}: it has {}", size(most), size(len));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     read_into(room(len)?, file, most)
 }
 
-/// Room for a file of so many bytes, and one more, by which its end is found without room for what does not come.
+/// Allocates memory for a file of `len` bytes, and one byte more. With that byte the end of the file is found without
+/// another allocation.
 fn room(len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
@@ -244,7 +244,7 @@ fn room(len: u64) -> io::Result<Vec<u8>> {
 /// Reads up to `most` bytes to the end.
 ///
 /// # Errors
-/// As reading; and where there are more, of which none is read.
+/// Those of reading, and a longer stream.
 fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::new(), from, most)
 }
@@ -257,7 +257,7 @@ fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u
     Ok(bytes)
 }
 
-/// Writes a number of bytes in the unit that fits: whole where that is exact, else with one decimal.
+/// Formats a number of bytes in the largest unit that fits, without a decimal if that is exact, otherwise with one.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     let (unit, name) = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
@@ -275,21 +275,22 @@ pub fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    /// A wrong name of a file of 1 GB took 2 GB of memory before it was refused, and of a key's the limit was told as 0 MiB.
+    /// A file of 1 GB with a wrong name once took 2 GB of memory before it was refused, and the limit for a key was
+    /// printed as 0 MiB.
     #[test]
     fn a_file_that_is_too_long_is_refused_unread_with_both_sizes() {
         let folder = std::env::temp_dir().join(format!("forebay-long-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
         let long = folder.join("long");
-        // A hole of a terabyte: who read it would be told of it by nobody for long.
+        // A hole of a terabyte. Reading it would take very long.
         File::create(&long).and_then(|file| file.set_len(1 << 40)).expect("a writable folder");
-        let told = |most| read_up_to(&long, most).expect_err("too long").to_string();
-        assert_eq!(told(4_096), "it is longer than 4 KiB: it has 1024 GiB");
-        assert_eq!(told(MOST_RULES), "it is longer than 64 MiB: it has 1024 GiB");
-        assert_eq!(told(MOST_TABLE), "it is longer than 256 MiB: it has 1024 GiB");
-        // Below its limit it is memory that is lacking.
-        let told = room(1 << 63).expect_err("more than there can be").to_string();
-        assert!(told.starts_with("there is no memory for its "), "{told}");
+        let error = |most| read_up_to(&long, most).expect_err("too long").to_string();
+        assert_eq!(error(4_096), "it is longer than 4 KiB: it has 1024 GiB");
+        assert_eq!(error(MOST_RULES), "it is longer than 64 MiB: it has 1024 GiB");
+        assert_eq!(error(MOST_TABLE), "it is longer than 256 MiB: it has 1024 GiB");
+        // Below the limit, memory is missing.
+        let error = room(1 << 63).expect_err("more than there can be").to_string();
+        assert!(error.starts_with("there is no memory for its "), "{error}");
         std::fs::write(&long, "12345").expect("a writable folder");
         assert_eq!(
             read_up_to(&long, 4).expect_err("too long").to_string(),
@@ -301,7 +302,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 
-    /// The capture that one port read was emptied by the port, tap or option that wrote a file of the same name.
+    /// Once, a capture that one port read was emptied by a port, tap or option that wrote a file of the same name.
     #[test]
     fn a_file_has_one_writer_or_any_number_of_readers() {
         let folder = std::env::temp_dir().join(format!("forebay-files-{}", std::process::id()));
@@ -313,10 +314,12 @@ mod tests {
         assert_eq!(files.claim("port 'b'", &folder.join("./there"), false), Ok(()));
         let refused =
             files.claim("port 'c'", &folder.join("../").join(folder.file_name().expect("named")).join("there"), true);
-        assert!(refused.expect_err("it is read").contains("port 'a' reads"));
+        assert!(refused.expect_err("it is read").contains("port 'a' already reads"));
         assert_eq!(files.claim("port 'd'", &new, true), Ok(()));
         assert!(
-            files.claim("--drops", &folder.join("./new"), true).is_err_and(|told| told.contains("port 'd' writes"))
+            files
+                .claim("--drops", &folder.join("./new"), true)
+                .is_err_and(|error| error.contains("port 'd' already writes"))
         );
         assert!(files.claim("port 'e'", &new, false).is_err());
         for who in ["one", "two"] {
@@ -327,9 +330,9 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 
-    /// A capture was written over a file by another of its names, which the other had been given by `ln`.
+    /// Once, a capture was written over a file through a second name of it, made with `ln`.
     #[test]
-    fn a_hard_link_is_the_same_file_also_one_that_is_made_later() {
+    fn a_hard_link_is_the_same_file_even_if_made_later() {
         let folder = std::env::temp_dir().join(format!("forebay-links-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
         let [there, link, new, later] = ["there", "link", "new", "later"].map(|name| folder.join(name));
@@ -337,12 +340,12 @@ mod tests {
         std::fs::hard_link(&there, &link).expect("links");
         let mut files = Files::default();
         assert_eq!(files.claim("'a'", &there, false), Ok(()));
-        assert!(files.claim("'b'", &link, true).is_err_and(|told| told.contains("'a' reads")));
+        assert!(files.claim("'b'", &link, true).is_err_and(|error| error.contains("'a' already reads")));
         assert_eq!(files.claim("'b'", &new, true), Ok(()));
         std::fs::write(&new, "").expect("a writable folder");
         std::fs::hard_link(&new, &later).expect("links");
         assert!(files.is_written(&later));
-        assert!(files.claim("'c'", &later, false).is_err_and(|told| told.contains("'b' writes")));
+        assert!(files.claim("'c'", &later, false).is_err_and(|error| error.contains("'b' already writes")));
         files.settle(1, |_| false);
         assert_eq!(files.count(), 1);
         assert_eq!(files.claim("'c'", &link, true), Ok(()));
@@ -350,27 +353,27 @@ mod tests {
     }
 
     #[test]
-    fn who_adds_to_a_file_goes_on_after_a_change() {
+    fn a_user_that_appends_to_a_file_goes_on_after_a_change() {
         let folder = std::env::temp_dir().join(format!("forebay-added-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
         let file = folder.join("alerts");
         let mut files = Files::default();
         assert_eq!(files.claim_on("'a'", &file), Ok(()));
         let used = files.count();
-        assert!(files.claim("'a'", &file, true).is_err(), "what replaces a file does not");
-        assert!(files.claim_on("'b'", &file).is_err_and(|told| told.contains("'a' writes")));
+        assert!(files.claim("'a'", &file, true).is_err(), "a user that replaces the file cannot");
+        assert!(files.claim_on("'b'", &file).is_err_and(|error| error.contains("'a' already writes")));
         assert_eq!(files.claim_on("'a'", &file), Ok(()));
-        // What it reads, or wrote in place of what was there, is another use.
+        // Reading and replacing are other uses.
         let read = folder.join("rules");
         assert_eq!(files.claim("'a'", &read, false), Ok(()));
-        assert!(files.claim_on("'a'", &read).is_err_and(|told| told.contains("'a' reads")));
+        assert!(files.claim_on("'a'", &read).is_err_and(|error| error.contains("'a' already reads")));
         files.settle(used, |_| false);
         assert!(files.is_written(&file) && files.claim_on("'b'", &file).is_err());
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 
     #[test]
-    fn what_is_claimed_for_good_outlasts_its_configuration() {
+    fn lasting_claims_outlast_their_configuration() {
         let folder = std::env::temp_dir().join(format!("forebay-lasting-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
         let [first, second] = ["first", "second"].map(|name| folder.join(name));
@@ -387,17 +390,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_as_opening_would() {
+    fn check_writable_fails_as_opening_does() {
         let folder = std::env::temp_dir().join(format!("forebay-writable-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
         std::fs::write(folder.join("file"), "x").expect("a writable folder");
         for name in ["", "file", "file/x", "missing/x", "new", ".", "a\0b"] {
             let path = folder.join(name);
-            let told = check_writable(&path).map_err(|error| error.to_string());
-            let there = path.exists();
+            let error = check_writable(&path).map_err(|error| error.to_string());
+            let existed = path.exists();
             let opened = File::options().write(true).create(true).truncate(false).open(&path);
-            assert_eq!(told, opened.map(|_| ()).map_err(|error| error.to_string()), "{name}");
-            if !there && told.is_ok() {
+            assert_eq!(error, opened.map(|_| ()).map_err(|error| error.to_string()), "{name}");
+            if !existed && error.is_ok() {
                 std::fs::remove_file(&path).expect("made just now");
             }
         }
@@ -405,26 +408,26 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 
-    /// Opening a named pipe kept a reload, and all after it, waiting for somebody to write into it.
+    /// Opening a named pipe once blocked a reload, and all later ones, until some process wrote into the pipe.
     #[test]
-    fn what_is_no_regular_file_is_refused_unopened() {
+    fn files_that_are_not_regular_are_refused_unopened() {
         let folder = std::env::temp_dir().join(format!("forebay-pipe-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
         let pipe = folder.join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo");
         assert!(made.success());
-        // Also one that takes a file's place between the look at it and the opening.
-        let told = open_if_regular(&pipe).expect_err("no regular file").to_string();
-        assert_eq!(told, "it is a pipe: allowed are regular files");
+        // Also if a pipe replaces the file between the check and the opening.
+        let error = open_if_regular(&pipe).expect_err("no regular file").to_string();
+        assert_eq!(error, "it is a pipe: allowed are regular files");
         let socket = folder.join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-        for (path, what) in [
+        for (path, message) in [
             (pipe.as_path(), "it is a pipe: allowed are regular files"),
             (&folder, "it is a folder: allowed are regular files"),
             (&socket, "it is a socket: allowed are regular files"),
             (Path::new("/dev/zero"), "it is a device: allowed are regular files"),
         ] {
-            assert_eq!(read_up_to(path, 9).expect_err("no regular file").to_string(), what);
+            assert_eq!(read_up_to(path, 9).expect_err("no regular file").to_string(), message);
         }
         assert_eq!(read_all(&b"abc"[..], 3).expect("it fits"), b"abc");
         assert!(read_all(&b"abcd"[..], 3).is_err());

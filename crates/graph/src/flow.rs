@@ -1,8 +1,8 @@
-//! Flows: which path a packet takes, told by one word that is advanced at splits.
+//! Flows: the path of a packet, in one word that advances at splits.
 //!
-//! A packet's flow word says where among all paths it is. It changes only where a module has several gates:
-//! `next[word] + gate`. Paths that meet again and are alike for every declared flow share words from there on. At a
-//! port that packets leave by, the word says which flow the packet was of.
+//! A packet's flow word is its position among all paths. It changes only where a module has several gates, to
+//! `next[word] + gate`. Paths that meet again and are equal for every declared flow share words from there on. At a
+//! port by which packets leave, the word determines the packet's flow.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,80 +18,81 @@ mod passages;
 
 pub(crate) use passages::Passages;
 
-/// The most flow words a pipeline can have.
+/// The largest number of flow words of a pipeline.
 const MOST_WORDS: usize = 1 << 20;
-/// The most flows that are told apart when none are declared.
+/// The largest number of flows if none are declared.
 const MOST_UNDECLARED: usize = 4_096;
 
-/// Why flows cannot be told apart.
+/// Why flows cannot be distinguished.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum FlowError {
     /// A declared flow's path does not exist.
-    #[error("no way through the pipeline passes the modules and gates of this path in this order")]
+    #[error("no path through the pipeline passes these modules and gates in this order")]
     NoPath {
-        /// Which of the declared flows.
+        /// The index of the declared flow.
         flow: usize,
     },
-    /// Paths multiply where branches meet and part again.
+    /// The number of paths multiplies where branches meet and part again.
     #[error(
-        "there are more than {MOST_UNDECLARED} ways through the pipeline: declare the flows that matter under 'flows:'"
+        "there are more than {MOST_UNDECLARED} paths through the pipeline: declare the flows that matter under 'flows:'"
     )]
     TooManyPaths,
-    /// The same with declared flows.
-    #[error("the declared flows part in more than {MOST_WORDS} places: declare fewer, or with longer paths in common")]
+    /// There are too many words with declared flows.
+    #[error("the declared flows need more than {MOST_WORDS} flow words: declare fewer, or with longer paths in common")]
     TooManyWords,
 }
 
 /// The tables by which the engine follows flows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowTable {
-    /// The flow word of packets that enter, by port.
+    /// The flow word of entering packets, by port.
     pub(crate) entry: Vec<u32>,
-    /// By flow word: the word after the next split, less the gate's number.
+    /// By flow word: the first word after the next split, to which the gate's number is added.
     pub(crate) next: Vec<u32>,
-    /// By flow word: the flow of a packet that leaves; past the last flow where it is of none.
+    /// By flow word: the flow of a packet that leaves. The number of flows if it belongs to none.
     pub(crate) flow: Vec<u32>,
     /// By flow word: the branch of packets that run folded.
     pub(crate) branch: Vec<u32>,
-    /// By module: what words become at it.
+    /// By module: how words advance.
     pub(crate) splits: Vec<Split>,
     /// By flow word: where its packets first run folded.
     pub(crate) arrival: Vec<Option<Arrival>>,
-    /// By flow word: what it stands for, by names alone, so that the words of one pipeline can be told in another.
+    /// By flow word: a key that depends on names only, so that another pipeline can find the word of the same path.
     pub(crate) keys: Arc<[u64]>,
 }
 
-/// What flow words become where a module has several gates.
+/// How flow words advance at a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Split {
-    /// They stay: there is one gate, or no way there.
+    /// They stay, because there is one gate, or no path to the module.
     #[default]
     None,
-    /// All ways to here are alike: this word and the gate's number, whatever a packet's was.
+    /// All paths to the module are equal. The new word is this word plus the gate's number.
     Sole(u32),
-    /// What [`FlowTable::next`] says. Where its gate is to be told from it, a packet whose word is not known is given that of some
-    /// way: this word and the gate's number.
+    /// They advance by [`FlowTable::next`]. If the next split must be known from the word, a packet with an unknown
+    /// word gets that of an arbitrary path: this word plus the gate's number.
     Many(Option<u32>),
 }
 
 impl FlowTable {
-    /// The words by what they stand for.
+    /// Returns the words by their keys.
     pub(crate) fn words(&self) -> HashMap<u64, u32> {
         self.keys.iter().copied().zip(0..).collect()
     }
 }
 
-/// A pipeline's shape, as flows see it.
+/// The part of a pipeline that determines its flows.
 pub(crate) struct Shape<'a> {
-    /// By module: where each gate leads, and the gate's name.
+    /// By module: the module's name, and each gate's name and target.
     pub(crate) modules: Vec<(&'a str, Vec<(&'a str, Target)>)>,
-    /// By port: where packets that enter go, and the port's name.
+    /// By port: the port's name, and the target of entering packets.
     pub(crate) ports: Vec<(&'a str, Option<Target>)>,
     /// By module: its fold.
     pub(crate) folds: Vec<Option<Arrival>>,
 }
 
-/// How far a path has come: for declared flows the number of steps done of each; else the gates taken.
+/// The progress along a path: the number of completed steps of each declared flow, or the gates taken if none is
+/// declared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Progress {
     Declared(Vec<u16>),
@@ -102,15 +103,15 @@ struct Builder<'a> {
     shape: &'a Shape<'a>,
     declared: &'a [FlowPlan],
     table: FlowTable,
-    /// By split module and progress before it: where its gates' words start.
+    /// By split module and progress before it: the word of its first gate.
     splits: HashMap<(usize, Progress), u32>,
     keys: Vec<u64>,
     found: Vec<FlowPlan>,
     known: HashMap<(usize, Progress), u32>,
 }
 
-/// Tells the flows of a pipeline apart: the tables, and the flows (the declared ones, and `other` where a path is of
-/// none; without declared ones every path).
+/// Distinguishes the flows of a pipeline. Returns the tables and the flows: the declared ones, and `other` if a path
+/// belongs to none. Without declared flows every path is a flow.
 pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTable, Vec<FlowPlan>), FlowError> {
     let mut passages = Passages::new(shape);
     for (flow, plan) in declared.iter().enumerate() {
@@ -131,7 +132,7 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     let start =
         if declared.is_empty() { Progress::Taken(Vec::new()) } else { Progress::Declared(vec![0; declared.len()]) };
     for (port, (name, entry)) in shape.ports.iter().enumerate() {
-        // A port's own place is part of an undeclared path's name, by a number past the modules'.
+        // The port is part of an undeclared path's name, as a number after those of the modules.
         let from_here = match &start {
             Progress::Taken(_) => Progress::Taken(vec![(shape.modules.len() + port, 0)]),
             declared @ Progress::Declared(_) => declared.clone(),
@@ -157,7 +158,8 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     Ok((builder.table, builder.found))
 }
 
-/// Splits that run as one have the packets of all of them, whose words differ even where all ways to each are alike.
+/// Splits in a fold receive the packets of all its modules. Their words differ even if all paths to each module are
+/// equal.
 fn fold_splits(folds: &[Option<Arrival>], splits: &mut [Split]) {
     let mut known = HashMap::new();
     for (arrival, split) in folds.iter().zip(&*splits) {
@@ -184,7 +186,7 @@ impl Builder<'_> {
         Ok(first as u32)
     }
 
-    /// Says what becomes of packets with `word` that go to `target`.
+    /// Fills the tables for packets with `word` that go to `target`.
     fn fill(&mut self, word: u32, target: Target, progress: Progress) -> Result<(), FlowError> {
         let mut pending = vec![(word, target, progress)];
         while let Some((word, mut target, mut progress)) = pending.pop() {
@@ -228,7 +230,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// How far a path has come, by names.
+    /// Returns the progress by names.
     fn named(&self, progress: &Progress) -> Vec<(String, String)> {
         let modules = &self.shape.modules;
         match progress {
@@ -237,16 +239,16 @@ impl Builder<'_> {
                 flows.map(|(flow, done)| (flow.name.clone(), done.to_string())).collect()
             }
             Progress::Taken(taken) => {
-                let named = taken.iter().map(|&(place, gate)| match modules.get(place) {
+                let named = taken.iter().map(|&(index, gate)| match modules.get(index) {
                     Some((module, gates)) => ((*module).to_owned(), gates[gate].0.to_owned()),
-                    None => (self.shape.ports[place - modules.len()].0.to_owned(), String::new()),
+                    None => (self.shape.ports[index - modules.len()].0.to_owned(), String::new()),
                 });
                 named.collect()
             }
         }
     }
 
-    /// The flow of a path that ends at `port`.
+    /// Returns the flow of a path that ends at `port`.
     fn leave(&mut self, port: usize, progress: Progress) -> Result<u32, FlowError> {
         if let Progress::Declared(done) = &progress {
             let complete = |flow: &usize| usize::from(done[*flow]) == self.declared[*flow].path.len();
@@ -275,12 +277,12 @@ impl Builder<'_> {
         Ok(flow)
     }
 
-    /// An undeclared path's name: the ports and the gates taken at splits, as a configuration writes them.
+    /// Returns an undeclared path's name: the ports, and the gates taken at splits, in the configuration's notation.
     fn name(&self, taken: &[(usize, usize)], port: usize) -> String {
         let modules = &self.shape.modules;
-        let part = |&(place, gate): &(usize, usize)| match modules.get(place) {
+        let part = |&(index, gate): &(usize, usize)| match modules.get(index) {
             Some((module, gates)) => format!("{module}[{}]", gates[gate].0),
-            None => self.shape.ports[place - modules.len()].0.to_owned(),
+            None => self.shape.ports[index - modules.len()].0.to_owned(),
         };
         let mut parts: Vec<_> = taken.iter().map(part).collect();
         parts.push(self.shape.ports[port].0.to_owned());

@@ -64,7 +64,7 @@ fn files_that_a_pipeline_reads_are_not_overwritten() {
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (pipeline, short) = (file("pipeline.yaml"), ["--no-live", "--no-socket", "--duration", "100ms"]);
     let refused = |done: Done, reader: &str| {
-        let expected = format!("is the file that {reader} reads: allowed is one of its own");
+        let expected = format!("{reader} already reads this file: allowed is another file");
         assert!(done.code == Some(2) && done.err.contains(&expected), "{} {}", done.out, done.err);
     };
     for name in ["routes", "link"] {

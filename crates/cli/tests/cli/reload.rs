@@ -316,7 +316,7 @@ pipeline: [ in -> hop -> out ]
     wait_for("the next packets", || received() >= 200);
     // A changed port would start to read in the middle.
     let done = running.ask(&["reload", "--set", "ports.in.pcap.speed=2"]);
-    let refused = "the standard input is what 'in' reads: allowed is one reader in a run";
+    let refused = "'in' already reads the standard input: allowed is one reader in a run";
     assert!(done.code == Some(2) && done.err.contains(refused), "{}", done.err);
     assert_eq!(running.name(), "second");
     pipe.write_all(&capture[24 + 200 * record..]).expect("it is read");

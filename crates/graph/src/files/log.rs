@@ -1,8 +1,9 @@
-//! A file that lines are added to while other programs rotate it: they rename it, remove it, or copy and truncate it.
+//! Log files: files to which lines are appended while other programs rotate them by renaming, removing, or copying and
+//! truncating.
 //!
-//! `logrotate(8)` has both ways. After a rename the process goes on with the renamed file until it is asked to open the
-//! name again ([`reopen_logs`]). A truncated file is the same file, whose next byte is its first: it is open for
-//! appending.
+//! `logrotate(8)` uses both ways. After a rename, the process writes on to the renamed file until it is asked to open
+//! the name again ([`reopen_logs`]). A truncated file remains the same file. It is open for appending, so the next byte
+//! goes to its start.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
@@ -15,19 +16,19 @@ use rustix::fs::OFlags;
 
 use super::check;
 
-/// How often this process was asked to open its logs again: signals are for the process, not for one of its pipelines.
-static ASKED: AtomicU64 = AtomicU64::new(0);
+/// The number of requests to this process to reopen its logs. Signals go to the process, not to one of its pipelines.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
-/// Asks every log of this process to open its file again, where another file has its name by now, or none.
+/// Asks every log of this process to reopen its file, if the name belongs to another file now, or to none.
 pub fn reopen_logs() {
-    ASKED.fetch_add(1, Ordering::Release);
+    REQUESTS.fetch_add(1, Ordering::Release);
 }
 
-/// Failures to open a log again that are not reported yet.
+/// Failures to reopen a log that have not been reported yet.
 static FAILURES: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
 
-/// Takes the failures to open a log again since the last call: the log's path, and why. A log that fails tries again
-/// until it succeeds, and its failure is here once for each request.
+/// Takes the failures to reopen a log since the last call: the log's path and the reason. A log that fails tries again
+/// until it succeeds, and reports one failure for each request.
 pub fn take_reopen_failures() -> Vec<(PathBuf, String)> {
     std::mem::take(&mut *FAILURES.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -35,69 +36,68 @@ pub fn take_reopen_failures() -> Vec<(PathBuf, String)> {
 /// A change of a log's file since the last look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing.
+    /// No change.
     Same,
-    /// It has another name now: lines go to a new file from here on.
+    /// The file has another name now. From here on lines go to a new file.
     Renamed,
-    /// It has no name any more: no program can open it to read its lines. Lines go to a new file from here on,
-    /// where one can be made.
+    /// The file has no name any more, so no program can open it to read its lines. From here on lines go to a new file,
+    /// if one can be created.
     Removed,
-    /// It is shorter than what was written to it.
+    /// The file is shorter than the data written to it.
     Truncated,
 }
 
-/// A file that lines are added to.
+/// A file to which lines are appended.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
     file: File,
-    /// Its length after what was written last.
+    /// The length after the last write.
     len: u64,
-    /// The last request that is done.
-    asked: u64,
-    /// The request during which a failure was noted.
+    /// The last request that was completed.
+    requested: u64,
+    /// The request during which a failure was recorded.
     failed: Option<u64>,
 }
 
 impl LogFile {
-    /// Opens the file at `path`, or makes it; `mode` are the permissions of a new one, of which the process's mask is
-    /// taken away.
+    /// Opens the file at `path`, or creates it. `mode` are the permissions of a new file, without the process's umask.
     ///
     /// # Errors
-    /// As opening files; and what is no regular file.
+    /// Those of opening, and a file that is not regular.
     pub fn open(path: &Path, mode: u32) -> io::Result<Self> {
-        let asked = ASKED.load(Ordering::Acquire);
+        let requested = REQUESTS.load(Ordering::Acquire);
         let (file, metadata) = open(path, mode)?;
-        Ok(Self { path: path.to_owned(), file, len: metadata.len(), asked, failed: None })
+        Ok(Self { path: path.to_owned(), file, len: metadata.len(), requested, failed: None })
     }
 
-    /// Where it was opened.
+    /// Returns the path at which the file was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether the file is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the file has no name any more: no program can open it.
+    /// Returns whether the file has no name any more, so that no program can open it.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
-    /// Looks whether the file was renamed, removed or truncated, and opens its successor. An error leaves the file that
-    /// is open, and the next look tries again.
+    /// Checks whether the file was renamed, removed or truncated, and opens its successor. After an error the present
+    /// file stays open, and the next call tries again.
     pub fn look(&mut self) -> (Turn, io::Result<()>) {
         let looked = self.turn();
         match &looked.1 {
             Ok(()) => self.failed = None,
             Err(error) => {
-                let asked = ASKED.load(Ordering::Acquire);
-                if self.failed.replace(asked) != Some(asked) {
+                let requested = REQUESTS.load(Ordering::Acquire);
+                if self.failed.replace(requested) != Some(requested) {
                     let failure = (self.path.clone(), error.to_string());
                     FAILURES.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
                 }
@@ -114,28 +114,28 @@ impl LogFile {
         if metadata.nlink() == 0 {
             return (Turn::Removed, self.reopen(&metadata));
         }
-        let asked = ASKED.load(Ordering::Acquire);
-        if asked != self.asked {
+        let requested = REQUESTS.load(Ordering::Acquire);
+        if requested != self.requested {
             let same =
                 self.path.metadata().is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()));
             if !same {
                 return match self.reopen(&metadata) {
                     Ok(()) => {
-                        self.asked = asked;
+                        self.requested = requested;
                         (Turn::Renamed, Ok(()))
                     }
                     error => (Turn::Same, error),
                 };
             }
-            self.asked = asked;
+            self.requested = requested;
         }
         let shorter = metadata.len() < self.len;
-        // It may be longer, where another process adds to it.
+        // It may be longer if another process appends to it.
         self.len = metadata.len();
         (if shorter { Turn::Truncated } else { Turn::Same }, Ok(()))
     }
 
-    /// A file with as narrow permissions as the one before.
+    /// Opens the file again, with the permissions of the previous one.
     fn reopen(&mut self, before: &Metadata) -> io::Result<()> {
         let (file, metadata) = open(&self.path, before.mode() & 0o777)?;
         (self.file, self.len) = (file, metadata.len());
@@ -156,7 +156,7 @@ impl Write for LogFile {
 }
 
 fn open(path: &Path, mode: u32) -> io::Result<(File, Metadata)> {
-    // A pipe would wait for its reader.
+    // Otherwise a pipe would wait for its reader.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(mode).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// Requests are for the whole process: one test after the other.
+    /// Requests concern the whole process, so the tests run one after the other.
     static ONE: Mutex<()> = Mutex::new(());
 
     struct Folder(PathBuf, #[expect(dead_code, reason = "held until the test's end")] MutexGuard<'static, ()>);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_file_is_written_on_until_the_name_is_to_be_opened_again() {
+    fn a_renamed_file_stays_open_until_a_request_to_reopen() {
         let folder = Folder::new("renamed");
         let (path, old) = (folder.0.join("log"), folder.0.join("log.1"));
         let mut log = LogFile::open(&path, 0o640).expect("a writable folder");
@@ -212,13 +212,13 @@ mod tests {
         assert_eq!(fs::read(&old).expect("it is there"), b"1\n2\n");
         assert_eq!(fs::read(&path).expect("it is there"), b"3\n");
         assert_eq!(path.metadata().expect("it is there").permissions().mode() & 0o037, 0);
-        // Asked once more, the file that has the name stays.
+        // On another request, the file that has the name stays open.
         reopen_logs();
         assert_eq!(turn(&mut log), Turn::Same);
     }
 
     #[test]
-    fn a_removed_file_is_found_out_without_being_asked() {
+    fn a_removed_file_is_found_without_a_request() {
         let folder = Folder::new("removed");
         let path = folder.0.join("log");
         let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(turn(&mut log), Turn::Removed);
         log.write_all(b"2\n").expect("room");
         assert_eq!(fs::read(&path).expect("it is there"), b"2\n");
-        // Where none can be made it is said each time, and the run goes on.
+        // If no file can be created, each look reports an error, and the run goes on.
         fs::remove_dir_all(&folder.0).expect("made above");
         for _ in 0..2 {
             let (turn, result) = log.look();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_file_goes_on_at_its_beginning() {
+    fn a_truncated_file_is_written_from_its_start() {
         let folder = Folder::new("truncated");
         let path = folder.0.join("log");
         let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_takes_the_name_is_refused_without_a_wait() {
+    fn a_pipe_of_the_same_name_is_refused_without_waiting() {
         let folder = Folder::new("pipe");
         let path = folder.0.join("log");
         let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(fs::read(folder.0.join("log.1")).expect("it is there"), b"on\n");
     }
 
-    /// A reopening that failed was never tried again.
+    /// Once, a failed reopening was not tried again.
     #[test]
     fn a_reopening_that_failed_is_tried_again() {
         let folder = Folder::new("again");

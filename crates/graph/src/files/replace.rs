@@ -1,4 +1,4 @@
-//! Writing a file whole or not at all: whatever ends the process, and however full the disk is.
+//! Writes a file completely or not at all, even if the process ends or the disk is full.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 
 use super::{check, open_to_write};
 
-/// Writes `bytes` to the file at `path`: at any moment there is the old one or the new one, whole. It is written beside its
-/// place first, and then renamed. A link to a file stays one, but for one that leads nowhere; a read-only file is replaced where
-/// its folder allows it; what keeps nothing, such as a terminal, a pipe or `/dev/null`,
-/// is written to as it is.
+/// Writes `bytes` to the file at `path`. At any moment the path has the complete old or the complete new file: the new
+/// file is written beside it first, and then renamed. A symbolic link stays a link, unless its target does not exist. A
+/// read-only file is replaced if its folder allows it. A path that stores nothing, for example a terminal, a pipe or
+/// `/dev/null`, is written to directly.
 ///
 /// # Errors
-/// As writing files; and a pipe without a reader. The errors are those of `path`: they do not name the file beside it,
-/// and nothing is left of that file.
+/// Those of writing files, and a pipe without a reader. They are about `path`: they do not name the file beside it, and
+/// that file is removed.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, None)
 }
 
-/// The same of a file with secrets in it: its owner alone may read and write it, whatever the umask and the mode of the
-/// old file are. A path that is no regular file is refused: it has no owner alone.
+/// Writes a file with secrets like [`replace`]. Only its owner can read and write it, whatever the umask and the mode
+/// of the old file are. A path that is not a regular file is refused, because other users may be able to read it.
 ///
 /// # Errors
-/// As [`replace`]; and what is no regular file.
+/// Those of [`replace`], and a file that is not regular.
 pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, Some(OWNER_ALONE))
 }
@@ -32,8 +32,8 @@ pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub const OWNER_ALONE: u32 = 0o600;
 
 fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
-    let there = path.metadata().ok();
-    if let Some(metadata) = there.as_ref().filter(|metadata| !metadata.is_file()) {
+    let existing = path.metadata().ok();
+    if let Some(metadata) = existing.as_ref().filter(|metadata| !metadata.is_file()) {
         return match mode {
             Some(_) => check(metadata.file_type()),
             None => open_to_write(path, 0o666)?.write_all(bytes),
@@ -43,51 +43,52 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let mut beside = path.clone().into_os_string();
     beside.push(format!(".{}.new", std::process::id()));
     let beside = PathBuf::from(beside);
-    // What could fail afterwards comes first.
+    // Steps that could fail later come first.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = File::open(folder)?;
-    // One that a killed process of this number has left; and nobody else's is followed or opened.
+    // A killed process with the same number may have left a file. Another user's link is neither followed nor opened.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let write = || {
         let mut options = File::options();
-        // The umask takes bits away from these.
+        // The umask removes bits from these.
         let mut file = options.write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&beside)?;
-        // Who may read the old one may read this, and nobody else.
-        let permissions = mode.map(fs::Permissions::from_mode).or_else(|| there.map(|metadata| metadata.permissions()));
+        // The new file has the readers of the old one.
+        let permissions =
+            mode.map(fs::Permissions::from_mode).or_else(|| existing.map(|metadata| metadata.permissions()));
         permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, &path)
     };
     if let Err(error) = write() {
-        // Half a file takes room on a disk that is full.
+        // Half a file would take room on a full disk.
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
-    // The name, too, should be on the disk; the file is the new one whatever becomes of that.
+    // The name should be on the disk, too. If that fails, the file is the new one anyway.
     let _ = folder.sync_all();
     Ok(())
 }
 
-/// Removes what processes that were killed have left beside the file at `path` while they replaced it.
-/// Only for the one user of the file: a process of another container has a number that no process has here.
+/// Removes the files that killed processes left beside the file at `path` while they replaced it. Only for the one user
+/// of the file: the number of a process in another container is unknown here.
 pub fn remove_left(path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(name) = path.file_name() else { return };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let there = entry.file_name();
-        let rest = there.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        let found = entry.file_name();
+        let rest = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
         let number = rest.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"));
         let number = number.and_then(|number| std::str::from_utf8(number).ok()).filter(|number| {
             number.bytes().all(|digit| digit.is_ascii_digit()) && number.parse::<u32>().is_ok_and(|number| number > 0)
         });
-        let is_left = number.is_some_and(|number| !Path::new("/proc").join(number).exists());
-        if is_left && entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            // It takes room, and does no other harm.
+        let is_leftover = number.is_some_and(|number| !Path::new("/proc").join(number).exists());
+        if is_leftover && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            // A remaining file takes room, and does no other harm.
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -109,9 +110,9 @@ mod tests {
         PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()))
     }
 
-    /// A page was written in place: a reader, or who came after a full disk, had half of it.
+    /// Once, a page was written in place. A reader, or a run after a full disk, got half of it.
     #[test]
-    fn who_has_the_old_file_open_reads_all_of_it_and_the_new_one_is_as_private() {
+    fn a_reader_of_the_old_file_gets_all_of_it_and_the_new_one_is_as_private() {
         let folder = folder("old");
         let path = folder.join("page");
         replace(&path, b"old").expect("a writable folder");
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_one_and_what_lies_beside_is_neither_followed_nor_left() {
+    fn a_link_stays_a_link_and_the_file_beside_is_neither_followed_nor_left() {
         let folder = folder("links");
         let [path, link, precious] = ["page", "link", "precious"].map(|name| folder.join(name));
         fs::write(&precious, "kept").expect("a writable folder");
@@ -143,16 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replaced_is_told_plainly_and_what_keeps_nothing_stays_what_it_is() {
+    fn errors_are_those_of_the_path_and_devices_stay_devices() {
         let folder = folder("wrong");
-        let told = replace(&folder.join("not/there"), b"1").expect_err("no folder").to_string();
-        assert_eq!(told, "No such file or directory (os error 2)");
-        let told = replace(&folder, b"1").expect_err("a folder").to_string();
-        assert_eq!(told, "Is a directory (os error 21)");
-        // A device that is always full stands for a disk that is.
-        let told = replace(Path::new("/dev/full"), b"1").expect_err("full").to_string();
-        assert_eq!(told, "No space left on device (os error 28)");
-        replace(Path::new("/dev/null"), b"1").expect("it takes all");
+        let error = replace(&folder.join("not/there"), b"1").expect_err("no folder").to_string();
+        assert_eq!(error, "No such file or directory (os error 2)");
+        let error = replace(&folder, b"1").expect_err("a folder").to_string();
+        assert_eq!(error, "Is a directory (os error 21)");
+        // A device that is always full stands for a full disk.
+        let error = replace(Path::new("/dev/full"), b"1").expect_err("full").to_string();
+        assert_eq!(error, "No space left on device (os error 28)");
+        replace(Path::new("/dev/null"), b"1").expect("it takes all bytes");
         assert!(!Path::new("/dev/null").metadata().expect("it is there").is_file());
         assert!(!beside(Path::new("/dev/null")).exists());
         fs::remove_dir_all(&folder).expect("made above");
@@ -162,9 +163,9 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(path).status().expect("the command mkfifo").success());
     }
 
-    /// A start waited for ever for a reader of a pipe that was in the place of the old state.
+    /// Once, a start waited for ever for a reader of a pipe in place of the old state.
     #[test]
-    fn a_pipe_that_nobody_reads_is_told_and_a_private_file_is_never_written_to_one() {
+    fn a_pipe_without_a_reader_is_refused_and_a_private_file_never_goes_to_a_pipe() {
         let folder = folder("pipe");
         let path = folder.join("pipe");
         pipe(&path);
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(error, "it is a pipe without a reader: start its reader first");
         let error = replace_private(&path, b"1").expect_err("no file").to_string();
         assert_eq!(error, "it is a pipe: allowed are regular files");
-        // One that is read is written to as it is.
+        // A pipe with a reader is written to directly.
         let options = |path: &Path| File::options().read(true).write(true).open(path);
         let mut reader = options(&path).expect("both ends");
         replace(&path, b"page").expect("it is read");
@@ -182,20 +183,20 @@ mod tests {
         fs::remove_dir_all(&folder).expect("made above");
     }
 
-    /// A run that was killed during a reload left a file beside its state, which stayed for good.
+    /// Once, a run that was killed during a reload left a file beside its state for ever.
     #[test]
-    fn what_a_killed_process_has_left_is_removed_and_nothing_else() {
-        let folder = folder("left");
+    fn only_files_of_killed_processes_are_removed() {
+        let folder = folder("leftover");
         let path = folder.join("s");
-        // No process has such a number: the system's largest is 2^22.
-        let left = ["s.4194999.new"];
+        // No process has this number: the system's largest is 2^22.
+        let leftover = ["s.4194999.new"];
         let own = format!("s.{}.new", std::process::id());
         let kept = ["s", own.as_str(), "s.old", "s.4194999", "s.x.new", "s.+4194999.new", "ss.4194999.new", "s..new"];
-        for name in left.iter().chain(&kept) {
+        for name in leftover.iter().chain(&kept) {
             fs::write(folder.join(name), "x").expect("a writable folder");
         }
         remove_left(&path);
-        assert!(left.iter().all(|name| !folder.join(name).exists()));
+        assert!(leftover.iter().all(|name| !folder.join(name).exists()));
         for name in kept {
             assert!(folder.join(name).exists(), "{name}");
         }

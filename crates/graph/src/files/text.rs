@@ -1,8 +1,8 @@
-//! Text files as editors write them: a byte-order mark at the start of a file is no part of its text (Unicode 23.8).
+//! Text files as editors write them. A byte-order mark at the start of a file is not part of its text (Unicode 23.8).
 //!
-//! Further marks are refused. A program that adds a mark to each file that it writes makes a second one, and files that
-//! are put one behind the other have marks at the start of lines. As part of a name or a pattern they are not seen, and
-//! nothing matches.
+//! Further marks are refused. A program that adds a mark to each file that it writes creates a second one, and
+//! concatenated files have marks at the start of lines. Within a name or a pattern a mark is invisible, and nothing
+//! matches.
 
 use std::io::{self, BufRead, Read};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{read_all, read_up_to};
 
 /// The mark of UTF-8.
 const UTF_8: &[u8] = b"\xef\xbb\xbf";
-/// Marks of encodings that are not read. UTF-32 comes first: its little-endian mark begins with that of UTF-16.
+/// Marks of unsupported encodings. UTF-32 comes first, because its little-endian mark begins with that of UTF-16.
 const OTHERS: [(&[u8], &str); 4] = [
     (b"\xff\xfe\0\0", "UTF-32 (its byte-order mark is FF FE 00 00)"),
     (b"\0\0\xfe\xff", "UTF-32 (its byte-order mark is 00 00 FE FF)"),
@@ -22,20 +22,20 @@ const OTHERS: [(&[u8], &str); 4] = [
 /// Reads the text of a regular file of up to `most` bytes, without a byte-order mark.
 ///
 /// # Errors
-/// As [`read_up_to`], with a hint where the name looks like a line; a file that its mark says is UTF-16 or UTF-32; and
-/// one with a further mark at the start of a line.
+/// Those of [`read_up_to`], with a hint if the name looks like a line; a file whose mark says UTF-16 or UTF-32; and a
+/// file with another mark at the start of a line.
 pub fn read_text(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     match read_up_to(path, most) {
         Ok(bytes) => without_mark(bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound && looks_like_a_line(path) => {
-            let message = format!("{error}: one text is the name of a file, and lines are a list: ['...', '...']");
+            let message = format!("{error}: a single text is a file name; write lines as a list: ['...', '...']");
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
         Err(error) => Err(error),
     }
 }
 
-/// Returns whether a name is more likely a line of what a file should hold: a rule, a route, a pattern.
+/// Returns whether a name looks like a line of the expected file: a rule, a route, a pattern.
 fn looks_like_a_line(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().contains(&b' ')
 }
@@ -43,7 +43,7 @@ fn looks_like_a_line(path: &Path) -> bool {
 /// Reads text to its end, up to `most` bytes, without a byte-order mark.
 ///
 /// # Errors
-/// As [`read_all`]; text that its mark says is UTF-16 or UTF-32; and one with a further mark at the start of a line.
+/// Those of [`read_all`]; text whose mark says UTF-16 or UTF-32; and text with another mark at the start of a line.
 pub fn read_all_text(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     without_mark(read_all(from, most)?)
 }
@@ -51,7 +51,7 @@ pub fn read_all_text(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
 /// Skips a byte-order mark at the start of a stream of text that is read line by line.
 ///
 /// # Errors
-/// As reading; text that its mark says is UTF-16 or UTF-32; and one that begins with two marks.
+/// Those of reading; text whose mark says UTF-16 or UTF-32; and text that begins with two marks.
 pub fn skip_mark(from: &mut impl BufRead) -> io::Result<()> {
     let skipped = mark(from.fill_buf()?)?;
     from.consume(skipped);
@@ -74,7 +74,7 @@ fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// How many bytes the mark has that a text begins with.
+/// Returns the number of bytes of the mark at the start of a text.
 fn mark(bytes: &[u8]) -> io::Result<usize> {
     if let Some((_, name)) = OTHERS.iter().find(|(mark, _)| bytes.starts_with(mark)) {
         return Err(invalid(&format!("it is {name}: allowed is UTF-8")));
@@ -93,11 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_in_the_place_of_a_file_is_answered_with_a_hint() {
+    fn a_line_instead_of_a_file_name_gets_a_hint() {
         for (name, hinted) in [("@10.0.0.0/8 0.0.0.0/0 0 : 1 22 : 22 6/255 deny", true), ("none.rules", false)] {
             let error = read_text(Path::new(name), 100).expect_err("no such file");
             assert_eq!(
-                (error.kind(), error.to_string().contains("lines are a list")),
+                (error.kind(), error.to_string().contains("write lines as a list")),
                 (io::ErrorKind::NotFound, hinted)
             );
         }
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Files that were put one behind the other have a mark where the second one began.
+    /// Concatenated files have a mark where the second one begins.
     #[test]
     fn a_mark_at_the_start_of_a_further_line_is_refused_with_the_line() {
         let error = "line 3 begins with a byte-order mark (EF BB BF): allowed is one, at the start of the file";

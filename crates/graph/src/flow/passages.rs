@@ -1,17 +1,17 @@
-//! The modules that packets of a flow pass. Only those near its steps are looked at: pipelines have thousands of flows, each with a few
-//! of their modules.
+//! Finds the modules that a flow's packets pass. It looks only at modules near the flow's steps, because pipelines have
+//! thousands of flows, each with a few of the modules.
 
 use super::Shape;
 use crate::plan::{FlowPlan, Step, Target};
 
-/// Finds the modules of one flow after the other.
+/// Finds the modules of flows, one flow after the other.
 pub(crate) struct Passages<'s> {
     shape: &'s Shape<'s>,
-    /// By module: those that lead to it.
+    /// By module: the modules that lead to it.
     before: Vec<Vec<usize>>,
-    /// By module: whether packets can leave by a port behind it.
+    /// By module: whether packets can leave by a port after it.
     leaves: Vec<bool>,
-    /// By module: the last search in which it was found to lead to the next step, and the last in which packets were found to get there.
+    /// By module: the last search in which it leads to the next step, and the last search in which packets reach it.
     leads: Vec<usize>,
     reached: Vec<usize>,
     search: usize,
@@ -21,7 +21,7 @@ impl<'s> Passages<'s> {
     pub(crate) fn new(shape: &'s Shape<'s>) -> Self {
         let many = shape.modules.len();
         let (mut before, mut leaves) = (vec![Vec::new(); many], vec![false; many]);
-        // Gates lead to later modules only.
+        // Gates lead only to later modules.
         for (module, (_, gates)) in shape.modules.iter().enumerate().rev() {
             for (_, target) in gates {
                 match *target {
@@ -37,12 +37,12 @@ impl<'s> Passages<'s> {
         Self { shape, before, leaves, leads: vec![0; many], reached: vec![0; many], search: 0 }
     }
 
-    /// The pipeline's shape.
+    /// Returns the pipeline's shape.
     pub(crate) fn shape(&self) -> &'s Shape<'s> {
         self.shape
     }
 
-    /// Those that packets of a flow pass, lowest first; none where no path fits.
+    /// Returns the modules that packets of a flow pass, in ascending order. Empty if no path matches.
     pub(crate) fn of(&mut self, flow: &FlowPlan) -> Vec<usize> {
         let mut passed = Vec::new();
         let mut from: Vec<Target> = self.shape.ports.iter().filter_map(|(_, entry)| *entry).collect();
@@ -67,13 +67,13 @@ impl<'s> Passages<'s> {
         passed
     }
 
-    /// Where packets go that take a step.
+    /// Returns the targets of packets that take a step.
     fn taken(&self, step: &Step) -> Vec<Target> {
         let gates = self.shape.modules[step.module].1.iter().enumerate();
         gates.filter(|(gate, _)| step.takes(step.module, *gate)).map(|(_, (_, target))| *target).collect()
     }
 
-    /// Marks a module, and those from `least` on that lead to it.
+    /// Marks a module, and the modules from `least` on that lead to it.
     fn mark_leading(&mut self, to: usize, least: usize) {
         let mut next = vec![to];
         while let Some(module) = next.pop() {
@@ -83,7 +83,8 @@ impl<'s> Passages<'s> {
         }
     }
 
-    /// Follows packets through all modules that are `allowed`, which are `passed` then; whether some leave by a port.
+    /// Follows packets through all modules that are `allowed`, and adds these to `passed`. Returns whether some packets
+    /// leave by a port.
     fn follow(&mut self, from: &[Target], passed: &mut Vec<usize>, allowed: impl Fn(&Self, usize) -> bool) -> bool {
         let (mut next, mut leave) = (from.to_vec(), false);
         while let Some(target) = next.pop() {
@@ -94,7 +95,7 @@ impl<'s> Passages<'s> {
             {
                 self.reached[module] = self.search;
                 passed.push(module);
-                // A step is where the search for it ends.
+                // The search for a step ends at the step.
                 next.extend(self.shape.modules[module].1.iter().map(|(_, target)| *target));
             }
         }

@@ -1,11 +1,11 @@
-//! Flows of small graphs, told apart by walking packets through the tables.
+//! Tests the flows of small graphs by walking packets through the tables.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Target::{Drop, Module, Port};
 
-/// Walks a packet through gates to where it leaves; its flow.
+/// Walks a packet through gates until it leaves. Returns its flow.
 fn walk(shape: &Shape<'_>, table: &FlowTable, port: usize, gates: &[usize]) -> Option<u32> {
     let mut word = table.entry[port];
     let mut target = shape.ports[port].1?;
@@ -74,7 +74,7 @@ fn declared_flows_are_found_and_the_rest_is_other() {
 }
 
 #[test]
-fn paths_that_are_alike_share_words_so_that_chains_of_diamonds_stay_small() {
+fn equal_paths_share_words_so_chains_of_diamonds_stay_small() {
     let mut modules = Vec::new();
     for at in 0..40 {
         let next = if at == 39 { Port(1) } else { Module(3 * (at + 1)) };
@@ -89,11 +89,11 @@ fn paths_that_are_alike_share_words_so_that_chains_of_diamonds_stay_small() {
     assert!(table.next.len() < 1_000, "{} words", table.next.len());
     assert_eq!(walk(&shape, &table, 0, &[0; 40]), Some(0));
     assert_eq!(walk(&shape, &table, 0, &[1; 40]), Some(1));
-    assert_eq!(build(&shape, &[]).err(), Some(FlowError::TooManyPaths), "each path a flow of its own cannot be");
+    assert_eq!(build(&shape, &[]).err(), Some(FlowError::TooManyPaths), "too many paths for a flow each");
 }
 
 #[test]
-fn a_flow_that_no_path_fits_is_refused() {
+fn a_flow_without_a_matching_path_is_refused() {
     let declared = [flow("fine", &[(0, None)]), flow("backwards", &[(3, None), (0, None)])];
     assert_eq!(build(&diamond(), &declared).err(), Some(FlowError::NoPath { flow: 1 }));
     let dropped = [flow("dropped", &[(3, Some(2))])];
@@ -101,7 +101,7 @@ fn a_flow_that_no_path_fits_is_refused() {
 }
 
 #[test]
-fn two_ports_have_words_of_their_own() {
+fn each_port_has_its_own_words() {
     let mut shape = diamond();
     shape.ports.push(("in2", Some(Module(1))));
     let (table, flows) = build(&shape, &[]).expect("a small graph");
@@ -109,48 +109,49 @@ fn two_ports_have_words_of_their_own() {
     assert_eq!(flows[flow].name, "in2 > d[1] > out");
 }
 
-/// The same by every place that packets can be in: a module, and the steps done before it.
-fn passed_by_places(shape: &Shape<'_>, flow: &FlowPlan) -> Vec<usize> {
-    let places = flow.path.len() + 1;
+/// Returns the passed modules by searching all positions of packets: a module, and the steps completed before it.
+fn passed_by_positions(shape: &Shape<'_>, flow: &FlowPlan) -> Vec<usize> {
+    let positions = flow.path.len() + 1;
     let after = |done: usize, module: usize, gate: usize| {
         done + usize::from(flow.path.get(done).is_some_and(|step| step.takes(module, gate)))
     };
-    // By module and steps done before it: whether a path from there fits. Gates lead to later modules only.
-    let mut fits = vec![false; shape.modules.len() * places];
+    // By module and steps completed before it: whether a path from there matches. Gates lead only to later modules.
+    let mut fits = vec![false; shape.modules.len() * positions];
     let leads = |fits: &[bool], target: Target, done: usize| match target {
         Target::Drop => false,
         Target::Port(_) => done == flow.path.len(),
-        Target::Module(module) => fits[module * places + done],
+        Target::Module(module) => fits[module * positions + done],
     };
     for (module, (_, gates)) in shape.modules.iter().enumerate().rev() {
-        for done in 0..places {
+        for done in 0..positions {
             let mut gates = gates.iter().enumerate();
-            fits[module * places + done] =
+            fits[module * positions + done] =
                 gates.any(|(gate, (_, target))| leads(&fits, *target, after(done, module, gate)));
         }
     }
-    // Which of these places packets get to from a port.
+    // The positions that packets reach from a port.
     let mut reached = vec![false; fits.len()];
     for (_, entry) in &shape.ports {
         if let Some(Target::Module(module)) = entry {
-            reached[module * places] = true;
+            reached[module * positions] = true;
         }
     }
     for (module, (_, gates)) in shape.modules.iter().enumerate() {
-        for done in (0..places).filter(|done| reached[module * places + done]).collect::<Vec<_>>() {
+        for done in (0..positions).filter(|done| reached[module * positions + done]).collect::<Vec<_>>() {
             for (gate, (_, target)) in gates.iter().enumerate() {
                 if let Target::Module(next) = target {
-                    reached[next * places + after(done, module, gate)] = true;
+                    reached[next * positions + after(done, module, gate)] = true;
                 }
             }
         }
     }
-    let passed =
-        |module: &usize| (0..places).any(|done| fits[module * places + done] && reached[module * places + done]);
+    let passed = |module: &usize| {
+        (0..positions).any(|done| fits[module * positions + done] && reached[module * positions + done])
+    };
     (0..shape.modules.len()).filter(passed).collect()
 }
 
-/// By module where each gate leads: to a later module, a port or nowhere.
+/// By module, the target of each gate: a later module, a port or the bin.
 fn gates() -> impl Strategy<Value = Vec<Vec<usize>>> {
     prop::collection::vec(prop::collection::vec(0..12usize, 1..4), 1..9)
 }
@@ -161,7 +162,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Option<usize>)>> {
 
 proptest! {
     #[test]
-    fn passages_are_those_of_all_places(
+    fn passages_are_those_of_all_positions(
         gates in gates(),
         entries in prop::collection::vec(0..4usize, 1..3),
         steps in steps(),
@@ -182,6 +183,6 @@ proptest! {
         };
         let steps: Vec<_> = steps.into_iter().map(|(module, gate)| (module % many, gate)).collect();
         let flow = flow("flow", &steps);
-        prop_assert_eq!(Passages::new(&shape).of(&flow), passed_by_places(&shape, &flow));
+        prop_assert_eq!(Passages::new(&shape).of(&flow), passed_by_positions(&shape, &flow));
     }
 }

@@ -441,7 +441,7 @@ fn invalid_parameters_are_rejected_with_the_cause() {
     for (params, path, says) in [
         (json!({}), "", "neither"),
         (json!({ "read": missing }), "read", "missing.pcap: cannot open"),
-        (json!({ "read": file, "write": file }), "write", "is the file that 'pcap' reads"),
+        (json!({ "read": file, "write": file }), "write", "'pcap' already reads this file"),
         (json!({ "read": file, "speed": 0 }), "speed", "above 0"),
         (json!({ "read": file, "speed": "slow" }), "speed", "original"),
         (json!({ "read": file, "loops": 0 }), "loops", "forever"),

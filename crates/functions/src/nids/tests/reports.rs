@@ -117,7 +117,7 @@ fn changed_rules_continue_the_file() {
         &mut Setup::new("another", &mut surroundings),
     );
     let error = other.err().expect("refused").to_string();
-    assert!(error.contains("is the file that 'rig' writes"), "{error}");
+    assert!(error.contains("'rig' already writes this file"), "{error}");
     for (rig, source) in rigs.iter_mut().zip([1, 2]) {
         rig.run(&udp(b"", source, 2, 3));
         rig.function.close().expect("it can be written");

@@ -138,5 +138,5 @@ fn the_standard_input_is_played_once_and_by_one_port() {
     let mut files = forebay_graph::files::Files::default();
     files.claim_input("'in'").expect("the first");
     let error = files.claim_input("'too'").expect_err("the second");
-    assert_eq!(error, "the standard input is what 'in' reads: allowed is one reader in a run");
+    assert_eq!(error, "'in' already reads the standard input: allowed is one reader in a run");
 }
