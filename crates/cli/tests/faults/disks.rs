@@ -1,4 +1,5 @@
-//! Disks that are full: what is written says so, or counts what is lost; nothing crashes, and half a file is not taken for a whole.
+//! Full disks: the run reports incomplete files, or counts lost lines. Nothing crashes, and a truncated file is not
+//! taken for a complete one.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,21 +10,22 @@ use crate::alone;
 use crate::forebay::{Done, FOREBAY, Running, done};
 use crate::namespaces::{run, skip, until};
 
-/// Runs a command with a disk of so many KiB mounted at its first argument, which nobody else sees, and which goes with it.
+/// Runs a command with a disk of `$0` KiB mounted at its first argument. Only the command sees the disk, which ends
+/// with it.
 const MOUNT: &str = "mount -t tmpfs -o size=\"$0\"k forebay-test \"$1\" && shift && exec \"$@\"";
 
-/// Whether that can be done here; said where not.
+/// Returns true if the test can mount a disk. Otherwise prints the reason.
 fn can_mount(what: &str, folder: &Path) -> bool {
     let folder = folder.to_str().expect("UTF-8");
     run("unshare", &["-m", "sh", "-c", MOUNT, "64", folder, "true"]).map_err(|why| skip(what, &why)).is_ok()
 }
 
 /// A folder with a configuration, and a folder in it for the small disk.
-struct Place {
+struct DiskFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl DiskFolder {
     fn new(text: &str) -> Self {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         std::fs::create_dir(folder.path().join("disk")).expect("a writable folder");
@@ -35,7 +37,7 @@ impl Place {
         self.folder.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// Runs it to its end with a disk of so many KiB; what was written there is then in the folder `kept`.
+    /// Runs the pipeline to its end with a disk of `size` KiB. Afterwards the folder `kept` has a copy of the disk.
     fn on_a_disk(&self, size: u32, more: &[&str]) -> Done {
         std::fs::create_dir_all(self.path("kept")).expect("a writable folder");
         let keep = "disk=$0; kept=$1; shift; \"$@\"; code=$?; cp -a \"$disk\"/. \"$kept\"; exit $code";
@@ -47,7 +49,7 @@ impl Place {
         done(&mut command)
     }
 
-    /// Runs it to its end where no file may have more than 64 KiB.
+    /// Runs the pipeline to its end with a limit of 64 KiB for each file.
     fn with_a_limit(&self, more: &[&str]) -> Done {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -f 128; exec \"$@\"", "sh", FOREBAY, "run", "--no-live", "--no-socket", "--json"]);
@@ -55,24 +57,24 @@ impl Place {
     }
 }
 
-fn report(told: &Done) -> Value {
-    let report = told.out.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    let report: Value = report.unwrap_or_else(|| panic!("no report: {}{}", told.out, told.err));
+fn report(result: &Done) -> Value {
+    let report = result.out.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    let report: Value = report.unwrap_or_else(|| panic!("no report: {}{}", result.out, result.err));
     crate::forebay::accounted(&report["packets"], "at the end");
     report
 }
 
-/// That `forebay` does not take a capture for a whole one.
-fn is_told_to_be_cut(capture: &str) {
+/// Checks that a run which reads this capture reports that it is truncated.
+fn assert_truncated(capture: &str) {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let file = folder.path().join("replay.yaml");
     let text = format!(
         "ports: {{ in: {{ pcap: {{ read: '{capture}', speed: fast }} }}, out: {{ sink: }} }}\npipeline: [in -> out]\n"
     );
     std::fs::write(&file, text).expect("a writable folder");
-    let told = done(Command::new(FOREBAY).args(["run", "--no-live", "--no-socket"]).arg(&file));
-    assert_eq!(told.code, Some(2), "{capture}: {}{}", told.out, told.err);
-    assert!(told.err.contains("port 'in': the capture ends in the middle of its record"), "{}", told.err);
+    let result = done(Command::new(FOREBAY).args(["run", "--no-live", "--no-socket"]).arg(&file));
+    assert_eq!(result.code, Some(2), "{capture}: {}{}", result.out, result.err);
+    assert!(result.err.contains("port 'in': the capture ends in the middle of its record"), "{}", result.err);
 }
 
 const CAPTURES: &str = "
@@ -87,64 +89,68 @@ pipeline:
 ";
 
 #[test]
-fn a_capture_on_a_full_disk_is_told() {
-    const NAME: &str = "a_capture_on_a_full_disk_is_told";
+fn a_full_disk_of_a_capture_is_reported() {
+    const NAME: &str = "a_full_disk_of_a_capture_is_reported";
     let _alone = alone();
     for when_full in ["wait", "refuse"] {
-        let place = Place::new(&CAPTURES.replace("FILE", "disk/out.pcap").replace("WHEN", when_full));
-        if !can_mount(NAME, &place.folder.path().join("disk")) {
+        let folder = DiskFolder::new(&CAPTURES.replace("FILE", "disk/out.pcap").replace("WHEN", when_full));
+        if !can_mount(NAME, &folder.folder.path().join("disk")) {
             return;
         }
-        // Neither a whole number of packets nor of buffers.
-        let told = place.on_a_disk(700, &[]);
-        assert_eq!(told.code, Some(2), "{}", told.err);
-        let said = "out.pcap, which is not complete: No space left on device";
-        assert!(told.err.contains("error: port 'out': cannot write ") && told.err.contains(said), "{}", told.err);
-        report(&told);
-        is_told_to_be_cut(&place.path("kept/out.pcap"));
-        // No room for the file at all.
-        let device = place.with_a_limit(&["--set", "ports.out.pcap.write=/dev/full"]);
+        // The size is a whole number neither of packets nor of buffers.
+        let result = folder.on_a_disk(700, &[]);
+        assert_eq!(result.code, Some(2), "{}", result.err);
+        let expected = "out.pcap, which is not complete: No space left on device";
+        assert!(
+            result.err.contains("error: port 'out': cannot write ") && result.err.contains(expected),
+            "{}",
+            result.err
+        );
+        report(&result);
+        assert_truncated(&folder.path("kept/out.pcap"));
+        // A device without any room.
+        let device = folder.with_a_limit(&["--set", "ports.out.pcap.write=/dev/full"]);
         assert_eq!(device.code, Some(2), "{}", device.err);
         assert!(device.err.contains("/dev/full, which is not complete: No space left on device"), "{}", device.err);
     }
 }
 
-/// The kernel ended the process, without a word or a summary.
+/// Regression: the kernel ended the process, without an error or a summary.
 #[test]
-fn a_file_that_may_not_grow_is_told() {
+fn a_file_size_limit_is_reported() {
     let _alone = alone();
-    let place = Place::new(&CAPTURES.replace("FILE", "out.pcap").replace("WHEN", "wait"));
-    let told = place.with_a_limit(&[]);
-    assert_eq!(told.code, Some(2), "{told:?}");
-    assert!(told.err.contains("out.pcap, which is not complete: File too large"), "{}", told.err);
-    report(&told);
-    is_told_to_be_cut(&place.path("out.pcap"));
+    let folder = DiskFolder::new(&CAPTURES.replace("FILE", "out.pcap").replace("WHEN", "wait"));
+    let result = folder.with_a_limit(&[]);
+    assert_eq!(result.code, Some(2), "{result:?}");
+    assert!(result.err.contains("out.pcap, which is not complete: File too large"), "{}", result.err);
+    report(&result);
+    assert_truncated(&folder.path("out.pcap"));
 }
 
 #[test]
-fn dropped_packets_on_a_full_disk_are_told() {
-    const NAME: &str = "dropped_packets_on_a_full_disk_are_told";
+fn a_full_disk_of_dropped_packets_is_reported() {
+    const NAME: &str = "a_full_disk_of_dropped_packets_is_reported";
     let _alone = alone();
     let text = CAPTURES
         .replace("pcap: { write: FILE, when_full: WHEN }", "sink:")
         .replace("[other] -> out", "[other] -> drop");
-    let place = Place::new(&text.replace("[ipv6] -> drop", "[ipv6] -> out"));
-    if !can_mount(NAME, &place.folder.path().join("disk")) {
+    let folder = DiskFolder::new(&text.replace("[ipv6] -> drop", "[ipv6] -> out"));
+    if !can_mount(NAME, &folder.folder.path().join("disk")) {
         return;
     }
-    let file = place.path("disk/drops.pcapng");
-    let told = place.on_a_disk(700, &["--drops", &file]);
-    assert_eq!(told.code, Some(2), "{}", told.err);
-    assert!(told.err.contains("drops.pcapng, which is not complete: No space left on device"), "{}", told.err);
-    report(&told);
-    is_told_to_be_cut(&place.path("kept/drops.pcapng"));
+    let file = folder.path("disk/drops.pcapng");
+    let result = folder.on_a_disk(700, &["--drops", &file]);
+    assert_eq!(result.code, Some(2), "{}", result.err);
+    assert!(result.err.contains("drops.pcapng, which is not complete: No space left on device"), "{}", result.err);
+    report(&result);
+    assert_truncated(&folder.path("kept/drops.pcapng"));
 }
 
 #[test]
-fn alerts_on_a_full_disk_are_told_and_those_that_are_written_are_whole() {
-    const NAME: &str = "alerts_on_a_full_disk_are_told";
+fn a_full_disk_of_alerts_is_reported_and_written_lines_are_complete() {
+    const NAME: &str = "a_full_disk_of_alerts_is_reported";
     let _alone = alone();
-    let place = Place::new(
+    let folder = DiskFolder::new(
         "
 ports:
   in: { generator: { rate: 100kpps, count: 20000 } }
@@ -155,25 +161,26 @@ pipeline:
   - in -> ids -> out
 ",
     );
-    if !can_mount(NAME, &place.folder.path().join("disk")) {
+    if !can_mount(NAME, &folder.folder.path().join("disk")) {
         return;
     }
-    let told = place.on_a_disk(64, &[]);
-    assert_eq!(told.code, Some(2), "{}", told.err);
-    assert!(told.err.contains("alerts.json, which is not complete: No space left on device"), "{}", told.err);
-    report(&told);
-    let text = std::fs::read_to_string(place.path("kept/alerts.json")).expect("it was begun");
-    let (whole, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
-    assert!(whole.lines().count() > 50);
-    assert!(whole.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "lines are whole");
-    assert!(serde_json::from_str::<Value>(rest).is_err(), "the last is cut, and no line");
+    let result = folder.on_a_disk(64, &[]);
+    assert_eq!(result.code, Some(2), "{}", result.err);
+    assert!(result.err.contains("alerts.json, which is not complete: No space left on device"), "{}", result.err);
+    report(&result);
+    let text = std::fs::read_to_string(folder.path("kept/alerts.json")).expect("it was begun");
+    let (complete, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
+    assert!(complete.lines().count() > 50);
+    assert!(complete.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "lines are complete");
+    assert!(serde_json::from_str::<Value>(rest).is_err(), "the last line is truncated");
 }
 
-/// What a killed or full run has left of its last line became the beginning of the next run's first.
+/// Regression: the truncated last line of a killed run, or of a full disk, became the beginning of the next run's first
+/// line.
 #[test]
-fn alerts_go_on_in_a_line_of_their_own_after_one_that_is_cut() {
+fn alerts_begin_a_new_line_after_a_truncated_one() {
     let _alone = alone();
-    let place = Place::new(
+    let folder = DiskFolder::new(
         "
 ports:
   in: { generator: { rate: 100kpps, count: 3 } }
@@ -185,11 +192,11 @@ pipeline:
 ",
     );
     for (before, lines) in [("{\"time\":\"2026-01-0", 1), ("{}\n", 1), ("", 0)] {
-        std::fs::write(place.path("alerts.json"), before).expect("a writable folder");
-        let told =
-            done(Command::new(FOREBAY).args(["run", "--no-live", "--no-socket"]).arg(place.path("pipeline.yaml")));
-        assert_eq!(told.code, Some(0), "{}", told.err);
-        let text = std::fs::read_to_string(place.path("alerts.json")).expect("it is there");
+        std::fs::write(folder.path("alerts.json"), before).expect("a writable folder");
+        let result =
+            done(Command::new(FOREBAY).args(["run", "--no-live", "--no-socket"]).arg(folder.path("pipeline.yaml")));
+        assert_eq!(result.code, Some(0), "{}", result.err);
+        let text = std::fs::read_to_string(folder.path("alerts.json")).expect("it is there");
         let all: Vec<_> = text.lines().collect();
         assert!(all.len() > lines, "{text}");
         assert!(all[lines..].iter().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{text}");
@@ -197,72 +204,72 @@ pipeline:
 }
 
 #[test]
-fn decisions_on_a_full_disk_are_told_and_not_taken_for_a_whole_recording() {
-    const NAME: &str = "decisions_on_a_full_disk_are_told";
+fn a_full_disk_of_decisions_is_reported_and_the_recording_is_incomplete() {
+    const NAME: &str = "a_full_disk_of_decisions_is_reported";
     let _alone = alone();
     let text = done(Command::new(FOREBAY).args(["usecase", "l2l3", "--set", "slo=1ms"]));
-    let place = Place::new(&text.out);
-    if !can_mount(NAME, &place.folder.path().join("disk")) {
+    let folder = DiskFolder::new(&text.out);
+    if !can_mount(NAME, &folder.folder.path().join("disk")) {
         return;
     }
-    let file = place.path("disk/decisions");
-    let told = place.on_a_disk(64, &["--controller", "optimal", "--duration", "3s", "--decisions", &file]);
-    assert_eq!(told.code, Some(2), "{}", told.err);
-    assert!(told.err.contains("--decisions ") && told.err.contains("No space left on device"), "{}", told.err);
-    report(&told);
-    let replayed = done(Command::new(FOREBAY).args(["replay", &place.path("kept/decisions")]));
+    let file = folder.path("disk/decisions");
+    let result = folder.on_a_disk(64, &["--controller", "optimal", "--duration", "3s", "--decisions", &file]);
+    assert_eq!(result.code, Some(2), "{}", result.err);
+    assert!(result.err.contains("--decisions ") && result.err.contains("No space left on device"), "{}", result.err);
+    report(&result);
+    let replayed = done(Command::new(FOREBAY).args(["replay", &folder.path("kept/decisions")]));
     assert_eq!(replayed.code, Some(0), "{}{}", replayed.out, replayed.err);
     assert!(replayed.err.contains("its last line was not written to its end"), "{}", replayed.err);
 }
 
 #[test]
-fn a_state_on_a_full_disk_refuses_the_start_or_the_reload_and_stays_whole() {
-    const NAME: &str = "a_state_on_a_full_disk_refuses";
+fn a_full_disk_of_the_state_refuses_starts_and_reloads_and_keeps_the_state() {
+    const NAME: &str = "a_full_disk_of_the_state_refuses_starts_and_reloads";
     let _alone = alone();
     let small = "ports: { in: { generator: { rate: 10kpps } }, out: { sink: } }\npipeline: [in -> out]\n";
-    // Longer than the disk is.
+    // The configuration is larger than the disk.
     let large = format!("# {}\n{small}", "x".repeat(100_000));
-    let place = Place::new(&large);
-    let disk = place.folder.path().join("disk");
+    let folder = DiskFolder::new(&large);
+    let disk = folder.folder.path().join("disk");
     if !can_mount(NAME, &disk) {
         return;
     }
-    let state = place.path("disk/state");
-    let told = place.on_a_disk(64, &["--state", &state, "--duration", "1s"]);
-    assert_eq!(told.code, Some(2), "{}", told.err);
-    assert!(told.err.contains("--state ") && told.err.contains("No space left on device"), "{}", told.err);
-    let left: Vec<_> =
-        std::fs::read_dir(place.path("kept")).expect("made").flatten().map(|it| it.file_name()).collect();
-    assert!(left.iter().all(|name| name == "state.lock"), "{left:?}");
-    // Of a running one.
+    let state = folder.path("disk/state");
+    let result = folder.on_a_disk(64, &["--state", &state, "--duration", "1s"]);
+    assert_eq!(result.code, Some(2), "{}", result.err);
+    assert!(result.err.contains("--state ") && result.err.contains("No space left on device"), "{}", result.err);
+    let remaining: Vec<_> =
+        std::fs::read_dir(folder.path("kept")).expect("made").flatten().map(|it| it.file_name()).collect();
+    assert!(remaining.iter().all(|name| name == "state.lock"), "{remaining:?}");
+    // The same during a run.
     let disk = disk.to_str().expect("UTF-8");
     let by = ["unshare", "-m", "sh", "-c", MOUNT, "64", disk];
-    let running = Running::start(&by, place.folder.path(), small, &["--state", &state]).expect("it starts");
+    let running = Running::start(&by, folder.folder.path(), small, &["--state", &state]).expect("it starts");
     let seen = running.sees(Path::new(&state));
-    let kept = std::fs::read(&seen).expect("it was kept");
-    std::fs::write(place.path("pipeline.yaml"), &large).expect("a writable folder");
-    let told = running.ask(&["reload"]);
-    assert_eq!(told.code, Some(2), "{}", told.out);
-    assert!(told.err.contains("No space left on device"), "{}", told.err);
-    assert_eq!(std::fs::read(&seen).expect("it is there"), kept, "what was accepted is there, whole");
-    let left = std::fs::read_dir(seen.parent().expect("a folder")).expect("it is there").count();
-    assert_eq!(left, 2, "the file and its lock");
-    // It runs on, and takes what there is room for.
+    let stored = std::fs::read(&seen).expect("it was kept");
+    std::fs::write(folder.path("pipeline.yaml"), &large).expect("a writable folder");
+    let result = running.ask(&["reload"]);
+    assert_eq!(result.code, Some(2), "{}", result.out);
+    assert!(result.err.contains("No space left on device"), "{}", result.err);
+    assert_eq!(std::fs::read(&seen).expect("it is there"), stored, "the accepted configuration is complete");
+    let files = std::fs::read_dir(seen.parent().expect("a folder")).expect("it is there").count();
+    assert_eq!(files, 2, "the file and its lock");
+    // The run continues, and accepts a configuration that fits.
     let before = running.packets("afterwards")["in"].as_u64();
-    until("it goes on", || running.packets("afterwards")["in"].as_u64() > before);
-    std::fs::write(place.path("pipeline.yaml"), format!("# another\n{small}")).expect("a writable folder");
-    let told = running.ask(&["reload"]);
-    assert_eq!(told.code, Some(0), "{}", told.err);
-    assert_ne!(std::fs::read(&seen).expect("it is there"), kept);
-    let (code, _, said) = running.end();
-    assert_eq!(code, Some(0), "{said}");
+    until("packets pass", || running.packets("afterwards")["in"].as_u64() > before);
+    std::fs::write(folder.path("pipeline.yaml"), format!("# another\n{small}")).expect("a writable folder");
+    let result = running.ask(&["reload"]);
+    assert_eq!(result.code, Some(0), "{}", result.err);
+    assert_ne!(std::fs::read(&seen).expect("it is there"), stored);
+    let (code, _, err) = running.end();
+    assert_eq!(code, Some(0), "{err}");
 }
 
-/// What is asked for and cannot be printed is no success.
+/// A command that cannot print its output ends with an error.
 #[test]
-fn a_report_that_cannot_be_written_is_told() {
+fn an_unwritable_report_is_reported() {
     let _alone = alone();
-    let place = Place::new(&CAPTURES.replace("pcap: { write: FILE, when_full: WHEN }", "sink:"));
+    let folder = DiskFolder::new(&CAPTURES.replace("pcap: { write: FILE, when_full: WHEN }", "sink:"));
     for arguments in [
         &["run", "--no-live", "--no-socket", "--json", "pipeline.yaml"][..],
         &["run", "--no-live", "--no-socket", "pipeline.yaml"],
@@ -273,10 +280,10 @@ fn a_report_that_cannot_be_written_is_told() {
         &["schema"],
     ] {
         let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux");
-        let output = Command::new(FOREBAY).args(arguments).current_dir(&place.folder).stdout(full).output();
+        let output = Command::new(FOREBAY).args(arguments).current_dir(&folder.folder).stdout(full).output();
         let output = output.expect("the command can be started");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("No space left on device"), "{arguments:?}: {said}");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
+        assert!(err.contains("No space left on device"), "{arguments:?}: {err}");
     }
 }

@@ -1,5 +1,5 @@
-//! What goes wrong around a running pipeline: interfaces, peers, readers, disks, files, and the end by `kill -9`. All of it is
-//! said or counted, nothing is lost silently, and it is over when it is over.
+//! Failures around a running pipeline: interfaces, peers, readers, disks, files, and the end by `kill -9`. Each failure
+//! is reported or counted, no packet is lost silently, and the pipeline recovers when the failure ends.
 
 mod broken;
 mod disks;
@@ -13,7 +13,7 @@ mod states;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One of these tests at a time: each has processes that take a core.
+/// Returns a guard that lets only one of these tests run at a time: each starts processes that use a whole core.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,5 @@
-//! A configuration that asks for more memory than there is: refused at the start and at a reload. It aborted the run.
+//! Configurations that need more memory than there is are refused at the start and at a reload. Regression: they
+//! aborted the run.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,13 +9,14 @@ use serde_json::Value;
 use crate::alone;
 use crate::forebay::{FOREBAY, Running, accounted, done};
 
-/// Runs a command with 254 MiB of addresses. The C library gets one arena: it would take 64 MiB for each further one,
-/// at a moment that differs from run to run.
-const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 260000; MALLOC_ARENA_MAX=1 exec \"$@\"", "sh"];
+/// Runs a command with 254 MiB of address space. The C library gets one arena: each further one would take 64 MiB, at a
+/// moment that differs from run to run.
+const LIMITED: [&str; 4] = ["sh", "-c", "ulimit -v 260000; MALLOC_ARENA_MAX=1 exec \"$@\"", "sh"];
 
 const SMALL: &str = "{ nat: { pool: 192.0.2.0/28, sessions: 1000 } }";
 
-/// A pipeline with these states, and a module for each. The port `clock` keeps the run when all packets have come.
+/// Returns a pipeline with these states, and a module for each. The port `clock` keeps the run alive after the last
+/// packet.
 fn pipeline(states: &[&str], module: &str) -> String {
     let names: Vec<_> = (0..states.len()).map(|at| format!("m{at}")).collect();
     let state: String = states.iter().enumerate().map(|(at, state)| format!("  s{at}: {state}\n")).collect();
@@ -33,7 +35,7 @@ fn pipeline(states: &[&str], module: &str) -> String {
     )
 }
 
-/// What is too much for 254 MiB, with what is said of it.
+/// Returns configurations that need more than 254 MiB, with the expected errors.
 fn greedy() -> Vec<(String, &'static str)> {
     let services: Vec<_> = (1..=64)
         .map(|port| {
@@ -70,38 +72,39 @@ fn greedy() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Of 200 MB the ports of a pool of 4096 addresses ended the process by an abort, and with it the pipeline that was to be changed.
+/// Regression: with 200 MB, the ports of a pool of 4096 addresses aborted the process, also that of a running pipeline
+/// at a reload.
 #[test]
-fn what_there_is_no_memory_for_is_refused_and_what_runs_runs_on() {
+fn a_configuration_without_memory_is_refused_and_the_run_continues() {
     let _turn = alone();
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let file = folder.path().join("other.yaml");
-    for (text, told) in greedy() {
+    for (text, expected) in greedy() {
         std::fs::write(&file, &text).expect("a writable folder");
         for verb in [&["check"][..], &["run", "--no-live", "--no-socket"]] {
-            let refused = done(Command::new(LITTLE[0]).args(&LITTLE[1..]).arg(FOREBAY).args(verb).arg(&file));
-            assert!(refused.code == Some(2) && refused.err.contains(told), "{text}{refused:?}");
+            let refused = done(Command::new(LIMITED[0]).args(&LIMITED[1..]).arg(FOREBAY).args(verb).arg(&file));
+            assert!(refused.code == Some(2) && refused.err.contains(expected), "{text}{refused:?}");
         }
     }
-    runs_on(folder.path());
+    assert_continues(folder.path());
 }
 
-fn runs_on(folder: &Path) {
-    let running = Running::start(&LITTLE, folder, &pipeline(&[SMALL], "nat_out: { state: # }"), &[]).expect("it fits");
+fn assert_continues(folder: &Path) {
+    let running = Running::start(&LIMITED, folder, &pipeline(&[SMALL], "nat_out: { state: # }"), &[]).expect("it fits");
     let sessions = |when: &str| {
-        let told = running.ask(&["show", "table", "m0.sessions", "--json"]);
-        assert_eq!(told.code, Some(0), "{when}: {told:?}");
-        told.out.matches("10.0.0.").count()
+        let result = running.ask(&["show", "table", "m0.sessions", "--json"]);
+        assert_eq!(result.code, Some(0), "{when}: {result:?}");
+        result.out.matches("10.0.0.").count()
     };
     while running.packets("before").get("out").and_then(Value::as_u64).is_none_or(|out| out < 1_000) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let before = sessions("before");
     assert!(before >= 50, "{before} lines");
-    for (text, told) in greedy() {
+    for (text, expected) in greedy() {
         std::fs::write(folder.join("pipeline.yaml"), &text).expect("a writable folder");
         let refused = running.ask(&["reload"]);
-        assert!(refused.code == Some(2) && refused.err.contains(told), "{text}{refused:?}");
+        assert!(refused.code == Some(2) && refused.err.contains(expected), "{text}{refused:?}");
         assert_eq!(sessions("after"), before, "{text}");
     }
     let (code, report, _) = running.end();

@@ -1,4 +1,4 @@
-//! Whoever reads what a pipeline writes and does not read on: a pipe with a reader that stands still.
+//! Readers of a pipeline's output that stop reading: a pipe with a reader that stands still.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use crate::alone;
 use crate::forebay::{Running, number};
 use crate::namespaces::until;
 
-/// Far more than a pipe with a slow reader takes.
+/// Returns a pipeline that writes far more than a pipe with a slow reader takes.
 fn writes(when_full: &str) -> String {
     format!(
         "pool: {{ chunks: 512 }}
@@ -26,7 +26,7 @@ pipeline:
     )
 }
 
-/// A pipe that is open for reading, and that nobody reads.
+/// Creates a pipe that is open for reading, and that is not read.
 fn pipe(folder: &Path) -> File {
     let path = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().expect("the command mkfifo").success());
@@ -37,25 +37,25 @@ fn pipe(folder: &Path) -> File {
     open
 }
 
-/// How many packets a capture of packets of 1 000 bytes has: it must be whole.
+/// Returns the number of packets of a capture of packets of 1 000 bytes, after checking that it is complete.
 fn packets(capture: &[u8]) -> u64 {
     assert_eq!(capture.get(..4), Some(&0xa1b2_3c4d_u32.to_ne_bytes()[..]), "a capture");
     let records = &capture[24..];
-    assert_eq!(records.len() % 1_016, 0, "a packet that is cut short");
+    assert_eq!(records.len() % 1_016, 0, "the last packet is truncated");
     (records.len() / 1_016) as u64
 }
 
 #[test]
-fn a_reader_that_stands_still_is_not_waited_for_where_packets_may_be_refused() {
+fn with_refuse_the_run_does_not_wait_for_a_slow_reader() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let mut reader = pipe(folder.path());
     let running = Running::start(&[], folder.path(), &writes("refuse"), &[]).expect("it starts");
-    let refused = || number(&running.packets("while nobody reads")["dropped"]["out.refused"]);
+    let refused = || number(&running.packets("without reading")["dropped"]["out.refused"]);
     until("packets are refused", || refused() > 10_000);
     let memory = running.resident();
     let more = refused() + 20_000;
-    until("more are", || refused() > more);
+    until("more packets are refused", || refused() > more);
     assert!(running.resident() <= memory + 8_192, "from {memory} to {} KiB", running.resident());
     let sent = || number(&running.port("out")["sent"]);
     let before = sent();
@@ -63,37 +63,37 @@ fn a_reader_that_stands_still_is_not_waited_for_where_packets_may_be_refused() {
         let mut capture = Vec::new();
         reader.read_to_end(&mut capture).map(|_| capture)
     });
-    until("it goes on", || sent() > before + 5_000);
-    let (code, report, said) = running.end();
-    assert_eq!(code, Some(0), "{said}");
+    until("packets are sent again", || sent() > before + 5_000);
+    let (code, report, err) = running.end();
+    assert_eq!(code, Some(0), "{err}");
     let capture = thread.join().expect("no panic").expect("it can be read");
-    assert_eq!(packets(&capture), number(&report["packets"]["out"]), "what is counted as sent is in the capture");
+    assert_eq!(packets(&capture), number(&report["packets"]["out"]), "each packet counted as sent is in the capture");
 }
 
 #[test]
-fn a_reader_that_stands_still_is_waited_for_where_nothing_may_be_refused() {
+fn with_wait_the_run_waits_for_a_slow_reader() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let mut reader = pipe(folder.path());
     let text = writes("wait").replace("size: 1000", "size: 1000, count: 20000");
     let running = Running::start(&[], folder.path(), &text, &[]).expect("it starts");
-    // The worker stands: nobody can ask it anything, and nothing waits for that for ever.
+    // The worker waits. It cannot respond, but requests do not block forever.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let told = running.ask(&["show", "ports", "--json"]);
-    assert_eq!(told.code, Some(0), "{}", told.err);
+    let result = running.ask(&["show", "ports", "--json"]);
+    assert_eq!(result.code, Some(0), "{}", result.err);
     let mut capture = Vec::new();
     let thread = std::thread::spawn(move || reader.read_to_end(&mut capture).map(|_| capture));
-    // The source is used up, and the run ends by itself once all is written.
-    let (code, report, said) = running.ended();
-    assert_eq!(code, Some(0), "{said}");
+    // The source is used up. The run ends by itself when all is written.
+    let (code, report, err) = running.ended();
+    assert_eq!(code, Some(0), "{err}");
     let capture = thread.join().expect("no panic").expect("it can be read");
     assert_eq!(packets(&capture), number(&report["packets"]["out"]));
     assert_eq!(report["packets"]["out"], report["packets"]["in"], "nothing is refused");
 }
 
-/// The reader goes: that is said, and the exit code says so.
+/// The reader closes the pipe. The run reports it, and the exit code is 2.
 #[test]
-fn a_reader_that_goes_is_told() {
+fn a_reader_that_closes_the_pipe_is_reported() {
     let _alone = alone();
     for when_full in ["refuse", "wait"] {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
@@ -103,8 +103,8 @@ fn a_reader_that_goes_is_told() {
         drop(reader);
         until("it is noticed", || number(&running.port("out")["refused"]) > 100);
         running.packets("without a reader");
-        let (code, _, said) = running.end();
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("port 'out': cannot write ") && said.contains("pipe, which is not complete"), "{said}");
+        let (code, _, err) = running.end();
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("port 'out': cannot write ") && err.contains("pipe, which is not complete"), "{err}");
     }
 }

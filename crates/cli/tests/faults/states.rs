@@ -1,7 +1,7 @@
-//! Crashes and full disks while a changed configuration takes the place of the one that was accepted last.
+//! Crashes and full disks while a changed configuration replaces the state of the last accepted one.
 //!
-//! The kernel records each operation that a run makes on the folder of its state. The state of the folder after each of
-//! them, half a write included, is made again, and a run starts from it.
+//! The kernel records each operation of a run on the folder of its state. The test recreates the folder after each
+//! operation, and after half of each write, and starts a run from it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::alone;
 use crate::forebay::{Done, FOREBAY, done};
 use crate::namespaces::{run, skip};
 
-/// Files by name, with what is in them.
+/// Contents of files by name.
 type Folder = BTreeMap<String, Vec<u8>>;
 
 /// An operation on a file of the folder.
@@ -38,18 +38,18 @@ fn start(file: &Path, state: &Path, more: &[&str]) -> Done {
     done(command.arg("--state").arg(state).arg(file))
 }
 
-fn pipeline(told: &Done) -> String {
-    let report = told.out.lines().last().and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    report.and_then(|report| report["pipeline"].as_str().map(str::to_owned)).unwrap_or_else(|| panic!("{told:?}"))
+fn pipeline(result: &Done) -> String {
+    let report = result.out.lines().last().and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    report.and_then(|report| report["pipeline"].as_str().map(str::to_owned)).unwrap_or_else(|| panic!("{result:?}"))
 }
 
 fn read(folder: &Path) -> Folder {
     let entries = fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it is there"));
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().expect("UTF-8");
-    entries.map(|entry| (name(&entry), fs::read(entry.path()).expect("our own"))).collect()
+    entries.map(|entry| (name(&entry), fs::read(entry.path()).expect("readable"))).collect()
 }
 
-/// Returns the file operations in `folder` while `work` is done, in order.
+/// Returns the file operations in `folder` during `work`, in order.
 fn operations(folder: &Path, work: impl FnOnce()) -> Vec<Operation> {
     let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("the kernel has inotify");
     let all = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVE | WatchFlags::DELETE;
@@ -58,7 +58,7 @@ fn operations(folder: &Path, work: impl FnOnce()) -> Vec<Operation> {
     let mut buffer = [MaybeUninit::uninit(); 65_536];
     let mut reader = inotify::Reader::new(&watch, &mut buffer);
     let (mut operations, mut from) = (Vec::new(), None);
-    // Reading ends where there is nothing more.
+    // Reading ends when there are no more events.
     while let Ok(event) = reader.next() {
         let name = event.file_name().and_then(|name| name.to_str().ok()).unwrap_or_default().to_owned();
         let kind = event.events();
@@ -77,7 +77,8 @@ fn operations(folder: &Path, work: impl FnOnce()) -> Vec<Operation> {
     operations
 }
 
-/// The folder after each operation, and in the middle of each write. `whole`: what a file gets in the end.
+/// Returns the folder after each operation, and in the middle of each write. `whole` returns the final content of a
+/// file.
 fn crash_points(before: &Folder, operations: &[Operation], whole: impl Fn(&str) -> Vec<u8>) -> Vec<Folder> {
     let (mut now, mut points) = (before.clone(), vec![before.clone()]);
     for operation in operations {
@@ -100,9 +101,9 @@ fn crash_points(before: &Folder, operations: &[Operation], whole: impl Fn(&str) 
     points
 }
 
-/// A crash between two operations would lose the old configuration, or leave half of one to start from.
+/// A crash between two operations must not lose the old configuration, nor leave a partial one from which a run starts.
 #[test]
-fn a_start_finds_a_whole_state_after_a_crash_at_any_point() {
+fn a_start_finds_a_complete_state_after_a_crash_at_any_point() {
     let _alone = alone();
     let place = tempfile::tempdir().expect("a writable folder for temporary files");
     let (file, folder) = (place.path().join("edge.yaml"), place.path().join("states"));
@@ -118,7 +119,7 @@ fn a_start_finds_a_whole_state_after_a_crash_at_any_point() {
     let after = read(&folder);
     let second = after["state"].clone();
     assert_eq!(after["state.old"], first);
-    // What this test rests on: both files are written beside, and renamed.
+    // Precondition: both files are written under temporary names, and renamed.
     let renamed = |name: &str| {
         let is = |operation: &&Operation| matches!(operation, Operation::Rename { to, .. } if to == name);
         operations.iter().filter(is).count()
@@ -139,15 +140,15 @@ fn a_start_finds_a_whole_state_after_a_crash_at_any_point() {
     assert!(points.len() >= 12 && points.last() == Some(&after), "{operations:?}");
     for (number, point) in points.iter().enumerate() {
         let crashed = format!("crash {number} of {operations:?}");
-        // The old one is whole in one of its files, and neither has half of one.
+        // The old state is complete in one of its files, and neither file is partial.
         assert!([&point["state"]].into_iter().chain(point.get("state.old")).any(|bytes| *bytes == first), "{crashed}");
         let make = || {
-            fs::remove_dir_all(&folder).and_then(|()| fs::create_dir(&folder)).expect("our own");
+            fs::remove_dir_all(&folder).and_then(|()| fs::create_dir(&folder)).expect("a writable folder");
             point.iter().for_each(|(name, bytes)| fs::write(folder.join(name), bytes).expect("a writable folder"));
         };
         make();
-        let kept = pipeline(&start(&file, &state, &["--prefer", "state"]));
-        assert_eq!(kept, if point["state"] == first { "first" } else { "second" }, "{crashed}");
+        let used = pipeline(&start(&file, &state, &["--prefer", "state"]));
+        assert_eq!(used, if point["state"] == first { "first" } else { "second" }, "{crashed}");
         make();
         assert_eq!(pipeline(&start(&file, &state, &[])), "second", "{crashed}");
         let now = read(&folder);
@@ -155,7 +156,7 @@ fn a_start_finds_a_whole_state_after_a_crash_at_any_point() {
     }
 }
 
-/// Runs the first configuration and then the second one with a state on a disk of so many KiB; then lists the disk.
+/// Runs the first and then the second configuration with a state on a disk of `$0` KiB, and copies the disk.
 const TWO_STARTS: &str = r#"
 mount -t tmpfs -o size="$0"k forebay-test disk || exit 77
 run() { "$1" run --no-live --no-socket --json --duration 10ms --state disk/state "$2"; }
@@ -166,8 +167,8 @@ rm -rf kept; cp -a disk kept; exit $code
 "#;
 
 #[test]
-fn a_full_disk_leaves_the_old_state_whole() {
-    const NAME: &str = "a_full_disk_leaves_the_old_state_whole";
+fn a_full_disk_leaves_the_old_state_complete() {
+    const NAME: &str = "a_full_disk_leaves_the_old_state_complete";
     let _alone = alone();
     let place = tempfile::tempdir().expect("a writable folder for temporary files");
     let path = |name: &str| -> PathBuf { place.path().join(name) };
@@ -179,26 +180,26 @@ fn a_full_disk_leaves_the_old_state_whole() {
     if let Err(why) = run("unshare", &["-m", "true"]) {
         return skip(NAME, &why);
     }
-    // Room for one state, for two, for three: the third is written before the first goes.
-    for (size, at) in [(160, Some("state.old")), (260, Some("state")), (400, None)] {
+    // Room for one state, for two, for three: the third is written before the first is removed.
+    for (size, failing) in [(160, Some("state.old")), (260, Some("state")), (400, None)] {
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", TWO_STARTS, &size.to_string(), FOREBAY]).current_dir(place.path());
-        let told = done(&mut command);
-        if told.code == Some(77) {
-            return skip(NAME, &told.err);
+        let result = done(&mut command);
+        if result.code == Some(77) {
+            return skip(NAME, &result.err);
         }
         let (first, kept) = (fs::read(path("first.state")).expect("it was copied"), read(&path("kept")));
         let names: Vec<_> = kept.keys().map(String::as_str).filter(|name| name.ends_with(".new")).collect();
-        assert!(names.is_empty(), "half a file takes room: {names:?}");
-        match at {
-            Some(at) => {
-                let said = format!("--state disk/{at}: No space left on device");
-                assert!(told.code == Some(2) && told.err.contains(&said), "{size} KiB: {}", told.err);
+        assert!(names.is_empty(), "partial files take room: {names:?}");
+        match failing {
+            Some(failing) => {
+                let expected = format!("--state disk/{failing}: No space left on device");
+                assert!(result.code == Some(2) && result.err.contains(&expected), "{size} KiB: {}", result.err);
                 assert!(kept["state"] == first, "{size} KiB");
             }
-            None => assert_eq!(pipeline(&told), "second", "{}", told.err),
+            None => assert_eq!(pipeline(&result), "second", "{}", result.err),
         }
         assert!(kept.get("state.old").is_none_or(|old| *old == first), "{size} KiB");
-        assert_eq!(kept.contains_key("state.old"), at != Some("state.old"), "{size} KiB");
+        assert_eq!(kept.contains_key("state.old"), failing != Some("state.old"), "{size} KiB");
     }
 }

@@ -1,6 +1,6 @@
-//! Valid frames of every kind that functions look into, made by hand: what mutants are made from.
+//! Valid frames of each type that functions parse, made by hand. Mutants are made from them.
 
-/// The Internet checksum (RFC 1071), word by word.
+/// Returns the Internet checksum (RFC 1071) of all parts.
 pub fn checksum(parts: &[&[u8]]) -> u16 {
     let bytes: Vec<u8> = parts.concat();
     let mut sum: u32 =
@@ -23,7 +23,7 @@ fn tagged(tags: &[(u16, u16)], frame: &[u8]) -> Vec<u8> {
 type Ends4 = ([u8; 4], [u8; 4]);
 type Ends6 = ([u8; 16], [u8; 16]);
 
-/// `fragment` is the word of flags and offset.
+/// Returns an IPv4 packet. `fragment` is the word of flags and offset.
 fn ipv4((from, to): Ends4, protocol: u8, fragment: u16, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let words = 5 + options.len() / 4;
     let total = (words * 4 + payload.len()) as u16;
@@ -45,7 +45,7 @@ fn ipv6((from, to): Ends6, next: u8, payload: &[u8]) -> Vec<u8> {
     [&[0x60, 0, 0, 0, length[0], length[1], next, 64], &from[..], &to, payload].concat()
 }
 
-/// The pseudo-header of a checksum (RFC 9293 section 3.1, RFC 8200 section 8.1).
+/// Returns the pseudo-header for a checksum (RFC 9293 section 3.1, RFC 8200 section 8.1).
 fn pseudo(addresses: &[u8], protocol: u8, length: usize) -> Vec<u8> {
     [addresses, &(length as u32).to_be_bytes(), &[0, 0, 0, protocol]].concat()
 }
@@ -82,7 +82,7 @@ fn icmpv6(addresses: &[u8], kind: u8, code: u8, rest: [u8; 4], body: &[u8]) -> V
     message
 }
 
-/// IPv4 ends that the functions' examples know, a client's address first.
+/// IPv4 address pairs of the functions' examples, the client's address first.
 const ENDS4: [Ends4; 6] = [
     ([198, 18, 0, 1], [198, 19, 0, 1]),
     ([10, 0, 0, 1], [198, 51, 100, 7]),
@@ -97,7 +97,7 @@ fn ends6(host: u8) -> Ends6 {
     (address(0x60, host), address(0, 1))
 }
 
-/// What IP carries above a given pair of ends: protocol and bytes.
+/// Returns upper-layer packets between a pair of addresses: protocol and bytes.
 fn uppers(addresses: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let ports = (40_000, 80);
     let mut all: Vec<(u8, Vec<u8>)> = [0x02, 0x12, 0x10, 0x18, 0x11, 0x04]
@@ -130,12 +130,13 @@ fn over_ipv4() -> Vec<Vec<u8>> {
         let whole = ipv4((ends.1, ends.0), 17, 0, &[], &udp(&addresses, (80, 40_000), &[7; 64]));
         all.push(ipv4(ends, 1, 0, &[], &request));
         all.push(ipv4(ends, 1, 0, &[], &icmp(0, 0, [0x12, 0x34, 0, 1], &[9; 24])));
-        // Errors that quote: unreachable, fragmentation needed, time exceeded; also one about an echo request.
+        // ICMP errors with a quoted packet: unreachable, fragmentation needed, time exceeded. Also an error about an
+        // echo request.
         for (kind, code, rest) in [(3, 3, [0; 4]), (3, 4, [0, 0, 5, 0]), (11, 0, [0; 4])] {
             all.push(ipv4(ends, 1, 0, &[], &icmp(kind, code, rest, &whole)));
         }
         all.push(ipv4(ends, 1, 0, &[], &icmp(3, 1, [0; 4], &ipv4((ends.1, ends.0), 1, 0, &[], &request))));
-        // Fragments: the first, one between, the last; and one with options.
+        // Fragments: the first, a middle one, the last. Also a packet with options.
         let datagram = udp(&addresses, (1_024, 5_000), &[7; 120]);
         all.push(ipv4(ends, 17, 0x2000, &[], &datagram[..64]));
         all.push(ipv4(ends, 17, 0x2008, &[], &datagram[64..96]));
@@ -154,7 +155,7 @@ fn over_ipv6() -> Vec<Vec<u8>> {
             all.push(ipv6(ends, protocol, &payload));
         }
         let plain = udp(&addresses, (40_000, 80), &[7; 40]);
-        // Hop-by-hop, routing, destination options (RFC 8200 section 4); fragments, also one that is whole (RFC 6946).
+        // Hop-by-hop, routing, destination options (RFC 8200 section 4). Fragments, also an atomic one (RFC 6946).
         let extension = |next: u8, kind: u8| vec![next, 0, kind, 4, 0, 0, 0, 0];
         all.push(ipv6(ends, 0, &[extension(60, 1), extension(43, 1), extension(17, 0), plain.clone()].concat()));
         for (offset, part) in [(1u16, &plain[..32]), (32, &plain[32..]), (0, &plain[..])] {
@@ -179,7 +180,8 @@ fn over_ipv6() -> Vec<Vec<u8>> {
     all
 }
 
-/// Frames in tunnels: GTP-U (TS 29.281 section 5) with and without an extension header, its echo and error, VXLAN (RFC 7348).
+/// Returns frames in tunnels: GTP-U (TS 29.281 section 5) with and without an extension header, its echo and error
+/// messages, and VXLAN (RFC 7348).
 fn tunnelled() -> Vec<Vec<u8>> {
     let outer = ([192, 0, 2, 10], [192, 0, 2, 1]);
     let addresses = [outer.0, outer.1].concat();
@@ -210,18 +212,18 @@ fn tunnelled() -> Vec<Vec<u8>> {
     all
 }
 
-/// All of them.
+/// Returns all frames.
 pub fn all() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = over_ipv4().iter().map(|packet| ethernet(0x800, packet)).collect();
     all.extend(over_ipv6().iter().map(|packet| ethernet(0x86dd, packet)));
     let plain = all.len();
     all.extend(tunnelled());
-    // VLAN tags, one and two, before some of each.
+    // One and two VLAN tags before some of the frames.
     for at in (0..plain).step_by(7) {
         all.push(tagged(&[(0x8100, 100)], &all[at]));
         all.push(tagged(&[(0x88a8, 100), (0x8100, 200)], &all[at]));
     }
-    // ARP (RFC 826): who has, and is at.
+    // ARP (RFC 826): request and reply.
     for (operation, from, to) in [(1u8, [192, 0, 2, 254], [192, 0, 2, 1]), (2, [192, 0, 2, 254], [192, 0, 2, 1])] {
         let head = [0, 1, 8, 0, 6, 4, 0, operation, 2, 0, 0, 0, 0, 0xfe];
         all.push(ethernet(0x806, &[&head[..], &from, &[0; 6], &to, &[0; 18]].concat()));
@@ -230,8 +232,9 @@ pub fn all() -> Vec<Vec<u8>> {
     all
 }
 
-/// What would answer a frame: addresses and ports change places. As it is where it is no IP.
-pub fn answered(frame: &[u8]) -> Vec<u8> {
+/// Returns a frame in the reverse direction, with exchanged addresses and ports. A frame that is not IP keeps its
+/// payload.
+pub fn reversed(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let mut exchange = |from: usize, to: usize, length: usize| {
         if frame.len() >= to + length {

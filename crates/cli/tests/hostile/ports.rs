@@ -7,7 +7,7 @@ use forebay_graph::{Intake, Port, Ready};
 use forebay_packet::{ArrivalClock, Batch};
 use forebay_units::{Random, Ticks};
 
-use crate::frames::{answered, checksum};
+use crate::frames::{checksum, reversed};
 
 /// What a test and its ports share.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Feed {
     fn mutant(&mut self, kept: &[Vec<u8>]) -> Vec<u8> {
         let mut frame = if !kept.is_empty() && self.random(4) == 0 {
             let which = self.random(kept.len());
-            if self.random(4) == 0 { kept[which].clone() } else { answered(&kept[which]) }
+            if self.random(4) == 0 { kept[which].clone() } else { reversed(&kept[which]) }
         } else {
             let which = self.random(self.frames.len());
             self.frames[which].clone()

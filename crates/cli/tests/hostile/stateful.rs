@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use forebay_pipeline::Source;
 
-use crate::frames::{answered, checksum};
+use crate::frames::{checksum, reversed};
 use crate::ports::lock;
 use crate::{Run, seeds, terms};
 
@@ -131,7 +131,7 @@ fn sessions_work_after_mutated_frames() {
             assert!(expected.contains(&to.0), "{session}: {to:?}");
             assert_eq!(mappings.insert(from, session), None, "two sessions have {from:?}");
         }
-        lock(&run.shared).queued[OUTSIDE].extend(out.iter().map(|frame| answered(frame)));
+        lock(&run.shared).queued[OUTSIDE].extend(out.iter().map(|frame| reversed(frame)));
         run.until(1_000_000_000);
         let back = lock(&run.shared).watched.take().expect("it was set");
         assert_eq!(back.len(), usize::from(PROBES), "all come back");
