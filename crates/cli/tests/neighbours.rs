@@ -1,4 +1,4 @@
-//! A router that Linux has for a neighbour on both sides: the example `router.yaml` between two network namespaces.
+//! The example `router.yaml` between two network namespaces, with Linux as its neighbour on both sides.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -18,7 +18,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const LIMIT: Duration = Duration::from_secs(20);
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/router.yaml"));
 
-/// A network namespace that `ip` has made, and that goes with the value.
+/// A network namespace made with `ip`. It is removed when this value is dropped.
 struct Namespace(String);
 
 impl Namespace {
@@ -28,7 +28,7 @@ impl Namespace {
         Ok(Self(name))
     }
 
-    /// Runs something on a thread in the namespace.
+    /// Runs a function on a thread in the namespace.
     fn run<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.0)).expect("it was made");
         std::thread::scope(|scope| {
@@ -41,13 +41,13 @@ impl Namespace {
         })
     }
 
-    /// Runs a command in it.
+    /// Runs a command in the namespace.
     fn command(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         run("ip", &[&["netns", "exec", &self.0, program], arguments].concat())
     }
 
-    /// Gives the host there its addresses, and the router for all else.
-    fn settle(&self, interface: &str, network: u8) -> Result<(), String> {
+    /// Gives the host in the namespace its addresses, and the router as default route.
+    fn configure(&self, interface: &str, network: u8) -> Result<(), String> {
         let ip = |words: &str| {
             let words: Vec<_> = words.split(' ').collect();
             run("ip", &[&["-n", &self.0], &words[..]].concat())
@@ -70,29 +70,29 @@ impl Drop for Namespace {
 
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| format!("no `{program}`: {error}"))?;
-    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    let trimmed = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
-        return Ok(shown(&output.stdout));
+        return Ok(trimmed(&output.stdout));
     }
-    let (out, error) = (shown(&output.stdout), shown(&output.stderr));
+    let (out, error) = (trimmed(&output.stdout), trimmed(&output.stderr));
     Err(format!("`{program} {}`: {out} {error}", arguments.join(" ")))
 }
 
-// Not `println`, which the test harness keeps to itself.
+// Not with `println`, whose output the test harness hides.
 fn skip(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {what}: {why}");
 }
 
-/// Sends a datagram of this length from `local` to `peer` until something comes back, or an error; up to so many times.
-fn ask(local: &str, peer: &str, length: usize, times: usize) -> Result<usize, ErrorKind> {
-    let socket = UdpSocket::bind(local).expect("an own address");
+/// Sends a datagram of this length from `local` to `peer` until a reply or an error comes back, up to `times` times.
+fn exchange(local: &str, peer: &str, length: usize, times: usize) -> Result<usize, ErrorKind> {
+    let socket = UdpSocket::bind(local).expect("a local address");
     socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a time");
     let peer: SocketAddr = peer.parse().expect("an address");
     socket.connect(peer).map_err(|error| error.kind())?;
     let mut bytes = vec![0; 4_000];
     let mut last = ErrorKind::TimedOut;
     for _ in 0..times {
-        // An error that came for the datagram before is told at the next call, whichever that is.
+        // The kernel reports an error of an earlier datagram at the next call, whichever it is.
         if let Err(error) = socket.send(&vec![7; length]) {
             last = error.kind();
             continue;
@@ -105,21 +105,22 @@ fn ask(local: &str, peer: &str, length: usize, times: usize) -> Result<usize, Er
     Err(last)
 }
 
-/// What a client on the left sees of the router and of the host behind it.
-fn talk() {
-    // The first packets wait for two neighbours each.
-    assert_eq!(ask("10.1.0.2:0", "10.2.0.2:7", 100, 5), Ok(100));
-    assert_eq!(ask("[2001:db8:1::2]:0", "[2001:db8:2::2]:7", 100, 5), Ok(100));
-    // A port of the router at which nobody is; on both of its addresses.
+/// Tests the router and the host behind it as a client on the left.
+fn run_client() {
+    // The first packets wait until two neighbours are resolved each.
+    assert_eq!(exchange("10.1.0.2:0", "10.2.0.2:7", 100, 5), Ok(100));
+    assert_eq!(exchange("[2001:db8:1::2]:0", "[2001:db8:2::2]:7", 100, 5), Ok(100));
+    // A closed port of the router, on both of its addresses.
     for (local, router) in
         [("10.1.0.2:0", "10.1.0.1:9"), ("10.1.0.2:0", "10.2.0.1:9"), ("[2001:db8:1::2]:0", "[2001:db8:1::1]:9")]
     {
-        assert_eq!(ask(local, router, 10, 3), Err(ErrorKind::ConnectionRefused), "{router}");
+        assert_eq!(exchange(local, router, 10, 3), Err(ErrorKind::ConnectionRefused), "{router}");
     }
-    // Path MTU discovery: the kernel is told, and sends fragments from then on. These come back whole.
-    assert_eq!(ask("10.1.0.2:0", "10.2.0.2:7", 1_450, 5), Ok(1_450));
-    assert_eq!(ask("[2001:db8:1::2]:0", "[2001:db8:2::2]:7", 1_440, 5), Ok(1_440));
-    // A megabyte each way by TCP, with segments that are too long at first.
+    // Path MTU discovery: the router reports the MTU to the kernel, which then sends fragments. The replies are
+    // reassembled.
+    assert_eq!(exchange("10.1.0.2:0", "10.2.0.2:7", 1_450, 5), Ok(1_450));
+    assert_eq!(exchange("[2001:db8:1::2]:0", "[2001:db8:2::2]:7", 1_440, 5), Ok(1_440));
+    // A megabyte in both directions over TCP. The first segments are too long.
     for peer in ["10.2.0.2:80", "[2001:db8:2::2]:80"] {
         let mut stream = TcpStream::connect_timeout(&peer.parse().expect("an address"), LIMIT).expect("a connection");
         stream.set_read_timeout(Some(LIMIT)).expect("a time");
@@ -133,11 +134,11 @@ fn talk() {
             stream.write_all(&sent).expect("a connection");
             back.join().expect("it only reads").expect("all of it")
         });
-        assert!(back == sent, "what came back is what was sent");
+        assert!(back == sent, "the reply is what was sent");
     }
 }
 
-/// Gives back all that comes.
+/// Returns all received data to the senders.
 fn echo(listeners: &[TcpListener], sockets: &[UdpSocket], done: &AtomicBool) {
     std::thread::scope(|scope| {
         for listener in listeners {
@@ -166,8 +167,8 @@ fn echo(listeners: &[TcpListener], sockets: &[UdpSocket], done: &AtomicBool) {
 }
 
 #[test]
-fn linux_finds_the_router_and_hosts_behind_it() {
-    let name = "linux_finds_the_router_and_hosts_behind_it";
+fn linux_reaches_the_router_and_hosts_behind_it() {
+    let name = "linux_reaches_the_router_and_hosts_behind_it";
     let (left, right) = match (Namespace::new("left"), Namespace::new("right")) {
         (Ok(left), Ok(right)) => (left, right),
         (Err(why), _) | (_, Err(why)) => return skip(name, &why),
@@ -186,9 +187,9 @@ fn linux_finds_the_router_and_hosts_behind_it() {
         Err(problems) => panic!("{problems}"),
     };
     let mut worker = Worker::<_, RunToCompletion>::new(plan, Tsc, Vec::new()).expect("a plan");
-    // The ports have made the interfaces.
-    left.settle("left", 1).expect("addresses");
-    right.settle("right", 2).expect("addresses");
+    // The ports have created the interfaces.
+    left.configure("left", 1).expect("addresses");
+    right.configure("right", 2).expect("addresses");
     let bind = |address: &str| {
         let socket = UdpSocket::bind(address).expect("the right host's address");
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
@@ -202,26 +203,26 @@ fn linux_finds_the_router_and_hosts_behind_it() {
     std::thread::scope(|scope| {
         scope.spawn(|| echo(&listeners, &sockets, &done));
         let client = scope.spawn(|| {
-            // Whatever becomes of it, the worker ends.
-            struct Ends<'a>(&'a AtomicBool);
-            impl Drop for Ends<'_> {
+            // Ends the worker when the client ends, also by a panic.
+            struct EndGuard<'a>(&'a AtomicBool);
+            impl Drop for EndGuard<'_> {
                 fn drop(&mut self) {
                     self.0.store(true, Ordering::Relaxed);
                 }
             }
-            let _ends = Ends(&done);
-            left.run(talk);
+            let _guard = EndGuard(&done);
+            left.run(run_client);
             commands(&left);
         });
         while !done.load(Ordering::Relaxed) {
             match worker.turn() {
                 Next::Now => {}
-                // There are other tests on this machine.
+                // Leaves the core to other tests.
                 _ => std::thread::sleep(Duration::from_micros(100)),
             }
         }
         if let Err(panic) = client.join() {
-            // Those that listen wait for nobody any more.
+            // Connects to the listeners, so that they do not wait any longer.
             for listener in &listeners {
                 let address = listener.local_addr().expect("bound");
                 let _ = right.run(|| TcpStream::connect(address));
@@ -234,17 +235,17 @@ fn linux_finds_the_router_and_hosts_behind_it() {
     assert_eq!(worker.wind_up(), Ok(()));
 }
 
-/// What the usual commands say, where they are installed.
+/// Checks the output of `ping` and `traceroute`, if they are installed.
 fn commands(left: &Namespace) {
     for router_or_host in ["10.1.0.1", "10.2.0.1", "10.2.0.2", "2001:db8:1::1", "2001:db8:2::1", "2001:db8:2::2"] {
         match left.command("ping", &["-n", "-c", "3", "-i", "0.2", "-W", "5", router_or_host]) {
-            Ok(said) => assert!(said.contains(" 0% packet loss"), "{said}"),
+            Ok(output) => assert!(output.contains(" 0% packet loss"), "{output}"),
             Err(why) if why.contains("No such file") => return skip("ping", &why),
             Err(why) => panic!("{why}"),
         }
     }
-    // Time to live 1; a network that nobody knows; a host that is not there, whose sender is told after three questions.
-    for (words, told) in [
+    // Time to live 1; an unknown network; a missing host, which the router reports after three requests.
+    for (words, expected) in [
         ("-t 1 10.2.0.2", "From 10.1.0.1 icmp_seq=1 Time to live exceeded"),
         ("-t 1 2001:db8:2::2", "From 2001:db8:1::1 icmp_seq=1 Time exceeded: Hop limit"),
         ("10.9.0.2", "From 10.1.0.1 icmp_seq=1 Destination Net Unreachable"),
@@ -253,15 +254,15 @@ fn commands(left: &Namespace) {
         ("2001:db8:2::99", "From 2001:db8:1::1 icmp_seq=1 Destination unreachable: Address unreachable"),
     ] {
         let words: Vec<_> = words.split(' ').collect();
-        let said = left.command("ping", &[&["-n", "-c", "1", "-W", "10"], &words[..]].concat());
-        let said = said.expect_err("nothing comes back");
-        assert!(said.contains(told), "{said}");
+        let output = left.command("ping", &[&["-n", "-c", "1", "-W", "10"], &words[..]].concat());
+        let output = output.expect_err("no reply comes back");
+        assert!(output.contains(expected), "{output}");
     }
     for (host, router) in [("10.2.0.2", "10.1.0.1"), ("2001:db8:2::2", "2001:db8:1::1")] {
         match left.command("traceroute", &["-n", "-q", "1", "-w", "3", "-m", "4", host]) {
-            Ok(said) => {
-                let hops: Vec<_> = said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
-                assert_eq!(hops, [router, host], "{said}");
+            Ok(output) => {
+                let hops: Vec<_> = output.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+                assert_eq!(hops, [router, host], "{output}");
             }
             Err(why) if why.contains("No such file") => return skip("traceroute", &why),
             Err(why) => panic!("{why}"),

@@ -1,5 +1,6 @@
-//! The demonstration between network namespaces (`make demo-netns`) in its short form: Linux's own stack is the peer of a router, a
-//! gateway, a VPN, a user plane function, a load balancer and a VXLAN. Each scene is a test; one runs at a time.
+//! The demonstration between network namespaces (`make demo-netns`) in its short form. Linux's network stack is the
+//! peer of a router, a gateway, a VPN, a user plane function, a load balancer and a VXLAN. Each scene is a test. They
+//! run one at a time.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -8,17 +9,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo-netns");
-/// A scene takes some seconds; this is where something hangs.
+/// A scene takes some seconds. After this time it counts as hung.
 const LIMIT: Duration = Duration::from_secs(240);
 static STAGE: Mutex<()> = Mutex::new(());
 
-// Not `println`, which the test harness keeps to itself.
-fn tell(line: &str) {
+// Not with `println`, whose output the test harness hides.
+fn print(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Why no scene can be played here.
-fn hindrance() -> Option<String> {
+/// Returns the reason if no scene can run on this machine.
+fn missing_requirement() -> Option<String> {
     let run = |program: &str, arguments: &[&str]| match Command::new(program).args(arguments).output() {
         Err(error) => Some(format!("no `{program}`: {error}")),
         Ok(output) if output.status.success() => None,
@@ -30,11 +31,11 @@ fn hindrance() -> Option<String> {
         .or_else(|| run("ip", &["netns", "del", &name]))
 }
 
-/// Plays a scene with downloads of so many megabytes; what is n/a here is told aloud.
+/// Runs a scene with downloads of `megabytes`. Prints the parts that are n/a on this machine.
 fn play(scene: &str, megabytes: u32) {
     let _alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(why) = hindrance() {
-        return tell(&format!("skipped: the scene {scene} between network namespaces: {why}"));
+    if let Some(why) = missing_requirement() {
+        return print(&format!("skipped: the scene {scene} between network namespaces: {why}"));
     }
     let megabytes = megabytes.to_string();
     let mut script = Command::new(SCRIPT)
@@ -44,84 +45,84 @@ fn play(scene: &str, megabytes: u32) {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("python3 is there");
+        .expect("python3 is installed");
     let (mut out, mut error) = (script.stdout.take().expect("piped"), script.stderr.take().expect("piped"));
     let reader = thread::spawn(move || {
-        let mut said = String::new();
-        out.read_to_string(&mut said).map(|_| said)
+        let mut text = String::new();
+        out.read_to_string(&mut text).map(|_| text)
     });
     let errors = thread::spawn(move || {
-        let mut said = String::new();
-        error.read_to_string(&mut said).map(|_| said)
+        let mut text = String::new();
+        error.read_to_string(&mut text).map(|_| text)
     });
     let end = Instant::now() + LIMIT;
     let mut late = false;
     let status = loop {
-        if let Some(status) = script.try_wait().expect("it is ours") {
+        if let Some(status) = script.try_wait().expect("a child") {
             break status;
         }
         if Instant::now() > end && !late {
             late = true;
-            // It takes everything away before it ends.
+            // The script removes everything that it created before it ends.
             let id = i32::try_from(script.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
-            rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it is ours");
+            rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("a child");
         }
         thread::sleep(Duration::from_millis(50));
     };
-    let said = reader.join().expect("it only reads").expect("UTF-8");
+    let out = reader.join().expect("it only reads").expect("UTF-8");
     let errors = errors.join().expect("it only reads").expect("UTF-8");
-    said.lines().filter(|line| line.contains(" n/a ")).for_each(|line| tell(&format!("skipped: {line}")));
-    assert!(status.success() && !late, "{status}\n{said}\n{errors}");
-    assert!(said.contains(" PASS ") || said.contains(" n/a "), "{said}\n{errors}");
+    out.lines().filter(|line| line.contains(" n/a ")).for_each(|line| print(&format!("skipped: {line}")));
+    assert!(status.success() && !late, "{status}\n{out}\n{errors}");
+    assert!(out.contains(" PASS ") || out.contains(" n/a "), "{out}\n{errors}");
 }
 
 #[test]
-fn a_router_between_two_networks() {
+fn the_router_scene_passes() {
     play("router", 5);
 }
 
 #[test]
-fn a_gateway_with_firewall_and_translator() {
+fn the_gateway_scene_passes() {
     play("gateway", 5);
 }
 
 #[test]
-fn an_offices_internet_gateway() {
+fn the_office_gateway_scene_passes() {
     play("office", 1);
 }
 
 #[test]
-fn a_tunnel_between_two_sites() {
+fn the_vpn_scene_passes() {
     play("vpn", 5);
 }
 
 #[test]
-fn a_user_plane_function() {
+fn the_user_plane_function_scene_passes() {
     play("upf", 5);
 }
 
 #[test]
-fn a_load_balancer_over_three_servers() {
+fn the_load_balancer_scene_passes() {
     play("balancer", 5);
 }
 
 #[test]
-fn a_vxlan_of_the_kernel() {
+fn the_scene_with_a_vxlan_of_the_kernel_passes() {
     play("vxlan", 5);
 }
 
 #[test]
-fn tcp_through_a_tunnel_that_its_hosts_do_not_know_of() {
+fn the_scene_with_mss_clamping_passes() {
     play("clamp", 5);
 }
 
-/// `examples/vpn-site.yaml` dropped every packet of its peer that came in fragments of the outer packet.
+/// Regression: `examples/vpn-site.yaml` dropped all packets of its peer whose outer packet came in fragments.
 #[test]
-fn a_tunnel_whose_peer_sends_fragments() {
+fn the_scene_with_a_fragmenting_peer_passes() {
     play("site", 5);
 }
 
 #[test]
-fn esp_of_the_kernel() {
+fn the_scene_with_esp_of_the_kernel_passes() {
     play("xfrm", 5);
 }

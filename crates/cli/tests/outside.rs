@@ -1,5 +1,5 @@
-//! A function registered from outside the workspace's crates: this file is a crate of its own, and does what anyone's
-//! could. The function is the worked example of CONTRIBUTING.md.
+//! A function registered from outside the workspace's crates. This file is its own crate, as that of a user would be.
+//! The function is the worked example of CONTRIBUTING.md.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
@@ -77,7 +77,7 @@ fn a_foreign_function_runs_in_a_pipeline() {
 }
 
 #[test]
-fn its_faults_are_found_like_any_others() {
+fn errors_of_a_foreign_function_are_reported() {
     let refused = forebay_pipeline::check_str(&PIPELINE.replace("LIMIT", "10000"), std::path::Path::new("."));
     let problems = refused.expect_err("too long a limit");
     let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");

@@ -1,5 +1,5 @@
-//! A router's own address answered by the host's stack: two network namespaces with Forebay between them. In one a client
-//! knows nothing but a network; the other is the host behind `punt` and a TAP port.
+//! The host's network stack responds for a router's own address. Forebay is between two network namespaces: one with a
+//! client, the other with the host behind `punt` and a TAP port.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use forebay_pipeline::{Conditions, Source, load};
 use forebay_ports as _;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A network namespace that `ip` has made, and that goes with the value.
+/// A network namespace made with `ip`. It is removed when this value is dropped.
 struct Namespace(String);
 
 impl Namespace {
@@ -26,7 +26,7 @@ impl Namespace {
         Ok(Self(name))
     }
 
-    /// Runs something on a thread in the namespace.
+    /// Runs a function on a thread in the namespace.
     fn run<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.0)).expect("it was made");
         std::thread::scope(|scope| {
@@ -70,10 +70,10 @@ pipeline:
 }
 
 #[test]
-fn the_hosts_stack_answers_for_the_routers_address() {
-    // Not `println`, which the test harness keeps to itself.
+fn the_hosts_stack_responds_for_the_routers_address() {
+    // Not with `println`, whose output the test harness hides.
     let skip = |why: &str| {
-        let _ = writeln!(std::io::stderr(), "skipped: the_hosts_stack_answers_for_the_routers_address: {why}");
+        let _ = writeln!(std::io::stderr(), "skipped: the_hosts_stack_responds_for_the_routers_address: {why}");
     };
     let (client, host) = match (Namespace::new("client"), Namespace::new("host")) {
         (Ok(client), Ok(host)) => (client, host),
@@ -86,17 +86,17 @@ fn the_hosts_stack_answers_for_the_routers_address() {
         Err(problems) => panic!("{problems}"),
     };
     let mut worker = Worker::<_, RunToCompletion>::new(plan, Tsc, Vec::new()).expect("a plan");
-    // Bound on the host's side before anything is sent.
+    // Binds the host's socket before the client sends anything.
     let listener = host.run(|| TcpListener::bind("192.0.2.1:80").expect("the port gave it the address"));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let (mut stream, _) = listener.accept().expect("a connection");
             let mut bytes = [0; 4_000];
-            stream.read_exact(&mut bytes).expect("what was sent");
+            stream.read_exact(&mut bytes).expect("the sent data");
             stream.write_all(&bytes).expect("a connection");
         });
-        let talk = scope.spawn(|| {
+        let client_thread = scope.spawn(|| {
             client.run(|| {
                 let limit = Duration::from_secs(20);
                 let mut stream = TcpStream::connect_timeout(&"192.0.2.1:80".parse().expect("an address"), limit)?;
@@ -106,28 +106,28 @@ fn the_hosts_stack_answers_for_the_routers_address() {
                 stream.write_all(&sent)?;
                 stream.read_exact(&mut back)?;
                 assert_eq!(back, sent);
-                // A port at which nobody is: the host says so by ICMP.
+                // A closed port: the host responds with an ICMP error.
                 let socket = UdpSocket::bind("192.0.2.2:0")?;
                 socket.set_read_timeout(Some(limit))?;
                 socket.connect("192.0.2.1:9")?;
                 socket.send(b"anybody?")?;
-                Ok::<_, std::io::Error>(socket.recv(&mut [0; 8]).expect_err("nobody is").kind())
+                Ok::<_, std::io::Error>(socket.recv(&mut [0; 8]).expect_err("the port is closed").kind())
             })
         });
-        let waits = scope.spawn(|| {
-            let outcome = talk.join();
+        let waiting = scope.spawn(|| {
+            let outcome = client_thread.join();
             done.store(true, Ordering::Relaxed);
             outcome
         });
         while !done.load(Ordering::Relaxed) {
             match worker.turn() {
                 Next::Now => {}
-                // There are other tests on this machine.
+                // Leaves the core to other tests.
                 _ => std::thread::sleep(Duration::from_micros(100)),
             }
         }
         let refused =
-            waits.join().expect("it only waits").expect("the client's assertions").expect("the client's calls");
+            waiting.join().expect("it only waits").expect("the client's assertions").expect("the client's calls");
         assert_eq!(refused, std::io::ErrorKind::ConnectionRefused);
     });
     let census = worker.census();

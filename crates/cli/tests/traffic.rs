@@ -1,5 +1,5 @@
-//! Functions that hold and make packets, in whole pipelines in simulated time: every packet is somewhere at any moment,
-//! and a shaper is woken when its next packet is due.
+//! Whole pipelines with functions that hold and create packets, in simulated time. Every packet is accounted for at any
+//! moment, and a shaper is woken when its next packet is due.
 
 use forebay_functions as _;
 use forebay_graph::{RunToCompletion, Worker, drive::simulate};
@@ -28,9 +28,9 @@ fn run_to(worker: &mut Worker<Simulated, RunToCompletion>, millisecond: u64) -> 
 }
 
 #[test]
-fn a_shaper_sends_at_its_rate_whoever_sends_faster() {
+fn a_shaper_sends_at_its_rate_if_packets_arrive_faster() {
     for (key, share) in [("none", "each"), ("source", "all")] {
-        // 1000 bytes a frame: twice as many bits come as may leave, 6 250 packets a second.
+        // 1000 bytes a frame: twice as many bits arrive as may leave, which is 6 250 packets a second.
         let mut worker = worker(&format!(
             "ports: {{ in: {{ generator: {{ rate: 12500pps, size: 1000, sessions: 10 }} }}, out: {{ sink: }} }}
 modules: {{ line: {{ shaper: {{ rate: 50Mbps, burst: 5000B, key: {key}, for: {share}, queue: 64, held: 64 }} }} }}
@@ -38,16 +38,19 @@ pipeline: [in -> line -> out]"
         ));
         for millisecond in 1..=200 {
             let census = run_to(&mut worker, millisecond);
-            // The burst, and what the rate has brought since: never more; less than a packet less, once more has come.
-            let may = 5_000 + millisecond * 6_250;
-            assert!(census.left * 1_000 <= may, "{key}: {census:?} at {millisecond} ms");
-            let late = may - census.left * 1_000;
-            assert!(millisecond < 5 || late < 1_100, "{key}: {late} bytes too few at {millisecond} ms: {census:?}");
+            // At most the burst plus the rate so far may leave. Once enough has arrived, less than a packet is missing.
+            let allowed = 5_000 + millisecond * 6_250;
+            assert!(census.left * 1_000 <= allowed, "{key}: {census:?} at {millisecond} ms");
+            let missing = allowed - census.left * 1_000;
+            assert!(
+                millisecond < 5 || missing < 1_100,
+                "{key}: {missing} bytes too few at {millisecond} ms: {census:?}"
+            );
             assert!(census.held <= 64, "{census:?}");
         }
         let census = run_to(&mut worker, 201);
         assert!(census.held > 50 && census.dropped > 1_000, "{census:?}");
-        worker.wind_up().expect("nothing fails");
+        worker.wind_up().expect("no port has an error");
         let census = worker.census();
         assert_eq!((census.missing(), census.held, census.queued), (0, 0, 0));
     }
@@ -74,7 +77,7 @@ fn a_policer_lets_its_rate_through() {
 modules: { police: { meter: { srtcm: { cir: 8Mbps, cbs: 10000B, ebs: 0B } } } }
 pipeline: ['police[green] -> out', 'police[yellow] -> out', 'police[red] -> drop', in -> police]",
     );
-    // 1000 bytes of IP a packet: ten of the burst and a thousand a second.
+    // 1000 bytes of IP a packet: the burst of ten packets, and a thousand a second.
     let census = run_to(&mut worker, 1_000);
     assert!((1_009..=1_010).contains(&census.left), "{census:?}");
     assert_eq!(census.entered - census.left, census.dropped, "{census:?}");

@@ -1,8 +1,8 @@
-//! Mutated frames through every function by itself and through whole gateways: nothing breaks, nothing leaks, nothing is
-//! unaccounted for, and sessions work afterwards.
+//! Mutated frames through each function alone and through whole gateways: no panic, no leak, every packet accounted
+//! for, and sessions work afterwards.
 //!
-//! `FOREBAY_HOSTILE_FRAMES` says how many in all (`make hostile`: 10 million), each pipeline having an equal share; by default it
-//! is a short form. `FOREBAY_HOSTILE_SEED` is where chance starts from.
+//! `FOREBAY_HOSTILE_FRAMES` is the total number of frames (`make hostile`: 10 million), divided equally among the
+//! pipelines. The default is a short run. `FOREBAY_HOSTILE_SEED` is the seed of the random numbers.
 
 mod frames;
 mod ports;
@@ -20,26 +20,26 @@ use forebay_units::{Frequency, Ticks};
 
 use ports::{Exit, Feed, Shared, lock};
 
-/// What each pipeline gets where nothing else is said.
+/// Default number of frames per pipeline.
 const SHARE: u64 = 20_000;
-/// Use cases that get a share, and the pipeline of functions with sessions.
+/// Number of pipelines besides the functions: use cases, and the pipeline of functions with sessions.
 const GATEWAYS: u64 = 5;
 /// Longer than any session lasts without packets.
 const LONGEST: u64 = 8_000_000_000_000;
 
-/// A number that the environment may set.
-fn told(name: &str) -> Option<u64> {
+/// Returns a number from an environment variable, if it is set.
+fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: allowed are numbers")))
 }
 
-/// How many frames each pipeline gets, and where chance starts from; said once.
-fn terms() -> (u64, u64) {
-    static TERMS: OnceLock<(u64, u64)> = OnceLock::new();
-    *TERMS.get_or_init(|| {
+/// Returns the number of frames per pipeline, and the seed. Prints them once.
+fn parameters() -> (u64, u64) {
+    static PARAMETERS: OnceLock<(u64, u64)> = OnceLock::new();
+    *PARAMETERS.get_or_init(|| {
         let shares = functions().len() as u64 + GATEWAYS;
-        let share = told("FOREBAY_HOSTILE_FRAMES").map_or(SHARE, |all| all.div_ceil(shares));
-        let seed = told("FOREBAY_HOSTILE_SEED").unwrap_or(1);
-        // Not `println`, which the test harness keeps to itself.
+        let share = from_environment("FOREBAY_HOSTILE_FRAMES").map_or(SHARE, |all| all.div_ceil(shares));
+        let seed = from_environment("FOREBAY_HOSTILE_SEED").unwrap_or(1);
+        // Not with `println`, whose output the test harness hides.
         let _ = writeln!(
             std::io::stderr(),
             "hostile: {share} frames to each of {shares} pipelines, FOREBAY_HOSTILE_SEED={seed}"
@@ -48,8 +48,8 @@ fn terms() -> (u64, u64) {
     })
 }
 
-/// Frames that a source sends by itself: changing one of these gets further into its pipeline.
-fn sound(plan: &mut Plan) -> Vec<Vec<u8>> {
+/// Returns frames that the pipeline's own sources send. Mutants of these get further into the pipeline.
+fn own_frames(plan: &mut Plan) -> Vec<Vec<u8>> {
     let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
     let mut batch = Batch::with_capacity(32);
     let mut all = Vec::new();
@@ -64,8 +64,8 @@ fn sound(plan: &mut Plan) -> Vec<Vec<u8>> {
     all
 }
 
-/// Frames made by hand, those that were worth keeping for the fuzz target, and what every function makes of both: frames in tunnels,
-/// encrypted ones, errors, requests of neighbours.
+/// Returns frames made by hand, the fuzz target's corpus, and the outputs of each function for both: frames in tunnels,
+/// encrypted frames, ICMP errors, ARP requests.
 fn seeds() -> Arc<Vec<Vec<u8>>> {
     static SEEDS: OnceLock<Arc<Vec<Vec<u8>>>> = OnceLock::new();
     Arc::clone(SEEDS.get_or_init(|| {
@@ -76,63 +76,63 @@ fn seeds() -> Arc<Vec<Vec<u8>>> {
         files.sort();
         all.extend(files.iter().map(|file| std::fs::read(file).expect("a file")[1..].to_vec()));
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let mut made = BTreeSet::new();
+        let mut outputs = BTreeSet::new();
         for function in functions() {
             let mut run = Run::new(function.name, &of(function.name, folder.path()));
             let whole: Vec<_> = all.iter().filter(|frame| frame.len() <= 2_048).cloned().collect();
-            let frames: Vec<_> = run.sound.iter().cloned().chain(whole).collect();
+            let frames: Vec<_> = run.own_frames.iter().cloned().chain(whole).collect();
             lock(&run.shared).queued[0].extend(frames);
             lock(&run.shared).watched = Some(Vec::new());
             run.until(1_000_000_000);
-            let left = lock(&run.shared).watched.take().expect("it was set");
-            // Some of each, of different lengths and beginnings.
+            let sent = lock(&run.shared).watched.take().expect("it was set");
+            // Keeps up to 64 outputs per function, of different lengths and beginnings.
             let mut kinds = BTreeSet::new();
-            made.extend(left.into_iter().filter(|frame| {
+            outputs.extend(sent.into_iter().filter(|frame| {
                 let kind = (frame.len(), frame.get(12..40).map(<[u8]>::to_vec));
                 kinds.len() < 64 && kinds.insert(kind)
             }));
         }
-        all.extend(made);
+        all.extend(outputs);
         all.retain(|frame| !frame.is_empty() && frame.len() <= 2_048);
         Arc::new(all)
     }))
 }
 
-/// A function's own example between a source and a sink; files that it names are in a folder of this run's.
+/// Returns a function's example between a source and a sink. Files that it names are in `folder`.
 fn of(name: &str, folder: &std::path::Path) -> Source {
     let text = sample(name, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     Source::new(text.text(), text.file(), folder)
 }
 
-/// A pipeline whose ports are this test's, in simulated time.
+/// A pipeline with the ports of this test, in simulated time.
 struct Run {
     name: String,
     worker: Worker<Simulated, RunToCompletion>,
     shared: Shared,
-    /// What the sources would have sent.
-    sound: Vec<Vec<u8>>,
-    /// Those of tables of sessions: what they are called, and where they are.
+    /// Frames that the pipeline's own sources would have sent.
+    own_frames: Vec<Vec<u8>>,
+    /// Counters of session tables: heading, values and names.
     sessions: Vec<(String, Arc<[Counter]>, Vec<String>)>,
     now: u64,
 }
 
 impl Run {
-    /// One without mutants, which sends what is queued.
+    /// Creates a run without mutants. It sends queued frames.
     fn new(name: &str, source: &Source) -> Self {
         Self::with(name, source, &[], 0, 0)
     }
 
-    /// One that begins with so many mutants of `seeds` and of what its sources send, shared out over these.
+    /// Creates a run that begins with `count` mutants of `seeds` and of its sources' frames, divided among its sources.
     fn with(name: &str, source: &Source, seeds: &[Vec<u8>], count: u64, seed: u64) -> Self {
         let frequency = Frequency::new(1e9);
         let loaded = load(source, Conditions { frequency, simulated: true });
         let mut plan = loaded.unwrap_or_else(|problems| panic!("{problems}")).plans.remove(0);
         let shared = Shared::default();
-        let sound = sound(&mut plan);
-        // Half of the mutants are of frames that are meant for it.
+        let own_frames = own_frames(&mut plan);
+        // Half of the mutants are made from frames of the pipeline's own sources.
         let mut frames: Vec<_> = seeds.to_vec();
-        let wanted = frames.len();
-        frames.extend(sound.iter().cycle().take(wanted).cloned());
+        let count_of_seeds = frames.len();
+        frames.extend(own_frames.iter().cycle().take(count_of_seeds).cloned());
         let frames = Arc::new(frames);
         let entering = plan.ports.iter().filter(|port| port.entry.is_some()).count() as u64;
         let mut number = 0;
@@ -155,10 +155,10 @@ impl Run {
         });
         let sessions = counters.filter(|(_, _, names)| names.iter().any(|name| name == "opened")).collect();
         let worker = Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
-        Self { name: name.to_owned(), worker, shared, sound, sessions, now: 0 }
+        Self { name: name.to_owned(), worker, shared, own_frames, sessions, now: 0 }
     }
 
-    /// Goes on for so many nanoseconds; whether it has ended.
+    /// Runs for `nanos` nanoseconds. Returns true if the run has ended.
     fn until(&mut self, nanos: u64) -> bool {
         const STEP: u64 = 20_000_000;
         let end = self.now + nanos;
@@ -172,29 +172,30 @@ impl Run {
         false
     }
 
-    /// Where every packet is by the engine's account and by that of this test's ports, and every session by the tables'.
+    /// Checks that every packet is accounted for by the worker and by the test's ports, and every session by its table.
     fn check(&mut self) {
         let census = self.worker.census();
         let (name, now) = (&self.name, self.now);
         assert_eq!(census.missing(), 0, "{name} at {now}: {census:?}");
-        let (given, left) = {
+        let (taken, sent) = {
             let exchange = lock(&self.shared);
             (exchange.given, exchange.left)
         };
-        assert_eq!((census.entered, census.left), (given, left), "{name} at {now}: {census:?}");
+        assert_eq!((census.entered, census.left), (taken, sent), "{name} at {now}: {census:?}");
         for (heading, counters, names) in &self.sessions {
-            let of = |name: &str| {
-                let at = names.iter().position(|known| known == name).unwrap_or_else(|| panic!("{heading}: {name}"));
+            let count = |name: &str| {
+                let at =
+                    names.iter().position(|counter| counter == name).unwrap_or_else(|| panic!("{heading}: {name}"));
                 counters[at].get()
             };
-            let (open, opened, ended, evicted) = (of("open"), of("opened"), of("ended"), of("evicted"));
+            let (open, opened, ended, evicted) = (count("open"), count("opened"), count("ended"), count("evicted"));
             assert_eq!(opened, open + ended + evicted, "{name}, {heading}, at {now}: sessions unaccounted for");
         }
     }
 
-    /// Until all mutants have been given.
+    /// Runs until all mutants have entered.
     fn all_mutants(&mut self, count: u64) {
-        // Time passes by 80 ms a batch on average; a feed that gave nothing any more would be a defect.
+        // On average 80 ms pass per batch. A feed that gives nothing any more is a defect.
         for _ in 0..1_000_000 {
             if lock(&self.shared).given >= count {
                 return;
@@ -204,7 +205,8 @@ impl Run {
         panic!("{}: {} of {count} frames were taken", self.name, lock(&self.shared).given);
     }
 
-    /// Ends it: sessions have ended by then, nothing is queued or held, and every chunk is back in the pool.
+    /// Ends the run. Checks that all sessions have ended, nothing is queued or held, and every chunk is back in the
+    /// pool.
     fn end(mut self) -> forebay_protocol::Census {
         lock(&self.shared).over = Some(Ticks(self.now + LONGEST - 1_000_000_000));
         let finished = self.until(LONGEST);
@@ -225,11 +227,16 @@ impl Run {
     }
 }
 
-/// Where something breaks: what was being sent.
+/// After a panic, prints the frames that were sent last.
 impl Drop for Run {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = writeln!(std::io::stderr(), "hostile: {} broke with FOREBAY_HOSTILE_SEED={}", self.name, terms().1);
+            let _ = writeln!(
+                std::io::stderr(),
+                "hostile: {} broke with FOREBAY_HOSTILE_SEED={}",
+                self.name,
+                parameters().1
+            );
             for frame in &lock(&self.shared).last {
                 let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
                 let _ = writeln!(std::io::stderr(), "  {hex}");
@@ -240,7 +247,7 @@ impl Drop for Run {
 
 #[test]
 fn every_function_survives_mutated_frames() {
-    let (share, seed) = terms();
+    let (share, seed) = parameters();
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let (mut given, mut left) = (0, 0);
     for (number, function) in functions().iter().enumerate() {
@@ -257,19 +264,19 @@ fn every_function_survives_mutated_frames() {
         seeds().len(),
         functions().len()
     );
-    assert!(left > given / 5, "what is sound goes through: {left} of {given}");
+    assert!(left > given / 5, "valid frames are forwarded: {left} of {given}");
 }
 
 fn survive(name: &str, sets: &[&str], number: u64) {
-    let (share, seed) = terms();
+    let (share, seed) = parameters();
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let source = usecase(name, &sets).expect("a use case");
     let mut run = Run::with(name, &source, &seeds(), share, seed.wrapping_add(1_000 * number));
     run.all_mutants(share);
     let census = run.end();
     assert_eq!(census.entered, share, "{name}: {census:?}");
-    assert!(census.dropped > share / 10, "hostile frames are dropped for their reasons: {census:?}");
-    assert!(census.left > 0, "and what is sound goes through: {census:?}");
+    assert!(census.dropped > share / 10, "hostile frames are dropped with a reason: {census:?}");
+    assert!(census.left > 0, "valid frames are forwarded: {census:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The ports between which the pipelines run: one that gives mutants, one that counts what leaves and keeps some of it.
+//! The ports of the tested pipelines: one sends mutants, the other counts the outgoing frames and keeps some of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,42 +9,42 @@ use forebay_units::{Random, Ticks};
 
 use crate::frames::{checksum, reversed};
 
-/// What a test and its ports share.
+/// State shared by a test and its ports.
 #[derive(Default)]
 pub struct Exchange {
-    /// Packets given so far, by all feeds.
+    /// Packets that all feeds have given so far.
     pub given: u64,
-    /// Packets that left so far.
+    /// Packets that have left so far.
     pub left: u64,
-    /// Of those that left, some: a ring.
+    /// A ring of some of the outgoing frames.
     pub kept: Vec<Vec<u8>>,
-    /// Frames to give as they are, once there are no more mutants: for each feed.
+    /// For each feed, frames to give unchanged after the mutants.
     pub queued: Vec<VecDeque<Vec<u8>>>,
-    /// All that left since this was set.
+    /// All outgoing frames since this was set.
     pub watched: Option<Vec<Vec<u8>>>,
-    /// No more frames will be queued, and the feeds keep the run until this instant: sessions end by their time-outs,
-    /// which no run waits for.
+    /// If set, no more frames will be queued. The feeds keep the run alive until this time, so that sessions end by
+    /// their time-outs. A run does not wait for time-outs.
     pub over: Option<Ticks>,
-    /// The frames that were given last: what to look at where something breaks.
+    /// The frames that were given last, for the message after a panic.
     pub last: Vec<Vec<u8>>,
 }
 
-/// How many frames that left are kept.
+/// Capacity of the ring of outgoing frames.
 const KEPT: usize = 512;
 
-/// Shared by the ports of one pipeline.
+/// The state shared by the ports of one pipeline.
 pub type Shared = Arc<Mutex<Exchange>>;
 
 pub fn lock(shared: &Shared) -> MutexGuard<'_, Exchange> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives mutants of frames, then what is queued.
+/// A port that gives mutants of frames, and then the queued frames.
 pub struct Feed {
     frames: Arc<Vec<Vec<u8>>>,
-    left: u64,
+    remaining: u64,
     random: Random,
-    /// Which of the feeds it is.
+    /// The index of this feed.
     number: usize,
     shared: Shared,
 }
@@ -55,7 +55,7 @@ impl Feed {
         let number = exchange.queued.len();
         exchange.queued.push(VecDeque::new());
         drop(exchange);
-        Self { frames, left: count, random: Random::new(seed), number, shared: Arc::clone(shared) }
+        Self { frames, remaining: count, random: Random::new(seed), number, shared: Arc::clone(shared) }
     }
 
     /// Returns a random number below `below`.
@@ -63,7 +63,7 @@ impl Feed {
         (self.random.bits() % below.max(1) as u64) as usize
     }
 
-    /// One of the frames, or an answer to one that left, changed in a few ways or in none.
+    /// Returns a frame, or a reply to an outgoing frame, with up to a few random changes.
     fn mutant(&mut self, kept: &[Vec<u8>]) -> Vec<u8> {
         let mut frame = if !kept.is_empty() && self.random(4) == 0 {
             let which = self.random(kept.len());
@@ -73,7 +73,7 @@ impl Feed {
             self.frames[which].clone()
         };
         for _ in 0..self.random(5) {
-            // Mostly where headers are.
+            // Mostly changes header bytes.
             let most = if self.random(4) == 0 { frame.len() } else { frame.len().min(74) };
             let (at, value) = (self.random(most), self.random(256));
             if let Some(byte) = frame.get_mut(at) {
@@ -89,7 +89,7 @@ impl Feed {
                 let length = self.random(2_048);
                 frame.resize(length, 0xa5);
             }
-            // One's headers with another's rest.
+            // The headers of one frame with the payload of another.
             4 => {
                 let other = self.random(self.frames.len());
                 let at = self.random(frame.len().min(80));
@@ -99,7 +99,7 @@ impl Feed {
             }
             _ => {}
         }
-        // A right checksum gets a wrong header further.
+        // With a correct checksum, a wrong header gets further into the pipeline.
         if self.random(2) == 0 {
             repair(&mut frame);
         }
@@ -107,7 +107,7 @@ impl Feed {
     }
 }
 
-/// Makes the IPv4 header's checksum right, where there is such a header.
+/// Corrects the checksum of an IPv4 header, if there is one.
 fn repair(frame: &mut [u8]) {
     if frame.get(12..14) != Some(&[8, 0]) {
         return;
@@ -125,14 +125,14 @@ impl Port for Feed {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let shared = Arc::clone(&self.shared);
         let mut exchange = lock(&shared);
-        if self.left == 0 {
+        if self.remaining == 0 {
             while let Some(frame) = exchange.queued[self.number].front() {
                 let Some(mut packet) = (batch.len() < intake.most).then(|| intake.pool.take()).flatten() else {
                     return Ready::Now;
                 };
                 assert!(packet.write(frame), "a frame of {} bytes", frame.len());
                 packet.set_arrival(intake.now, ArrivalClock::Poll);
-                batch.push(packet).expect("as many as are wanted");
+                batch.push(packet).expect("the batch has room");
                 exchange.queued[self.number].pop_front();
                 exchange.given += 1;
             }
@@ -142,19 +142,19 @@ impl Port for Feed {
                 None => Ready::At(Ticks(intake.now.0 + 1_000_000)),
             };
         }
-        let wanted = intake.most.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let wanted = intake.most.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         let got = intake.pool.fill_arrived(batch, wanted, 0, intake.now, ArrivalClock::Poll);
         exchange.last.clear();
         for packet in batch.iter_mut() {
             let mut frame = self.mutant(&exchange.kept);
-            // What was put into a tunnel has grown.
+            // A frame put into a tunnel has grown.
             frame.truncate(2_048);
             assert!(packet.write(&frame), "chunks hold 2048 bytes");
             exchange.last.push(frame);
         }
-        self.left -= got as u64;
+        self.remaining -= got as u64;
         exchange.given += got as u64;
-        // Mostly at once; now and then time passes, so that what has a time-out ends.
+        // Mostly gives the next batch at once. Sometimes time passes, so that time-outs expire.
         match self.random(256) {
             0 => Ready::At(Ticks(intake.now.0 + 20_000_000_000)),
             1..=16 => Ready::At(Ticks(intake.now.0 + 20_000_000)),
@@ -165,7 +165,7 @@ impl Port for Feed {
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
-/// Counts what leaves.
+/// A port that counts outgoing frames.
 pub struct Exit(pub Shared);
 
 impl Port for Exit {
@@ -181,7 +181,7 @@ impl Port for Exit {
             if let Some(watched) = &mut exchange.watched {
                 watched.push(packet.data().to_vec());
             }
-            // Every 13th: of all kinds, whatever the order that they come in.
+            // Every 13th frame, so that the ring has all types of frames independently of their order.
             if exchange.kept.len() < KEPT {
                 exchange.kept.push(packet.data().to_vec());
             } else if at.is_multiple_of(13) {

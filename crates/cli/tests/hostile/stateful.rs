@@ -1,5 +1,5 @@
-//! One pipeline of all functions that remember sessions, in both directions: hostile frames first, then sessions that must
-//! work as if nothing had been.
+//! A pipeline of all functions with sessions, in both directions. It gets hostile frames first, then valid sessions,
+//! which must work.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use forebay_pipeline::Source;
 
 use crate::frames::{checksum, reversed};
 use crate::ports::lock;
-use crate::{Run, seeds, terms};
+use crate::{Run, parameters, seeds};
 
-/// Tables are small, so that sessions have to give way to others; what comes back comes by a feed of its own.
+/// The tables are small, so that sessions are evicted. Return traffic enters through its own feed.
 const PIPELINE: &str = "
 ports:
   inside: { generator: { source: 10.0.0.0/24, destination: [192.0.2.10/32, 198.51.100.0/24], destination_port: 80 } }
@@ -63,11 +63,11 @@ pipeline:
   - tunnel -> unseal -> out
 ";
 
-/// Feeds in the order of the configuration's ports.
+/// Indices of feeds, in the order of the configuration's ports.
 const INSIDE: usize = 0;
 const OUTSIDE: usize = 1;
 
-/// A UDP packet of session `at`, to the service or past it, by hand.
+/// Returns a UDP packet of session `at`, to the balanced service or to another destination.
 fn probe(at: u16) -> Vec<u8> {
     let to = if at.is_multiple_of(2) { [192, 0, 2, 10] } else { [198, 51, 100, 9] };
     let from = [10, 0, 1, at as u8];
@@ -90,8 +90,8 @@ fn pseudo(from: [u8; 4], to: [u8; 4]) -> Vec<u8> {
 /// An address and a port.
 type Endpoint = ([u8; 4], u16);
 
-/// A frame's addresses and ports, where its checksums are right: source, destination, and which session its payload says.
-fn ends(frame: &[u8]) -> (Endpoint, Endpoint, u16) {
+/// Returns a frame's source, destination, and the session number in its payload, after checking its checksums.
+fn endpoints(frame: &[u8]) -> (Endpoint, Endpoint, u16) {
     let four = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).expect("four bytes");
     let two = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     assert_eq!(checksum(&[&frame[14..34]]), 0, "the header's checksum: {frame:02x?}");
@@ -101,30 +101,30 @@ fn ends(frame: &[u8]) -> (Endpoint, Endpoint, u16) {
 
 #[test]
 fn sessions_work_after_mutated_frames() {
-    let (share, seed) = terms();
+    let (share, seed) = parameters();
     let source = Source::new(PIPELINE, "stateful", "");
     let mut run = Run::with("stateful", &source, &seeds(), share, seed.wrapping_add(9_000));
     run.all_mutants(share);
-    assert!(run.sessions.len() >= 4, "tables of both IP versions, of translation and of balancing");
+    assert!(run.sessions.len() >= 4, "tables of both IP versions, of NAT and of the balancer");
     let opened = |run: &Run| -> u64 {
-        let of = |(_, counters, names): &(_, std::sync::Arc<[forebay_measure::Counter]>, Vec<String>)| {
+        let opened_in_table = |(_, counters, names): &(_, std::sync::Arc<[forebay_measure::Counter]>, Vec<String>)| {
             counters[names.iter().position(|name| name == "opened").expect("it is there")].get()
         };
-        run.sessions.iter().map(of).sum()
+        run.sessions.iter().map(opened_in_table).sum()
     };
     assert!(opened(&run) > share / 1_000, "hostile frames open sessions, too: {}", opened(&run));
     const PROBES: u16 = 200;
     let probes: Vec<_> = (0..PROBES).map(probe).collect();
-    // Twice over, so that sessions that are there are met, too.
+    // Sends all twice, so that packets of existing sessions are tested, too.
     for _ in 0..2 {
         lock(&run.shared).watched = Some(Vec::new());
         lock(&run.shared).queued[INSIDE].extend(probes.iter().cloned());
         run.until(1_000_000_000);
         let out = lock(&run.shared).watched.replace(Vec::new()).expect("it was set");
-        assert_eq!(out.len(), usize::from(PROBES), "all go out");
+        assert_eq!(out.len(), usize::from(PROBES), "all packets leave");
         let mut mappings = BTreeMap::new();
         for frame in &out {
-            let (from, to, session) = ends(frame);
+            let (from, to, session) = endpoints(frame);
             assert_eq!(from.0[..3], [203, 0, 113], "{from:?}");
             let expected: &[[u8; 4]] =
                 if session.is_multiple_of(2) { &[[10, 9, 0, 1], [10, 9, 0, 2]] } else { &[[198, 51, 100, 9]] };
@@ -134,10 +134,10 @@ fn sessions_work_after_mutated_frames() {
         lock(&run.shared).queued[OUTSIDE].extend(out.iter().map(|frame| reversed(frame)));
         run.until(1_000_000_000);
         let back = lock(&run.shared).watched.take().expect("it was set");
-        assert_eq!(back.len(), usize::from(PROBES), "all come back");
+        assert_eq!(back.len(), usize::from(PROBES), "all replies leave");
         for frame in &back {
-            let (from, to, session) = ends(frame);
-            let (client, server, _) = ends(&probes[usize::from(session)]);
+            let (from, to, session) = endpoints(frame);
+            let (client, server, _) = endpoints(&probes[usize::from(session)]);
             assert_eq!((from, to), (server, client), "session {session}");
         }
     }

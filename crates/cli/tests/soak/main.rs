@@ -1,8 +1,8 @@
-//! A pipeline under constant change: every second another configuration and thousands of table changes, workers and
-//! modules that come, go and move, sessions that come and go, ports that are closed and opened again.
+//! A pipeline under constant change: each second another configuration and thousands of table changes, workers and
+//! modules that are added, removed and moved, sessions that begin and end, ports that are closed and reopened.
 //!
-//! At every second all packets are accounted for; every session's packets leave in order; nothing is lost; memory stays
-//! as it is. `FOREBAY_SOAK_SECONDS` says for how long (`make soak`: ten minutes).
+//! Each second all packets are accounted for. The packets of each session leave in order. No packet is lost. Memory
+//! does not grow. `FOREBAY_SOAK_SECONDS` is the duration (`make soak`: ten minutes).
 
 mod ports;
 
@@ -21,32 +21,36 @@ use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
 use forebay_protocol::{Client, Request, Response};
 
-/// How many prefixes are added and removed again in a second.
+/// Number of table changes per second, besides the removals.
 const CHANGES: usize = 2_000;
 
-/// The configuration of second `second`: what is different each time, and on how many workers.
+/// Returns the configuration of second `second` for this number of workers.
 fn configuration(second: u64, workers: usize) -> String {
     let mut text = String::from("name: soak\npool: { chunks: 4096, frame: 256 }\n");
-    // Another parameter: the port is closed, and opened anew.
+    // Another parameter, so that the port is closed and reopened.
     let _ = writeln!(text, "ports:\n  in: {{ soak_source: {{ version: {} }} }}", second / 5);
     let _ = writeln!(text, "  out: {{ soak_sink: {{ version: {} }} }}", second / 7);
-    text.push_str("modules:\n  valid: { ip_validate: }\n  fw: { acl: { rules: ['@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit } }\n");
+    text.push_str(
+        "modules:\n  valid: { ip_validate: }\n  \
+        fw: { acl: { rules: ['@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit } }\n",
+    );
     text.push_str(
         "  route: { ip_lookup: { routes: ['10.0.0.0/8 0', '10.1.0.0/16 1', '10.2.0.0/16 2', '0.0.0.0/0 0'] } }\n",
     );
     for hop in 0..3 {
         let _ = writeln!(
             text,
-            "  ttl{hop}: {{ ttl: }}\n  mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}",
+            "  ttl{hop}: {{ ttl: }}\n  \
+            mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}",
             (second % 3) as usize * 16 + hop
         );
     }
-    // A module that comes and goes, and one that changes.
-    let between = if second.is_multiple_of(2) { "extra -> " } else { "" };
-    if !between.is_empty() {
+    // A module that is added and removed.
+    let middle = if second.is_multiple_of(2) { "extra -> " } else { "" };
+    if !middle.is_empty() {
         let _ = writeln!(text, "  extra: {{ counter: }}");
     }
-    let _ = writeln!(text, "pipeline:\n  - in -> valid[0] -> {between}fw[0] -> route");
+    let _ = writeln!(text, "pipeline:\n  - in -> valid[0] -> {middle}fw[0] -> route");
     for hop in 0..3 {
         let _ = writeln!(text, "  - route[{hop}] -> ttl{hop}[0] -> mac{hop} -> out");
     }
@@ -60,7 +64,7 @@ fn configuration(second: u64, workers: usize) -> String {
     text
 }
 
-/// What this process keeps in memory, in KiB.
+/// Returns the resident memory of this process, in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux");
@@ -68,11 +72,11 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
+fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
     let seconds: u64 = std::env::var("FOREBAY_SOAK_SECONDS").ok().map_or(12, |text| text.parse().expect("a number"));
     let workers = allowed_cores().len().min(2);
     if workers < 2 {
-        let _ = writeln!(std::io::stderr(), "one core: workers do not come and go");
+        let _ = writeln!(std::io::stderr(), "one core: workers are not added and removed");
     }
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let file = folder.path().join("soak.yaml");
@@ -109,15 +113,19 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
         match client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false })
         {
-            Ok(Response::Reloaded(told)) => {
-                assert_eq!((told.missing, told.dropped), (0, 0), "second {second}: {told:?}");
-                pauses.push(told.pause_us);
+            Ok(Response::Reloaded(reloaded)) => {
+                assert_eq!((reloaded.missing, reloaded.dropped), (0, 0), "second {second}: {reloaded:?}");
+                pauses.push(reloaded.pause_us);
             }
             other => panic!("second {second}: {other:?}"),
         }
-        let kept = Accepted::read(&state).expect("it can be read").expect("it was kept");
-        assert_eq!(kept.source().text(), configuration(second, workers), "the accepted configuration is on the disk");
-        // A configuration that is wrong changes nothing.
+        let accepted = Accepted::read(&state).expect("it can be read").expect("it was kept");
+        assert_eq!(
+            accepted.source().text(),
+            configuration(second, workers),
+            "the accepted configuration is on the disk"
+        );
+        // An invalid configuration changes nothing.
         std::fs::write(&file, "ports: {").expect("a writable folder");
         assert!(
             client
@@ -141,10 +149,10 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
             Ok(Response::Changed { made, refusals: 0, .. }) => assert_eq!(made, (CHANGES + CHANGES / 2) as u64),
             other => panic!("second {second}: {other:?}"),
         }
-        let census = instance.census().expect("every worker answers");
+        let census = instance.census().expect("every worker responds");
         assert_eq!(census.missing(), 0, "second {second}: {census:?}");
         assert_eq!((census.dropped, census.consumed), (0, 0), "second {second}: {census:?}");
-        assert!(census.left > before, "second {second}: packets go on");
+        assert!(census.left > before, "second {second}: packets continue");
         before = census.left;
         assert_eq!(ports::overtakings(), 0, "second {second}");
         memory.push(resident());
@@ -166,17 +174,18 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
     pauses.sort_by(f64::total_cmp);
     let _ = writeln!(
         std::io::stderr(),
-        "soak: {seconds} s, {} packets, {} reloads, {} table changes, pause median {:.0} us, most {:.0} us, memory {early} KiB, at the end {late} KiB",
+        "soak: {seconds} s, {} packets, {} reloads, {} table changes, pause median {:.0} us, most {:.0} us, \
+        memory {early} KiB, at the end {late} KiB",
         report.packets.out,
         pauses.len(),
         seconds * (CHANGES + CHANGES / 2) as u64,
         pauses[pauses.len() / 2],
         pauses[pauses.len() - 1],
     );
-    // A tenth for what the allocator keeps.
+    // A tenth for memory that the allocator keeps.
     assert!(*late <= early + early / 10 + 4_096, "memory grows: {memory:?}");
-    let left = std::fs::read_dir(folder.path()).expect("it is there").flatten();
-    let left: Vec<_> =
-        left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().ends_with(".new")).collect();
-    assert!(left.is_empty(), "{left:?}");
+    let leftovers = std::fs::read_dir(folder.path()).expect("it is there").flatten();
+    let leftovers: Vec<_> =
+        leftovers.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().ends_with(".new")).collect();
+    assert!(leftovers.is_empty(), "{leftovers:?}");
 }

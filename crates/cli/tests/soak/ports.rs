@@ -1,4 +1,4 @@
-//! Ports that number each session's packets, and see whether they leave in order.
+//! Ports that number the packets of each session, and check that they leave in order.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,56 +10,56 @@ use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Sessions at a time.
+/// Concurrent sessions.
 const SESSIONS: usize = 512;
-/// After so many packets a session ends, and another begins in its place.
+/// Packets of a session. After them another session begins with the same index.
 const LENGTH: u32 = 5_000;
 
-/// By place: how many packets have been given in all, whichever port object gave them.
+/// For each session index, the number of packets given by all port objects.
 static GIVEN: [AtomicU32; SESSIONS] = [const { AtomicU32::new(0) }; SESSIONS];
 static OVERTAKINGS: AtomicU64 = AtomicU64::new(0);
-/// By place: the last number that has left.
+/// For each session index, the last number that has left.
 static LEFT: Mutex<Option<HashMap<u32, u32>>> = Mutex::new(None);
 
-/// How many packets have been given.
+/// Returns the number of packets given.
 pub fn given() -> u64 {
     GIVEN.iter().map(|given| u64::from(given.load(Ordering::Relaxed))).sum()
 }
 
-/// How many packets have left after a later one of their session, or twice.
+/// Returns the number of packets that left after a later one of their session, or twice.
 pub fn overtakings() -> u64 {
     OVERTAKINGS.load(Ordering::Relaxed)
 }
 
-/// Both ports' parameters.
+/// The parameters of both ports.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Means nothing: another number is another port.
-    #[allow(dead_code, reason = "that it differs is its use")]
+    /// Has no meaning. Another number makes another port.
+    #[allow(dead_code, reason = "only its difference matters")]
     version: u64,
 }
 
-/// The frame of a place's packet of this number: an Ethernet, IPv4 and UDP header, then place and number.
-fn frame(place: u32, number: u32) -> [u8; 60] {
+/// Returns a frame: an Ethernet, IPv4 and UDP header, then session index and packet number.
+fn frame(session: u32, number: u32) -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
     frame[12..14].copy_from_slice(&[8, 0]);
     frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17]);
-    frame[26..30].copy_from_slice(&[192, 0, 2, place as u8]);
-    frame[30..34].copy_from_slice(&[10, (place % 3) as u8, (place >> 8) as u8, place as u8]);
-    // A session that follows another has another port.
+    frame[26..30].copy_from_slice(&[192, 0, 2, session as u8]);
+    frame[30..34].copy_from_slice(&[10, (session % 3) as u8, (session >> 8) as u8, session as u8]);
+    // The next session with this index has another source port.
     frame[34..36].copy_from_slice(&(1_024 + (number / LENGTH % 60_000) as u16).to_be_bytes());
     frame[36..38].copy_from_slice(&5_000u16.to_be_bytes());
     frame[38..40].copy_from_slice(&26u16.to_be_bytes());
-    frame[42..46].copy_from_slice(&place.to_be_bytes());
+    frame[42..46].copy_from_slice(&session.to_be_bytes());
     frame[46..50].copy_from_slice(&number.to_be_bytes());
     let sum = !checksum::sum(&frame[14..34]);
     frame[24..26].copy_from_slice(&sum.to_ne_bytes());
     frame
 }
 
-/// Gives numbered packets of its share of the sessions, some every few microseconds.
+/// A source of numbered packets of its share of the sessions. It gives some every few microseconds.
 struct SoakSource {
     share: (usize, usize),
     next: usize,
@@ -68,9 +68,9 @@ struct SoakSource {
 }
 
 impl SoakSource {
-    fn is_mine(&self, place: u32, number: u32) -> bool {
-        let mut packet: Packet = self.scratch.take().expect("the last one is back");
-        assert!(packet.write(&frame(place, number)), "there is room");
+    fn is_in_share(&self, session: u32, number: u32) -> bool {
+        let mut packet: Packet = self.scratch.take().expect("the chunk is back in the pool");
+        assert!(packet.write(&frame(session, number)), "there is room");
         share(packet.session_hash(), self.share.1) == self.share.0
     }
 }
@@ -78,19 +78,19 @@ impl SoakSource {
 impl Port for SoakSource {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         for _ in 0..intake.most.min(8) {
-            let place = self.next;
+            let session = self.next;
             self.next = (self.next + 1) % SESSIONS;
-            let number = GIVEN[place].load(Ordering::Relaxed);
-            if !self.is_mine(place as u32, number) {
+            let number = GIVEN[session].load(Ordering::Relaxed);
+            if !self.is_in_share(session as u32, number) {
                 continue;
             }
             let Some(mut packet) = intake.pool.take() else { break };
-            assert!(packet.write(&frame(place as u32, number)), "there is room");
+            assert!(packet.write(&frame(session as u32, number)), "there is room");
             packet.set_arrival(intake.now, ArrivalClock::Poll);
             if batch.push(packet).is_err() {
                 break;
             }
-            GIVEN[place].store(number + 1, Ordering::Relaxed);
+            GIVEN[session].store(number + 1, Ordering::Relaxed);
         }
         Ready::At(intake.now + self.every)
     }
@@ -122,7 +122,7 @@ impl DeclarePort for SoakSource {
     }
 }
 
-/// Sees whether each session's packets leave in order.
+/// A sink that checks the order of each session's packets.
 struct SoakSink;
 
 impl Port for SoakSink {
@@ -131,20 +131,21 @@ impl Port for SoakSink {
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {
-        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = left.get_or_insert_default();
+        let mut last_numbers = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_numbers = last_numbers.get_or_insert_default();
         for packet in batch.iter() {
             let word = |at: usize| {
                 let bytes = packet.data().get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-                u32::from_be_bytes(bytes.expect("a frame of this test's"))
+                u32::from_be_bytes(bytes.expect("a frame of this test"))
             };
-            let (place, number) = (word(42), word(46));
-            // Only one that follows another session's may come before its last has left.
-            if let Some(before) =
-                left.insert(place, number).filter(|before| *before >= number && before / LENGTH == number / LENGTH)
+            let (session, number) = (word(42), word(46));
+            // The first packet of the next session may leave before the last packet of its predecessor.
+            if let Some(before) = last_numbers
+                .insert(session, number)
+                .filter(|before| *before >= number && before / LENGTH == number / LENGTH)
             {
                 OVERTAKINGS.fetch_add(1, Ordering::Relaxed);
-                left.insert(place, before);
+                last_numbers.insert(session, before);
             }
         }
         batch.clear();
@@ -153,7 +154,7 @@ impl Port for SoakSink {
 
 impl DeclarePort for SoakSink {
     type Params = Params;
-    const NAME: &'static str = "soak_sink";
+    const SUMMARY: &'static str = "checks the order of packets";
     const SUMMARY: &'static str = "sees whether packets leave in order";
     const HELP: &'static str = "";
     const EXAMPLE: &'static str = "{ version: 1 }";
