@@ -1,24 +1,23 @@
-//! Rings that hand items from one thread to another, a message at a time, without a lock.
+//! Lock-free rings that hand messages of items from one thread to another.
 //!
-//! One sender, one receiver, a fixed number of slots. A message is two words (what it is, when it was sent) and its
-//! items behind them, in one piece; it is published by one store, however many items it has, so that the two cores
-//! exchange little more than the cache lines that the items themselves are in. Free slots are the sender's credit:
-//! a message for which there are none is refused, and nobody waits. (Lamport 1983 for the two indices; Ferguson and
-//! Giacomoni, "FastForward", 2008, for what the lines cost.)
+//! A ring has one sender, one receiver and a fixed number of slots. A message is two words (its tag and the time of
+//! sending) and its items, in consecutive slots. One store publishes it, whatever its number of items. So the two cores
+//! exchange little more than the cache lines of the items. Free slots are the sender's credit: a message without enough
+//! free slots is refused, and no thread waits. (Lamport 1983 for the two indices; Ferguson and Giacomoni,
+//! "FastForward", 2008, for the cost of the lines.)
 //!
-//! The file uses nothing but what `super::sync` gives, so that the same code runs on loom's types in
-//! `tests/ring_loom.rs`.
+//! This file uses only types of `super::sync`, so that the same code runs on loom's types in `tests/ring_loom.rs`.
 
 use std::mem::ManuallyDrop;
 
 use super::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
 
-/// What a message says of its items.
+/// The head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What the items are for; [`Head::MOST`] at most.
+    /// The purpose of the items, at most [`Head::MOST`].
     pub tag: u32,
-    /// When it was sent, on the sender's clock.
+    /// The time of sending, on the sender's clock.
     pub at: u64,
 }
 
@@ -27,34 +26,34 @@ impl Head {
     pub const MOST: u32 = u32::MAX - 1;
 }
 
-/// A message's words, before its items.
+/// The number of words before a message's items.
 const WORDS: usize = 2;
-/// Stands where a message would have come, but for the slots behind: the next one is at the ring's start.
-const TURN_ROUND: u64 = u64::MAX;
+/// Marks the slots from here to the end as unused. The next message is at the ring's start.
+const WRAP: u64 = u64::MAX;
 
-/// A slot holds a message's word or one of its items.
+/// A slot holds a word or an item of a message.
 union Slot<T> {
     word: u64,
     item: ManuallyDrop<T>,
 }
 
-/// What is in a cache line (and the neighbour that the processor fetches with it) of its own.
+/// A value in a cache line of its own, and in the neighbour that the processor fetches with it.
 #[repr(align(128))]
 struct Apart<T>(T);
 
 struct Shared<T> {
     slots: Box<[UnsafeCell<Slot<T>>]>,
-    /// Slots ever written, published by the sender.
+    /// The number of slots ever written, published by the sender.
     written: Apart<AtomicUsize>,
-    /// Slots ever read, published by the receiver.
+    /// The number of slots ever read, published by the receiver.
     read: Apart<AtomicUsize>,
 }
 
-// SAFETY: a slot is accessed by the sender alone from the moment it reads (acquire) that the receiver has read it, and
-// by the receiver alone from the moment it reads (acquire) that the sender has written it; items go from one thread to
-// the other, which `T: Send` allows.
+// SAFETY: the sender alone accesses a slot from the moment it reads (acquire) that the receiver has read it. The
+// receiver alone accesses it from the moment it reads (acquire) that the sender has written it. Items go from one
+// thread to the other, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Shared<T> {}
-// SAFETY: as above; nothing in it belongs to a thread.
+// SAFETY: as above. No field is bound to a thread.
 unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -63,38 +62,38 @@ impl<T> Shared<T> {
         &self.slots[position & (self.slots.len() - 1)]
     }
 
-    /// The slots of `items` items of one message, whose first is at `position`: they are in one piece.
+    /// Returns the slots of `items` items of one message, the first of which is at `position`. They are consecutive.
     #[inline]
     fn items(&self, position: usize, items: usize) -> &[UnsafeCell<Slot<T>>] {
         &self.slots[position & (self.slots.len() - 1)..][..items]
     }
 
-    /// How many slots lie between `position` and the ring's end.
+    /// Returns the number of slots between `position` and the ring's end.
     fn before_end(&self, position: usize) -> usize {
         self.slots.len() - (position & (self.slots.len() - 1))
     }
 }
 
-/// The end of a ring that gives.
+/// The sending end of a ring.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
     written: usize,
-    /// As last looked at.
+    /// The receiver's position when it was last loaded.
     read: usize,
 }
 
-/// The end of a ring that takes.
+/// The receiving end of a ring.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// As last looked at.
+    /// The sender's position when it was last loaded.
     written: usize,
     read: usize,
 }
 
-/// A ring with room for `items` items in messages of `longest` at most, or somewhat more.
+/// Creates a ring with room for at least `items` items in messages of at most `longest` items.
 #[must_use]
 pub fn ring<T: Send>(items: usize, longest: usize) -> (Sender<T>, Receiver<T>) {
-    // Twice the longest message always fits, whatever is left unused at the end.
+    // Two of the longest messages always fit, whatever is unused at the end.
     let slots = (items.max(longest) + items.div_ceil(longest.max(1)) * WORDS).max(2 * (longest + WORDS));
     let slots = slots.next_power_of_two();
     let slots = (0..slots).map(|_| UnsafeCell::new(Slot { word: 0 })).collect();
@@ -104,28 +103,28 @@ pub fn ring<T: Send>(items: usize, longest: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T: Send> Sender<T> {
-    /// How many slots there are: items, and two for each message.
+    /// Returns the number of slots. Each item takes one, and each message two more.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.shared.slots.len()
     }
 
-    /// Whether a message of so many items can be sent now. What there is room for once, there is until it is sent.
+    /// Returns whether a message of `items` items can be sent now. The room remains until a message is sent.
     #[inline]
     pub fn has_room(&mut self, items: usize) -> bool {
         self.reserve(items + WORDS).is_some()
     }
 
-    /// Sends a message of all `items`; `false`, and none of them taken, where there is not room for as many as the
-    /// iterator says that it has. Those that it gives beyond are not taken.
+    /// Sends a message of all `items`. Returns false, and takes no items, if there is no room for the iterator's `len`.
+    /// Items beyond that number are not taken.
     #[inline]
     pub fn send(&mut self, head: Head, items: &mut impl ExactSizeIterator<Item = T>) -> bool {
         let most = items.len();
         let Some(start) = self.reserve(most + WORDS) else { return false };
         let mut count = 0;
-        // In this order no item is taken for which there is no slot.
+        // In this order no item is taken without a slot for it.
         for (slot, item) in self.shared.items(start + WORDS, most).iter().zip(items.by_ref()) {
-            // SAFETY: the slot is between `written` and the ring's length past `read`: the sender's alone.
+            // SAFETY: the slot is between `written` and the ring's length past `read`, so only the sender accesses it.
             slot.with_mut(|slot| unsafe { (*slot).item = ManuallyDrop::new(item) });
             count += 1;
         }
@@ -136,11 +135,11 @@ impl<T: Send> Sender<T> {
         true
     }
 
-    /// Where a message of `slots` slots can be written.
+    /// Returns the position at which a message of `slots` slots can be written.
     #[inline]
     fn reserve(&mut self, slots: usize) -> Option<usize> {
         let end = self.shared.before_end(self.written);
-        // What does not fit before the end goes to the start, and the slots in between stay unused.
+        // A message that does not fit before the end goes to the start. The slots in between stay unused.
         let unused = if slots <= end { 0 } else { end };
         let needed = self.written + unused + slots;
         if needed - self.read > self.shared.slots.len() {
@@ -150,7 +149,7 @@ impl<T: Send> Sender<T> {
             }
         }
         if unused > 0 {
-            self.write_word(self.written, TURN_ROUND);
+            self.write_word(self.written, WRAP);
         }
         Some(self.written + unused)
     }
@@ -158,22 +157,22 @@ impl<T: Send> Sender<T> {
     #[inline]
     fn write_word(&self, position: usize, word: u64) {
         self.shared.slot(position).with_mut(|slot| {
-            // SAFETY: as for items: the slot is the sender's alone.
+            // SAFETY: as for items, only the sender accesses the slot.
             unsafe { (*slot).word = word }
         });
     }
 }
 
 impl<T: Send> Receiver<T> {
-    /// The next message's head, where one is there.
+    /// Returns the next message's head, if there is a message.
     #[inline]
     pub fn peek(&mut self) -> Option<Head> {
         let (word, position) = self.next()?;
         Some(Head { tag: word as u32, at: self.read_word(position + 1) })
     }
 
-    /// Takes the next message: its items go to `each` in order. `None` where none is there. Should `each` panic, the
-    /// rest of the message is dropped.
+    /// Takes the next message and passes its items to `each` in order. Returns `None` if there is no message. If `each`
+    /// panics, the rest of the message is dropped.
     #[inline]
     pub fn receive(&mut self, mut each: impl FnMut(T)) -> Option<Head> {
         let (word, position) = self.next()?;
@@ -187,7 +186,7 @@ impl<T: Send> Receiver<T> {
         Some(head)
     }
 
-    /// The next message's first word, and where it is.
+    /// Returns the next message's first word and its position.
     #[inline]
     fn next(&mut self) -> Option<(u64, usize)> {
         if self.read == self.written {
@@ -197,10 +196,10 @@ impl<T: Send> Receiver<T> {
             }
         }
         let word = self.read_word(self.read);
-        if word != TURN_ROUND {
+        if word != WRAP {
             return Some((word, self.read));
         }
-        // It is published together with the message at the start.
+        // The mark is published together with the message at the start.
         self.read += self.shared.before_end(self.read);
         Some((self.read_word(self.read), self.read))
     }
@@ -208,14 +207,14 @@ impl<T: Send> Receiver<T> {
     #[inline]
     fn read_word(&self, position: usize) -> u64 {
         self.shared.slot(position).with(|slot| {
-            // SAFETY: the slot is before what the sender has published and not yet given back: the receiver's alone;
-            // a message's first two slots hold words.
+            // SAFETY: the slot is published by the sender and not yet given back, so only the receiver accesses it. A
+            // message's first two slots hold words.
             unsafe { (*slot).word }
         })
     }
 }
 
-/// The items of a message that have not been taken yet. Gives the message's slots back at the end.
+/// The items of a message that have not been taken yet. Its drop gives the message's slots back.
 struct Rest<'a, T> {
     slots: std::slice::Iter<'a, UnsafeCell<Slot<T>>>,
     shared: &'a Shared<T>,
@@ -226,7 +225,7 @@ struct Rest<'a, T> {
 impl<T> Rest<'_, T> {
     #[inline]
     fn take(&mut self) -> Option<T> {
-        // SAFETY: as in `read_word`; the slot holds an item, which is read once, because the iterator moves on.
+        // SAFETY: as in `read_word`. The slot holds an item, which is read once, because the iterator moves on.
         let item = self.slots.next()?.with(|slot| unsafe { std::ptr::read(&raw const (*slot).item) });
         Some(ManuallyDrop::into_inner(item))
     }
@@ -241,20 +240,20 @@ impl<T> Drop for Rest<'_, T> {
     }
 }
 
-/// What nobody has taken is dropped with the last of the two ends.
+/// The last of the two ends drops the remaining items.
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         let (mut read, written) = (self.read.0.load(Ordering::Relaxed), self.written.0.load(Ordering::Relaxed));
         while read != written {
-            // SAFETY: nobody else is left, and between `read` and `written` lie whole messages.
+            // SAFETY: no other owner exists, and between `read` and `written` there are whole messages.
             let word = self.slot(read).with(|slot| unsafe { (*slot).word });
-            if word == TURN_ROUND {
+            if word == WRAP {
                 read += self.before_end(read);
                 continue;
             }
             read += WORDS;
             for _ in 0..word >> 32 {
-                // SAFETY: as above; each item is dropped once.
+                // SAFETY: as above. Each item is dropped once.
                 self.slot(read).with_mut(|slot| unsafe { ManuallyDrop::drop(&mut (*slot).item) });
                 read += 1;
             }

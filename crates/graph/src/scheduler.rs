@@ -1,4 +1,4 @@
-//! Which module runs next, and which may not run yet.
+//! Schedulers: which module runs next, and which must wait.
 
 mod run_to_completion;
 pub(crate) mod share;
@@ -14,118 +14,118 @@ pub use share::{MAX_QUEUE, MAX_WEIGHT, Marks, Share, ShareError, WhenFull};
 pub use topology::Topology;
 pub use weighted_fair::WeightedFair;
 
-/// What a call took, as far as the worker knows.
+/// The cost of a call, as far as the worker knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
-    /// It was not timed.
+    /// The call was not timed.
     Unknown,
-    /// It was one of the few that are timed.
+    /// The call was one of the few timed ones.
     Sampled(Ticks),
-    /// Exactly this, as every call: time is simulated.
+    /// The exact cost, because time is simulated.
     Exactly(Ticks),
 }
 
 /// Decides which module runs next. Modules do not know which scheduler runs them.
 ///
-/// Nodes are numbered in topological order: modules, then the places where packets leave. Within a turn each call of
-/// [`next`](Self::next) names a node that has been reported [`ready`](Self::ready) since it last ran.
+/// Nodes are numbered in topological order: modules, then the nodes by which packets leave. Within a turn each call of
+/// [`next`](Self::next) returns a node that was reported [`ready`](Self::ready) since it last ran.
 ///
-/// What has a body here is for schedulers that share time out ([`SHARES`](Self::SHARES)); the others leave it alone, and
-/// it costs them nothing.
+/// The methods with a default body are for schedulers that share time ([`SHARES`](Self::SHARES)). Other schedulers do
+/// not implement them, and they cost nothing.
 pub trait Scheduler: Send {
-    /// Its name in configurations.
+    /// The scheduler's name in configurations.
     const NAME: &'static str;
-    /// Whether it shares time out. Then a module runs one batch each time it is chosen, and the scheduler is told what
-    /// calls take and how full queues are.
+    /// Whether it shares time. Then a module runs one batch each time it is chosen, and the worker reports costs of
+    /// calls and lengths of queues.
     const SHARES: bool;
 
-    /// A scheduler for a graph, none of whose nodes is ready.
+    /// Creates a scheduler for a graph. No node is ready.
     fn new(topology: &Topology) -> Self;
 
-    /// A turn begins.
+    /// Begins a turn.
     fn begin(&mut self, now: Ticks);
 
-    /// Node `node` has something to run on. May be said again.
+    /// Reports that node `node` has packets to run on. May be repeated.
     fn ready(&mut self, node: usize);
 
-    /// The node to run next in this turn, no longer ready by that; `None` ends the turn.
+    /// Returns the node to run next in this turn, which is then no longer ready. `None` ends the turn.
     fn next(&mut self) -> Option<usize>;
 
-    /// A node that [`next`](Self::next) will name soon, where that is known at little cost: what it needs can be fetched
-    /// ahead.
+    /// Returns a node that [`next`](Self::next) will soon return, if it is cheap to know, so that its data can be
+    /// prefetched.
     fn peek(&self) -> Option<usize>;
 
-    /// Whether nothing is ready that could run at once.
+    /// Returns whether no node is ready to run at once.
     fn is_idle(&self) -> bool;
 
-    /// Whether `node`, which only the running node feeds and where nothing waits, may run straight after it without
-    /// being scheduled: its packets are in the cache then.
+    /// Returns whether `node` may run straight after the running node, without being scheduled, while its packets are
+    /// in the cache. Only the running node feeds it, and no packet waits there.
     #[inline]
     fn straight_on(&mut self, node: usize) -> bool {
         let _ = node;
         true
     }
 
-    /// Whether the calls of this turn should be timed.
+    /// Returns whether the calls of this turn should be timed.
     #[inline]
     fn wants_time(&mut self) -> bool {
         false
     }
 
-    /// Node `node` is about to run on `batch`; `waiting` packets stay in its queue.
+    /// Reports that node `node` is about to run on `batch`, and that `waiting` packets stay in its queue.
     #[inline]
     fn take(&mut self, node: usize, batch: &Batch, waiting: usize) {
         let _ = (node, batch, waiting);
     }
 
-    /// Node `node` has run on so many packets, what follows from the call included.
+    /// Reports that node `node` has run on `packets` packets, including the work that follows from the call.
     #[inline]
     fn charge(&mut self, node: usize, packets: usize, took: Took) {
         let _ = (node, packets, took);
     }
 
-    /// Node `node`, which was chosen, has run, and has more to run on or has not. A module that ports feed may be named by
-    /// [`next`](Self::next) all the same, for its ports to be read.
+    /// Reports that the chosen node `node` has run, and whether it has more packets. [`next`](Self::next) may return a
+    /// module that ports feed even without packets, so that its ports are read.
     #[inline]
     fn ran(&mut self, node: usize, more: bool) {
         let _ = (node, more);
     }
 
-    /// More than a batch waits for node `node`: so many packets.
+    /// Reports that more than a batch waits for node `node`: `waiting` packets.
     #[inline]
     fn fill(&mut self, node: usize, waiting: usize) {
         let _ = (node, waiting);
     }
 
-    /// Whether port `port` is not to be read now.
+    /// Returns whether port `port` must not be read now.
     #[inline]
     fn holds(&self, port: usize) -> bool {
         let _ = port;
         false
     }
 
-    /// Whether port `port`, which feeds node `node`, is to be read when that runs and not before: what was read earlier
-    /// would only wait, in colder and colder memory. All ports of a node are read in the same turns.
+    /// Returns whether port `port`, which feeds node `node`, should be read only when the node runs. Packets read
+    /// earlier would only wait, and leave the cache. All ports of a node are read in the same turns.
     #[inline]
     fn waits(&self, port: usize, node: usize) -> bool {
         let _ = (port, node);
         false
     }
 
-    /// Whether packets for node `node` are to be dropped now.
+    /// Returns whether packets for node `node` are to be dropped now.
     #[inline]
     fn refuses(&self, node: usize) -> bool {
         let _ = node;
         false
     }
 
-    /// When a node that waits for its rate limit may run, nothing else being ready.
+    /// Returns when a node that waits for its rate limit may run, if no other node is ready.
     #[inline]
     fn wake(&self) -> Option<Ticks> {
         None
     }
 
-    /// The end has come: limits and marks no longer hold anything up.
+    /// Lifts all limits and marks, because the run ends.
     fn lift(&mut self) {}
 
     /// Sets a module's weight.
@@ -133,7 +133,7 @@ pub trait Scheduler: Send {
         let _ = (module, weight);
     }
 
-    /// Sets a module's rate limit, or takes it away.
+    /// Sets or removes a module's rate limit.
     fn set_limit(&mut self, module: usize, limit: Option<RateLimit>) {
         let _ = (module, limit);
     }

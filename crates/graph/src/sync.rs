@@ -1,9 +1,9 @@
-//! What the ring is made of; in its loom test the same names are loom's.
+//! The types that the ring uses. Its loom test replaces them with loom's types of the same names.
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A cell whose content is reached by pointer, in the manner of loom's.
+/// A cell with access by pointer, with the interface of loom's cell.
 #[repr(transparent)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -13,8 +13,8 @@ impl<T> UnsafeCell<T> {
     }
 
     #[inline(always)]
-    pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
-        look(self.0.get())
+    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
     }
 
     #[inline(always)]

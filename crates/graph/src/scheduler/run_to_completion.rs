@@ -1,17 +1,17 @@
-//! Run to completion: everything that is ready runs, in topological order, once a turn.
+//! Run to completion: all ready nodes run, in topological order, once a turn.
 
 use forebay_units::Ticks;
 
 use super::{Scheduler, Topology};
 
-/// Runs everything that is ready, in topological order, once a turn: packets of branches that meet again are together
-/// by the time the next module runs.
+/// Runs all ready nodes in topological order, once a turn. So packets of branches that meet again are together when the
+/// next module runs.
 #[derive(Debug)]
 pub struct RunToCompletion {
     ready: Box<[u64]>,
-    /// The word that is being looked at.
+    /// The index of the present word.
     at: usize,
-    /// Nodes of that word that may still run in this turn.
+    /// The nodes of that word that may still run in this turn.
     mask: u64,
 }
 
@@ -43,7 +43,7 @@ impl Scheduler for RunToCompletion {
             if may_run != 0 {
                 let bit = may_run.trailing_zeros();
                 *word &= !(1 << bit);
-                // A node that becomes ready again behind this point waits for the next turn.
+                // A node before this point that becomes ready again waits for the next turn.
                 self.mask = u64::MAX << bit << 1;
                 return Some(self.at * 64 + bit as usize);
             }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_ready_ahead_runs_in_this_turn_and_what_lies_behind_in_the_next() {
+    fn later_nodes_run_in_this_turn_and_earlier_ones_in_the_next() {
         let mut scheduler = of(70);
         scheduler.ready(5);
         scheduler.begin(Ticks::ZERO);

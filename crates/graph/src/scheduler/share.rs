@@ -1,4 +1,4 @@
-//! What a module is given by a scheduler that shares time out: its weight, its rate limit, the marks of its queue.
+//! A module's share under a scheduler that shares time: its weight, its rate limit, and the marks of its queue.
 
 use forebay_protocol::RateLimit;
 use forebay_units::{BitRate, Nanos, PacketRate, Rate};
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// The largest weight.
 pub const MAX_WEIGHT: u32 = 65_535;
-/// The longest queue that marks can be stated for, in packets: what the largest pool has.
+/// The longest queue that marks can be set for, in packets: as many as the largest pool has.
 pub const MAX_QUEUE: u32 = 16_777_216;
 /// The longest burst.
 const MAX_BURST: Nanos = Nanos(10_000_000_000);
@@ -18,9 +18,9 @@ const MAX_BURST: Nanos = Nanos(10_000_000_000);
 pub struct Share {
     /// Backlogged modules get ticks in proportion to their weights.
     pub weight: u32,
-    /// The rate that it may not exceed.
+    /// The rate limit.
     pub limit: Option<RateLimit>,
-    /// When its queue is too full.
+    /// The marks of its queue.
     pub marks: Marks,
 }
 
@@ -33,49 +33,49 @@ impl Default for Share {
 /// High and low water marks of a module's input queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// How many packets the queue is meant for.
+    /// The number of packets that the queue is meant for.
     pub queue: u32,
-    /// Percent of it at which the module is overloaded.
+    /// The percentage of it at which the module is overloaded.
     pub high: u32,
-    /// Percent of it at which it no longer is.
+    /// The percentage of it at which the module is no longer overloaded.
     pub low: u32,
-    /// What happens in between.
+    /// The reaction to an overload.
     pub when_full: WhenFull,
 }
 
 impl Default for Marks {
-    /// NFVnice's 80 % and 60 %.
+    /// Returns NFVnice's 80 % and 60 %.
     fn default() -> Self {
         Self { queue: 1_024, high: 80, low: 60, when_full: WhenFull::Wait }
     }
 }
 
-/// What happens while a module is overloaded.
+/// The reaction while a module is overloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
     /// The ports whose packets can come to the module are not read.
     #[default]
     Wait,
-    /// Packets are dropped where the chain begins that leads to the module and nowhere else; those of another worker
-    /// also where the ring to the module's worker is full.
+    /// Packets are dropped where the chain begins that leads only to the module. Packets of another worker are also
+    /// dropped if the ring to the module's worker is full.
     Drop,
 }
 
-/// A share that makes no sense.
+/// An invalid share.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{value}: allowed are {allowed}")]
 pub struct ShareError {
-    /// Which part of it.
+    /// The part of the share that is invalid.
     pub part: &'static str,
     /// The value.
     pub value: String,
-    /// What would be allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 
 impl Share {
-    /// The same for each of so many workers that run the module: together they keep to its rate.
+    /// Returns the share of each of `workers` workers that run the module. Together they keep to its rate.
     #[must_use]
     pub fn of(self, workers: usize) -> Self {
         let part = |rate: f64| rate / workers as f64;
@@ -91,10 +91,10 @@ impl Share {
 }
 
 impl Share {
-    /// Whether it makes sense.
+    /// Checks the share.
     ///
     /// # Errors
-    /// The first part that does not.
+    /// The first invalid part.
     pub fn check(&self) -> Result<(), ShareError> {
         check_weight(self.weight)?;
         self.limit.as_ref().map_or(Ok(()), check_limit)?;
@@ -126,7 +126,7 @@ pub(crate) fn check_limit(limit: &RateLimit) -> Result<(), ShareError> {
     Ok(())
 }
 
-/// Whether a weight makes sense.
+/// Checks a weight.
 pub(crate) fn check_weight(weight: u32) -> Result<(), ShareError> {
     within("weight", weight, 1, MAX_WEIGHT)
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_value_and_what_is_allowed() {
+    fn an_invalid_share_is_refused_with_the_value_and_the_allowed_ones() {
         let share = Share::default();
         assert_eq!(share.check(), Ok(()));
         let limit = |rate, burst| Share { limit: Some(RateLimit { rate, burst }), ..share };
@@ -166,10 +166,10 @@ mod tests {
             ),
             (limit(Rate::Bits(BitRate(1e9)), Nanos(u64::MAX)), "burst", "allowed are 0us to 10s"),
         ];
-        for (share, part, told) in wrong {
-            let error = share.check().expect_err(told);
+        for (share, part, message) in wrong {
+            let error = share.check().expect_err(message);
             assert_eq!(error.part, part);
-            assert!(error.to_string().ends_with(told), "{error}");
+            assert!(error.to_string().ends_with(message), "{error}");
         }
     }
 }

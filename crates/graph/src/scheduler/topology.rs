@@ -1,4 +1,4 @@
-//! What a scheduler is told of the graph: who feeds whom, and what each module's share is.
+//! The graph as the scheduler sees it: edges between modules, and each module's share.
 
 use forebay_units::Frequency;
 
@@ -6,22 +6,22 @@ use super::Share;
 use crate::placement::Origin;
 use crate::plan::{Plan, Target};
 
-/// A graph as its scheduler sees it.
+/// The graph as the scheduler sees it.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// Modules, places where packets leave, and the bin.
+    /// The number of nodes: modules, ports, the bin, and crossings to other workers.
     pub nodes: usize,
     /// By module, in topological order: its share.
     pub shares: Vec<Share>,
-    /// By module: the modules that its gates lead to; as many entries for one as gates; `None`: out.
+    /// By module: the module that each of its gates leads to. `None`: out of the graph.
     pub gates: Vec<Vec<Option<usize>>>,
     /// By port: the module where its packets enter.
     pub entries: Vec<Option<usize>>,
-    /// By module: whether packets come to it from elsewhere, too, than the ports that this worker reads.
+    /// By module: whether packets also come from other places than the ports that this worker reads.
     pub fed_otherwise: Vec<bool>,
     /// The largest batch.
     pub batch: usize,
-    /// What a tick is worth.
+    /// The frequency of the clock's ticks.
     pub frequency: Frequency,
 }
 
@@ -40,7 +40,7 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// The topology of a plan whose gates have been checked.
+    /// Returns the topology of a plan whose gates have been checked.
     pub(crate) fn of(plan: &Plan, frequency: Frequency) -> Self {
         let module = |target: &Target| if let Target::Module(module) = *target { Some(module) } else { None };
         let gates = |at: &crate::Module| at.gates.iter().map(|(_, target)| module(target)).collect();
@@ -55,7 +55,7 @@ impl Topology {
         }
     }
 
-    /// By module: the ports whose packets can come to it, ascending.
+    /// Returns, by module, the ports whose packets can come to it, in ascending order.
     pub(super) fn sources(&self) -> Vec<Vec<u32>> {
         let mut sources = vec![Vec::new(); self.gates.len()];
         for (port, entry) in self.entries.iter().enumerate() {
@@ -63,7 +63,7 @@ impl Topology {
                 sources[*entry].push(port as u32);
             }
         }
-        // Gates lead forwards only.
+        // Gates lead only forwards.
         for module in 0..sources.len() {
             let own = std::mem::take(&mut sources[module]);
             for next in self.gates[module].iter().flatten() {
@@ -76,8 +76,8 @@ impl Topology {
         sources
     }
 
-    /// By module: where the chain begins that leads to it and nowhere else. Behind that point a packet that does not end
-    /// on the way comes to the module; before it, it may still go elsewhere.
+    /// Returns, by module, the first module of the chain that leads only to it. After that point a packet reaches the
+    /// module unless it is dropped or consumed on the way. Before it, the packet may still go elsewhere.
     pub(super) fn chain_heads(&self) -> Vec<u32> {
         let mut feeders = vec![Vec::new(); self.gates.len()];
         for entry in self.entries.iter().flatten() {
@@ -97,7 +97,7 @@ impl Topology {
     }
 }
 
-/// By module: whether gates lead to it, or other workers hand it what their ports have given.
+/// Returns, by module, whether gates lead to it, or other workers hand over packets of their ports to it.
 fn fed_otherwise(plan: &Plan) -> Vec<bool> {
     let mut fed = vec![false; plan.modules.len()];
     let mut feed = |target: Target| {
@@ -106,8 +106,8 @@ fn fed_otherwise(plan: &Plan) -> Vec<bool> {
         }
     };
     plan.modules.iter().flat_map(|module| &module.gates).for_each(|(_, target)| feed(*target));
-    for (port, (told, workers)) in plan.ports.iter().zip(&plan.placement.ports).enumerate() {
-        let Some(entry) = told.entry else { continue };
+    for (port, (planned, workers)) in plan.ports.iter().zip(&plan.placement.ports).enumerate() {
+        let Some(entry) = planned.entry else { continue };
         let hands_here = |worker: &usize| {
             let to = plan.placement.leads(*worker, Origin::Port(port), entry);
             *worker != plan.worker && to.is_some_and(|to| to.contains(&plan.worker))

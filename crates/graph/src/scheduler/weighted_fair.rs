@@ -1,13 +1,14 @@
-//! Weighted-fair: modules that have work share the worker's ticks by their weights.
+//! Weighted-fair scheduling: modules with packets share the worker's ticks by their weights.
 //!
-//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over ticks, which is stride scheduling (Waldspurger and
-//! Weihl, 1995) with a rule for who comes back: each module has a *pass*, the virtual time at which its next call starts;
-//! the lowest runs, and a call moves it on by the ticks that it took divided by the weight. Virtual time is the pass of
-//! the module that runs. A module that had nothing to do goes on from there: it neither saves up time nor owes any.
+//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over ticks. That is stride scheduling (Waldspurger and
+//! Weihl, 1995) with a rule for modules that become ready again. Each module has a *pass*, the virtual time at which
+//! its next call starts. The module with the lowest pass runs, and a call advances the pass by its ticks divided by the
+//! weight. Virtual time is the pass of the running module. A module that was idle continues at the present virtual
+//! time: it has neither saved time nor does it owe any.
 //!
-//! What a call took is not read from a clock, which would cost as much as some functions do. Each module's costs are
-//! estimated from the calls of one turn in thirty-two; a timed call then also stands for those since the last, and charges
-//! what they were charged too little or too much. So over time an estimate cannot be to anybody's advantage.
+//! Reading a clock for each call would cost as much as some functions do. So each module's costs are estimated from the
+//! calls of one turn in thirty-two. A timed call also corrects the charges of the untimed calls since the last timed
+//! one. So over time no module gains from a wrong estimate.
 
 mod bucket;
 mod estimate;
@@ -27,53 +28,54 @@ use bucket::Bucket;
 use estimate::Estimate;
 use pressure::Pressure;
 
-/// By how much a tick moves on the pass of a module of weight 1: enough for a call of a hundred ticks to be charged within
-/// a tenth of a percent at the largest weight.
+/// How far a tick advances the pass of a module of weight 1. It is large enough that a call of a hundred ticks is
+/// charged within a tenth of a percent at the largest weight.
 const TICK: f64 = (1u64 << 20) as f64;
-/// The most that a call moves a pass on: two seconds at weight 1.
+/// The largest advance of a pass by a call: two seconds at weight 1.
 const MOST: f64 = (1u64 << 52) as f64;
-/// Where virtual time is set back, minutes after it was last, so that passes stay within their words.
+/// The virtual time at which it is set back, so that passes fit into their words. This happens minutes after the last
+/// time.
 const LATE: u64 = 1 << 60;
-/// To what it is set back: nobody has been given back more than that.
+/// The value to which virtual time is set back. No module has been refunded more than that.
 const EARLY: u64 = 1 << 56;
-/// For how many untimed calls at the most a timed one stands.
+/// The largest number of untimed calls that a timed call corrects.
 const STANDS_FOR: u32 = 256;
-/// No module.
-const NOBODY: usize = usize::MAX;
+/// No module runs.
+const NONE_RUNS: usize = usize::MAX;
 
 /// The module has a rate limit.
 const LIMITED: u8 = 1;
-/// Packets for the module are dropped, because one further on is overloaded.
+/// Packets for the module are dropped because a later module is overloaded.
 const REFUSING: u8 = 2;
-/// The module's queue is above its high mark, and was not below its low one since.
+/// The module's queue rose above its high mark, and has not fallen below its low mark since.
 const OVERLOADED: u8 = 4;
 /// Packets come to the module from a port.
 const ENTRY: u8 = 8;
 
-/// A module's account. All that an ordinary call touches, in one cache line.
+/// A module's account. The fields that an ordinary call touches are in one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Account {
     /// The virtual time at which its next call starts.
     pass: u64,
-    /// By how much a tick, an untimed call and a packet of such a call move the pass on.
+    /// How far a tick, an untimed call, and a packet of an untimed call advance the pass.
     per_tick: f64,
     per_call: u64,
     per_packet: u64,
     /// Untimed calls since the last timed one.
     untimed: u32,
-    /// Whether it is ready, and has not been chosen yet.
+    /// Whether the module is ready and has not been chosen yet.
     ready: bool,
-    /// The turn in which it last became so by packets that came.
+    /// The turn in which new packets last made it ready.
     since: u32,
     /// `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
     state: u8,
 }
 
 impl Account {
-    /// Sets what calls move the pass on by.
+    /// Sets how far calls advance the pass.
     fn price(&mut self, estimate: &Estimate) {
-        // A call that is free would run for ever.
+        // A call without cost would run for ever.
         self.per_call = (estimate.per_call * self.per_tick).clamp(self.per_tick, MOST) as u64;
         self.per_packet = (estimate.per_packet * self.per_tick).min(MOST / 256.0) as u64;
     }
@@ -83,7 +85,7 @@ impl Account {
 #[derive(Clone, Debug)]
 struct Set {
     words: Box<[u64]>,
-    /// No word before this has any.
+    /// No word before this one has a node.
     from: usize,
     count: usize,
 }
@@ -93,7 +95,7 @@ impl Set {
         Self { words: vec![0; nodes.div_ceil(64)].into(), from: 0, count: 0 }
     }
 
-    /// Adds a node; one that is there already stays.
+    /// Adds a node. Adding a node twice has no effect.
     #[inline]
     fn add(&mut self, node: usize) {
         let (at, bit) = (node / 64, 1 << (node % 64));
@@ -142,38 +144,40 @@ pub struct WeightedFair {
     estimates: Box<[Estimate]>,
     buckets: Box<[Option<Bucket>]>,
     pressure: Pressure,
-    /// Ready modules whose pass is the virtual time: they run first, in topological order. Without backlogs all are here.
+    /// Ready modules whose pass is the virtual time. They run first, in topological order. Without backlogs all modules
+    /// are here.
     abreast: Set,
-    /// Other ready modules: pass and number in one, lowest first; and the lowest pass, `u64::MAX` where there is none.
+    /// Other ready modules: pass and number in one word, lowest first. Then the lowest pass, `u64::MAX` if there is
+    /// none.
     ahead: BinaryHeap<Reverse<u128>>,
     lowest: u64,
-    /// Places where packets leave, by how far past the modules: they run when a turn's modules have run.
+    /// The nodes by which packets leave, counted from the end of the modules. They run after a turn's modules.
     leaving: Set,
-    /// Modules that wait for their rate limits, and the earliest instant among theirs.
+    /// Modules that wait for their rate limits, and the earliest instant among them.
     waiting: Vec<(Ticks, usize)>,
     earliest: Ticks,
     virtual_time: u64,
-    /// The furthest pass of all.
+    /// The furthest pass of all modules.
     furthest: u64,
     running: usize,
-    /// Which turn this is, and how many calls it still has.
+    /// The number of this turn, and the calls that remain in it.
     turn: u32,
-    left: usize,
+    remaining: usize,
     now: Ticks,
     frequency: Frequency,
-    /// Busy turns until one is timed, whether this one is, and what makes their distances irregular, so that no pattern of
-    /// calls escapes.
+    /// The busy turns until the next timed one, whether this turn is timed, and a random number that makes the
+    /// distances irregular, so that timing covers every pattern of calls.
     until_timed: u32,
     timing: bool,
     random: u32,
-    /// Whether weights have changed since the last turn, and passes with them.
+    /// Whether weights, and with them passes, have changed since the last turn.
     reweighted: bool,
-    /// Whether limits and marks no longer count.
+    /// Whether limits and marks have been lifted.
     lifted: bool,
 }
 
 impl WeightedFair {
-    /// The module to run next, and nothing else: limits are looked at by the caller.
+    /// Returns the module to run next. The caller checks the limits.
     #[inline]
     fn choose(&mut self) -> Option<usize> {
         let abreast = if self.lowest >= self.virtual_time { self.abreast.pop() } else { None };
@@ -182,23 +186,23 @@ impl WeightedFair {
         Some(module)
     }
 
-    /// The first of those ahead.
+    /// Returns the first module of those ahead.
     #[inline(never)]
     fn choose_ahead(&mut self) -> Option<usize> {
         let Reverse(key) = self.ahead.pop()?;
-        // Lower than the virtual time only where a timed call has given back what others were charged too much.
+        // It is lower than the virtual time only if a timed call refunded earlier charges.
         self.virtual_time = self.virtual_time.max(self.lowest);
         self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
         Some(key as u32 as usize)
     }
 
-    /// Whether a module is ready.
+    /// Returns whether a module is ready.
     #[inline]
     fn has_some(&self) -> bool {
         self.abreast.count > 0 || self.lowest < u64::MAX
     }
 
-    /// Puts a ready module among those ahead, with its own pass.
+    /// Queues a ready module among those ahead, with its own pass.
     #[inline]
     fn queue(&mut self, module: usize) {
         let pass = self.accounts[module].pass;
@@ -206,7 +210,7 @@ impl WeightedFair {
         self.ahead.push(Reverse(u128::from(pass) << 64 | module as u128));
     }
 
-    /// Sets virtual time back, and all passes with it: who is before whom, and by how much, stays.
+    /// Sets back virtual time and all passes. The order of the modules and the distances between them do not change.
     #[cold]
     fn set_back(&mut self) {
         let by = self.virtual_time - EARLY;
@@ -214,14 +218,14 @@ impl WeightedFair {
             account.pass = account.pass.saturating_sub(by);
         }
         (self.virtual_time, self.furthest) = (EARLY, self.furthest.saturating_sub(by).max(EARLY));
-        self.queue_anew();
+        self.sort_ahead();
     }
 
-    /// Puts those ahead in the order of their passes, which have changed.
+    /// Sorts the modules ahead by their passes, which have changed.
     #[cold]
-    fn queue_anew(&mut self) {
+    fn sort_ahead(&mut self) {
         self.reweighted = false;
-        // In the same memory: a turn allocates nothing.
+        // In the same memory, because a turn allocates nothing.
         let mut ahead = std::mem::take(&mut self.ahead).into_vec();
         for Reverse(key) in &mut ahead {
             let module = *key as u32;
@@ -231,7 +235,7 @@ impl WeightedFair {
         self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
     }
 
-    /// The node to run next where `module` was chosen, which has a limit.
+    /// Returns the node to run next, after the limited module `module` was chosen.
     #[cold]
     fn next_permitted(&mut self, mut module: usize) -> Option<usize> {
         while self.accounts[module].state & LIMITED != 0 && self.must_wait(module) {
@@ -242,7 +246,7 @@ impl WeightedFair {
         Some(module)
     }
 
-    /// Whether a limited module must wait; it is then put aside.
+    /// Returns whether a limited module must wait. If so, it joins the waiting modules.
     fn must_wait(&mut self, module: usize) -> bool {
         let Some(until) = self.buckets[module].as_mut().and_then(|bucket| bucket.not_before(self.now)) else {
             return false;
@@ -253,7 +257,7 @@ impl WeightedFair {
         true
     }
 
-    /// Makes those ready whose waiting is over.
+    /// Makes the modules ready whose wait is over.
     #[cold]
     fn release(&mut self) {
         let mut at = 0;
@@ -269,14 +273,14 @@ impl WeightedFair {
         self.earliest = self.waiting.iter().map(|(until, _)| *until).min().unwrap_or(Ticks::NEVER);
     }
 
-    /// A call was timed: it is charged, and for those since the last that was.
+    /// Charges a timed call, and corrects the charges of the untimed calls since the last timed one.
     #[cold]
     fn settle(&mut self, module: usize, packets: usize, ticks: Ticks) {
         let (account, estimate) = (&mut self.accounts[module], &mut self.estimates[module]);
         let charged = account.per_call as f64 + account.per_packet as f64 * packets as f64;
         let due = (estimate.learn(packets, ticks.0) * account.per_tick).max(account.per_tick);
-        let amends = (due - charged) * f64::from(account.untimed.min(STANDS_FOR)) + due;
-        account.pass = account.pass.saturating_add_signed(amends.clamp(-MOST, MOST) as i64);
+        let correction = (due - charged) * f64::from(account.untimed.min(STANDS_FOR)) + due;
+        account.pass = account.pass.saturating_add_signed(correction.clamp(-MOST, MOST) as i64);
         account.untimed = 0;
         account.price(estimate);
     }
@@ -327,9 +331,9 @@ impl Scheduler for WeightedFair {
             earliest: Ticks::NEVER,
             virtual_time: 0,
             furthest: 0,
-            running: NOBODY,
+            running: NONE_RUNS,
             turn: 0,
-            left: modules,
+            remaining: modules,
             now: Ticks::ZERO,
             frequency: topology.frequency,
             until_timed: 0,
@@ -351,7 +355,7 @@ impl Scheduler for WeightedFair {
     #[inline]
     fn begin(&mut self, now: Ticks) {
         self.now = now;
-        if self.left < self.accounts.len() {
+        if self.remaining < self.accounts.len() {
             // The last turn was a busy one.
             if std::mem::take(&mut self.timing) {
                 self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -361,17 +365,17 @@ impl Scheduler for WeightedFair {
                 self.until_timed = self.until_timed.saturating_sub(1);
             }
         }
-        self.left = self.accounts.len();
+        self.remaining = self.accounts.len();
         if self.virtual_time >= LATE {
             self.set_back();
         }
         if self.reweighted {
-            self.queue_anew();
+            self.sort_ahead();
         }
         if now >= self.earliest {
             self.release();
         }
-        // What has been released was ready before: its ports wait on.
+        // A released module was ready before, so its ports still wait.
         self.turn = self.turn.wrapping_add(1);
     }
 
@@ -387,7 +391,7 @@ impl Scheduler for WeightedFair {
             self.leaving.add(node - self.accounts.len());
             return;
         };
-        // Whether one that is running has more, it says when it has run.
+        // A running module reports whether it has more packets after it has run.
         if node == self.running || std::mem::replace(&mut account.ready, true) {
             return;
         }
@@ -402,11 +406,11 @@ impl Scheduler for WeightedFair {
 
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        self.running = NOBODY;
+        self.running = NONE_RUNS;
         if !self.has_some() {
-            // Nobody waits for anybody: all start anew, abreast.
+            // No module waits, so all start again at the same pass.
             self.virtual_time = self.virtual_time.max(self.furthest);
-        } else if self.left > 0
+        } else if self.remaining > 0
             && let Some(module) = self.choose()
         {
             if self.accounts[module].state & LIMITED != 0 {
@@ -415,13 +419,12 @@ impl Scheduler for WeightedFair {
             self.running = module;
             return Some(module);
         }
-        self.leaving.pop().map(|place| self.accounts.len() + place)
+        self.leaving.pop().map(|index| self.accounts.len() + index)
     }
 
     #[inline]
     fn peek(&self) -> Option<usize> {
-        // The lowest of those ahead follows where none is abreast; who does not have it in the cache by then is late
-        // anyway.
+        // If no module is abreast, the lowest of those ahead follows. Its data would not arrive in time anyway.
         self.abreast.first()
     }
 
@@ -432,10 +435,10 @@ impl Scheduler for WeightedFair {
     #[inline]
     fn straight_on(&mut self, node: usize) -> bool {
         let Some(account) = self.accounts.get_mut(node) else { return true };
-        // Only what could have been chosen now: nobody who is ready is behind it.
+        // Only if the node could have been chosen now: no ready module comes before it.
         let first = account.pass <= self.virtual_time
             && account.state & !ENTRY == 0
-            && self.left > 1
+            && self.remaining > 1
             && self.lowest >= self.virtual_time;
         if first {
             account.pass = self.virtual_time;
@@ -458,7 +461,7 @@ impl Scheduler for WeightedFair {
     #[inline]
     fn charge(&mut self, node: usize, packets: usize, took: Took) {
         let Some(account) = self.accounts.get_mut(node) else { return };
-        self.left -= 1;
+        self.remaining -= 1;
         match took {
             Took::Unknown => {
                 account.pass += account.per_call + account.per_packet * packets as u64;
@@ -487,11 +490,11 @@ impl Scheduler for WeightedFair {
             }
             return;
         };
-        // One that ports feed keeps its place although it has run dry: when its turn comes, they may have more. Not so
-        // where nobody else is ready; then all start anew with the next turn, which reads all ports.
+        // A module that ports feed keeps its turn without packets, because its ports may have more by then. If no other
+        // module is ready, all start again in the next turn, which reads all ports.
         let again = more || (account.state & ENTRY != 0 && (self.abreast.count > 0 || self.lowest < u64::MAX));
         if again && !std::mem::replace(&mut account.ready, true) {
-            // With its own pass, even one that is behind.
+            // With its own pass, even if that is behind.
             self.queue(node);
         }
     }
@@ -503,7 +506,8 @@ impl Scheduler for WeightedFair {
 
     #[inline]
     fn waits(&self, port: usize, node: usize) -> bool {
-        // One that is ready since this turn is so by another of its ports: each gives a batch, or the first would be all.
+        // If another port has made the module ready in this turn, this port is read, too. Otherwise only the first port
+        // would be read.
         let was_ready = |account: &Account| account.ready && account.since != self.turn;
         self.accounts.get(node).is_some_and(was_ready) && self.pressure.waits(port)
     }
@@ -532,8 +536,8 @@ impl Scheduler for WeightedFair {
         let account = &mut self.accounts[module];
         let before = std::mem::replace(&mut account.per_tick, TICK / f64::from(weight.max(1)));
         account.price(&self.estimates[module]);
-        // What it has had before the others stays the same time, and not the same virtual time: where all weights became a
-        // thousand times larger, it would wait for a thousand times as long.
+        // A lead over the others stays the same in time, not in virtual time. Otherwise, if all weights became a
+        // thousand times larger, the module would wait a thousand times as long.
         if account.pass > self.virtual_time {
             let ahead = (account.pass - self.virtual_time) as f64 * (account.per_tick / before);
             account.pass = self.virtual_time.saturating_add(ahead as u64);
@@ -551,7 +555,7 @@ impl Scheduler for WeightedFair {
         }
         let state = &mut self.accounts[module].state;
         *state = if limit.is_some() { *state | LIMITED } else { *state & !LIMITED };
-        // One that waits for its limit looks at the new one.
+        // A module that waits for its limit checks the new one.
         for (until, _) in self.waiting.iter_mut().filter(|(_, of)| *of == module) {
             *until = now;
             self.earliest = now;

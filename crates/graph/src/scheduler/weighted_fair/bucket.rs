@@ -1,6 +1,6 @@
-//! A token bucket that may go into debt: a batch runs whole, and what it took too much is waited for afterwards.
+//! A token bucket that may go into debt: a batch runs whole, and the module waits afterwards until the excess is paid.
 //!
-//! RFC 2697's bucket, filled continuously. Because debts are paid, the long-run rate is exactly the one stated.
+//! RFC 2697's bucket, filled continuously. Because debts are paid, the long-run rate is exactly the configured one.
 
 use forebay_packet::Batch;
 use forebay_units::{Frequency, Rate, Ticks};
@@ -10,19 +10,19 @@ use forebay_protocol::RateLimit;
 /// A module's bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
-    /// Tokens a tick: packets, or bytes.
+    /// Tokens per tick: packets or bytes.
     per_tick: f64,
     bytes: bool,
     depth: f64,
     level: f64,
-    /// When `level` was right.
+    /// The time of `level`.
     at: Ticks,
-    /// When it was said that the debt would be paid; a promise is kept, however it was rounded.
+    /// The instant promised for the payment of the debt. The promise is kept, whatever the rounding.
     promised: Ticks,
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(super) fn new(limit: &RateLimit, frequency: Frequency, now: Ticks) -> Self {
         let (per_second, bytes) = match limit.rate {
             Rate::Packets(rate) => (rate.0, false),
@@ -37,25 +37,25 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// When the module may run, where that is not now.
+    /// Returns when the module may run. `None` if it may run now.
     pub(super) fn not_before(&mut self, now: Ticks) -> Option<Ticks> {
         self.fill(now);
         if self.level >= 0.0 || now >= self.promised {
             return None;
         }
-        // At least one tick: a debt too small to be told apart would be waited for no time, for ever.
+        // At least one tick. With a debt lost in rounding, the wait would be zero for ever.
         self.promised = now + Ticks(((-self.level / self.per_tick).ceil() as u64).max(1));
         Some(self.promised)
     }
 
-    /// The module runs on `batch`.
+    /// Charges the bucket for a run on `batch`.
     pub(super) fn take(&mut self, batch: &Batch) {
         let tokens = if self.bytes { batch.iter().map(|packet| packet.len()).sum() } else { batch.len() };
         self.level -= tokens as f64;
         self.promised = Ticks::NEVER;
     }
 
-    /// The same for a bucket whose limit has changed: what was saved or owed is kept as far as it fits.
+    /// Changes the limit. Saved or owed tokens are kept as far as they fit.
     pub(super) fn change(&mut self, limit: &RateLimit, frequency: Frequency, now: Ticks) {
         self.fill(now);
         let (level, bytes) = (self.level, self.bytes);
@@ -85,21 +85,21 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_counted_where_the_rate_is_of_bits() {
+    fn bytes_are_counted_if_the_rate_is_in_bits() {
         let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
         let limit = RateLimit { rate: Rate::Bits(BitRate(8e9)), burst: Nanos(0) };
         let mut bucket = Bucket::new(&limit, Frequency::new(1e9), Ticks::ZERO);
         assert_eq!(bucket.not_before(Ticks(5)), None, "an empty bucket is not in debt");
         bucket.take(&batch(&pool, 3, 100));
-        // A byte a nanosecond.
+        // One byte per nanosecond.
         assert_eq!(bucket.not_before(Ticks(5)), Some(Ticks(305)));
         assert_eq!(bucket.not_before(Ticks(304)), Some(Ticks(305)));
         assert_eq!(bucket.not_before(Ticks(305)), None);
     }
 
-    /// At 164 kpps the debt of a batch was a rounding error less than paid when it was said to be.
+    /// Once, at 164 kpps, the debt of a batch was a rounding error short of paid at the promised instant.
     #[test]
-    fn a_promise_is_kept_however_it_was_rounded() {
+    fn a_promise_is_kept_whatever_the_rounding() {
         let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
         for kpps in 1..2_000 {
             let limit = RateLimit { rate: Rate::Packets(PacketRate(f64::from(kpps) * 1e3)), burst: Nanos(4_875) };
@@ -107,7 +107,7 @@ mod tests {
             let mut now = Ticks::ZERO;
             for size in (1..24).chain(1..24) {
                 bucket.take(&batch(&pool, size, 60));
-                // What the burst allows is no debt.
+                // The burst is not a debt.
                 now = bucket.not_before(now).unwrap_or(now);
                 assert_eq!(bucket.not_before(now), None, "{kpps} kpps, {size} packets");
             }
@@ -115,11 +115,13 @@ mod tests {
     }
 
     proptest! {
-        /// Over any stretch, at most what the rate and the burst allow, and one batch; and whoever runs whenever it may
-        /// gets the rate.
+        /// In any interval, at most the rate, the burst and one batch pass. A module that runs whenever it may gets the
+        /// rate.
         #[test]
         fn no_more_than_rate_and_burst_and_no_less_than_the_rate(
-            kpps in 1u32..20_000, burst in 0u64..1_000_000, sizes in proptest::collection::vec((1usize..32, 0u64..20_000), 1..200),
+            kpps in 1u32..20_000,
+            burst in 0u64..1_000_000,
+            sizes in proptest::collection::vec((1usize..32, 0u64..20_000), 1..200),
         ) {
             let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
             let per_second = f64::from(kpps) * 1e3;
@@ -133,7 +135,7 @@ mod tests {
                     Some(at) => {
                         prop_assert!(at > now);
                         now = at;
-                        prop_assert_eq!(bucket.not_before(now), None, "what was promised is kept");
+                        prop_assert_eq!(bucket.not_before(now), None, "the promise is kept");
                     }
                 }
                 let before = taken as f64;

@@ -1,18 +1,18 @@
-//! What a module's calls take, learnt from the few that are timed: `T(b) = T0 + T1·b` (Batchy section 3).
+//! The cost of a module's calls, learnt from the few timed ones: `T(b) = T0 + T1·b` (Batchy section 3).
 //!
-//! Least squares over decayed sums: older calls count less and less. Where all batches were of one size, nothing tells
-//! the two parts apart; the slope then leans to the one with which half of the cost is by the packet.
+//! Least squares over decayed sums, so older calls have less weight. If all batches have the same size, the two parts
+//! cannot be separated. Then the slope leans to the value at which half of the cost is per packet.
 
-/// How much of what was learnt is kept at each further call.
+/// The part of the sums that is kept at each further call.
 const KEPT: f64 = 31.0 / 32.0;
-/// How firmly the slope leans, in packets²: a variation of batch sizes beyond this decides.
+/// How strongly the slope leans, in packets². A larger variation of batch sizes decides.
 const LEAN: f64 = 1.0;
-/// A call that takes this many times as long as expected was interrupted: it counts as this many times and no more.
+/// A call that takes more than this many times the expected cost was interrupted. It counts as this many times.
 const OUTLIER: f64 = 64.0;
-/// What a call is taken to cost before any was timed.
+/// The assumed cost of a call before any was timed.
 const UNKNOWN: (f64, f64) = (100.0, 10.0);
 
-/// What a module's calls take.
+/// The cost of a module's calls.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
     /// Decayed sums over timed calls: of 1, b, b², t, b·t.
@@ -28,18 +28,19 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Nothing learnt yet.
+    /// Creates an estimate without timed calls.
     pub(super) fn new() -> Self {
         let (per_call, per_packet) = UNKNOWN;
         Self { calls: 0.0, packets: 0.0, squares: 0.0, ticks: 0.0, products: 0.0, per_call, per_packet }
     }
 
-    /// What a call on so many packets is expected to take.
+    /// Returns the expected cost of a call on `packets` packets.
     pub(super) fn of(&self, packets: usize) -> f64 {
         self.per_call + self.per_packet * packets as f64
     }
 
-    /// A call on `packets` packets took `ticks`. What it is to be charged for: that, unless it was interrupted.
+    /// Learns from a call on `packets` packets that took `ticks`. Returns the ticks to charge, which are fewer if the
+    /// call was interrupted.
     pub(super) fn learn(&mut self, packets: usize, ticks: u64) -> f64 {
         let (b, mut t) = (packets as f64, ticks as f64);
         if self.calls > 0.0 {
@@ -57,7 +58,7 @@ impl Estimate {
         let mean = self.packets / self.calls;
         let covariation = self.products - mean * self.ticks;
         let variation = self.squares - mean * self.packets;
-        // Where all of the cost is by the packet.
+        // The slope if the whole cost is per packet.
         let steepest = self.ticks / self.packets.max(1.0);
         let slope = (covariation + LEAN * steepest / 2.0) / (variation + LEAN);
         // Neither part can be negative.
@@ -73,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_interrupted_call_counts_for_some_only() {
+    fn an_interrupted_call_counts_only_in_part() {
         let mut estimate = Estimate::new();
         estimate.learn(32, 1_000);
         assert!((estimate.learn(32, 10_000_000) - 64_000.0).abs() < 1e-6);
@@ -84,7 +85,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the two parts are, they are found from calls on batches of several sizes.
+        /// Both parts are found from calls on batches of several sizes.
         #[test]
         fn both_parts_are_found(per_call in 0u32..100_000, per_packet in 0u32..1_000, step in 1usize..8) {
             let mut estimate = Estimate::new();
@@ -99,7 +100,7 @@ mod tests {
             }
         }
 
-        /// With one size only, that size is right.
+        /// With one batch size only, the cost of that size is right.
         #[test]
         fn one_size_is_right_at_that_size(ticks in 0u64..1_000_000, packets in 1usize..256) {
             let mut estimate = Estimate::new();

@@ -1,8 +1,9 @@
-//! Backpressure: what is overloaded stops the ports that feed it, or the chain that leads to it (NFVnice section 3.3).
+//! Backpressure: an overloaded module stops the ports that feed it, or the chain that leads to it (NFVnice section
+//! 3.3).
 //!
-//! Only ports and the beginnings of chains are held up, never a module in between. What has entered can always go on, so
-//! whatever overload there is gets smaller, and nothing can wait for itself. That leaves a queue to grow beyond its high
-//! mark by what was under way to it.
+//! Only ports and the starts of chains are stopped, never a module in between. Packets that have entered can always go
+//! on. So every overload shrinks, and no module waits for itself. A queue can exceed its high mark only by the packets
+//! that were already on their way.
 
 use crate::scheduler::{Topology, WhenFull};
 
@@ -14,20 +15,20 @@ struct Mark {
     when_full: WhenFull,
 }
 
-/// Who is overloaded, and whom that holds up.
+/// The overloaded modules, and the ports and chains that they stop.
 #[derive(Debug)]
 pub(super) struct Pressure {
     marks: Box<[Mark]>,
     /// By module: the ports whose packets can come to it.
     sources: Vec<Vec<u32>>,
-    /// By module: where the chain begins that leads to it only.
+    /// By module: the first module of the chain that leads only to it.
     heads: Vec<u32>,
-    /// By port: whether its packets can wait there until the module where they enter has run dry. Not where that drops
-    /// packets when it is overloaded, nor where others feed it: it might never run dry.
+    /// By port: whether its packets can wait there until the module where they enter has no packets left. Not if that
+    /// module drops packets when it is overloaded. Nor if other modules feed it, because it might always have packets.
     waits: Box<[bool]>,
-    /// By port: how many overloaded modules hold it.
+    /// By port: the number of overloaded modules that stop it.
     holding: Box<[u32]>,
-    /// By module: for how many overloaded modules it refuses packets.
+    /// By module: the number of overloaded modules for which it refuses packets.
     refusing: Box<[u32]>,
 }
 
@@ -36,8 +37,8 @@ impl Pressure {
         let batch = topology.batch as u32;
         let marks = topology.shares.iter().map(|share| {
             let of = |percent: u32| (u64::from(share.marks.queue) * u64::from(percent) / 100) as u32;
-            // Above the low mark there are always enough packets to run on, whatever the trigger: it is a batch at the
-            // most. So what is overloaded is ready, or waits for its rate limit, and for nothing else.
+            // The low mark is at least a batch, so above it there are enough packets to run on, whatever the trigger.
+            // So an overloaded module is ready, or waits for its rate limit, and for nothing else.
             let low = of(share.marks.low).max(batch);
             Mark { high: of(share.marks.high).max(low + batch), low, when_full: share.marks.when_full }
         });
@@ -57,17 +58,17 @@ impl Pressure {
         }
     }
 
-    /// Whether so many packets are too many for a module.
+    /// Returns whether `waiting` packets overload a module.
     pub(super) fn is_high(&self, module: usize, waiting: usize) -> bool {
         self.marks.get(module).is_some_and(|mark| waiting >= mark.high as usize)
     }
 
-    /// Whether so many packets are no longer too many for an overloaded module.
+    /// Returns whether `waiting` packets end a module's overload.
     pub(super) fn is_low(&self, module: usize, waiting: usize) -> bool {
         self.marks.get(module).is_none_or(|mark| waiting <= mark.low as usize)
     }
 
-    /// A module is overloaded from now on. The module that refuses packets by that, where it did not before.
+    /// Begins a module's overload. Returns the module that now starts to refuse packets, if any.
     pub(super) fn begin(&mut self, module: usize) -> Option<usize> {
         match self.marks[module].when_full {
             WhenFull::Wait => {
@@ -82,7 +83,7 @@ impl Pressure {
         }
     }
 
-    /// A module is no longer overloaded. The module that no longer refuses packets by that.
+    /// Ends a module's overload. Returns the module that now stops refusing packets, if any.
     pub(super) fn end(&mut self, module: usize) -> Option<usize> {
         match self.marks[module].when_full {
             WhenFull::Wait => {
@@ -97,13 +98,13 @@ impl Pressure {
         }
     }
 
-    /// Whether what a port has can wait there while its module has something to run on.
+    /// Returns whether the packets of a port can wait there while its module has packets to run on.
     #[inline]
     pub(super) fn waits(&self, port: usize) -> bool {
         self.waits.get(port).is_some_and(|waits| *waits)
     }
 
-    /// Whether a port is not to be read.
+    /// Returns whether a port must not be read.
     #[inline]
     pub(super) fn holds(&self, port: usize) -> bool {
         self.holding.get(port).is_some_and(|holding| *holding > 0)

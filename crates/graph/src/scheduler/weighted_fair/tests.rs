@@ -1,11 +1,12 @@
-//! The scheduler by itself: against a simple model, and how far from the ideal anybody ever is.
+//! Tests the scheduler alone: compares it with a simple model, and bounds the deviation from the ideal.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::scheduler::Share;
 
-/// Modules of these weights, side by side, each fed by a port of its own; their number is that of the place to leave by.
+/// Creates a scheduler for modules of these weights. Each is fed by a port of its own. The node after them is the one
+/// by which packets leave.
 fn of(weights: &[u32]) -> WeightedFair {
     WeightedFair::new(&Topology {
         nodes: weights.len() + 1,
@@ -16,16 +17,16 @@ fn of(weights: &[u32]) -> WeightedFair {
     })
 }
 
-/// Who runs next, beginning turns as needed.
+/// Returns the node that runs next. Begins turns as needed.
 fn run(scheduler: &mut WeightedFair) -> usize {
     scheduler.next().unwrap_or_else(|| {
         scheduler.begin(Ticks::ZERO);
-        scheduler.next().expect("somebody is ready")
+        scheduler.next().expect("a node is ready")
     })
 }
 
 #[test]
-fn without_a_backlog_it_runs_in_topological_order_and_what_leaves_does_so_at_the_end() {
+fn without_a_backlog_it_runs_in_topological_order_and_packets_leave_at_the_end() {
     let mut scheduler = of(&[1; 70]);
     for turn in 0..3 {
         for node in [70, 65, 3, 9, 3] {
@@ -43,7 +44,7 @@ fn without_a_backlog_it_runs_in_topological_order_and_what_leaves_does_so_at_the
 }
 
 #[test]
-fn a_turn_ends_when_it_has_had_as_many_calls_as_there_are_modules() {
+fn a_turn_ends_after_as_many_calls_as_there_are_modules() {
     let mut scheduler = of(&[1, 1, 100]);
     (0..4).for_each(|node| scheduler.ready(node));
     for _ in 0..10 {
@@ -61,9 +62,9 @@ fn a_turn_ends_when_it_has_had_as_many_calls_as_there_are_modules() {
     }
 }
 
-/// Where nobody waits for anybody all start anew, one whose weight has become less since its last call like the others.
+/// If no module waits, all start again at the same pass, including one whose weight has decreased since its last call.
 #[test]
-fn who_has_become_lighter_starts_anew_abreast_of_the_others() {
+fn a_module_with_a_decreased_weight_starts_at_the_same_pass() {
     let mut scheduler = of(&[1_000, 1_000]);
     scheduler.ready(0);
     let node = run(&mut scheduler);
@@ -76,7 +77,7 @@ fn who_has_become_lighter_starts_anew_abreast_of_the_others() {
 }
 
 #[test]
-fn who_comes_back_has_neither_saved_time_up_nor_owes_any() {
+fn a_module_that_becomes_ready_again_has_no_saved_time_and_no_debt() {
     let mut scheduler = of(&[1, 1]);
     let mut counts = [0u64; 2];
     let step = |scheduler: &mut WeightedFair, counts: &mut [u64; 2]| {
@@ -94,24 +95,24 @@ fn who_comes_back_has_neither_saved_time_up_nor_owes_any() {
 }
 
 #[test]
-fn straight_on_only_where_nobody_else_would_have_been_chosen() {
+fn straight_on_only_if_no_other_module_would_have_been_chosen() {
     let mut scheduler = of(&[1, 1, 1, 1]);
     scheduler.begin(Ticks::ZERO);
     scheduler.ready(0);
     assert_eq!(scheduler.next(), Some(0));
-    assert!(scheduler.straight_on(1) && scheduler.straight_on(4), "nobody else is ready");
+    assert!(scheduler.straight_on(1) && scheduler.straight_on(4), "no other module is ready");
     scheduler.charge(0, 1, Took::Exactly(Ticks(10)));
     scheduler.charge(1, 1, Took::Exactly(Ticks(10)));
     scheduler.ran(0, true);
     scheduler.ready(2);
-    assert_eq!(scheduler.next(), Some(2), "it is abreast, and 0 has run");
-    assert!(!scheduler.straight_on(1), "1 has run too, and its turn is after those that have not");
+    assert_eq!(scheduler.next(), Some(2), "2 has the same pass, and 0 has run");
+    assert!(!scheduler.straight_on(1), "1 has also run, and comes after those that have not");
     assert!(scheduler.straight_on(3));
 }
 
-/// A module that had had a call more than the others when all weights were multiplied did not run for as many times as long.
+/// Once, when all weights were multiplied, a module with one call more than the others waited that many times as long.
 #[test]
-fn a_lead_in_time_stays_what_it_was_when_weights_are_scaled() {
+fn a_lead_in_time_does_not_change_when_weights_are_scaled() {
     let mut scheduler = of(&[1, 1]);
     let mut counts = [0u64; 2];
     let mut step = |scheduler: &mut WeightedFair| {
@@ -128,10 +129,10 @@ fn a_lead_in_time_stays_what_it_was_when_weights_are_scaled() {
     assert!(counts[0].abs_diff(counts[1]) <= 2, "{counts:?}");
 }
 
-/// The same by looking at everybody each time.
+/// A model that looks at all modules each time.
 #[derive(Default)]
 struct Model {
-    /// By module: pass, weight, ready, not abreast.
+    /// By module: pass, weight, whether it is ready, whether it is not abreast.
     modules: Vec<(u64, u32, bool, bool)>,
     time: u64,
     furthest: u64,
@@ -178,7 +179,7 @@ impl Model {
 enum Step {
     Ready(usize),
     Weight(usize, u32),
-    /// The next one runs for so long, and perhaps has more to do.
+    /// The next module runs for this many ticks, and may have more packets.
     Run(u64, bool),
 }
 
@@ -193,7 +194,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn it_chooses_whom_the_model_chooses(weights in proptest::collection::vec(1..100u32, 20), steps in steps()) {
+    fn it_chooses_as_the_model_does(weights in proptest::collection::vec(1..100u32, 20), steps in steps()) {
         let mut scheduler = of(&weights);
         let modules = weights.iter().map(|weight| (0, *weight, false, false)).collect();
         let mut model = Model { modules, ..Model::default() };
@@ -208,30 +209,33 @@ proptest! {
                     model.set_weight(node, weight);
                 }
                 Step::Run(ticks, more) => {
-                    // Every step is a turn: how many calls a turn has is not what is asked here.
+                    // Every step is a turn. This test is not about the number of calls in a turn.
                     scheduler.begin(Ticks::ZERO);
                     let chosen = scheduler.next();
                     prop_assert_eq!(chosen, model.next());
                     if let Some(node) = chosen {
                         scheduler.charge(node, 1, Took::Exactly(Ticks(ticks)));
                         model.charge(node, ticks);
-                        // One that ports feed keeps its place where somebody else is ready.
+                        // A module that ports feed keeps its turn if another module is ready.
                         let others = model.modules.iter().any(|module| module.2);
                         scheduler.ran(node, more);
                         if more || others {
                             model.ready(node, true);
                         }
-                        // Between turns nobody is running.
-                        scheduler.running = NOBODY;
+                        // Between turns no module runs.
+                        scheduler.running = NONE_RUNS;
                     }
                 }
             }
         }
     }
 
-    /// Virtual time that is late, and is set back on the way, makes no difference to anybody.
+    /// Setting virtual time back makes no difference to any module.
     #[test]
-    fn setting_virtual_time_back_is_not_seen(weights in proptest::collection::vec(1..100u32, 20), steps in steps()) {
+    fn setting_virtual_time_back_changes_no_choice(
+        weights in proptest::collection::vec(1..100u32, 20),
+        steps in steps(),
+    ) {
         let (mut early, mut late) = (of(&weights), of(&weights));
         let before = LATE - TICK as u64 * 1_000;
         (late.virtual_time, late.furthest) = (before, before);
@@ -251,18 +255,19 @@ proptest! {
                     for scheduler in [&mut early, &mut late] {
                         scheduler.charge(node, 1, Took::Exactly(Ticks(ticks)));
                         scheduler.ran(node, more);
-                        scheduler.running = NOBODY;
+                        scheduler.running = NONE_RUNS;
                     }
                 }
             }
         }
     }
 
-    /// Two backlogged modules are never further apart than one call of each (Goyal et al., theorem 1), whatever calls
-    /// take: at all times, not in the long run only.
+    /// Two backlogged modules are never further apart than one call of each (Goyal et al., theorem 1), whatever the
+    /// cost of calls. This holds at all times, not only in the long run.
     #[test]
-    fn backlogged_modules_are_never_apart_by_more_than_a_call_each(
-        weights in proptest::collection::vec(1..64u32, 2..24), ticks in proptest::collection::vec(1..5_000u64, 100..2_000),
+    fn backlogged_modules_are_at_most_one_call_each_apart(
+        weights in proptest::collection::vec(1..64u32, 2..24),
+        ticks in proptest::collection::vec(1..5_000u64, 100..2_000),
     ) {
         let mut scheduler = of(&weights);
         let (mut got, mut longest) = (vec![0u64; weights.len()], vec![0u64; weights.len()]);
@@ -277,17 +282,17 @@ proptest! {
             for (a, b) in (0..weights.len()).flat_map(|a| (0..a).map(move |b| (a, b))) {
                 let apart = (of_weight(&got, a) - of_weight(&got, b)).abs();
                 let allowed = of_weight(&longest, a) + of_weight(&longest, b);
-                // A tick's worth is rounded down to a whole part of the weight.
+                // The advance per tick is rounded down for each weight.
                 prop_assert!(apart <= allowed * 1.001 + 1.0, "{a} and {b}: {apart} where {allowed} are allowed");
             }
         }
     }
 }
 
-/// Costs that nobody tells but for one turn in thirty-two: unequal, scattered, for batches of all sizes. Shares are right all
-/// the same, and remain so when costs change.
+/// Costs are known only for one turn in thirty-two. They are unequal, scattered, and of batches of all sizes. Shares
+/// are right all the same, and stay right when costs change.
 #[test]
-fn estimated_costs_are_to_nobodys_advantage() {
+fn no_module_gains_from_estimated_costs() {
     let weights = [1u32, 2, 5, 1, 3];
     let mut scheduler = of(&weights);
     let mut random = 7u64;
@@ -305,14 +310,14 @@ fn estimated_costs_are_to_nobodys_advantage() {
             timed += u32::from(sampled);
             while let Some(node) = scheduler.next() {
                 let packets = 1 + draw(32);
-                // A module's costs change from phase to phase, manyfold; half of a call's is by chance.
+                // A module's costs change manyfold from phase to phase. Half of a call's cost is random.
                 let scale = [1, 20, 3, 7, 50][(node + phase) % 5];
                 let fixed = 100 * scale + 10 * packets * (node as u64 + 1);
                 let ticks = fixed / 2 + draw(fixed);
                 let took = if sampled { Took::Sampled(Ticks(ticks)) } else { Took::Unknown };
                 scheduler.charge(node, packets as usize, took);
                 scheduler.ran(node, true);
-                // The first of each phase, while estimates follow, are not counted.
+                // The first turns of each phase, while estimates adapt, are not counted.
                 if turn > 2_000 {
                     got[node] += ticks;
                 }
