@@ -51,10 +51,10 @@ impl Plan {
         let (_, found) = flow::build(&shape, &self.flows)?;
         let mut passages = Passages::new(&shape);
         let flows = found.into_iter().map(|flow| {
-            // Without any step it is what is left over, and may be anywhere.
+            // The flow without steps has the remaining packets, which may be anywhere.
             let shared = self.scheduler == SchedulerKind::WeightedFair && !flow.path.is_empty();
-            let asked = shared || flow.slo.is_some() || flow.min_rate.is_some();
-            let path = if asked { way(&mut passages, &flow, &leaders) } else { Vec::new() };
+            let needed = shared || flow.slo.is_some() || flow.min_rate.is_some();
+            let path = if needed { way(&mut passages, &flow, &leaders) } else { Vec::new() };
             FlowLayout {
                 name: flow.name,
                 path,
@@ -75,10 +75,11 @@ impl Plan {
         })
     }
 
-    /// By flow of the [layout](Self::layout), those without an objective included: the modules that run on its way, first to last.
+    /// Returns, by flow of the [layout](Self::layout), the modules that run on its path, first to last. Includes flows
+    /// without an objective.
     ///
     /// # Errors
-    /// As [`layout`](Self::layout).
+    /// Those of [`layout`](Self::layout).
     pub fn ways(&self) -> Result<Vec<Vec<usize>>, FlowError> {
         let (shape, leaders) = (shape(self), self.leaders());
         let (_, found) = flow::build(&shape, &self.flows)?;
@@ -87,7 +88,7 @@ impl Plan {
     }
 }
 
-/// The modules that run on a flow's way, first to last.
+/// Returns the modules that run on a flow's path, first to last.
 pub(crate) fn way(passages: &mut Passages<'_>, flow: &FlowPlan, leaders: &[usize]) -> Vec<usize> {
     let mut way: Vec<usize> = passages.of(flow).into_iter().map(|module| leaders[module]).collect();
     way.sort_unstable();

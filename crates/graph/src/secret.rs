@@ -1,9 +1,9 @@
-//! Words that may be a key, which no message shows wherever they stand.
+//! Hides words that may be keys from messages.
 //!
-//! Keys are hexadecimal digits, 32 and more. A word that is mostly such digits may be one in a wrong place, or
-//! with a typing error in it. Other programs write keys in pairs, as in `a0:b1:c2`: so does a wrong place. Addresses,
-//! UUIDs and names of files have as many digits and are shown. All work here is linear in the length of a text: a
-//! client of the control socket sends a text of a megabyte.
+//! Keys have 32 or more hexadecimal digits. A word that consists mostly of such digits may be a key in a wrong
+//! position, or with a typing error. Other programs write keys in pairs, as in `a0:b1:c2`, and so may a user.
+//! Addresses, UUIDs and file names have as many digits and are shown. All work here is linear in the length of the
+//! text, because a client of the control socket may send a text of a megabyte.
 
 mod groups;
 mod names;
@@ -11,17 +11,18 @@ mod names;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Stands where a word is not shown.
+/// The text that replaces a hidden word.
 pub const HIDDEN: &str = "(not shown)";
-/// The fewest hexadecimal digits of a word that may be a key, or the larger part of one.
+/// The smallest number of hexadecimal digits of a word that may be a key or most of one.
 const FEWEST: usize = 16;
-/// The fewest hexadecimal digits of a whole key.
+/// The smallest number of hexadecimal digits of a whole key.
 const KEY: usize = 32;
-/// Digits of the largest whole number of 64 bits.
+/// The digits of the largest whole number of 64 bits.
 const LONGEST_NUMBER: usize = 20;
 
-/// Whether a word may be a key: 16 hexadecimal digits and more, and at most a quarter of other characters; or as many
-/// digits in pairs between colons or dashes. IPv6 addresses and UUIDs are no keys, nor part of one.
+/// Returns whether a word may be a key. It has 16 or more hexadecimal digits, and at most a quarter of other
+/// characters, or as many digits in pairs between colons or dashes. IPv6 addresses and UUIDs are not keys, nor parts of
+/// one.
 #[must_use]
 pub fn is_key(word: &str) -> bool {
     names::between(word, &names::numbers(word)).any(|part| is_like_a_key(&word[part]))
@@ -32,7 +33,7 @@ fn is_like_a_key(word: &str) -> bool {
     digits >= FEWEST && (digits * 4 >= word.len() * 3 || is_in_pairs(word))
 }
 
-/// Whether a word has so many pairs of digits one after the other, between colons or dashes, that it may be a key. A
+/// Returns whether a word has so many consecutive pairs of digits, between colons or dashes, that it may be a key. A
 /// MAC address has fewer.
 fn is_in_pairs(word: &str) -> bool {
     let mut pairs = 0;
@@ -43,14 +44,14 @@ fn is_in_pairs(word: &str) -> bool {
     })
 }
 
-/// A text without the words and groups of digits that may be keys. Whole numbers of up to 20 digits are none, nor are
-/// IPv6 addresses, UUIDs and names of files.
+/// Hides the words and groups of digits of a text that may be keys. Whole numbers of up to 20 digits, IPv6 addresses,
+/// UUIDs and file names are shown.
 #[must_use]
 pub fn without_keys(text: &str) -> String {
     without_keys_but(text, &HashSet::new())
 }
 
-/// [`without_keys`] of a text whose author knows `names`, as those of modules and files: they are shown.
+/// Hides keys like [`without_keys`], but shows the words in `names`, for example the names of modules and files.
 #[must_use]
 pub fn without_keys_but(text: &str, names: &HashSet<String>) -> String {
     let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
@@ -63,13 +64,13 @@ pub fn without_keys_but(text: &str, names: &HashSet<String>) -> String {
     shown
 }
 
-/// Where a text has words and groups of digits that may be keys, in order. `names` are none.
+/// Returns the ranges of a text that may be keys, in order. Words in `names` are not keys.
 #[must_use]
 pub fn keys(text: &str, names: &HashSet<String>) -> Vec<Range<usize>> {
     find(text, names).0
 }
 
-/// [`keys`], and how many groups of digits were read for it.
+/// Returns [`keys`], and the number of groups of digits that were read.
 fn find(text: &str, names: &HashSet<String>) -> (Vec<Range<usize>>, usize) {
     let (mut keys, mut steps) = (Vec::new(), 0);
     for part in names::between(text, &names::all(text, names)) {
@@ -89,7 +90,7 @@ fn find(text: &str, names: &HashSet<String>) -> (Vec<Range<usize>>, usize) {
 fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
     let of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '+' | '-');
     for word in names::pieces(text, part, of_word) {
-        // The end of a sentence, or of a place, is no part of a word.
+        // Points and colons that end a sentence or a position are not part of a word.
         let word = word.start..word.start + text[word].trim_end_matches(['.', ':']).len();
         let is_number = text[word.clone()]
             .split(['+', '-', '.', ':'])
@@ -101,7 +102,7 @@ fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
             keys.push(word);
             continue;
         }
-        // A whole key in a longer word, as in a path of names.
+        // A whole key in a longer word, for example in a path of names.
         keys.extend(names::pieces(text, word, char::is_alphanumeric).filter(|piece| {
             let digits = text[piece.clone()].bytes().filter(u8::is_ascii_hexdigit).count();
             digits >= KEY && is_like_a_key(&text[piece.clone()])
@@ -109,8 +110,8 @@ fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Looks for keys in any text: for fuzzing. The work is linear, each key that is found is hidden, and no text of one
-/// whole key remains.
+/// Checks the search for keys on any text, for fuzzing. The work is linear, each key found is hidden, and no text of
+/// one whole key remains.
 pub fn fuzz_secret(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (keys, steps) = find(&text, &HashSet::new());
@@ -119,7 +120,7 @@ pub fn fuzz_secret(bytes: &[u8]) {
     let hidden: usize = keys.iter().map(|key| key.len()).sum();
     let shown = without_keys(&text);
     assert_eq!(shown.len(), text.len() - hidden + keys.len() * HIDDEN.len());
-    // Names of files may have as many digits.
+    // File names may have as many digits.
     if !text.contains(['.', '/']) {
         let is_whole = |word: &str| word.len() >= KEY && word.bytes().all(|c| c.is_ascii_hexdigit());
         assert!(!shown.split(|c: char| !c.is_alphanumeric()).any(is_whole), "a key remains in {shown:?}");

@@ -1,18 +1,19 @@
-//! Packets that a module holds back: waiting for a neighbour, for their turn, for the rest of a datagram.
+//! The shelf: packets that a module holds, for example while they wait for a neighbour, for their turn, or for the rest
+//! of a datagram.
 //!
-//! The engine owns the shelf, so that what is held can always be counted and never be lost with its function.
+//! The engine owns the shelf. So held packets are always counted, and never lost with their function.
 
 use forebay_packet::{Batch, MAX_BATCH, Packet};
 
-/// Under what a packet is held. A key is valid until its packet is taken; an old one never finds another packet.
+/// The key of a held packet. It is valid until the packet is taken. An old key never finds another packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    place: u32,
+    slot: u32,
     generation: u32,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct Slot {
     generation: u32,
     packet: Option<Packet>,
 }
@@ -20,59 +21,61 @@ struct Place {
 /// Held packets by key.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Keys promised during the present call, by the packet's index in the batch; as long as the highest index yet.
-    promised: Vec<Option<Key>>,
-    /// How many of them there are.
-    promises: usize,
+    /// The keys reserved during the present call, by the packet's index in the batch. As long as the highest index so
+    /// far.
+    reserved: Vec<Option<Key>>,
+    /// The number of these keys.
+    reservations: usize,
     held: usize,
 }
 
 impl Shelf {
-    /// How many packets are held.
+    /// Returns the number of held packets.
     pub(crate) fn len(&self) -> usize {
         self.held
     }
 
-    /// Promises a place for the packet at `index` of the batch; [`put`](Self::put) fills it.
+    /// Reserves a slot for the packet at `index` of the batch. [`put`](Self::put) fills it.
     pub(crate) fn reserve(&mut self, index: usize) -> Key {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            (self.places.len() - 1) as u32
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
         });
-        let key = Key { place, generation: self.places[place as usize].generation };
+        let key = Key { slot, generation: self.slots[slot as usize].generation };
         if index >= MAX_BATCH {
-            // No batch has such a packet.
+            // No batch has a packet at this index.
             self.retire(key);
             return key;
         }
-        if index >= self.promised.len() {
-            self.promised.resize(index + 1, None);
+        if index >= self.reserved.len() {
+            self.reserved.resize(index + 1, None);
         }
-        self.promises += 1;
-        if let Some(before) = self.promised[index].replace(key) {
-            self.promises -= 1;
+        self.reservations += 1;
+        if let Some(before) = self.reserved[index].replace(key) {
+            self.reservations -= 1;
             self.retire(before);
         }
         key
     }
 
-    /// Puts the packet that was at `index` of the batch where it was promised; gives it back where no place was.
+    /// Puts the packet from `index` of the batch into its reserved slot. Returns the packet as an error if no slot was
+    /// reserved.
     pub(crate) fn put(&mut self, index: usize, packet: Packet) -> Result<(), Packet> {
-        let Some(key) = self.promised.get_mut(index).and_then(Option::take) else { return Err(packet) };
-        self.promises -= 1;
-        self.places[key.place as usize].packet = Some(packet);
+        let Some(key) = self.reserved.get_mut(index).and_then(Option::take) else { return Err(packet) };
+        self.reservations -= 1;
+        self.slots[key.slot as usize].packet = Some(packet);
         self.held += 1;
         Ok(())
     }
 
-    /// Withdraws the promises that the call did not keep (it put the packet on another gate after all).
+    /// Frees the slots that the call reserved but did not use, because it put the packet on another gate.
     pub(crate) fn settle(&mut self) {
         let mut at = 0;
-        while self.promises > 0 {
-            if let Some(key) = self.promised[at].take() {
-                self.promises -= 1;
+        while self.reservations > 0 {
+            if let Some(key) = self.reserved[at].take() {
+                self.reservations -= 1;
                 self.retire(key);
             }
             at += 1;
@@ -80,40 +83,40 @@ impl Shelf {
     }
 
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Packet> {
-        self.places.get_mut(key.place as usize).filter(|place| place.generation == key.generation)?.packet.as_mut()
+        self.slots.get_mut(key.slot as usize).filter(|slot| slot.generation == key.generation)?.packet.as_mut()
     }
 
     pub(crate) fn take(&mut self, key: Key) -> Option<Packet> {
-        let place = self.places.get_mut(key.place as usize).filter(|place| place.generation == key.generation)?;
-        let packet = place.packet.take()?;
+        let slot = self.slots.get_mut(key.slot as usize).filter(|slot| slot.generation == key.generation)?;
+        let packet = slot.packet.take()?;
         self.held -= 1;
         self.retire(key);
         Some(packet)
     }
 
-    /// All that is held.
+    /// Returns all held packets.
     pub(crate) fn packets(&mut self) -> impl Iterator<Item = &mut Packet> {
-        self.places.iter_mut().filter_map(|place| place.packet.as_mut())
+        self.slots.iter_mut().filter_map(|slot| slot.packet.as_mut())
     }
 
-    /// Takes out as many held packets as fit into `batch`, in no particular order: for winding up.
+    /// Moves as many held packets as fit into `batch`, in no particular order. Used for winding up.
     pub(crate) fn empty_into(&mut self, batch: &mut Batch) {
-        for at in 0..self.places.len() {
+        for at in 0..self.slots.len() {
             if self.held == 0 || batch.room() == 0 {
                 break;
             }
-            let key = Key { place: at as u32, generation: self.places[at].generation };
+            let key = Key { slot: at as u32, generation: self.slots[at].generation };
             if let Some(packet) = self.take(key) {
-                // There is room, as was just seen.
+                // The loop has checked that there is room.
                 let _ = batch.push(packet);
             }
         }
     }
 
     fn retire(&mut self, key: Key) {
-        let place = &mut self.places[key.place as usize];
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(key.place);
+        let slot = &mut self.slots[key.slot as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(key.slot);
     }
 }
 
@@ -126,16 +129,16 @@ mod tests {
 
     use super::*;
 
-    /// What one call does to the packet at a place of its batch.
+    /// What a call does to a packet of its batch.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Wish {
-        /// It goes on.
+    enum CallAction {
+        /// The packet goes on.
         None,
-        /// It is held.
+        /// The packet is held.
         Hold,
-        /// It is held, and asked for twice.
+        /// The packet is held, with two reservations.
         Twice,
-        /// A place is asked for, and the packet goes on after all.
+        /// A slot is reserved, but the packet goes on.
         Break,
     }
 
@@ -143,11 +146,18 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_holds_what_it_promised_and_finds_each_by_its_key_alone(
+        fn it_holds_reserved_packets_and_finds_each_only_by_its_key(
             calls in prop::collection::vec(
                 (
                     prop::collection::vec(
-                        prop::sample::select(vec![Wish::None, Wish::Hold, Wish::Twice, Wish::Break]), 0..20),
+                        prop::sample::select(vec![
+                            CallAction::None,
+                            CallAction::Hold,
+                            CallAction::Twice,
+                            CallAction::Break,
+                        ]),
+                        0..20,
+                    ),
                     prop::collection::vec(any::<prop::sample::Index>(), 0..12),
                     any::<bool>(),
                 ),
@@ -157,30 +167,30 @@ mod tests {
             let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory");
             let (mut shelf, mut model, mut spent) = (Shelf::default(), HashMap::<Key, u8>::new(), Vec::new());
             let mut next = 0u8;
-            for (wishes, taken, backwards) in calls {
-                let mut promised = vec![None; wishes.len()];
-                let mut order: Vec<usize> = (0..wishes.len()).collect();
+            for (actions, taken, backwards) in calls {
+                let mut reserved = vec![None; actions.len()];
+                let mut order: Vec<usize> = (0..actions.len()).collect();
                 if backwards {
                     order.reverse();
                 }
-                for &index in order.iter().filter(|index| wishes[**index] != Wish::None) {
-                    if wishes[index] == Wish::Twice {
+                for &index in order.iter().filter(|index| actions[**index] != CallAction::None) {
+                    if actions[index] == CallAction::Twice {
                         spent.push(shelf.reserve(index));
                     }
-                    promised[index] = Some(shelf.reserve(index));
+                    reserved[index] = Some(shelf.reserve(index));
                 }
                 spent.push(shelf.reserve(MAX_BATCH));
-                for (index, wish) in wishes.iter().enumerate() {
+                for (index, action) in actions.iter().enumerate() {
                     let mut packet = pool.take().expect("a chunk");
                     packet.write(&[next]);
-                    match wish {
-                        Wish::Hold | Wish::Twice => {
+                    match action {
+                        CallAction::Hold | CallAction::Twice => {
                             prop_assert!(shelf.put(index, packet).is_ok());
-                            model.insert(promised[index].expect("asked for"), next);
+                            model.insert(reserved[index].expect("it was reserved"), next);
                             next = next.wrapping_add(1);
                         }
-                        Wish::None => prop_assert!(shelf.put(index, packet).is_err()),
-                        Wish::Break => spent.extend(promised[index]),
+                        CallAction::None => prop_assert!(shelf.put(index, packet).is_err()),
+                        CallAction::Break => spent.extend(reserved[index]),
                     }
                 }
                 shelf.settle();

@@ -1,94 +1,95 @@
-//! Tables that the control plane reads and changes, entry by entry, while packets run: routes, rules, mappings.
+//! Tables that the control plane reads and changes entry by entry while packets run, for example routes, rules and
+//! mappings.
 //!
-//! A function hands its table out when it is made ([`Setup::table`](crate::Setup::table)); whoever serves operators finds
-//! it by the module's and the table's name. A change is a line of text: a verb and an entry as the table's own file has
-//! it. Lines, because that is what files, sockets and people have; and they are read faster than tables change.
+//! A function registers its table while it is created ([`Setup::table`](crate::Setup::table)). The control interface
+//! finds it by the names of the module and the table. A change is a line of text: a verb, and an entry in the format of
+//! the table's own file. Text lines suit files, sockets and people, and parsing them is faster than changing tables.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// A table that can be changed while packets run.
 ///
-/// A look-up sees an entry as it was before a change or as it is after, never neither.
+/// A look-up during a change sees the entry before the change or after it.
 pub trait Table: Send + Sync {
-    /// How changes are written, each verb in a line: `add 10.0.0.0/8 3`.
+    /// Returns the syntax of changes, one line for each verb: `add 10.0.0.0/8 3`.
     fn syntax(&self) -> &'static str;
 
-    /// Makes changes in order. Each is made wholly or refused, whatever becomes of the others; all that are made are in
-    /// force when this returns, and may be before.
+    /// Makes changes in order. Each change is made completely or refused, independently of the others. The changes are
+    /// in force when this returns, and possibly earlier.
     fn apply(&self, changes: &[&str]) -> Outcome;
 
-    /// Warnings about the entries as they are: of one that has no effect, say. It may take milliseconds.
+    /// Returns warnings about the present entries, for example about an entry without effect. It may take milliseconds.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Returns whether there are no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Up to `most` entries, as lines that can be read again, in the table's order: from the first, or those that follow
-    /// the entry `after`, which is a line as given here and need not be there any more.
+    /// Returns up to `most` entries as lines that can be read again, in the table's order. It starts at the first
+    /// entry, or after the entry `after`, a line returned earlier whose entry need not exist any more.
     ///
     /// # Errors
-    /// `after` is no such line: what it is and what is allowed.
+    /// `after` is not such a line. The error names the allowed lines.
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String>;
 
-    /// The same of those entries that a filter means, where the table knows how to choose.
+    /// Returns up to `most` entries that match a filter, if the table supports filters.
     ///
     /// # Errors
-    /// As [`entries`](Self::entries); also a filter that is none of this table.
+    /// Those of [`entries`](Self::entries), and an unsupported filter.
     fn chosen(&self, filter: &str, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
         let _ = (filter, after, most);
-        Err("entries of this table are not chosen by a filter: allowed is it with tables of sessions".to_owned())
+        Err("this table has no filter: filters are allowed with tables of sessions".to_owned())
     }
 }
 
-/// A module's table: `routes` of the module `core`, say.
+/// A module's table, for example `routes` of the module `core`.
 #[derive(Clone)]
 pub struct NamedTable {
     /// The module.
     pub module: String,
-    /// What it holds: `routes`, `rules`, `mappings`.
+    /// The table's name: `routes`, `rules`, `mappings`.
     pub name: String,
     /// The table.
     pub table: Arc<dyn Table>,
 }
 
-/// What became of changes.
+/// The result of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// How many were made.
+    /// The number of changes made.
     pub made: usize,
-    /// How many entries those put in, took out or put others in the place of: one each, but for such as mean several.
+    /// The number of entries added, removed or replaced. A change affects one entry, except those that affect several.
     pub entries: u64,
-    /// Those that were not, in order.
+    /// The refused changes, in order.
     pub refused: Vec<Refused>,
-    /// Warnings about those that were made: of an entry that has no effect, say.
+    /// Warnings about the changes made, for example about an entry without effect.
     pub warnings: Vec<String>,
 }
 
-/// A change that was not made.
+/// A refused change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("change {}: {message}", self.change + 1)]
 pub struct Refused {
-    /// Which one, counted from 0.
+    /// The index of the change, counted from 0.
     pub change: usize,
-    /// The entry, why not, and what is allowed.
+    /// The entry, the reason, and the allowed values.
     pub message: String,
 }
 
 impl Outcome {
-    /// Notes what became of the change at this place.
+    /// Records the result of the change with the index `change`.
     pub fn note<E: ToString>(&mut self, change: usize, result: Result<(), E>) {
         self.note_entries(change, result.map(|()| 1));
     }
 
-    /// Notes what became of a change that means as many entries as there are of a kind: how many those were.
+    /// Records the result of a change that may affect several entries. `result` is their number.
     pub fn note_entries<E: ToString>(&mut self, change: usize, result: Result<u64, E>) {
         match result {
             Ok(entries) => {
@@ -100,14 +101,14 @@ impl Outcome {
     }
 }
 
-/// What is to be done with an entry.
+/// The verb of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// It is new.
+    /// The entry is new.
     Add,
-    /// It is to be there no more.
+    /// The entry is removed.
     Remove,
-    /// It stands in the place of the one that has the same key.
+    /// The entry replaces the one with the same key.
     Replace,
 }
 
@@ -121,21 +122,22 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The words of an entry that are not in the line which a table lists for it, with their numbers, counted from 1: a
-/// change that takes an entry out names it by its first word, or is the whole line.
+/// Returns the words of an entry that do not occur in the line that a table lists for it, with their numbers, counted
+/// from 1. A change that removes an entry gives its first word, or the whole line.
 pub fn foreign_words<'e>(entry: &'e str, listed: &str) -> impl Iterator<Item = (usize, &'e str)> {
     let words = (1..).zip(entry.split_ascii_whitespace()).skip(1);
     words.filter(|(_, word)| listed.split_ascii_whitespace().all(|known| known != *word))
 }
 
-/// What is said of a line that begins with no verb: who shows such refusals may want to add how changes are written, once.
+/// Part of the error about a line without a verb. A program that prints such errors may add the syntax of changes once.
 pub const NO_CHANGE: &str = "is no change";
 
 impl Verb {
-    /// The verb that a change begins with, and the rest of the line.
+    /// Splits a change into its verb and the rest of the line.
     ///
     /// # Errors
-    /// It begins with something else, or says nothing more: what is allowed, on one line. `syntax` is the table's.
+    /// The line begins with another word, or has no entry. The error gives the allowed form, on one line. `syntax` is
+    /// the table's syntax.
     pub fn split<'c>(change: &'c str, syntax: &str) -> Result<(Self, &'c str), String> {
         let change = change.trim_ascii();
         let (verb, entry) = change.split_once(|byte: char| byte.is_ascii_whitespace()).unwrap_or((change, ""));
@@ -150,12 +152,12 @@ impl Verb {
             }
         };
         match entry.trim_ascii_start() {
-            "" => Err(format!("'{verb}' lacks what it is about: write {}", verb.form(syntax))),
+            "" => Err(format!("'{verb}' lacks an entry: write {}", verb.form(syntax))),
             entry => Ok((verb, entry)),
         }
     }
 
-    /// How a change of this verb is written, by a table's `syntax`: the beginning of its line.
+    /// Returns the form of a change with this verb: the beginning of its line in a table's `syntax`.
     #[must_use]
     pub fn form(self, syntax: &str) -> &str {
         let verb = self.to_string();
@@ -163,7 +165,7 @@ impl Verb {
         line.split("  ").next().unwrap_or(line).trim_ascii_end()
     }
 
-    /// The verb that is probably meant: it begins alike and is about as long.
+    /// Returns the verb that is probably meant: it begins with the same letters and has a similar length.
     fn near(word: &str) -> Option<Self> {
         let alike = |verb: &Self| {
             let verb = verb.to_string();
@@ -206,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_verb_alone_is_told_what_is_missing() {
+    fn the_error_about_a_lone_verb_gives_its_form() {
         const SYNTAX: &str = "add IT [WHERE]   something new\nremove IT        something\nwhere IT is a word";
-        assert_eq!(Verb::split("add", SYNTAX), Err("'add' lacks what it is about: write add IT [WHERE]".to_owned()));
-        assert_eq!(Verb::split(" remove ", SYNTAX), Err("'remove' lacks what it is about: write remove IT".to_owned()));
+        assert_eq!(Verb::split("add", SYNTAX), Err("'add' lacks an entry: write add IT [WHERE]".to_owned()));
+        assert_eq!(Verb::split(" remove ", SYNTAX), Err("'remove' lacks an entry: write remove IT".to_owned()));
     }
 
     #[test]
-    fn words_that_are_not_of_a_listed_line_are_found() {
+    fn words_missing_in_the_listed_line_are_found() {
         for (entry, expected) in [
             ("a", None),
             ("A", None),

@@ -1,20 +1,20 @@
-//! What the workers of one pipeline know of each other: whether all of them are done.
+//! The shared state of the workers of one pipeline: whether all of them are done.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_units::Ticks;
 
-/// A worker as the others see it, in a cache line of its own.
+/// The state of a worker for the others, in a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Member {
-    /// Packets given to other workers.
+    /// Packets handed over to other workers.
     handed: AtomicU64,
     /// Packets taken from other workers.
     taken: AtomicU64,
-    /// Whether nothing would happen if nothing came from outside or from another worker.
+    /// Whether the worker does nothing more unless packets come from outside or from another worker.
     quiet: AtomicBool,
-    /// Until when something is held, in ticks: 0 where nothing is held, `u64::MAX` where packets may still come from
+    /// The time until which packets are held, in ticks. 0 if none are held. `u64::MAX` if packets may still come from
     /// outside.
     waits: AtomicU64,
 }
@@ -23,12 +23,12 @@ struct Member {
 #[derive(Debug)]
 pub struct Team {
     members: Box<[Member]>,
-    /// How many workers have come to the meeting.
+    /// The number of workers that have come to the meeting.
     arrived: AtomicUsize,
 }
 
 impl Team {
-    /// A team of `workers`.
+    /// Creates a team of `workers` workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
@@ -37,22 +37,22 @@ impl Team {
         }
     }
 
-    /// How many workers.
+    /// Returns the number of workers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no workers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Whether every worker is quiet and no packet is between two of them. Once that is so it stays so until something
-    /// comes from outside: a quiet worker begins anew only by taking packets, and there are none to take.
+    /// Returns whether every worker is quiet and no packet is between two of them. This remains so until packets come
+    /// from outside, because a quiet worker starts again only when it takes packets, and there are none to take.
     ///
-    /// Two equal looks, one after the other, are what was the case at the moment between them (Mattern 1987, section 6).
+    /// If two consecutive looks are equal, they show the state at the moment between them (Mattern 1987, section 6).
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let look = || {
@@ -70,8 +70,8 @@ impl Team {
         first.is_some() && first == look()
     }
 
-    /// The earliest instant at which something that is held may go on. `None` where nothing is held, and where packets
-    /// may still come from outside.
+    /// Returns the earliest instant at which a held packet may go on. `None` if none is held, or if packets may still
+    /// come from outside.
     #[must_use]
     pub fn waits_until(&self) -> Option<Ticks> {
         let waits = self.members.iter().map(|member| member.waits.load(Ordering::Relaxed));
@@ -80,7 +80,7 @@ impl Team {
         waits.into_iter().min().filter(|_| !may_come).map(Ticks)
     }
 
-    /// Waits until every worker has come here: a team meets once, when it ends.
+    /// Waits until every worker has called this. A team meets once, when it ends.
     pub fn meet(&self) {
         self.arrived.fetch_add(1, Ordering::AcqRel);
         while self.arrived.load(Ordering::Acquire) < self.len() {
@@ -96,7 +96,7 @@ impl Team {
 
     pub(crate) fn taken(&self, worker: usize, packets: usize) {
         let member = &self.members[worker];
-        // In this order: whoever sees that they were taken sees that the worker is at work.
+        // In this order: a thread that sees that packets were taken also sees that the worker is not quiet.
         member.quiet.store(false, Ordering::Release);
         member.taken.store(member.taken.load(Ordering::Relaxed).wrapping_add(packets as u64), Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! What the engine counts, as plain words that the worker writes and anybody reads.
+//! The engine's counters: plain words that the worker writes and any thread reads.
 
 mod ways;
 
@@ -13,68 +13,67 @@ use crate::plan::FlowPlan;
 use crate::port::PortCounters;
 pub use ways::Way;
 
-/// The reason for which packets are dropped where a chain begins that leads to an overloaded module.
+/// The reason for which packets are dropped at the start of a chain that leads to an overloaded module.
 pub const BACKPRESSURE: &str = "backpressure";
 
-/// Which class a batch of `packets` (1..=256) is counted in; past the last for any other number.
+/// Returns the size class of a batch of `packets` packets (1 to 256). Any other number gives a class past the last one.
 #[inline]
 #[must_use]
 pub fn size_class(packets: usize) -> usize {
     (usize::BITS - packets.wrapping_sub(1).leading_zeros()) as usize
 }
 
-/// What was timed of something.
+/// The times of a module, a port, a hand-over, or the residue.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// Ticks.
+    /// The ticks.
     pub ticks: Counter,
-    /// Packets of the calls that were timed.
+    /// The packets of the timed calls.
     pub packets: Counter,
-    /// Calls that were timed.
+    /// The timed calls.
     pub calls: Counter,
-    /// Stretches timed together with the stretch before.
+    /// Pairs of a stretch and the stretch before it.
     pub(crate) after_any: Pairs,
-    /// Stretches timed together with the residue after them.
+    /// Pairs of a stretch and the residue after it.
     pub(crate) then_residue: Pairs,
 }
 
-/// Two stretches of a turn that were timed together: ticks, and how often. They say what a reading of the clock between
-/// them takes.
+/// Pairs of stretches of a turn: ticks and number. They show the cost of a reading of the clock between the two.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    /// With a reading between them.
+    /// Pairs with a reading in between.
     pub(crate) split: [Counter; 2],
-    /// Without one.
+    /// Pairs without one.
     pub(crate) whole: [Counter; 2],
 }
 
-/// What a [`Meter`](crate::Meter) has counted of something.
+/// The counts of a [`Meter`](crate::Meter) for a module, a port, a hand-over, the residue, or whole turns.
 #[derive(Debug, Default)]
 pub struct MeterAccount {
     /// Instructions.
     pub instructions: Counter,
     /// Core cycles.
     pub cycles: Counter,
-    /// Packets of the calls that were metered.
+    /// The packets of the metered calls.
     pub packets: Counter,
 }
 
-/// What a meter has counted of a worker, in turns of its own: none of them is timed.
+/// The counts of a worker's meter, in turns that are metered and not timed.
 #[derive(Debug)]
 pub struct Metered {
     /// By module.
     pub modules: Vec<MeterAccount>,
-    /// By port: when packets were taken from it, and when they were given to it.
+    /// By port: while it gave packets, and while it took packets.
     pub ports: Vec<[MeterAccount; 2]>,
-    /// When packets were given to other workers or taken from them.
+    /// Hand-overs of packets to and from other workers.
     pub handover: MeterAccount,
-    /// What was no module's, no port's and no hand-over's.
+    /// The residue: no module, no port and no hand-over.
     pub residue: MeterAccount,
-    /// Of whole turns.
+    /// Whole turns.
     pub all: MeterAccount,
-    /// Turns that were metered, of those in which there was something to do.
+    /// The metered busy turns.
     pub turns: Counter,
-    /// 1 from when the meter had nothing to tell any more.
+    /// 1 as soon as the meter has failed.
     pub failed: Counter,
 }
 
@@ -92,22 +91,22 @@ impl Metered {
     }
 }
 
-/// Turns so long that the machine may have been elsewhere in them, by how many times longer than the shortest of them: 1,
-/// 2, 4, … times and more.
+/// Turns so long that the machine may have run something else, by class. The class is the factor to the shortest long
+/// turn: 1, 2, 4, … and more.
 #[derive(Debug, Default)]
 pub struct LongTurns {
-    /// How many.
+    /// All long turns.
     pub turns: [Counter; LONG_CLASSES],
-    /// How many of them had something to do.
+    /// The busy ones.
     pub busy_turns: [Counter; LONG_CLASSES],
-    /// Their ticks.
+    /// The ticks of all long turns.
     pub ticks: [Counter; LONG_CLASSES],
-    /// Ticks of those in which there was something to do.
+    /// The ticks of the busy ones.
     pub busy: [Counter; LONG_CLASSES],
 }
 
 impl LongTurns {
-    /// The class of a turn that took so many times what the shortest does, at least once.
+    /// Returns the class of a turn that took `times` times as long as the shortest long turn.
     pub(crate) fn class(times: u64) -> usize {
         (times.max(1).ilog2() as usize).min(LONG_CLASSES - 1)
     }
@@ -126,42 +125,42 @@ impl LongTurns {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct ModuleCounters {
-    /// Packets processed.
+    /// The packets processed.
     pub packets: Counter,
-    /// Calls, by how many packets the batch had ([`size_class`]).
+    /// The calls, by batch size ([`size_class`]).
     pub sizes: [Counter; SIZE_CLASSES],
-    /// The calls that were timed, the distribution of their packets included.
+    /// The timed calls.
     pub timed: Account,
-    /// The trigger now in force.
+    /// The present trigger.
     pub trigger: Counter,
-    /// The hold limit now in force, in ticks.
+    /// The present hold limit, in ticks.
     pub hold: Counter,
-    /// The weight now in force; 0 where the scheduler does not share time out.
+    /// The present weight. 0 if the scheduler does not share time.
     pub weight: Counter,
-    /// Turns in which packets came, of those with a trigger, when it was looked at last.
+    /// The turns with a trigger in which packets came, as of the last update of the gauges.
     pub arrivals: Counter,
-    /// Packets that had come while there was one.
+    /// The packets that came while there was a trigger.
     pub arrived: Counter,
-    /// Packets that waited for the trigger then.
+    /// The packets that waited for the trigger at the last update.
     pub queued: Counter,
     /// How long the first of them had waited then, in ticks.
     pub oldest: Counter,
 }
 
 impl ModuleCounters {
-    /// How many calls.
+    /// Returns the number of calls.
     #[must_use]
     pub fn batches(&self) -> u64 {
         self.sizes.iter().map(Counter::get).sum()
     }
 }
 
-/// Counters of the reasons why packets end in, or come to be in, one module or port.
+/// Counters of the reasons for which a module drops, creates or consumes packets.
 #[derive(Debug)]
 pub struct ReasonCounters {
-    /// The names, in the order in which the function declared them.
+    /// The names, in the order of the function's declaration.
     pub names: Vec<&'static str>,
-    /// The counters, likewise.
+    /// The counters, in the same order.
     pub counts: Arc<[Counter]>,
 }
 
@@ -171,24 +170,24 @@ impl ReasonCounters {
         Self { counts: names.iter().map(|_| Counter::new()).collect(), names }
     }
 
-    /// A reason's name and its counter.
+    /// Returns a reason's name and counter.
     pub(crate) fn get(&self, which: usize) -> Option<(&'static str, &Counter)> {
         Some((*self.names.get(which)?, self.counts.get(which)?))
     }
 
-    /// The sum over all reasons.
+    /// Returns the sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().map(Counter::get).sum()
     }
 
-    /// Each reason with its count.
+    /// Returns each reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.names.iter().zip(&*self.counts).map(|(name, count)| (*name, count.get()))
     }
 }
 
-/// A module as its readers see it.
+/// A module's description and counters for readers.
 #[derive(Debug)]
 pub struct ModuleTelemetry {
     /// Its name in the configuration.
@@ -199,19 +198,19 @@ pub struct ModuleTelemetry {
     pub gates: Vec<String>,
     /// Whether this worker runs it.
     pub here: bool,
-    /// Why it dropped packets.
+    /// The packets dropped, by reason.
     pub drops: ReasonCounters,
-    /// Why it created packets.
+    /// The packets created, by reason.
     pub creates: ReasonCounters,
-    /// Why packets ended in it.
+    /// The packets consumed, by reason.
     pub consumes: ReasonCounters,
-    /// Packets for it that were dropped because a module further on is overloaded.
+    /// The packets for it that were dropped because a later module is overloaded.
     pub turned_away: Counter,
     /// The function's own counters.
     pub own: Vec<OwnCounters>,
 }
 
-/// Counters of a function's own, under one heading.
+/// A function's own counters under one heading.
 #[derive(Clone, Debug)]
 pub struct OwnCounters {
     /// Their heading.
@@ -220,51 +219,53 @@ pub struct OwnCounters {
     pub counters: Arc<[Counter]>,
     /// Their names.
     pub names: Vec<String>,
-    /// Whether they state something, where others count what happened ([`Setup::gauges`](crate::Setup::gauges)).
+    /// Whether they are gauges, which state a value, while other counters count events
+    /// ([`Setup::gauges`](crate::Setup::gauges)).
     pub gauges: bool,
     /// Whether there is one counter per rule or table entry ([`Setup::entry_counters`](crate::Setup::entry_counters)).
     pub per_entry: bool,
 }
 
-/// A port as its readers see it.
+/// A port's description and counters for readers.
 #[derive(Debug)]
 pub struct PortTelemetry {
     /// Its name in the configuration.
     pub name: String,
-    /// What kind of port it is.
+    /// The name of its port type.
     pub kind: &'static str,
     /// Its counters.
     pub counters: Arc<PortCounters>,
-    /// Packets that it would not send.
+    /// The packets that it refused to send.
     pub refused: Counter,
-    /// 1 where it was closed before its last packet was read.
+    /// 1 if it was closed before its last packet was read.
     pub unread: Counter,
-    /// Times that packets were taken from it in timed turns.
+    /// The timed calls in which it gave packets.
     pub receiving: Account,
-    /// Times that packets were given to it in timed turns.
+    /// The timed calls in which it took packets.
     pub sending: Account,
 }
 
-/// A flow as its readers see it. All that accounting a packet touches, but for the histogram's buckets, is in the first
-/// cache line.
+/// A flow's description and counters for readers. All fields that accounting a packet touches are in the first cache
+/// line, except the histogram's buckets.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct FlowTelemetry {
-    /// No delay up to this one is above the objective or the largest so far: of most packets nothing else is asked.
+    /// A delay up to this value exceeds neither the objective nor the largest delay so far. For most packets this is
+    /// the only comparison.
     usual: Counter,
-    /// The objective, in ticks; that of [`Ticks::NEVER`] where there is none.
+    /// The objective, in ticks. [`Ticks::NEVER`] if there is none.
     objective: Counter,
-    /// Packets whose delay was above the objective.
+    /// The packets whose delay was above the objective.
     pub violations: Counter,
-    /// From arrival to departure, in ticks.
+    /// The delays from arrival to departure, in ticks.
     pub delay: Histogram,
-    /// What was declared, or found where nothing was.
+    /// The flow as declared, or as found if none was declared.
     pub plan: Box<FlowPlan>,
-    /// Bytes of the packets that left, where any flow's rate objective is in bits.
+    /// The bytes of the packets that left, if any flow's rate objective is in bits.
     pub bytes: Counter,
 }
 
-/// Odd, so that what packets of many flows write lies in all sets of the cache.
+/// An odd number of lines, so that the counters of many flows use all sets of the cache.
 const _: () = assert!(size_of::<FlowTelemetry>() / 64 % 2 == 1, "lines of a flow");
 
 impl FlowTelemetry {
@@ -281,19 +282,19 @@ impl FlowTelemetry {
         }
     }
 
-    /// The objective; [`Ticks::NEVER`] where there is none.
+    /// Returns the objective. [`Ticks::NEVER`] if there is none.
     #[must_use]
     pub fn objective(&self) -> Ticks {
         Ticks(self.objective.get())
     }
 
-    /// Sets the objective. Only the worker's own thread calls this.
+    /// Sets the objective. Only the worker's own thread may call this.
     pub fn set_objective(&self, objective: Ticks) {
         self.objective.set(objective.0);
         self.usual.set(0);
     }
 
-    /// Accounts `n` packets of this delay.
+    /// Accounts `n` packets with this delay.
     #[inline]
     pub(crate) fn account(&self, delay: Sample, n: u64) {
         if delay.value() > self.usual.get() {
@@ -312,23 +313,23 @@ impl FlowTelemetry {
     }
 }
 
-/// Modules that run as one, as their readers see them: what is counted by flow word where packets come to them, and by reason
-/// where they end, says how many each has had.
+/// The folds, for readers. The number of packets of each folded module follows from counts by flow word where packets
+/// come to the fold, and from counts by reason where packets end.
 #[derive(Debug)]
 pub struct FoldTelemetry {
     /// By fold: its modules, by branch.
     pub members: Vec<Vec<usize>>,
-    /// By fold: the one that its packets come from; `None`: they come from a split.
+    /// By fold: the fold that its packets come from. `None` if they come from a split.
     pub(crate) before: Vec<Option<usize>>,
-    /// By flow word: to which module its packets come.
+    /// By flow word: the module that its packets come to.
     pub(crate) arrival: Vec<Option<Arrival>>,
-    /// By flow word: packets.
+    /// By flow word: the packets.
     pub(crate) arrived: Arc<[Counter]>,
 }
 
 impl FoldTelemetry {
-    /// Packets that each module has had, with those that may still wait before it: by fold and branch. `dropped` says how many
-    /// a module has dropped.
+    /// Returns the packets of each module, by fold and branch, including those that still wait for it. `dropped`
+    /// returns how many packets a module has dropped.
     #[must_use]
     pub fn packets(&self, dropped: impl Fn(usize) -> u64) -> Vec<Vec<u64>> {
         let mut packets: Vec<Vec<u64>> = self.members.iter().map(|members| vec![0; members.len()]).collect();
@@ -337,11 +338,11 @@ impl FoldTelemetry {
                 packets[fold][branch] += count.get();
             }
         }
-        // Folds are in the modules' order: what comes before has been seen.
+        // Folds are in the modules' order, so an earlier fold is complete.
         for (fold, before) in self.before.iter().enumerate() {
             let Some(before) = *before else { continue };
-            let left = self.members[before].iter().zip(&packets[before]);
-            packets[fold] = left.map(|(member, had)| had.saturating_sub(dropped(*member))).collect();
+            let passed_on = self.members[before].iter().zip(&packets[before]);
+            packets[fold] = passed_on.map(|(member, had)| had.saturating_sub(dropped(*member))).collect();
         }
         packets
     }
@@ -350,61 +351,63 @@ impl FoldTelemetry {
 /// The worker's own counters.
 #[derive(Debug, Default)]
 pub struct WorkerCounters {
-    /// Turns.
+    /// All turns.
     pub turns: Counter,
-    /// Turns in which there was something to do.
+    /// The busy turns: turns with work to do.
     pub busy_turns: Counter,
-    /// Ticks of turns in which there was something to do.
+    /// The ticks of busy turns.
     pub busy: Counter,
-    /// Ticks of all turns.
+    /// The ticks of all turns.
     pub all: Counter,
-    /// Ticks by which timed turns were longer than the mean of untimed ones. It wraps: the sum may be below 0.
+    /// The ticks by which timed turns were longer than the mean of untimed ones. It wraps, because the sum may be
+    /// negative.
     pub timing: Counter,
-    /// Turns that were timed, of those in which there was something to do.
+    /// The timed busy turns.
     pub timed_turns: Counter,
-    /// The time that was no module's, no port's and no hand-over's: scheduling, polling, looking after timers. Its
-    /// packets are all such stretches of turns, its calls those that were timed.
+    /// The residue, which belongs to no module, no port and no hand-over: scheduling, polling, timers. Its packets are
+    /// the number of all such stretches, its calls the number of timed ones.
     pub residue: Account,
-    /// Times that packets were given to other workers or taken from them in timed turns.
+    /// The timed hand-overs of packets to and from other workers.
     pub handover: Account,
-    /// Turns in which the machine may have been elsewhere.
+    /// The turns in which the machine may have run something else.
     pub long: LongTurns,
-    /// Packets given to other workers.
+    /// The packets handed over to other workers.
     pub handed: Counter,
-    /// Packets taken from other workers.
+    /// The packets taken from other workers.
     pub taken: Counter,
-    /// For how many ticks no packet was taken from ports when this graph took over from the one before.
+    /// The ticks during which no packet was taken from ports while this graph took over.
     pub pause: Counter,
-    /// Batches that another worker had no room for: they waited.
+    /// The batches that had to wait because another worker had no room.
     pub stalls: Counter,
-    /// Packets in modules' input queues at the last sweep.
+    /// The packets in modules' input queues at the last sweep.
     pub queued: Counter,
-    /// Packets held by functions at the last sweep.
+    /// The packets held by functions at the last sweep.
     pub held: Counter,
-    /// Packets that ports have given to a kernel or device that it has not finished with, at the last sweep.
+    /// The packets that a kernel or device had not finished with at the last sweep.
     pub in_flight: Counter,
-    /// Packets dropped because the configuration sends them nowhere (`-> drop`).
+    /// The packets dropped because the configuration sends them to the bin (`-> drop`).
     pub unwanted: Counter,
-    /// Packets dropped because a function put them on a gate that it does not have.
+    /// The packets dropped because a function selected a gate that does not exist.
     pub no_gate: Counter,
-    /// Packets that functions still held when the worker was wound up.
+    /// The packets that functions still held when the worker was wound up.
     pub wound_up: Counter,
-    /// Packets that the pool could not give.
+    /// The packets that the pool could not provide.
     pub exhausted: Counter,
-    /// How long the first of the packets that were taken together from a port had waited there, in ticks, for each of them.
+    /// The wait at a port of the first packet of each group taken together, in ticks, counted for each packet of the
+    /// group.
     pub port_wait: Histogram,
-    /// Bit sets of arrival clocks seen: 1 poll, 2 intended, 4 kernel.
+    /// The arrival clocks seen, as a bit set: 1 poll, 2 intended, 4 kernel.
     pub arrival_clocks: Counter,
 }
 
-/// Everything that one worker counts.
+/// All counters of one worker.
 #[derive(Debug)]
 pub struct Telemetry {
-    /// Which worker it is of.
+    /// The number of the worker.
     pub id: usize,
     /// The pipeline's name.
     pub pipeline: String,
-    /// What a tick is worth.
+    /// The frequency of the clock's ticks.
     pub frequency: Frequency,
     /// By module.
     pub counters: Arc<[ModuleCounters]>,
@@ -414,13 +417,13 @@ pub struct Telemetry {
     pub ports: Vec<PortTelemetry>,
     /// By flow.
     pub flows: Vec<FlowTelemetry>,
-    /// The ways of flows with a rate objective.
+    /// The paths of flows with a rate objective.
     pub ways: Vec<Way>,
-    /// What runs as one.
+    /// The folds.
     pub folds: FoldTelemetry,
-    /// The worker itself.
+    /// The worker's own counters.
     pub worker: WorkerCounters,
-    /// What its meter counts, where it was given one.
+    /// The meter's counts, if there is a meter.
     pub metered: Option<Metered>,
 }
 

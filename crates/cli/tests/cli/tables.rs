@@ -51,7 +51,7 @@ fn the_syntax_of_changes_is_printed_once() {
     for expected in [
         "line 1: 'addd' is no change (did you mean 'add'?): allowed are add, remove and replace\n",
         "line 2: 'foo' is no change: allowed",
-        "line 3: 'add' lacks what it is about: write add PREFIX NEXT-HOP\n",
+        "line 3: 'add' lacks an entry: write add PREFIX NEXT-HOP\n",
         "line 4: 'delete' is no change (did you mean 'remove'?)",
         "\nchanges of routes are written:\n  add PREFIX",
     ] {

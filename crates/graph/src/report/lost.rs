@@ -17,7 +17,7 @@ pub(super) struct Losses {
     lines: Vec<LostLines>,
     /// Packets that ports lost before they entered.
     packets: u64,
-    /// Of each name the last one.
+    /// The last report of each name.
     flows: Vec<FlowReport>,
 }
 
@@ -29,7 +29,7 @@ impl Losses {
         other.flows.iter().for_each(|flow| self.note_flow(flow.clone()));
     }
 
-    /// Notes a flow that is gone, if it missed an objective.
+    /// Notes a removed flow, if it missed an objective.
     pub(super) fn note_flow(&mut self, flow: FlowReport) {
         if flow.is_missed() {
             self.flows.retain(|other| other.name != flow.name);
@@ -37,7 +37,7 @@ impl Losses {
         }
     }
 
-    /// The flows that were noted after `earlier`.
+    /// Returns the flows noted after `earlier`.
     pub(super) fn flows_since(&self, earlier: &Self) -> Vec<FlowReport> {
         self.flows.iter().filter(|flow| !earlier.flows.contains(flow)).cloned().collect()
     }
@@ -52,12 +52,12 @@ impl Losses {
         self.packets += packets;
     }
 
-    /// The lines and the packets that were lost since `earlier`.
+    /// Returns the lines and packets lost since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> (Vec<LostLines>, u64) {
         let mut lines = self.lines.clone();
         for now in &mut lines {
             if let Some(before) = earlier.lines.iter().find(|before| now.is_of(before)) {
-                // Counters that are read while workers write may be apart.
+                // Counters read while workers write may be inconsistent.
                 now.over_rate = now.over_rate.saturating_sub(before.over_rate);
                 now.lost = now.lost.saturating_sub(before.lost);
                 now.unwritten = now.unwritten.saturating_sub(before.unwritten);
@@ -87,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_those_since_the_reading_before() {
+    fn losses_are_those_since_the_earlier_reading() {
         let counts = |counts: [u64; 4]| LINE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect();
         let (mut before, mut now) = (Losses::default(), Losses::default());
         before.note_lines("ids", "alerts", &counts([9, 1, 2, 3]));
         before.note_lines("old", "log", &counts([9, 0, 2, 0]));
         before.note_packets(5);
         now.add(&before);
-        // The same name once more, and another.
+        // The same name again, and another one.
         now.note_lines("ids", "alerts", &counts([0, 10, 0, 0]));
         now.note_lines("nat", "log", &counts([7, 0, 4, 0]));
         now.note_lines("all", "log", &counts([7, 0, 0, 0]));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_lost_by_rate_ring_and_disk_and_other_headings_are_none() {
+    fn lines_are_lost_by_rate_ring_and_disk_and_other_headings_are_ignored() {
         let counts = |counts: [u64; 4]| LINE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect();
         let found = lost_lines("nat", "log", &counts([9, 1, 2, 3])).expect("lost lines");
         assert_eq!((found.module.as_str(), found.lines.as_str(), found.total()), ("nat", "log", 6));

@@ -1,11 +1,11 @@
 //! Objectives that were missed only because the machine ran something else on a worker's core.
 //!
-//! The pipeline has no part in these misses: a reader looks for the fault in the machine first.
+//! The pipeline does not cause these misses, so a reader looks at the machine first.
 
 use forebay_protocol::report::{FlowReport, Report, WorkerReport};
 use forebay_units::Percentile;
 
-/// A smaller share of the time without the core explains nothing.
+/// A smaller share of time without the core explains no miss.
 const LEAST: f64 = 0.005;
 /// A worker that needs more than this share of a core is overloaded with or without the machine.
 const OVERLOADED: f64 = 0.95;
@@ -27,8 +27,8 @@ fn explained(workers: &[WorkerReport]) -> f64 {
 
 /// Returns the largest share of packets that is late because the worker is without its core for a part of the time.
 ///
-/// Late packets are those that arrive in that time, about as many that waited when it began, and those that arrive while
-/// the worker works off the backlog. The busier the worker, the longer that takes.
+/// Late packets are those that arrive in that time, about as many that waited when it began, and those that arrive
+/// while the worker works off the backlog. The busier the worker, the longer that takes.
 fn late_without_core(worker: &WorkerReport) -> f64 {
     let (away, work) = (worker.without_core(), worker.busy - worker.machine_stalls.busy_share);
     if away < LEAST || work > OVERLOADED {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_those_of_the_pipeline_where_the_machine_does_not_explain_them() {
+    fn unexplained_misses_are_those_of_the_pipeline() {
         assert!(missing(&flow(250)) <= 0.2 && missing(&flow(40)) == 0.0);
         let slow = FlowReport { min_rate_pps: Some(2_000.0), rate_kept: Some(false), ..flow(0) };
         assert_eq!(missing(&slow), 0.5);
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(missing(&in_bits), 0.25);
     }
 
-    /// A disturbed worker once excused misses of flows that another worker has.
+    /// Once, a disturbed worker excused misses of flows on another worker.
     #[test]
     fn a_worker_that_keeps_its_core_explains_no_miss() {
         assert!(explained(&[worker(0.2, 0.5), worker(0.2, 0.5)]) > 0.0);

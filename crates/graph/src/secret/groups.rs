@@ -1,13 +1,13 @@
-//! Groups of hexadecimal digits, as `od`, `xxd` and C write bytes.
+//! Groups of hexadecimal digits, in the formats in which `od`, `xxd` and C write bytes.
 
 use std::ops::Range;
 
 use super::FEWEST;
 
-/// The characters that may stand between two groups. The first that fits is looked for.
+/// The separators between two groups. The first one that matches is used.
 const BETWEEN: [&str; 8] = [", ", " ", ",", ":", "-", ".", "_", "\\x"];
 
-/// The most digits of a group.
+/// The largest number of digits of a group.
 const LONGEST: usize = 8;
 
 /// Two, four, six or eight digits in a text.
@@ -18,7 +18,7 @@ struct Group {
 }
 
 impl Group {
-    /// The group that begins at `start`.
+    /// Returns the group that begins at `start`.
     fn at(text: &str, start: usize) -> Option<Self> {
         let rest = &text[start..];
         let digits = rest.strip_prefix("0x").unwrap_or(rest);
@@ -30,9 +30,9 @@ impl Group {
     }
 }
 
-/// Finds the runs of groups that may be a key, with the same characters between each two groups. One of the letters
-/// shows that groups are no decimal numbers. `steps` counts the groups that are read: each is read twice at most, as
-/// the last of a run may be the first of another one.
+/// Finds the runs of groups that may be a key, with the same separator between all groups. At least two letters show
+/// that the groups are not decimal numbers. `steps` counts the groups that are read. Each is read at most twice,
+/// because the last group of a run may be the first group of another.
 pub(super) fn find(text: &str, steps: &mut usize) -> Vec<Range<usize>> {
     let (mut found, mut at) = (Vec::new(), 0);
     let begins = |at: usize| {
@@ -72,14 +72,14 @@ pub(super) fn find(text: &str, steps: &mut usize) -> Vec<Range<usize>> {
     found
 }
 
-/// A run with the words before and behind it that are nearly groups: a typing error is in one, or other text is glued
-/// to it. Nothing before `behind` is looked at.
+/// Extends a run by the words before and after it that are almost groups, because of a typing error or of text without
+/// a space in between. Does not look at text before `behind`.
 fn with_neighbours(text: &str, behind: usize, run: Range<usize>) -> Range<usize> {
     let is_near = |word: &str| {
         let digits = word.bytes().filter(u8::is_ascii_hexdigit).count();
         word.len() < FEWEST && digits >= LONGEST && digits * 4 >= word.len() * 3
     };
-    // Longer words are searched by themselves, which bounds the work for each run.
+    // Longer words are searched on their own, which bounds the work for each run.
     let length = |bytes: &mut dyn Iterator<Item = u8>| bytes.take(FEWEST).take_while(u8::is_ascii_alphanumeric).count();
     let (mut start, mut end) = (run.start, run.end);
     if let Some(between) = BETWEEN.into_iter().find(|between| text[run.end..].starts_with(between)) {

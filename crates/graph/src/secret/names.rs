@@ -9,22 +9,22 @@ use super::is_key;
 
 /// Lengths of the groups of a UUID (RFC 9562 section 4).
 const UUID: [usize; 5] = [8, 4, 4, 4, 12];
-/// The longest text of an IPv6 address, with an IPv4 address in it, and three characters that are no part of it.
+/// The longest text of an IPv6 address, with an IPv4 address in it, plus three characters that are not part of it.
 const LONGEST_ADDRESS: usize = 48;
-/// How files are called that configurations and command lines name. No key ends in one of them.
+/// The extensions of files that configurations and command lines name. No key ends in one of them.
 const EXTENSIONS: [&str; 19] = [
     "cap", "conf", "csv", "gz", "json", "jsonl", "log", "lz4", "md", "ndjson", "pcap", "pcapng", "rules", "svg",
     "toml", "txt", "yaml", "yml", "zst",
 ];
 
-/// The parts of a text between `spans`, which are in order.
+/// Returns the parts of a text between `spans`, which are in order.
 pub(super) fn between(text: &str, spans: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> {
     let starts = std::iter::once(0).chain(spans.iter().map(|span| span.end));
     let ends = spans.iter().map(|span| span.start).chain([text.len()]);
     starts.zip(ends).map(|(start, end)| start..end)
 }
 
-/// The longest pieces of a part of a text that have only such characters.
+/// Returns the longest pieces of a part of a text that consist only of characters accepted by `of`.
 pub(super) fn pieces(text: &str, part: Range<usize>, of: impl Fn(char) -> bool) -> impl Iterator<Item = Range<usize>> {
     let pieces = text[part].split(move |c| !of(c)).filter(|piece| !piece.is_empty());
     pieces.map(|piece| {
@@ -33,7 +33,7 @@ pub(super) fn pieces(text: &str, part: Range<usize>, of: impl Fn(char) -> bool) 
     })
 }
 
-/// Where a text has IPv6 addresses and UUIDs, in order.
+/// Returns the ranges of IPv6 addresses and UUIDs in a text, in order.
 pub(super) fn numbers(text: &str) -> Vec<Range<usize>> {
     let addresses = pieces(text, 0..text.len(), |c| c.is_ascii_hexdigit() || matches!(c, ':' | '.'));
     let digits: Vec<_> = pieces(text, 0..text.len(), |c| c.is_ascii_hexdigit()).collect();
@@ -41,7 +41,7 @@ pub(super) fn numbers(text: &str) -> Vec<Range<usize>> {
     merged(addresses.filter_map(|piece| address(text, piece)).chain(uuids).collect())
 }
 
-/// Where a text has names that are no keys, in order: [`numbers`], names of files, and `names`.
+/// Returns the ranges of a text that are not keys, in order: [`numbers`], file names, and `names`.
 pub(super) fn all(text: &str, names: &HashSet<String>) -> Vec<Range<usize>> {
     let mut found = numbers(text);
     let of_file = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '+' | '-' | '/' | '~' | '%');
@@ -58,7 +58,7 @@ pub(super) fn all(text: &str, names: &HashSet<String>) -> Vec<Range<usize>> {
     merged(found)
 }
 
-/// Spans in order, those that touch as one.
+/// Sorts spans and merges those that touch.
 fn merged(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     spans.sort_by_key(|span| span.start);
     let mut merged = Vec::<Range<usize>>::with_capacity(spans.len());
@@ -71,8 +71,8 @@ fn merged(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     merged
 }
 
-/// The address in a piece of digits, colons and points. Points and colons that end a sentence or a place are no part of
-/// it, and a name before the first colon is none.
+/// Returns the address in a piece of digits, colons and points. Points and colons that end a sentence or a position are
+/// not part of it, nor is a name before the first colon.
 fn address(text: &str, piece: Range<usize>) -> Option<Range<usize>> {
     let of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut start = piece.start;
@@ -89,13 +89,13 @@ fn address(text: &str, piece: Range<usize>) -> Option<Range<usize>> {
     (!is_written_as_a_key(found)).then(|| start..start + found.len())
 }
 
-/// Whether an address has eight groups of two or of four digits each, as keys of 8 and 16 bytes are written. A group of
-/// zeros, which an address has oftener than a key, is no group of a key.
+/// Returns whether an address has eight groups of two or of four digits each, like a key of 8 or 16 bytes. A group of
+/// zeros, which is more frequent in addresses than in keys, does not count as part of a key.
 fn is_written_as_a_key(address: &str) -> bool {
     [2, 4].into_iter().any(|digits| address.split(':').all(|group| group.len() == digits && group != "0000"))
 }
 
-/// The UUID that groups of digits are.
+/// Returns the range of the UUID that the groups of digits form.
 fn uuid(text: &str, groups: &[Range<usize>]) -> Option<Range<usize>> {
     let whole = groups.first()?.start..groups.last()?.end;
     let right = groups.iter().map(Range::len).eq(UUID)
@@ -105,8 +105,7 @@ fn uuid(text: &str, groups: &[Range<usize>]) -> Option<Range<usize>> {
     right.then_some(whole)
 }
 
-/// Whether a word is called as files are, or is a path in a folder. Where the last part of a path may be a key, it has
-/// to exist.
+/// Returns whether a word is a file name or a path. If the last part of a path may be a key, the path must exist.
 fn is_file(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or_default();
     if name.rsplit_once('.').is_some_and(|(stem, extension)| !stem.is_empty() && EXTENSIONS.contains(&extension)) {

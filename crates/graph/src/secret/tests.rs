@@ -1,11 +1,11 @@
 use super::*;
 
-/// A key with something between each two digits.
+/// Returns a key with a separator after each two digits.
 fn pairs(key: &str, between: &str) -> String {
     groups(key, 2, between)
 }
 
-/// A key in groups of digits with something between.
+/// Returns a key in groups of digits with a separator.
 fn groups(key: &str, digits: usize, between: &str) -> String {
     let groups: Vec<&str> = (0..key.len()).step_by(digits).map(|at| &key[at..at + digits]).collect();
     groups.join(between)
@@ -47,7 +47,7 @@ fn words_of_many_digits_are_hidden_and_others_are_not() {
     }
 }
 
-/// Errors of older builds that lost a part of an address or of a name.
+/// Messages of older builds in which a part of an address or a name was hidden.
 #[test]
 fn addresses_uuids_and_files_are_shown() {
     let hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
@@ -56,7 +56,7 @@ fn addresses_uuids_and_files_are_shown() {
         "'fd00:1234:5678:9abc:def0:1234:5678:9a/129' is no address of an interface",
         "network namespace 'cni-3f2504e0-4f89-41d3-9a0c-0305e82c3301' does not exist",
         &format!("{hash}.pcap cannot open the capture"),
-        // Further ones of each kind.
+        // More of each kind.
         "peer=2001:db8:aaaa:bbbb:cccc:dddd:eeee:1: not there",
         "route:2001:db8:aaaa:bbbb:cccc:dddd:eeee:1, [fe80::a8bb:ccff:fedd:eeff]:53.",
         "2001:db8:aaaa:bbbb:cccc:dddd:10.0.0.1/1000 and fe80::aabb:ccff:fedd:eeff%eth0",
@@ -71,7 +71,7 @@ fn addresses_uuids_and_files_are_shown() {
     }
 }
 
-/// A key that is written nearly as an address or a name is hidden all the same.
+/// A key that almost has the form of an address or a name is hidden.
 #[test]
 fn keys_in_the_form_of_an_address_or_a_name_are_hidden() {
     let key = "a0b1c2d3e4f506172839405162738495";
@@ -119,10 +119,10 @@ fn a_path_to_something_is_shown() {
     assert!(without_keys(&text).contains(HIDDEN));
     std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
     assert_eq!(without_keys(&text), text);
-    std::fs::remove_dir(&folder).expect("it is there");
+    std::fs::remove_dir(&folder).expect("it exists");
 }
 
-/// A run that ends in another one: its last group is the first of a key.
+/// A run that ends inside another one: its last group is the first group of a key.
 #[test]
 fn a_key_behind_other_groups_is_hidden() {
     let key = "a0b1c2d3e4f506172839405162738495";
@@ -140,7 +140,7 @@ fn a_key_behind_other_groups_is_hidden() {
     }
 }
 
-/// The first was a stack overflow, the next ones hours of work. The rest try the other searches.
+/// The first text once caused a stack overflow, the next ones took hours. The rest exercise the other searches.
 #[test]
 fn a_megabyte_of_groups_is_read_once() {
     const SIZE: usize = 1 << 20;
@@ -162,7 +162,7 @@ fn a_megabyte_of_groups_is_read_once() {
     ] {
         let text = part.repeat(size / part.len());
         let (keys, steps) = find(&text, &HashSet::new());
-        // A group has two digits, and something between it and the next one; two runs share one at most.
+        // A group has two digits and a separator. Two runs share at most one group.
         assert!(steps <= 2 * text.len() / 3 + 1, "{part}: {steps} groups read in {} bytes", text.len());
         assert_eq!(!keys.is_empty(), hidden, "{part}");
     }

@@ -1,26 +1,26 @@
-//! Where packets of flows with a rate objective may be turned away: a flow that is below its rate has only missed it where some
-//! were.
+//! The places where packets of flows with a rate objective may be turned away. A flow below its rate has missed its
+//! objective only if some of its packets were turned away.
 
 use super::Telemetry;
 use crate::flow::Passages;
 use crate::layout;
 use crate::plan::{FlowPlan, Target};
 
-/// A flow's way, from ports on.
+/// A flow's path, from its ports on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The flow.
     pub flow: usize,
-    /// Its modules, those that run for others.
+    /// The modules that run on its path.
     pub modules: Vec<usize>,
-    /// The ports whose packets enter in one of them.
+    /// The ports whose packets enter at one of these modules.
     pub ports: Vec<usize>,
 }
 
 impl Way {
-    /// The ways of flows with a rate objective. `leaders`: by module, the one that runs for it.
+    /// Returns the paths of flows with a rate objective. `leaders`: by module, the module that runs for it.
     pub(crate) fn all(passages: &mut Passages<'_>, flows: &[FlowPlan], leaders: &[usize]) -> Vec<Self> {
-        let stated = flows.iter().enumerate().filter(|(_, plan)| plan.min_rate.is_some());
+        let limited = flows.iter().enumerate().filter(|(_, plan)| plan.min_rate.is_some());
         let way = |(flow, plan): (usize, &FlowPlan)| {
             let modules = layout::way(passages, plan, leaders);
             let enters =
@@ -29,15 +29,15 @@ impl Way {
             let ports = ports.map(|(port, _)| port).collect();
             Self { flow, modules, ports }
         };
-        stated.map(way).collect()
+        limited.map(way).collect()
     }
 
-    /// Packets that its modules turned away; other flows' that share it included.
+    /// Returns the packets that its modules turned away, including those of other flows on the same path.
     pub(crate) fn turned_away(&self, telemetry: &Telemetry) -> u64 {
         self.modules.iter().map(|at| telemetry.modules[*at].turned_away.get()).sum()
     }
 
-    /// By port: its name, and packets that it lost before they entered, of whatever flow.
+    /// Returns, by port, its name and the packets of any flow that it lost before they entered.
     pub(crate) fn lost<'t>(&'t self, telemetry: &'t Telemetry) -> impl Iterator<Item = (String, u64)> + 't {
         let ports = self.ports.iter().map(|at| &telemetry.ports[*at]);
         ports.map(|port| (port.name.clone(), port.counters.dropped.get()))
