@@ -160,7 +160,8 @@ fn a_frame_longer_than_a_packet_is_an_event_and_fits_a_larger_pool() {
         let ports =
             format!("ports: {{ in: {{ pcap: {{ read: '{}', speed: fast }} }}, out: {{ sink: }} }}", capture.display());
         let text = format!(
-            "pool: {{ chunks: 1024, frame: {frame} }}\n{ports}\nmodules: {{ c: {{ counter: }} }}\npipeline: [in -> c -> out]\n"
+            "pool: {{ chunks: 1024, frame: {frame} }}\n{ports}\nmodules: {{ c: {{ counter: }} }}\n\
+                pipeline: [in -> c -> out]\n"
         );
         let done = forebay(&[&["run", File::new(&text).path(), "--no-socket", "--no-live"], how].concat());
         assert_eq!(done.code, Some(0), "{}", done.err);

@@ -48,7 +48,8 @@ fn the_printed_configuration_can_be_run() {
 #[test]
 fn control_is_shown_by_flow_and_by_trigger() {
     let text = format!(
-        "{PIPELINE}flows: [{{ name: video, path: 'route[1] -> b', slo: 1s }}]\ncontrol: {{ batching: optimal, period: 5ms }}\n"
+        "{PIPELINE}flows: [{{ name: video, path: 'route[1] -> b', slo: 1s }}]\ncontrol: {{ batching: optimal, \
+            period: 5ms }}\n"
     );
     let running = Running::of(&text);
     let control = json(&running.ask(&["show", "control", "--json"]));

@@ -82,7 +82,8 @@ fn instructions_of_long_packets_are_the_same_in_every_run_and_folder() {
     }
     let sizes: Vec<_> = (0..24).map(|number| format!("{{ size: {}, weight: 1 }}", 600 + 37 * number)).collect();
     let pipeline = format!(
-        "ports:\n  in: {{ generator: {{ size: [{}] }} }}\n  mix: {{ generator: {{ size: imix }} }}\n  out: {{ sink: {{}} }}\n\
+        "ports:\n  in: {{ generator: {{ size: [{}] }} }}\n  mix: {{ generator: {{ size: imix }} }}\n  \
+            out: {{ sink: {{}} }}\n\
          modules:\n  hop: {{ ttl: }}\npipeline:\n  - in -> hop -> out\n  - mix -> hop\n",
         sizes.join(", ")
     );

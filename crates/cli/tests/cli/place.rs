@@ -121,7 +121,8 @@ fn json_conforms_to_its_schema_for_every_search_and_objective() {
         assert!(report["coupled"]["converged"] == true, "{report}");
     }
     let few = File::new(
-        "chains:\n  - { name: a, functions: [ttl, counter], home: 0 }\n  - { name: b, functions: [ip_validate, ttl], home: 1 }\n",
+        "chains:\n  - { name: a, functions: [ttl, counter], home: 0 }\n  \
+         - { name: b, functions: [ip_validate, ttl], home: 1 }\n",
     );
     let all = placed(few.path(), &["--topology", "2x3", "--search", "brute-force"]);
     let exact = placed(few.path(), &["--topology", "2x3"]);
@@ -219,7 +220,8 @@ fn the_written_pipeline_is_valid_and_runs() {
 #[test]
 fn interfaces_become_ports() {
     let file = File::new(
-        "chains:\n  - { name: a, functions: [ttl], interface: eth0, to: eth1 }\n  - { name: b, functions: [ttl], interface: eth1 }\n",
+        "chains:\n  - { name: a, functions: [ttl], interface: eth0, to: eth1 }\n  \
+         - { name: b, functions: [ttl], interface: eth1 }\n",
     );
     let written = file.beside("edge.yaml");
     place(file.path(), &["--topology", "2x4:nic=0:nic=1", "--write", &written]).well();
@@ -358,7 +360,8 @@ fn each_path_through_gates_is_a_flow() {
 fn secrets_of_a_chain_are_not_shown_and_only_the_owner_can_read_the_pipeline() {
     let key = "a0b1c2d3e4f506172839405162738495";
     let file = File::new(&format!(
-        "modules:\n  seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: \"{key}\" }}], use: 1 }} }}\nchains:\n  - {{ name: a, functions: [seal] }}\n"
+        "modules:\n  seal: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: \"{key}\" }}], use: 1 }} }}\nchains:\n  \
+            - {{ name: a, functions: [seal] }}\n"
     ));
     let written = file.beside("edge.yaml");
     let done = place(file.path(), &["--topology", "1x4", "--write", &written, "--json"]);

@@ -90,8 +90,8 @@ fn invalid_rules_are_reported_with_their_lines() {
 #[test]
 fn rules_that_match_no_packet_cause_a_warning() {
     let hidden = PIPELINE.replace("        - '@", "        - deny ip from any to any\n        - '@");
-    let warning = "rule 3 (deny tcp from 10.0.0.0/8 to any port 22) matches no packet: rule 2 (deny ip from any to any) \
-                   decides about all of its packets before it";
+    let warning = "rule 3 (deny tcp from 10.0.0.0/8 to any port 22) matches no packet: rule 2 (deny ip from any \
+                   to any) decides about all of its packets before it";
     let file = File::new(&hidden);
     let checked = forebay(&["check", file.path()]).well();
     assert!(checked.contains(&format!("warning: fw: {warning}\n")), "{checked}");

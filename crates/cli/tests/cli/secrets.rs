@@ -23,7 +23,8 @@ fn no_error_shows_a_key_in_a_wrong_place() {
     ] {
         let module = module.replace("KEY", key);
         let file = crate::File::new(&format!(
-            "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\nmodules: {{ m: {{ {module} }} }}\npipeline: [ in -> m -> out ]\n"
+            "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\nmodules: {{ m: {{ {module} }} }}\n\
+                pipeline: [ in -> m -> out ]\n"
         ));
         let done = forebay(&["check", file.path.to_str().expect("UTF-8")]);
         let printed = format!("{}{}", done.out, done.err).replace('.', "");
@@ -36,7 +37,9 @@ fn no_error_shows_a_key_in_a_wrong_place() {
 fn no_response_of_a_running_pipeline_shows_a_key() {
     let key = "a0b1c2d3e4f506172839405162738495a6b7c8d9";
     let text = format!(
-        "ports: {{ in: {{ generator: {{ rate: 10kpps }} }}, out: {{ sink: }} }}\nmodules:\n  m:\n    esp_encrypt:\n      source: 192.0.2.1\n      associations: ['0x1001 key={key} peer=192.0.2.2 for=0.0.0.0/0']\npipeline: [ in -> m -> out ]\n"
+        "ports: {{ in: {{ generator: {{ rate: 10kpps }} }}, out: {{ sink: }} }}\nmodules:\n  m:\n    \
+            esp_encrypt:\n      source: 192.0.2.1\n      associations: ['0x1001 key={key} peer=192.0.2.2 \
+                for=0.0.0.0/0']\npipeline: [ in -> m -> out ]\n"
     );
     let running = crate::running::Running::as_service(&text, &[]);
     let change = |change: &str| vec!["table".to_owned(), "m".to_owned(), change.replace("KEY", key)];

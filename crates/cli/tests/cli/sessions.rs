@@ -10,12 +10,15 @@ use crate::running::{Running, json};
 const PIPELINE: &str = "
 ports:
   inside: { generator: { rate: 50kpps, source: 10.0.0.0/24, destination: 198.51.100.0/24, sessions: 500 } }
-  clients: { generator: { rate: 20kpps, source: 203.0.113.0/24, destination: 192.0.2.200/32, destination_port: 80, sessions: 50 } }
+  clients: { generator: { rate: 20kpps, source: 203.0.113.0/24, destination: 192.0.2.200/32, destination_port: 80, \
+      sessions: 50 } }
   out: { sink: }
 state:
-  nat1: { nat: { pool: 192.0.2.0/28, deterministic: { inside: 10.0.0.0/25, reserve: 10000 }, log: { file: ports.json } } }
+  nat1: { nat: { pool: 192.0.2.0/28, deterministic: { inside: 10.0.0.0/25, reserve: 10000 }, \
+      log: { file: ports.json } } }
   known: { connections: {} }
-  web: { balancer: { services: [{ address: 192.0.2.200, protocol: udp, port: 80, backends: [{ address: 10.9.0.1 }, { address: 10.9.0.2 }] }] } }
+  web: { balancer: { services: [{ address: 192.0.2.200, protocol: udp, port: 80, backends: [{ address: 10.9.0.1 }, \
+      { address: 10.9.0.2 }] }] } }
 modules:
   wall: { firewall: { state: known, default: permit } }
   nat: { nat_out: { state: nat1 } }

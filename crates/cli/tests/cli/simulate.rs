@@ -114,7 +114,8 @@ fn parameters_that_differ_from_the_example_have_an_effect_or_a_warning() {
         done
     };
     let file = File::new(
-        "ports: { in: { generator: { rate: 20kpps } }, out: { sink: } }\nmodules:\n  fw: { acl: { rules: { synthetic: 200 } } }\n  hop: { ttl: }\n  \
+        "ports: { in: { generator: { rate: 20kpps } }, out: { sink: } }\nmodules:\n  \
+            fw: { acl: { rules: { synthetic: 200 } } }\n  hop: { ttl: }\n  \
         inspect: { bypass: { cycles_per_batch: 20000, cycles_per_packet: 500 } }\n\
         pipeline: [in -> fw -> hop -> inspect -> out]\n",
     );

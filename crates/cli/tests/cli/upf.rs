@@ -97,7 +97,8 @@ fn sessions_are_added_and_removed_while_packets_run() {
 const TWO: &str = "
 ports:
   gnb:
-    generator: { rate: 20kpps, source: 10.60.0.1/32, tunnel: { gtpu: { source: 192.0.2.10, destination: 192.0.2.1, teid: 4097 } } }
+    generator: { rate: 20kpps, source: 10.60.0.1/32, tunnel: { gtpu: { source: 192.0.2.10, destination: 192.0.2.1, \
+        teid: 4097 } } }
   network: { sink: }
   back: { sink: }
 state:

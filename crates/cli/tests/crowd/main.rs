@@ -99,13 +99,15 @@ pool: {{ chunks: 8192, frame: 256 }}
 ports:
   clients:
     generator:
-      {{ rate: {rate}pps, count: {count}, size: 70, sessions: {sessions}, renewal: {{ at_once: {at_once}, packets: {packets} }}, \
+      {{ rate: {rate}pps, count: {count}, size: 70, sessions: {sessions}, renewal: {{ at_once: {at_once}, \
+          packets: {packets} }}, \
        source: 10.0.0.0/8, destination: 192.0.2.10/32, destination_port: 80, queue: 262144 }}
   clock: {{ crowd_clock: {{ seconds: {seconds} }} }}
   out: {{ sink: }}
 state:
   known: {{ connections: {{ {table} }} }}
-  web: {{ balancer: {{ {table}, services: [{{ address: 192.0.2.10, protocol: udp, port: 80, backends: {backends} }}] }} }}
+  web: {{ balancer: {{ {table}, services: [{{ address: 192.0.2.10, protocol: udp, port: 80, \
+      backends: {backends} }}] }} }}
   nat1: {{ nat: {{ pool: 203.0.112.0/23, {table} }} }}
 modules:
   fw-out: {{ firewall: {{ state: known, rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x11/0xff permit'] }} }}

@@ -8,7 +8,8 @@ use crate::forebay::{Done, FOREBAY, done};
 /// file's name.
 fn around(module: &str, states: &str, outputs: &str) -> String {
     format!(
-        "ports:\n  in: {{ generator: {{ count: 10 }} }}\n  out: {{ sink: }}\n{states}modules:\n  it: {{ {module} }}\npipeline:\n  - in -> it{outputs}\n"
+        "ports:\n  in: {{ generator: {{ count: 10 }} }}\n  out: {{ sink: }}\n{states}modules:\n  \
+            it: {{ {module} }}\npipeline:\n  - in -> it{outputs}\n"
     )
 }
 

@@ -156,7 +156,8 @@ ports:
   in: { generator: { rate: 100kpps, count: 20000 } }
   out: { sink: }
 modules:
-  ids: { nids: { rules: ['alert udp any any -> any any (msg:\"any at all\"; sid:1;)'], alerts: { file: disk/alerts.json, rate: 1000000 } } }
+  ids: { nids: { rules: ['alert udp any any -> any any (msg:\"any at all\"; sid:1;)'], \
+      alerts: { file: disk/alerts.json, rate: 1000000 } } }
 pipeline:
   - in -> ids -> out
 ",

@@ -14,7 +14,8 @@ const PIPELINE: &str = "
 ports:
   inside: { generator: { source: 10.0.0.0/24, destination: [192.0.2.10/32, 198.51.100.0/24], destination_port: 80 } }
   outside: { generator: { source: 198.51.100.0/24, destination: 203.0.113.0/28 } }
-  gnb: { generator: { source: 10.60.0.1/32, tunnel: { gtpu: { source: 192.0.2.10, destination: 192.0.2.1, teid: 4097 } } } }
+  gnb: { generator: { source: 10.60.0.1/32, tunnel: { gtpu: { source: 192.0.2.10, destination: 192.0.2.1, \
+      teid: 4097 } } } }
   network: { generator: { source: 198.51.100.0/24, destination: 10.60.0.1/32 } }
   site: { generator: { destination: 10.60.0.0/16 } }
   tunnel: { generator: { destination: 192.0.2.1/32 } }
@@ -30,7 +31,8 @@ state:
   nat1: { nat: { pool: 203.0.113.0/28, sessions: 500 } }
   users:
     pdu_sessions:
-      sessions: ['10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-up=50Mbps bearer qfi=1 gbr mbr-down=1Mbps filter=10,udp,port=5060']
+      sessions: ['10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-up=50Mbps bearer qfi=1 gbr \
+          mbr-down=1Mbps filter=10,udp,port=5060']
       rules: ['1 udp port=53']
 modules:
   whole: { reassemble: { timeout: 10s, datagrams: 64, held: 128 } }
@@ -45,7 +47,8 @@ modules:
   up: { upf_uplink: { state: users, error_indications: 100 } }
   down: { upf_downlink: { state: users } }
   encap: { gtpu_encap: { source: 192.0.2.1, by: session, qfi: session } }
-  seal: { esp_encrypt: { source: 192.0.2.1, associations: ['0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef peer=192.0.2.10 for=10.60.0.0/16'] } }
+  seal: { esp_encrypt: { source: 192.0.2.1, associations: ['0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef \
+      peer=192.0.2.10 for=10.60.0.0/16'] } }
   unseal: { esp_decrypt: { associations: ['0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef for=10.60.0.0/16'] } }
 pipeline:
   - inside -> whole -> fw-out -> lb -> nat-out

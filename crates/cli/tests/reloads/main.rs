@@ -39,13 +39,16 @@ fn configuration(reload: u64, workers: usize) -> String {
         "name: reloads
 pool: {{ chunks: 4096, frame: 256 }}
 ports:
-  clients: {{ generator: {{ rate: 40kpps, sessions: {SESSIONS}, source: 10.0.0.0/8, destination: 192.0.2.10/32, destination_port: 80 }} }}
-  others: {{ generator: {{ rate: {}kpps, sessions: 200, source: 10.128.0.0/9, destination: [198.51.100.0/25, 198.51.100.128/25] }} }}
+  clients: {{ generator: {{ rate: 40kpps, sessions: {SESSIONS}, source: 10.0.0.0/8, destination: 192.0.2.10/32, \
+      destination_port: 80 }} }}
+  others: {{ generator: {{ rate: {}kpps, sessions: 200, source: 10.128.0.0/9, destination: [198.51.100.0/25, \
+      198.51.100.128/25] }} }}
   network: {{ generator: {{ rate: 5kpps, source: 198.51.100.0/24, destination: 10.60.0.1/32 }} }}
   out: {{ sink: }}
 state:
   known: {{ connections: {{ sessions: 4096 }} }}
-  web: {{ balancer: {{ sessions: 4096, services: [{{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{{ address: 10.9.0.1 }}, {{ address: 10.9.0.2 }}] }}] }} }}
+  web: {{ balancer: {{ sessions: 4096, services: [{{ address: 192.0.2.10, protocol: udp, port: 80, \
+      backends: [{{ address: 10.9.0.1 }}, {{ address: 10.9.0.2 }}] }}] }} }}
   nat1: {{ nat: {{ pool: 203.0.112.0/24, sessions: 4096 }} }}
   strangers: {{ connections: {{ sessions: {strangers} }} }}
   users: {{ pdu_sessions: {{ limit: 16384, sessions: ['10.60.0.1 teid={users} peer=192.0.2.10 peer-teid=1'] }} }}
