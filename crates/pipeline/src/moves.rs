@@ -1,7 +1,7 @@
-//! Modules of a running pipeline move to other workers: the configuration that says so, and which moves are possible.
+//! Finds the possible moves of modules to other workers, and the configuration that makes them.
 //!
-//! The result is a configuration like any other, with a setting for its section `workers`: it follows the running one
-//! by a reload, is kept for the next start, and stays in force at the next reload.
+//! The result is an ordinary configuration with a setting for its section `workers`. A reload applies it, it is kept
+//! for the next start, and it stays in force at the next reload.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use crate::made::{Made, taken_over};
 use crate::problem::{Problems, listed, nearest};
 use crate::together;
 
-/// Modules that can move, and the configuration by which they do.
+/// The moves that can be made, and the configuration that makes them.
 pub struct Moving {
-    /// The configuration, checked.
+    /// The checked configuration.
     pub prepared: Prepared,
-    /// The same as it will be in force.
+    /// The source of the configuration.
     pub source: Source,
     /// The moves, in topological order.
     pub moves: Vec<ModuleMove>,
-    /// Wanted moves that are more than were allowed.
+    /// The wanted moves beyond the allowed number.
     pub remaining: Vec<ModuleMove>,
-    /// Modules whose sessions would be lost.
+    /// The modules that would lose their sessions.
     pub forgetful: Vec<String>,
 }
 
@@ -38,18 +38,18 @@ pub enum MoveError {
     Unknown {
         /// The name.
         name: String,
-        /// A name that may have been meant.
+        /// A similar name, if there is one.
         near: String,
-        /// The modules that there are.
+        /// The existing modules.
         known: String,
     },
     /// A module is named twice.
     #[error("module '{0}' is named twice: allowed is once, with all of its workers")]
     Twice(String),
-    /// A module would run nowhere.
+    /// A module would have no worker.
     #[error("module '{0}' would run on no worker: name at least one")]
     Nowhere(String),
-    /// There is no such worker.
+    /// The worker does not exist.
     #[error(
         "module '{module}': there is no worker {worker}: there are {workers}, numbered from 0, and a move starts none"
     )]
@@ -58,55 +58,56 @@ pub enum MoveError {
         module: String,
         /// The worker.
         worker: usize,
-        /// How many there are.
+        /// The number of workers.
         workers: usize,
     },
     /// A controller moves modules.
     #[error(
-        "the controller moves modules itself (`control.workers: {most}`, where `workers` has {workers}): leave `control.workers` out"
+        "the controller moves modules itself (`control.workers: {most}`, where `workers` has {workers}): leave \
+         `control.workers` out"
     )]
     Controlled {
-        /// How many workers the controller may use.
+        /// The number of workers that the controller may use.
         most: usize,
-        /// How many the configuration has.
+        /// The number of workers in the configuration.
         workers: usize,
     },
-    /// Modules share sessions, and more of them would have to move together than are allowed.
+    /// Modules that share sessions must move together, and are more than the allowed number.
     #[error("none of {wanted} moves can be made with at most {most}: {why}")]
     TooFew {
-        /// How many are wanted.
+        /// The number of wanted moves.
         wanted: usize,
-        /// How many are allowed.
+        /// The allowed number of moves.
         most: usize,
-        /// Why a part of them cannot be made.
+        /// Why no subset of the moves is possible.
         why: &'static str,
     },
-    /// The configuration that would follow has mistakes.
+    /// The new configuration has errors.
     #[error(transparent)]
     Problems(#[from] Problems),
 }
 
-/// Prepares that modules of what is `running` go to other workers; `None` where all are there already. Of more moves
-/// than `most` those are made that come first and are possible without the others.
+/// Prepares moves of modules of the `running` pipeline. Returns `None` if all modules are in place already. If there
+/// are more moves than `most`, makes the first ones that are possible without the others.
 ///
 /// # Errors
-/// [`MoveError`]: all that is wrong with the wish, or with the configuration that would follow.
+/// Returns a [`MoveError`] if the request or the new configuration has errors.
 pub fn move_modules(
     running: &Made,
     conditions: Conditions,
     wanted: &[WantedWorkers],
     most: Option<usize>,
 ) -> Result<Option<Moving>, MoveError> {
-    let mut wishes: Vec<ModuleMove> = Vec::new();
-    for wish in wanted {
-        let moved = wished(running, wish)?;
-        if wishes.iter().any(|other| other.module == moved.module) {
+    let mut moves: Vec<ModuleMove> = Vec::new();
+    for wanted in wanted {
+        let moved = checked_move(running, wanted)?;
+        if moves.iter().any(|other| other.module == moved.module) {
             return Err(MoveError::Twice(moved.module));
         }
-        wishes.push(moved);
+        moves.push(moved);
     }
-    wishes.retain(|wish| wish.from != wish.to);
-    if wishes.is_empty() {
+    moves.retain(|moved| moved.from != moved.to);
+    if moves.is_empty() {
         return Ok(None);
     }
     let prepare_with = |moves: &[ModuleMove]| -> Result<(Prepared, Source), Problems> {
@@ -115,42 +116,42 @@ pub fn move_modules(
         prepared.refuse_made_otherwise(running)?;
         Ok((prepared, source))
     };
-    let (mut prepared, mut source) = prepare_with(&wishes)?;
+    let (mut prepared, mut source) = prepare_with(&moves)?;
     let workers = prepared.cores().len();
     if let Some(control) = prepared.made().control().filter(|control| control.workers > workers) {
         return Err(MoveError::Controlled { most: control.workers, workers });
     }
     let mut remaining = Vec::new();
-    if let Some(most) = most.filter(|most| *most < wishes.len()) {
-        let chosen = choose(prepared.draft(), running, &wishes, most);
+    if let Some(most) = most.filter(|most| *most < moves.len()) {
+        let chosen = choose(prepared.draft(), running, &moves, most);
         if chosen.is_empty() {
             let why = "modules that share sessions move together, and packets must not go in a circle over workers";
-            return Err(MoveError::TooFew { wanted: wishes.len(), most, why });
+            return Err(MoveError::TooFew { wanted: moves.len(), most, why });
         }
-        let is_chosen = |at: &usize| chosen.contains(at);
-        remaining = (0..wishes.len()).filter(|at| !is_chosen(at)).map(|at| wishes[at].clone()).collect();
-        wishes = (0..wishes.len()).filter(is_chosen).map(|at| wishes[at].clone()).collect();
-        (prepared, source) = prepare_with(&wishes)?;
+        let is_chosen = |index: &usize| chosen.contains(index);
+        remaining = (0..moves.len()).filter(|index| !is_chosen(index)).map(|index| moves[index].clone()).collect();
+        moves = (0..moves.len()).filter(is_chosen).map(|index| moves[index].clone()).collect();
+        (prepared, source) = prepare_with(&moves)?;
     }
     let made = prepared.made();
     let keeps = |moved: &ModuleMove| {
         let keyed = made.modules[&moved.module].0.is_keyed();
         !keyed || moved.to.iter().all(|worker| taken_over(&moved.from, &moved.to, *worker, true).is_some())
     };
-    let forgetful = wishes.iter().filter(|moved| !keeps(moved)).map(|moved| moved.module.clone()).collect();
+    let forgetful = moves.iter().filter(|moved| !keeps(moved)).map(|moved| moved.module.clone()).collect();
     let order = |moved: &ModuleMove| running.graph.modules.iter().position(|module| module.name == moved.module);
-    wishes.sort_by_key(order);
-    Ok(Some(Moving { prepared, source, moves: wishes, remaining, forgetful }))
+    moves.sort_by_key(order);
+    Ok(Some(Moving { prepared, source, moves, remaining, forgetful }))
 }
 
-/// A wish that names what there is.
-fn wished(running: &Made, wish: &WantedWorkers) -> Result<ModuleMove, MoveError> {
+/// Returns the wanted move of a module. Checks that the module and the workers exist.
+fn checked_move(running: &Made, wanted: &WantedWorkers) -> Result<ModuleMove, MoveError> {
     let names = || running.graph.modules.iter().map(|module| module.name.as_str());
-    let Some((_, from)) = running.modules.get(&wish.module) else {
-        let (near, known) = (nearest(&wish.module, names()), format!("there are {}", listed(names())));
-        return Err(MoveError::Unknown { name: wish.module.clone(), near, known });
+    let Some((_, from)) = running.modules.get(&wanted.module) else {
+        let (near, known) = (nearest(&wanted.module, names()), format!("there are {}", listed(names())));
+        return Err(MoveError::Unknown { name: wanted.module.clone(), near, known });
     };
-    let (module, mut to) = (wish.module.clone(), wish.to.clone());
+    let (module, mut to) = (wanted.module.clone(), wanted.to.clone());
     to.sort_unstable();
     to.dedup();
     let workers = running.graph.workers.len();
@@ -161,8 +162,8 @@ fn wished(running: &Made, wish: &WantedWorkers) -> Result<ModuleMove, MoveError>
     }
 }
 
-/// The section `workers` with which these moves are made, in one line. Every worker stays, with its core where the
-/// configuration says it, and names all that it runs: also one that runs nothing.
+/// Returns the section `workers` after these moves, in one line. Every worker stays, also one that runs nothing, with
+/// its core if the configuration names one, and lists all modules that it runs.
 fn workers_with(running: &Made, moves: &[ModuleMove]) -> String {
     let moved: BTreeMap<_, _> = moves.iter().map(|moved| (moved.module.as_str(), &moved.to)).collect();
     let on = |name: &str| moved.get(name).copied().unwrap_or(&running.modules[name].1);
@@ -177,16 +178,17 @@ fn workers_with(running: &Made, moves: &[ModuleMove]) -> String {
     serde_json::Value::from_iter(running.graph.workers.iter().map(worker)).to_string()
 }
 
-/// Which of the wishes are made where at most `most` are: first ones first, modules that share sessions together, and
-/// none by which packets would go in a circle over workers.
-fn choose(draft: &Draft, running: &Made, wishes: &[ModuleMove], most: usize) -> Vec<usize> {
+/// Chooses at most `most` of the moves, in their order. Modules that share sessions move together. Packets must not go
+/// in a circle over workers.
+fn choose(draft: &Draft, running: &Made, moves: &[ModuleMove], most: usize) -> Vec<usize> {
     let groups = together::groups(draft);
-    let group = |wish: usize| draft.modules.iter().position(|it| it.name == wishes[wish].module).map(|at| groups[at]);
+    let group =
+        |moved: usize| draft.modules.iter().position(|it| it.name == moves[moved].module).map(|index| groups[index]);
     let mut units: Vec<Vec<usize>> = Vec::new();
-    for wish in 0..wishes.len() {
-        match units.iter_mut().find(|unit| group(unit[0]) == group(wish)) {
-            Some(unit) => unit.push(wish),
-            None => units.push(vec![wish]),
+    for moved in 0..moves.len() {
+        match units.iter_mut().find(|unit| group(unit[0]) == group(moved)) {
+            Some(unit) => unit.push(moved),
+            None => units.push(vec![moved]),
         }
     }
     let edges = draft.modules.iter().enumerate().flat_map(|(from, module)| {
@@ -199,20 +201,20 @@ fn choose(draft: &Draft, running: &Made, wishes: &[ModuleMove], most: usize) -> 
     let is_possible = |chosen: &[usize]| {
         let mut placement = draft.placement.clone();
         for (module, on) in draft.modules.iter().zip(&mut placement.modules) {
-            let moved = chosen.iter().map(|wish| &wishes[*wish]).find(|wish| wish.module == module.name);
+            let moved = chosen.iter().map(|index| &moves[*index]).find(|moved| moved.module == module.name);
             on.clone_from(moved.map_or(&running.modules[&module.name].1, |moved| &moved.to));
         }
         placement.circle(&edges).is_none()
     };
     let mut chosen: Vec<usize> = Vec::new();
-    // Two units at once where neither is possible alone: what lies on both sides of a module, for one.
+    // Tries pairs of units if no unit is possible alone, for example the modules on both sides of a module.
     let next = |chosen: &[usize]| -> Option<Vec<usize>> {
-        let left: Vec<_> = units.iter().filter(|unit| !chosen.contains(&unit[0])).collect();
-        let alone = left.iter().map(|unit| (*unit).clone());
-        let pairs = left
+        let open: Vec<_> = units.iter().filter(|unit| !chosen.contains(&unit[0])).collect();
+        let alone = open.iter().map(|unit| (*unit).clone());
+        let pairs = open
             .iter()
             .enumerate()
-            .flat_map(|(at, one)| left[at + 1..].iter().map(move |other| [&one[..], &other[..]].concat()));
+            .flat_map(|(index, one)| open[index + 1..].iter().map(move |other| [&one[..], &other[..]].concat()));
         let with = |more: Vec<usize>| [chosen, &more[..]].concat();
         alone.chain(pairs).map(with).find(|all| all.len() <= most && is_possible(all))
     };

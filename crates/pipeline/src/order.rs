@@ -1,13 +1,13 @@
-//! Puts modules into an order in which every gate leads to a later one, or shows the cycles that forbid it.
+//! Sorts modules topologically, or finds the cycles that prevent it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Positions of `successors` in topological order (Kahn 1962); of those that may come next, the one that was defined
-/// first does.
+/// Returns the nodes in topological order (Kahn 1962). If several nodes may come next, takes the one that was defined
+/// first.
 ///
 /// # Errors
-/// Where there are cycles, one of each knot of them: nodes in the order of the edges.
+/// Returns one cycle of each strongly connected component that has cycles, with the nodes in the order of the edges.
 pub(crate) fn topological(successors: &[Vec<usize>]) -> Result<Vec<usize>, Vec<Vec<usize>>> {
     let mut before = vec![0_usize; successors.len()];
     successors.iter().flatten().for_each(|node| before[*node] += 1);
@@ -25,7 +25,7 @@ pub(crate) fn topological(successors: &[Vec<usize>]) -> Result<Vec<usize>, Vec<V
     if order.len() == successors.len() { Ok(order) } else { Err(cycles(successors)) }
 }
 
-/// One cycle of every strongly connected component that has any (Tarjan 1972, without recursion).
+/// Returns one cycle of each strongly connected component that has cycles (Tarjan 1972, without recursion).
 fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const NONE: usize = usize::MAX;
     let count = successors.len();
@@ -67,7 +67,7 @@ fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// A cycle within one strongly connected component: its first member's, walked until a node comes again.
+/// Returns a cycle within a strongly connected component: follows edges from its first member until a node repeats.
 fn cycle(successors: &[Vec<usize>], component: &[usize], members: &[usize]) -> Option<Vec<usize>> {
     let first = *members.iter().min()?;
     let mut seen = std::collections::HashMap::new();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_knot_shows_one_cycle() {
+    fn each_component_shows_one_cycle() {
         let graph = [vec![1], vec![2, 4], vec![1], vec![3], vec![]];
         assert_eq!(topological(&graph), Err(vec![vec![1, 2], vec![3]]));
     }
@@ -107,7 +107,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_is_topological_or_a_cycle_is_shown(graph in prop::collection::vec(prop::collection::vec(0usize..12, 0..3), 12)) {
+        fn the_order_is_topological_or_a_cycle_is_shown(
+            graph in prop::collection::vec(prop::collection::vec(0usize..12, 0..3), 12)
+        ) {
             match topological(&graph) {
                 Ok(order) => {
                     let mut position = vec![usize::MAX; graph.len()];

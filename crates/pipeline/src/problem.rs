@@ -1,6 +1,6 @@
-//! What is wrong with a configuration, and where.
+//! The errors of a configuration, with their places.
 //!
-//! A configuration is read to its end before anything is said, so that its author sees everything at once.
+//! A configuration is read completely before errors are reported, so that its author sees all of them at once.
 
 use std::fmt;
 use std::path::Path;
@@ -10,20 +10,20 @@ use forebay_graph::secret::without_keys;
 
 use crate::secrets::{SecretWords, shown_setting};
 
-/// Where in a configuration something stands.
+/// A place in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// Given with `--set`, by its number from 0.
+    /// The setting (`--set`) with this number, from 0.
     Set(usize),
-    /// In the text: line and column, both from 1.
+    /// A line and column of the text, both from 1.
     Line(u32, u32),
 }
 
 impl Place {
-    /// The text's beginning.
+    /// The beginning of the text.
     pub const START: Self = Self::Line(1, 1);
 
-    /// The place as messages have it, in a file that is shown so, or among settings.
+    /// Returns the place for messages. `file` is the name of the file as messages show it.
     pub(crate) fn shown(self, file: &str, sets: &[String]) -> String {
         match self {
             Self::Set(number) => {
@@ -34,14 +34,14 @@ impl Place {
     }
 }
 
-/// One thing that is wrong.
+/// An error of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Where it is.
+    /// The place of the error.
     pub place: Place,
     /// The value, what is wrong with it and what is allowed.
     pub message: String,
-    /// The place as it is shown: `gateway.yaml:12`, or `--set batch=0`.
+    /// The place as text: `gateway.yaml:12`, or `--set batch=0`.
     pub shown: String,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration, in the order of its lines; never empty. Shown a line each.
+/// All errors of a configuration, in the order of its lines. Never empty. Displayed with one line for each error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Problems {
@@ -59,7 +59,7 @@ pub struct Problems {
     pub all: Vec<Problem>,
 }
 
-/// Problems while they are being found.
+/// Collects the errors of a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     found: Vec<(Place, String)>,
@@ -74,8 +74,8 @@ impl Findings {
         self.found.is_empty()
     }
 
-    /// The problems in order, shown as those of `file`, which has this text, and of the settings `sets`; each once, and
-    /// none with a word that may be a secret.
+    /// Returns the errors in order, each once. `file` has the text `text`, and `sets` are its settings. Words that may
+    /// be secrets are removed from the messages.
     pub(crate) fn finish(mut self, file: &str, text: &str, sets: &[String]) -> Result<(), Problems> {
         if self.found.is_empty() {
             return Ok(());
@@ -92,8 +92,8 @@ impl Findings {
     }
 }
 
-/// Returns the name of a configuration's file as messages show it. One that is not there may be a key, or a misplaced
-/// setting.
+/// Returns the name of a configuration file as messages show it. Hides parts of a name without a file: it may be a key
+/// or a misplaced setting.
 #[must_use]
 pub fn shown_file(file: &str) -> String {
     match file {
@@ -103,7 +103,7 @@ pub fn shown_file(file: &str) -> String {
     }
 }
 
-/// A value as it is quoted in a message: short, and on one line.
+/// Quotes a value for a message: shortened, and on one line.
 pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
@@ -113,7 +113,7 @@ pub(crate) fn quote(text: &str) -> String {
     format!("'{short}'")
 }
 
-/// Names in a message: all of a few, the first of many.
+/// Lists names for a message. Shortens long lists.
 #[must_use]
 pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST: usize = 24;

@@ -1,6 +1,7 @@
-//! A small pipeline around one function: its own example, between generated packets that it is meant for and a sink.
+//! Creates a small pipeline around one function, with the function's own example, a generator of suitable packets, and
+//! a sink.
 //!
-//! What a function costs by itself can be asked with it, of every function that there is, without a configuration for each.
+//! With it, the cost of every function can be measured without a configuration for each.
 
 use forebay_graph::{Declaration, Setup, StateDeclaration, Surroundings, functions, states};
 use forebay_units::Frequency;
@@ -10,27 +11,27 @@ use crate::Source;
 use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
 use crate::yaml;
 
-/// What goes before a function's name where a pipeline is named.
+/// The prefix of a function in the name of a pipeline.
 pub(crate) const PREFIX: &str = "function:";
 
-/// Whether `pipeline` names one that is built in: `usecase:NAME` or `function:NAME`.
+/// Returns whether `pipeline` is the name of a built-in pipeline: `usecase:NAME` or `function:NAME`.
 #[must_use]
 pub fn is_built_in(pipeline: &str) -> bool {
     pipeline.starts_with("usecase:") || pipeline.starts_with(PREFIX)
 }
 
-/// A pipeline that is built in, with settings; `None` where the name is a file's.
+/// Returns a built-in pipeline with settings; `None` if the name is not of a built-in pipeline.
 #[must_use]
 pub fn built_in(pipeline: &str, sets: &[String]) -> Option<Result<Source, Problems>> {
     let case = pipeline.strip_prefix("usecase:").map(|name| crate::usecase(name, sets));
     case.or_else(|| pipeline.strip_prefix(PREFIX).map(|name| sample(name, sets)))
 }
 
-/// The configuration of function `name` alone, with settings. The module is called like the function, the ports are `in` and
-/// `out`.
+/// Returns the configuration around the function `name`, with settings. The module has the name of the function. The
+/// ports are `in` and `out`.
 ///
 /// # Errors
-/// No function of that name.
+/// Returns an error if there is no function with this name.
 pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let file = format!("{PREFIX}{name}");
     let wrong = |message: String| {
@@ -52,7 +53,8 @@ pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let gates = gates(function, &params).map_err(|message| wrong(format!("its example: {message}")))?;
     let ways: String = gates.iter().map(|gate| format!("  - {name}[{gate}] -> out\n")).collect();
     let text = format!(
-        "name: {name}\nports:\n  in: {{ generator: {} }}\n  out: {{ sink: {{}} }}\n{}modules:\n  {name}: {{ {name}: {} }}\npipeline:\n  - in -> {name}\n{ways}",
+        "name: {name}\nports:\n  in: {{ generator: {} }}\n  out: {{ sink: {{}} }}\n{}modules:\n  {name}: {{ {name}: {} \
+         }}\npipeline:\n  - in -> {name}\n{ways}",
         function.traffic,
         section(&params),
         function.example
@@ -60,17 +62,17 @@ pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
     Ok(sets.iter().fold(Source::new(text, file, ""), Source::set))
 }
 
-/// An example's parameters.
+/// Returns the parameters of an example.
 fn params(example: &str) -> Result<Value, String> {
     Ok(yaml::parse(example, &mut Findings::default()).map_err(|(_, message)| message)?.to_json())
 }
 
-/// The states that an example names: by their kinds' own names.
+/// Returns the states that an example names. A state has the name of its kind.
 fn named(params: &Value) -> Vec<&'static StateDeclaration> {
     states().into_iter().filter(|state| names(params, state.name)).collect()
 }
 
-/// Whether a text is among the parameters, wherever it stands.
+/// Returns whether a text is anywhere in the parameters.
 fn names(params: &Value, text: &str) -> bool {
     match params {
         Value::String(other) => other == text,
@@ -80,14 +82,14 @@ fn names(params: &Value, text: &str) -> bool {
     }
 }
 
-/// The configuration's section of states, where the example names any.
+/// Returns the section `state`, or an empty text if the example names no state.
 fn section(params: &Value) -> String {
     let lines: String =
         named(params).iter().map(|state| format!("  {0}: {{ {0}: {1} }}\n", state.name, state.example)).collect();
     if lines.is_empty() { lines } else { format!("state:\n{lines}") }
 }
 
-/// The gates that the example has.
+/// Returns the gates of the example.
 fn gates(function: &Declaration, example: &Value) -> Result<Vec<String>, String> {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     (surroundings.simulated, surroundings.checking) = (true, true);
@@ -115,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_of_its_parameters_and_other_names_are_refused() {
+    fn settings_change_parameters_and_unknown_names_are_refused() {
         let source = sample("vlan_split", &["modules.vlan_split.vlan_split.ids=[7]".to_owned()]);
-        let told = crate::check(&source.expect("a function")).expect_err("a gate that is no more");
-        assert!(told.to_string().contains("100"), "{told}");
-        let told = sample("alc", &[]).expect_err("no function");
+        let problems = crate::check(&source.expect("a function")).expect_err("a removed gate");
+        assert!(problems.to_string().contains("100"), "{problems}");
+        let problems = sample("alc", &[]).expect_err("no function");
         assert!(
-            told.to_string().starts_with("function:alc:1: there is no function 'alc' (did you mean 'acl'?)"),
-            "{told}"
+            problems.to_string().starts_with("function:alc:1: there is no function 'alc' (did you mean 'acl'?)"),
+            "{problems}"
         );
     }
 }

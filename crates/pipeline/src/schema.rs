@@ -1,4 +1,5 @@
-//! The language's JSON Schema, made from what is registered: for editors, and the first thing that a check asks.
+//! The JSON Schema of the language, generated from the registered declarations. Editors use it, and it is the first
+//! check of a configuration.
 
 use std::sync::OnceLock;
 
@@ -15,11 +16,11 @@ use crate::problem::Findings;
 use crate::workers::MOST as MOST_WORKERS;
 use crate::yaml;
 
-/// The JSON Schema (2020-12) of a configuration with every function, port and kind of state that is linked in.
+/// Returns the JSON Schema (2020-12) of a configuration, with every linked function, port and kind of state.
 #[must_use]
 pub fn schema() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
-    // One place per parameter, without names that depend on what else is registered.
+    // Each parameter has its own schema, without references whose names depend on other registered types.
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut generator = settings.into_generator();
@@ -45,17 +46,19 @@ pub fn schema() -> Value {
             },
             "seed": {
                 "type": "integer", "minimum": 0, "maximum": u64::MAX,
-                "description": "Everything random derives from it; 1 by default.",
+                "description": "The seed of all random numbers; 1 by default.",
             },
             "pool": section::<PoolSection>(&mut generator),
             "ports": named("Where packets enter and leave, by name.", ports),
             "state": named("Objects that modules share, by name.", states),
             "modules": named("The pipeline's functions with their input queues, by name.", functions),
-            "buffers": named("Input queues that wait for packets, by their module's name.", section::<Buffer>(&mut generator)),
+            "buffers": named(
+                "Input queues that wait for packets, by their module's name.", section::<Buffer>(&mut generator),
+            ),
             "fold": section::<Fold>(&mut generator),
             "scheduler": section::<SchedulerKind>(&mut generator),
             "shares": named(
-                "What modules are given where they share the worker's time, by their name.", section::<Share>(&mut generator),
+                "Modules' shares of the worker's time, by their name.", section::<Share>(&mut generator),
             ),
             "pipeline": {
                 "type": "array", "minItems": 1,
@@ -64,18 +67,18 @@ pub fn schema() -> Value {
             },
             "flows": {
                 "type": "array", "items": section::<Flow>(&mut generator),
-                "description": "Paths with a name, and objectives of delay and of rate. Without any, every path is a flow of its own.",
+                "description": "Named paths with objectives of delay and of rate. By default, every path is a flow.",
             },
             "workers": {
                 "type": "array", "minItems": 1, "items": section::<Worker>(&mut generator),
-                "description": "Threads that run the pipeline, together or each a part of it. Without any, one.",
+                "description": "Threads that run the pipeline or parts of it. One by default.",
             },
             "control": control,
         },
     })
 }
 
-/// What sets the triggers while the pipeline runs.
+/// Returns the schema of the section `control`.
 fn control(generator: &mut SchemaGenerator) -> Value {
     let declared = forebay_graph::controllers();
     let names: Vec<_> = declared.iter().map(|it| it.name).collect();
@@ -83,20 +86,23 @@ fn control(generator: &mut SchemaGenerator) -> Value {
     let with_parameters = kinds("A controller and its parameters.", each, generator);
     json!({
         "type": "object", "required": ["batching"], "additionalProperties": false,
-        "description": "What sets the triggers while the pipeline runs, so that flows keep their delay objectives at the fewest cycles.",
+        "description": "The controller that sets the triggers while the pipeline runs, so that flows keep their delay \
+            objectives with the fewest cycles.",
         "properties": {
             "batching": {
                 "anyOf": [{ "type": "string", "enum": names }, with_parameters, { "type": "null" }],
                 "description": "The controller: its name, or its name with its parameters.",
             },
-            "period": merged(section::<Nanos>(generator), "How often it decides, 1ms to 1h; 100ms by default."),
+            "period": merged(section::<Nanos>(generator), "The period of its decisions, 1ms to 1h; 100ms by default."),
             "guard": {
                 "type": "number", "minimum": 0, "exclusiveMaximum": 1,
                 "description": "The part of each delay objective that is kept in reserve; 0.05 by default.",
             },
             "workers": {
                 "type": "integer", "minimum": 1, "maximum": MOST_WORKERS,
-                "description": "The most workers that it may use. With more than there are under `workers`, flows that cannot keep their objectives beside others on one worker are left there, and the others go to a worker of their own while packets run. Without it, none goes.",
+                "description": "The largest number of workers that it may use. If it is larger than the number under \
+                    `workers` and a flow cannot keep its objective beside others on one worker, the modules of other \
+                    flows move to another worker while packets run. By default no module moves.",
             },
         },
     })
@@ -107,7 +113,7 @@ fn merged(mut schema: Value, description: &str) -> Value {
     schema
 }
 
-/// What names of ports, modules and state look like.
+/// The pattern of the names of ports, modules and state.
 pub(crate) const NAME: &str = "^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$";
 
 fn named(description: &str, each: Value) -> Value {
@@ -124,14 +130,14 @@ fn section<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
 
 type Kind = (&'static str, &'static str, &'static str, &'static str, fn(&mut SchemaGenerator) -> Schema);
 
-/// A mapping of one key, a kind's name, to that kind's parameters.
+/// Returns the schema of a mapping with one key: the name of a kind, with the parameters of that kind.
 fn kinds(description: &str, kinds: impl Iterator<Item = Kind>, generator: &mut SchemaGenerator) -> Value {
     let mut properties = Map::new();
     for (name, summary, help, example, schema) in kinds {
         let params = schema(generator).to_value();
         let needs_none = params.get("required").is_none_or(|required| required.as_array().is_some_and(Vec::is_empty));
         let mut entry = match params {
-            // Without parameters it may be written without a value: `t: { ttl: }`.
+            // A kind without required parameters may be written without a value: `t: { ttl: }`.
             params if needs_none => json!({ "anyOf": [params, { "type": "null" }] }),
             params => params,
         };
@@ -150,7 +156,7 @@ fn kinds(description: &str, kinds: impl Iterator<Item = Kind>, generator: &mut S
     })
 }
 
-/// The schema as the check uses it, made once.
+/// Returns the rules of the schema. Creates them at the first call.
 pub(crate) fn rules() -> &'static Rules {
     static RULES: OnceLock<Rules> = OnceLock::new();
     RULES.get_or_init(|| Rules::new(schema()))
@@ -162,7 +168,7 @@ mod tests {
     use crate::conform::Misfits;
 
     #[test]
-    fn every_example_of_a_function_port_or_state_is_what_its_schema_says() {
+    fn every_example_conforms_to_its_schema() {
         let functions = forebay_graph::functions().into_iter().map(|it| ("modules", it.name, it.example));
         let ports = forebay_graph::ports().into_iter().map(|it| ("ports", it.name, it.example));
         let states = forebay_graph::states().into_iter().map(|it| ("state", it.name, it.example));

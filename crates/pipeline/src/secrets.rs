@@ -1,8 +1,8 @@
-//! Words of a configuration that may be a secret, and messages without them.
+//! Finds words of a configuration that may be secrets, and removes them from messages.
 //!
-//! The check of a value against its schema quotes no value of a parameter that has a secret (`x-secret` in the
-//! schema). A text that is not YAML has no such values yet, a key may stand in a wrong line, and a setting is
-//! shown as it was written. So every message is searched for the words of such parameters before it is shown.
+//! The schema check quotes no value of a parameter with a secret (`x-secret` in the schema). But a text that is not
+//! YAML has no parameters, a key may be in a wrong line, and a setting is shown as it was written. Therefore every
+//! message is searched for the words of such parameters before it is shown.
 
 mod message;
 
@@ -14,17 +14,17 @@ use serde_json::Value;
 
 pub(crate) use message::SecretWords;
 
-/// What the schema knows of secrets.
+/// The secrets in the schema.
 struct Names {
-    /// Functions, kinds of ports and of state with a parameter that has a secret.
+    /// The functions, kinds of ports and kinds of state with a secret parameter.
     kinds: HashSet<String>,
-    /// Parameters that have a secret in them, at any depth.
+    /// The parameters that contain a secret, at any depth.
     parameters: HashSet<String>,
-    /// Words of the language: they are no secrets.
+    /// The words of the language, which are not secrets.
     words: HashSet<String>,
 }
 
-/// Whether a value of this rule has a secret in it, or would have one where it is written rightly.
+/// Returns whether a valid value of this rule may contain a secret.
 pub(crate) fn has_secret(rule: &Value) -> bool {
     match rule {
         Value::Object(map) => map.get("x-secret").is_some() || map.values().any(has_secret),
@@ -86,29 +86,29 @@ fn names() -> &'static Names {
     NAMES.get_or_init(|| Names::of(&crate::schema::schema()))
 }
 
-/// Whether functions, ports or states of this name have a parameter with a secret.
+/// Returns whether functions, ports or states of this name have a secret parameter.
 #[must_use]
 pub fn is_kind_with_secrets(name: &str) -> bool {
     names().kinds.contains(name)
 }
 
-/// Whether a parameter of this name has a secret in it.
+/// Returns whether a parameter of this name contains a secret.
 pub(crate) fn is_secret_parameter(name: &str) -> bool {
     names().parameters.contains(name)
 }
 
-/// The words of a text: no secret has one of the characters between them.
+/// Returns the words of a text. No secret contains one of the separators.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    let between = |c: char| c.is_whitespace() || "{}[](),=\"'`@#&*!|<>/:;%?".contains(c);
-    text.split(between).filter(|word| !word.is_empty())
+    let is_separator = |c: char| c.is_whitespace() || "{}[](),=\"'`@#&*!|<>/:;%?".contains(c);
+    text.split(is_separator).filter(|word| !word.is_empty())
 }
 
-/// A setting, `key=value`, and what of it may be a secret.
+/// A setting, `key=value`, and its parts that may be secrets.
 struct Setting<'t> {
     text: &'t str,
-    /// The parts of its path, and whether each may be a key.
+    /// The parts of its path, and whether each of them may be a secret key.
     path: Vec<(&'t str, bool)>,
-    /// Nothing where the text has no `=`.
+    /// `None` if the text has no `=`.
     value: Option<&'t str>,
     /// The value as it may be shown.
     shown: String,
@@ -120,16 +120,17 @@ impl<'t> Setting<'t> {
         let Some((path, value)) = text.split_once('=') else {
             let parts = || words(text).flat_map(|word| word.split('.'));
             let is_concerned = parts().any(|word| names.has_secrets(word));
-            // One of these names alone is no secret.
+            // A single one of these names is not a secret.
             let shown = if is_concerned && parts().nth(1).is_some() { HIDDEN.to_owned() } else { without_keys(text) };
             return Self { text, path: Vec::new(), value: None, shown };
         };
         let known = |part: &str| names.words.contains(part) || part.parse::<u16>().is_ok();
         let parts: Vec<&str> = path.split('.').map(str::trim).collect();
         let kind = parts.iter().position(|part| names.kinds.contains(*part));
-        // A word below the kind that the language does not have may be a key.
-        let is_strange = |at: usize, part: &str| is_key(part) || kind.is_some_and(|kind| at > kind) && !known(part);
-        let path: Vec<_> = parts.iter().enumerate().map(|(at, part)| (*part, is_strange(at, part))).collect();
+        // An unknown word below the kind may be a key.
+        let is_strange =
+            |index: usize, part: &str| is_key(part) || kind.is_some_and(|kind| index > kind) && !known(part);
+        let path: Vec<_> = parts.iter().enumerate().map(|(index, part)| (*part, is_strange(index, part))).collect();
         let whole = kind.is_some_and(|kind| kind + 1 == parts.len());
         let parameter = parts.iter().any(|part| names.parameters.contains(*part));
         let inside = words(value).nth(1).is_some() && words(value).any(|word| names.has_secrets(word));
@@ -145,7 +146,7 @@ impl<'t> Setting<'t> {
         Self { text, path, value: Some(value), shown }
     }
 
-    /// The whole of it as it may be shown.
+    /// Returns the setting without secrets.
     fn shown(&self) -> String {
         let Some(value) = self.value else { return self.shown.clone() };
         if value == self.shown && self.path.iter().all(|(_, strange)| !strange) {
@@ -156,7 +157,7 @@ impl<'t> Setting<'t> {
     }
 }
 
-/// A setting, `key=value`, as it may be shown: without its value where that has a secret, or may have one.
+/// Returns a setting, `key=value`, for display: its value and parts of its path are hidden if they may be secrets.
 #[must_use]
 pub fn shown_setting(setting: &str) -> String {
     Setting::of(setting).shown()

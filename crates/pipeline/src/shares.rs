@@ -1,4 +1,4 @@
-//! Reads `scheduler:` and `shares:`: how modules share a worker's time, where they do.
+//! Reads `scheduler:` and `shares:`, which define how modules share a worker's time.
 
 use forebay_graph::{Share, Target, WhenFull};
 use forebay_protocol::{RateLimit, SchedulerKind};
@@ -11,30 +11,31 @@ use crate::problem::Findings;
 use crate::wiring::Ends;
 use crate::yaml::{Entry, Node};
 
-/// How long an idle module's tokens are saved up when nothing is said.
+/// The default time for which an idle module saves its tokens.
 const BURST: Nanos = Nanos(1_000_000);
 
-/// The scheduler. What is wrong with it, the schema says.
+/// Returns the scheduler. The schema check reports its errors.
 pub(crate) fn scheduler(root: &Node) -> SchedulerKind {
     root.get("scheduler").and_then(|node| serde_json::from_value(node.to_json()).ok()).unwrap_or_default()
 }
 
-/// Each module's share, in the configuration's order.
+/// Returns the share of each module, in the order of the configuration.
 pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findings: &mut Findings) -> Vec<Share> {
     let mut shares = vec![Share::default(); ends.modules.len()];
-    // `when_full` says what hand-over rings do, too, which any scheduler has.
+    // `when_full` also applies to hand-over rings, which exist under every scheduler.
     let only_full = |entry: &Entry| entry.value.as_map().is_some_and(|map| map.iter().all(|it| it.key == "when_full"));
     let several = root.get("workers").and_then(Node::as_list).is_some_and(|workers| workers.len() > 1)
         || root.get("control").and_then(|control| control.get("workers")).is_some();
-    // A value that does not fit is to be put right first.
+    // Errors of the schema check must be corrected first.
     if let Some(section) = entries(root, "").find(|entry| entry.key == "shares")
         && !misfits.within(&["shares"])
         && root.get("scheduler").is_none()
         && !(several && entries(root, "shares").all(only_full))
     {
-        // With a scheduler that is named they may stand unused, so that two can be compared on one file.
-        let message = "shares: run-to-completion, which is the default, has none but `when_full` with several \
-                       workers: write `scheduler: weighted-fair` too";
+        // If the configuration names its scheduler, unused shares are allowed, so that one file can be used to compare
+        // schedulers.
+        let message = "shares: under run-to-completion, the default, only `when_full` with several workers has an \
+                       effect: write `scheduler: weighted-fair` too";
         findings.add(section.place, message);
     }
     for entry in entries(root, "shares") {
@@ -43,11 +44,11 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
             findings.add(entry.place, format!("{message}: shares belong to modules"));
             continue;
         };
-        let Some(told) = read::<language::Share>(misfits, root, &["shares", &entry.key], &entry.value) else {
+        let Some(section) = read::<language::Share>(misfits, root, &["shares", &entry.key], &entry.value) else {
             continue;
         };
-        let mut share = Share { weight: told.weight, limit: None, marks: told.marks() };
-        match (told.rate, told.burst) {
+        let mut share = Share { weight: section.weight, limit: None, marks: section.marks() };
+        match (section.rate, section.burst) {
             (Some(rate), burst) => share.limit = Some(RateLimit { rate, burst: burst.unwrap_or(BURST) }),
             (None, Some(_)) => misfits.add(root, &["shares", &entry.key, "burst"], "a burst belongs to a `rate`"),
             (None, None) => {}
@@ -60,9 +61,9 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
     shares
 }
 
-/// Modules that have moved to a worker of their own while packets run drop packets for which the ring to it has no
-/// room, unless the configuration says otherwise: the flows for which they made room must not wait for them there.
-/// `configured` and `arranged` say where each module runs, before and after.
+/// Sets `when_full: drop` for modules that the controller has moved to another worker, unless the configuration sets
+/// `when_full`. Packets for which the ring to that worker has no room are then dropped, so that the remaining flows do
+/// not wait for it. `configured` and `arranged` are the workers of each module before and after the move.
 pub(crate) fn drop_for_moved(root: &Node, configured: &[Vec<usize>], arranged: &[Vec<usize>], shares: &mut [Share]) {
     let moved = configured.iter().zip(arranged).map(|(before, now)| !before.iter().any(|worker| now.contains(worker)));
     for ((entry, moved), share) in entries(root, "modules").zip(moved).zip(shares) {

@@ -1,4 +1,4 @@
-//! A configuration as it may be shown: settings applied, secrets as `***`, written so that a person reads it.
+//! Writes a configuration for display: with its settings applied, secrets as `***`, and a readable layout.
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use crate::problem::Findings;
 use crate::secrets::{is_kind_with_secrets, is_secret_parameter, shown_setting};
 use crate::yaml::{self, Kind, Map, Node};
 
-/// Stands for a secret.
+/// The text in place of a secret.
 pub const SECRET: &str = "***";
-/// Columns that a value takes beside its key at the most; longer ones are written below it.
+/// The largest number of columns of a value beside its key. Longer values are written below the key.
 const WIDTH: usize = 100;
 
-/// The configuration in force as YAML. Comments are not in it.
+/// Returns the configuration in force as YAML, without comments.
 #[must_use]
 pub fn shown_text(source: &Source) -> String {
     let Some(mut root) = source.tree(&mut Findings::default()) else { return String::new() };
@@ -23,7 +23,7 @@ pub fn shown_text(source: &Source) -> String {
     block_text(&root)
 }
 
-/// A value as the text of a configuration.
+/// Returns a value as the text of a configuration.
 pub(crate) fn block_text(root: &Node) -> String {
     let mut text = String::new();
     match &root.kind {
@@ -33,14 +33,14 @@ pub(crate) fn block_text(root: &Node) -> String {
     text
 }
 
-/// Settings as they may be shown, with `***` for what is not.
+/// Returns settings for display, with `***` in place of secrets.
 #[must_use]
 pub fn shown_settings(sets: &[String]) -> Vec<String> {
     sets.iter().map(|set| shown_setting(set).replace(HIDDEN, SECRET)).collect()
 }
 
-/// Puts `***` in the place of secrets: `below` is whether the value is below a kind that has secrets, `within` whether
-/// it is that of a parameter which has one. Others may have parameters of the same names.
+/// Replaces secrets by `***`. `below` is true if the value is below a kind with secrets, `within` if it is the value of
+/// a secret parameter of that kind. Parameters of the same name may not be secret in other kinds.
 pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
     match &mut node.kind {
         Kind::Map(map) => {
@@ -51,7 +51,7 @@ pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
         }
         Kind::List(list) => list.iter_mut().for_each(|item| hide(item, below, within)),
         Kind::Text(text) if within => *text = hidden(text),
-        // A whole key where none is asked for.
+        // A complete key in a place where no key is expected.
         Kind::Text(text) if text.len() >= 32 && text.bytes().all(|c| c.is_ascii_hexdigit()) && is_key(text) => {
             *text = SECRET.to_owned();
         }
@@ -60,21 +60,22 @@ pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
     }
 }
 
-/// A text with a secret: of an association the value of its `key`, unless that is a file's name; of other texts all.
+/// Hides the secret in a text. In an association it is the value of `key`, unless that is a file name. In other texts
+/// it is the whole text.
 fn hidden(text: &str) -> String {
     if !text.contains('=') {
         return SECRET.to_owned();
     }
     let words = text.split(' ').map(|word| match word.split_once('=') {
         Some((name, value)) if is_secret_parameter(name) && !value.starts_with('@') => format!("{name}={SECRET}"),
-        // A parameter without a name is known by its position, as an SPI is. A key in a wrong position is refused.
+        // A parameter without a name is known by its position, like an SPI. A key in a wrong position is hidden.
         _ if is_key(word) => SECRET.to_owned(),
         _ => word.to_owned(),
     });
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Writes a mapping, an entry a line where it fits.
+/// Writes a mapping, with one line for each entry that fits in a line.
 fn block_map(map: &Map, indent: usize, text: &mut String) {
     for entry in map.iter() {
         let _ = write!(text, "{:indent$}{}:", "", quoted(&entry.key));
@@ -82,10 +83,10 @@ fn block_map(map: &Map, indent: usize, text: &mut String) {
     }
 }
 
-/// Writes what follows a key or a dash.
+/// Writes the value after a key or a dash.
 fn value(node: &Node, indent: usize, text: &mut String) {
     let room = WIDTH.saturating_sub(indent);
-    // Sections are a line each.
+    // Sections are written as one line for each entry.
     let sections = indent == 0 && matches!(&node.kind, Kind::Map(map) if map.iter().count() > 0);
     let lines = indent == 0 && matches!(&node.kind, Kind::List(list) if list.len() > 1);
     if let Some(flow) = flow(node, room).filter(|_| !sections && !lines) {
@@ -110,26 +111,26 @@ fn value(node: &Node, indent: usize, text: &mut String) {
     }
 }
 
-/// A value in one line of up to `most` characters, or nothing.
+/// Returns a value in one line of up to `most` characters; `None` if it is longer.
 fn flow(node: &Node, most: usize) -> Option<String> {
     let text = match &node.kind {
         Kind::List(list) => {
             let mut items = Vec::new();
-            let mut left = most.checked_sub(2)?;
+            let mut remaining = most.checked_sub(2)?;
             for item in list {
-                let item = flow(item, left)?;
-                left = left.saturating_sub(item.len() + 2);
+                let item = flow(item, remaining)?;
+                remaining = remaining.saturating_sub(item.len() + 2);
                 items.push(item);
             }
             format!("[{}]", items.join(", "))
         }
         Kind::Map(map) => {
             let mut entries = Vec::new();
-            let mut left = most.checked_sub(2)?;
+            let mut remaining = most.checked_sub(2)?;
             for entry in map.iter() {
                 let key = quoted(&entry.key);
-                let entry = format!("{key}: {}", flow(&entry.value, left.checked_sub(key.len() + 2)?)?);
-                left = left.saturating_sub(entry.len() + 2);
+                let entry = format!("{key}: {}", flow(&entry.value, remaining.checked_sub(key.len() + 2)?)?);
+                remaining = remaining.saturating_sub(entry.len() + 2);
                 entries.push(entry);
             }
             if entries.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", entries.join(", ")) }
@@ -148,7 +149,7 @@ fn flow_of_scalar(node: &Node) -> String {
     }
 }
 
-/// A text, in quotes where YAML would take it for something else.
+/// Returns a text, with quotes if YAML would read it as something else.
 fn quoted(text: &str) -> String {
     let inside = |c: char| c.is_ascii_alphanumeric() || "_./+-:> ".contains(c);
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/')
@@ -156,7 +157,7 @@ fn quoted(text: &str) -> String {
         && text.chars().all(inside)
         && !text.contains(": ")
         && yaml::is_plain_text(text);
-    // A text in JSON is one in YAML.
+    // A JSON string is a YAML string.
     if is_plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }
 
@@ -176,13 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_use_cases_is_what_they_are() {
+    fn shown_use_cases_read_back_the_same() {
         for case in usecases() {
             let source = crate::usecase(case.name, &[]).unwrap_or_else(|problems| panic!("{problems}"));
             let source = source.set("batch=64").set("ports.in.sink=null");
             let again = Source::new(shown_text(&source), "again", "");
-            // The keys of the use cases' tunnels are no secrets to those who have Forebay, and are hidden as others
-            // are.
+            // The keys of the use cases' tunnels are public, but are hidden like all keys.
             if !shown_text(&source).contains(SECRET) {
                 assert_eq!(json(&again), json(&source), "{}", case.name);
             }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_stars_and_all_else_is_shown() {
+    fn secrets_are_stars_and_everything_else_is_shown() {
         let key = "a0b1c2d3e4f506172839405162738495";
         let text = format!(
             "modules:
@@ -242,7 +242,7 @@ mod tests {
     proptest! {
         /// Every value reads back as it was written.
         #[test]
-        fn what_is_written_is_read_again(value in prop::collection::btree_map("[a-z]{1,6}", values(), 1..5)) {
+        fn written_values_are_read_again(value in prop::collection::btree_map("[a-z]{1,6}", values(), 1..5)) {
             let value = serde_json::Value::Object(value.into_iter().collect());
             let source = Source::new(value.to_string(), "a", "");
             let shown = shown_text(&source);

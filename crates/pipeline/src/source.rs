@@ -1,4 +1,4 @@
-//! A configuration's text, where it came from, and the settings that override parts of it.
+//! The text of a configuration, its origin, and the settings that override parts of it.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,19 +11,19 @@ use crate::sample::PREFIX;
 use crate::usecase::usecases;
 use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
 
-/// A configuration that has not been looked at yet.
+/// A configuration that has not been checked yet.
 #[derive(Clone)]
 pub struct Source {
-    /// What it is called in messages: the file's name as it was given.
+    /// The name in messages: the file name as the user gave it.
     pub(crate) file: String,
     pub(crate) text: String,
-    /// The file that it was read from.
+    /// The file that the text was read from.
     pub(crate) path: Option<PathBuf>,
-    /// What names of files in it are relative to.
+    /// The folder that relative file names in the configuration refer to.
     pub(crate) base: PathBuf,
     /// Settings, `key=value`, applied in order.
     pub(crate) sets: Vec<String>,
-    /// All settings that were asked for, also those that are in the text of a use case already.
+    /// All settings that the user gave, also those that are in the text of a use case already.
     pub(crate) given: Vec<String>,
     /// The folders outside of which it may name no file; `None`: it may name any.
     pub(crate) allowed_folders: Option<Vec<PathBuf>>,
@@ -32,17 +32,18 @@ pub struct Source {
 /// The name of the standard input in messages.
 const STDIN: &str = "stdin";
 
-/// How one of them begins: enough to tell it by.
+/// The first bytes of a capture. They stand for a whole capture file.
 const CAPTURE: &[u8] = &[0xa1, 0xb2, 0xc3, 0xd4];
 
-/// Whether a regular file begins as a capture does.
+/// Returns whether a regular file begins like a capture.
 fn begins_as_capture(path: &Path) -> bool {
     let mut bytes = [0; 4];
     let read = forebay_graph::files::open_regular(path).and_then(|mut file| file.read_exact(&mut bytes));
     read.is_ok() && is_capture(&bytes)
 }
 
-/// Whether bytes begin as a capture does: pcap of either byte order and resolution, pcapng, gzip, Zstandard and LZ4.
+/// Returns whether bytes begin like a capture: pcap of either byte order and resolution, pcapng, gzip, Zstandard and
+/// LZ4.
 fn is_capture(bytes: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 8] = [
         &[0xa1, 0xb2, 0xc3, 0xd4],
@@ -70,7 +71,7 @@ fn built_in_hint(path: &Path) -> Option<String> {
     Some(format!(" (did you mean '{prefix}{name}', which is built in?)"))
 }
 
-/// Without the text and the settings, which may have keys in them.
+/// Omits the text and the settings, because they may contain keys.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source").field("file", &self.file).field("base", &self.base).finish_non_exhaustive()
@@ -78,7 +79,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// A text that is called `file` in messages; names of files in it are relative to `base`.
+    /// Creates a configuration from a text. Messages call it `file`. File names in it are relative to `base`.
     #[must_use]
     pub fn new(text: impl Into<String>, file: impl Into<String>, base: impl Into<PathBuf>) -> Self {
         Self {
@@ -92,10 +93,10 @@ impl Source {
         }
     }
 
-    /// The regular file at `path`.
+    /// Reads the regular file at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is not UTF-8.
+    /// Returns an error if the file cannot be read, is a capture or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Problems> {
         let bytes = match read_text(path, MAX_TEXT as u64) {
             // A capture may be longer than any configuration.
@@ -111,11 +112,10 @@ impl Source {
         Ok(source)
     }
 
-    /// What comes from a stream, to its end: it is called `file`, and names of files in it are relative to the present
-    /// folder.
+    /// Reads a stream to its end. Messages call it `file`. File names in it are relative to the current folder.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Returns the same errors as [`read`](Self::read).
     pub fn read_from(stream: impl Read, file: &str) -> Result<Self, Problems> {
         Self::of(read_all_text(stream, MAX_TEXT as u64), file.to_owned(), Path::new(""))
     }
@@ -129,9 +129,9 @@ impl Source {
         let bytes = bytes.map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
         if is_capture(&bytes) {
             let shown = shown_file(&file);
-            let told =
+            let message =
                 format!("it is a capture, not a configuration: a port plays it, `in: {{ pcap: {{ read: {shown} }} }}`");
-            return Err(wrong(0, told));
+            return Err(wrong(0, message));
         }
         if file == STDIN && bytes.trim_ascii().is_empty() {
             return Err(wrong(
@@ -148,7 +148,8 @@ impl Source {
         Ok(Self::new(text, file, base))
     }
 
-    /// Overrides a part: `batch=64`, `ports.access.generator.rate=1Mpps`, `flows.0.slo=100us`. The value is YAML.
+    /// Adds a setting that overrides a part: `batch=64`, `ports.access.generator.rate=1Mpps`, `flows.0.slo=100us`. The
+    /// value is YAML.
     #[must_use]
     pub fn set(mut self, setting: impl Into<String>) -> Self {
         let setting = setting.into();
@@ -173,51 +174,52 @@ impl Source {
         Ok(Self::new(text, self.file.clone(), self.base.clone()))
     }
 
-    /// The same with these `workers`, in place of all that settings say of them.
+    /// Returns the same configuration with this section `workers`. Removes other settings of that section.
     pub(crate) fn with_workers(&self, workers: &str) -> Self {
         let setting = [format!("workers={workers}")];
         let (sets, given) = (with_settings(&self.sets, &setting), with_settings(&self.given, &setting));
         Self { sets, given, ..self.clone() }
     }
 
-    /// The same text with the same settings, for which these were asked.
+    /// Sets the settings that the user gave.
     #[must_use]
     pub fn given_as(self, given: Vec<String>) -> Self {
         Self { given, ..self }
     }
 
-    /// What it is called in messages.
+    /// Returns the name of the configuration in messages.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// What names of files in it are relative to.
+    /// Returns the folder that relative file names in the configuration refer to.
     #[must_use]
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// The settings, in the order in which they are applied.
+    /// Returns the settings, in the order in which they are applied.
     #[must_use]
     pub fn sets(&self) -> &[String] {
         &self.sets
     }
 
-    /// All settings that were asked for, in their order: beside [those of the text](Self::sets) the parameters of the use case
-    /// that it is of.
+    /// Returns all settings that the user gave, in their order: [those of the text](Self::sets) and the parameters of
+    /// the use case.
     #[must_use]
     pub fn given(&self) -> &[String] {
         &self.given
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The text as a tree, settings applied. What can be read in spite of problems is read; they are in `findings`.
+    /// Returns the text as a tree with the settings applied. Reads as much as possible in spite of errors, which are
+    /// added to `findings`.
     pub(crate) fn tree(&self, findings: &mut Findings) -> Option<Node> {
         let mut root = match yaml::parse(&self.text, findings) {
             Ok(root) => Some(root),
@@ -234,7 +236,7 @@ impl Source {
                     let value = if text.trim().is_empty() {
                         Ok(Node { place, kind: Kind::Null })
                     } else if text.trim() == "-" {
-                        // The standard input. YAML would read a list of nothing.
+                        // The name of the standard input. YAML would read a list with an empty item.
                         Ok(Node { place, kind: Kind::Text("-".to_owned()) })
                     } else {
                         yaml::parse(text, &mut within)
@@ -263,7 +265,7 @@ impl Source {
         root
     }
 
-    /// Leaves out the functions, kinds of ports and kinds of states that settings made `null` where another one is
+    /// Leaves out functions, kinds of ports and kinds of state that settings made `null`, if there is another kind
     /// beside them: `--set ports.in.generator=null --set ports.in.pcap.read=in.pcap`.
     fn leave_kinds_out(&self, root: &mut Node) {
         let sets = self.sets.iter().filter_map(|set| set.split_once('='));
@@ -280,7 +282,7 @@ impl Source {
             for entry in kinds.iter() {
                 if is_null(entry) { is_new |= entry.new } else { others = true }
             }
-            // Where settings make all of them `null`, the kind that the text has gives way to the new one.
+            // If settings make all kinds `null`, the new kind replaces the kind of the text.
             for entry in kinds.iter_mut().filter(|entry| is_null(entry)) {
                 entry.left_out = others || (is_new && !entry.new);
             }
@@ -288,13 +290,13 @@ impl Source {
     }
 }
 
-/// Whether the key is that of a function, of a kind of port or of a kind of state.
+/// Returns whether the key is that of a function, of a kind of port or of a kind of state.
 fn is_kind(key: &str) -> bool {
     let mut parts = key.split('.');
     parts.next().is_some_and(|part| ["modules", "ports", "state"].contains(&part)) && parts.count() == 2
 }
 
-/// Settings with further ones, which come last: those before that would be overridden wholly are left out.
+/// Appends further settings. Removes earlier settings that these override completely.
 #[must_use]
 pub fn with_settings(sets: &[String], more: &[String]) -> Vec<String> {
     let key = |set: &String| set.split_once('=').map_or(set.as_str(), |(key, _)| key).trim().to_owned();
@@ -302,22 +304,22 @@ pub fn with_settings(sets: &[String], more: &[String]) -> Vec<String> {
     let is_within = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let kept = all.iter().enumerate().filter(|(at, set)| {
-        // What is given together now stays as it was written.
-        *at >= sets.len() || more.iter().all(|later| !is_within(&key(set), &key(later)))
+    let kept = all.iter().enumerate().filter(|(index, set)| {
+        // All of the further settings stay, in their order.
+        *index >= sets.len() || more.iter().all(|later| !is_within(&key(set), &key(later)))
     });
     kept.map(|(_, set)| (*set).clone()).collect()
 }
 
 impl Node {
-    /// The same, all of it standing at `place`.
+    /// Returns the same node, with all places set to `place`.
     fn moved_to(self, place: Place) -> Self {
         let kind = match self.kind {
             Kind::List(list) => Kind::List(list.into_iter().map(|node| node.moved_to(place)).collect()),
             Kind::Map(map) => {
                 let mut moved = Map::default();
                 for entry in map.iter() {
-                    // Keys of a mapping differ.
+                    // No error: the keys of a mapping differ.
                     let _ = moved.add(Entry { place, value: entry.value.clone().moved_to(place), ..entry.clone() });
                 }
                 Kind::Map(moved)
@@ -328,20 +330,20 @@ impl Node {
     }
 }
 
-/// Whether `null` is a value of its own at this key: a function, kind of port or kind of state without parameters, and
-/// the controller of that name.
-fn means_nothing(key: &str) -> bool {
+/// Returns whether `null` is a value at this key: for a function, kind of port or kind of state without parameters, and
+/// for the controller `null`.
+fn is_null_a_value(key: &str) -> bool {
     key == "control.batching" || is_kind(key)
 }
 
-/// Puts `value` at the dotted `key`, making mappings on the way where there is nothing.
+/// Sets the value at the dotted `key`. Creates missing mappings on the way.
 fn put(root: &mut Node, key: &str, value: Node, is_null: bool) -> Result<(), String> {
     if key.split('.').any(str::is_empty) {
         return Err(format!("{} is not a key: write names with dots between", quote(key)));
     }
     let mut node = root;
     let mut path = String::new();
-    let leaves_out = is_null && matches!(value.kind, Kind::Null) && !means_nothing(key);
+    let leaves_out = is_null && matches!(value.kind, Kind::Null) && !is_null_a_value(key);
     let place = value.place;
     let mut parts = key.split('.').peekable();
     while let Some(part) = parts.next() {
@@ -363,9 +365,9 @@ fn put(root: &mut Node, key: &str, value: Node, is_null: bool) -> Result<(), Str
             Kind::List(list) => {
                 let count = list.len();
                 let named = list.iter().position(|item| item.get("name").and_then(Node::as_text) == Some(part));
-                let item = part.parse::<usize>().ok().and_then(|at| list.get_mut(at));
+                let item = part.parse::<usize>().ok().and_then(|index| list.get_mut(index));
                 let item = item.ok_or_else(|| {
-                    let meant = named.map_or_else(String::new, |at| format!(" (did you mean '{path}.{at}'?)"));
+                    let meant = named.map_or_else(String::new, |index| format!(" (did you mean '{path}.{index}'?)"));
                     format!("{} is not in the list '{path}', which has {count} (from 0){meant}", quote(part))
                 })?;
                 if leaves_out && parts.peek().is_none() {
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_last_takes_the_place_of_its_like_and_leaves_the_others() {
+    fn later_settings_replace_earlier_ones_with_the_same_key() {
         let sets =
             texts(&["batch=8", "ports.in.generator.rate=1Mpps", "ports.inner=1", "ports.in . sink=", "batch=16"]);
         let with = |more: &[&str]| with_settings(&sets, &texts(more));
@@ -410,9 +412,9 @@ mod tests {
     }
 
     proptest! {
-        /// The same comes of them as of all, one after the other.
+        /// The remaining settings have the same effect as all settings in order.
         #[test]
-        fn what_is_left_out_makes_no_difference(
+        fn removed_settings_make_no_difference(
             sets in prop::collection::vec("[ab](\\.[ab]){0,2}=[12]", 0..8),
             more in prop::collection::vec("[ab](\\.[ab]){0,2}=(\\{\\}|[12])", 0..4),
         ) {
@@ -422,7 +424,7 @@ mod tests {
                 let tree = source.tree(&mut findings).map(|tree| shown(&tree));
                 findings.is_empty().then_some(tree)
             };
-            // What is wrong only with what was left out is wrong no more.
+            // Errors of removed settings disappear with them.
             if let Some(all) = tree(&[&sets[..], &more[..]].concat()) {
                 prop_assert_eq!(tree(&with_settings(&sets, &more)), Some(all));
             }
@@ -433,7 +435,7 @@ mod tests {
     fn shown(node: &Node) -> String {
         match &node.kind {
             Kind::Map(map) => {
-                // A setting that was left out may have made a key earlier.
+                // A removed setting may have created a key earlier, so that the order differs.
                 let mut entries: Vec<_> =
                     map.iter().map(|entry| format!("{}: {}", entry.key, shown(&entry.value))).collect();
                 entries.sort();

@@ -1,11 +1,11 @@
-//! Modules that share sessions run on the same workers: a worker has the sessions of its own packets.
+//! Checks that modules that share sessions run on the same workers, because each worker has its own sessions.
 
 use forebay_graph::{SetupError, StateKind};
 
 use crate::compile::{Draft, ModuleDraft, add_faults};
 use crate::conform::Misfits;
 
-/// A state of sessions that a module names, and the parameter that names it.
+/// Returns the state of sessions that a module names, and the parameter that names it.
 fn state(module: &ModuleDraft) -> Option<(&str, String)> {
     if module.kind.state == StateKind::PerSession {
         return Some((module.params.get("state")?.as_str()?, "state".to_owned()));
@@ -14,20 +14,20 @@ fn state(module: &ModuleDraft) -> Option<(&str, String)> {
     Some((named, module.kind.follows?.trim_start_matches('/').replace('/', ".")))
 }
 
-/// By module, a number that is the same for those that share sessions, which must be on the same workers.
+/// Returns a group number for each module. Modules that share sessions have the same number.
 pub(crate) fn groups(draft: &Draft) -> Vec<usize> {
     let first = |module: &ModuleDraft| {
         let (named, _) = state(module)?;
         draft.modules.iter().position(|other| state(other).is_some_and(|(theirs, _)| theirs == named))
     };
-    draft.modules.iter().enumerate().map(|(at, module)| first(module).unwrap_or(at)).collect()
+    draft.modules.iter().enumerate().map(|(index, module)| first(module).unwrap_or(index)).collect()
 }
 
-/// Refuses modules with one state of sessions that are on different workers: one would not find what the other has opened.
-/// Refuses modules that only look up sessions of a state without a module that opens them.
+/// Refuses modules with the same state of sessions on different workers, because they would not find each other's
+/// sessions. Refuses modules that only look up sessions of a state if no module opens them.
 pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
     let opens = |module: &ModuleDraft| module.kind.state == StateKind::PerSession;
-    for (at, module) in draft.modules.iter().enumerate() {
+    for (index, module) in draft.modules.iter().enumerate() {
         let Some((named, parameter)) = state(module) else { continue };
         let shares = |other: &ModuleDraft| state(other).is_some_and(|(theirs, _)| theirs == named);
         let mut fault = |message: String| {
@@ -38,19 +38,19 @@ pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
             fault(format!("no other module has the state '{named}': name one whose sessions a module opens"));
             continue;
         }
-        let Some(first) = draft.modules[..at].iter().position(shares) else { continue };
-        let on = |at: usize| &draft.placement.modules[at];
-        if on(first) != on(at) {
-            let (other, theirs, own) = (&draft.modules[first].name, numbers(on(first)), numbers(on(at)));
+        let Some(first) = draft.modules[..index].iter().position(shares) else { continue };
+        let on = |module: usize| &draft.placement.modules[module];
+        if on(first) != on(index) {
+            let (other, theirs, own) = (&draft.modules[first].name, numbers(on(first)), numbers(on(index)));
             fault(format!(
-                "'{named}' is shared with '{other}', which is on {theirs}, and this module is on {own}: each worker has \
-                 sessions of its own, so both need the same workers"
+                "'{named}' is shared with '{other}', which is on {theirs}, and this module is on {own}: each worker \
+                 has sessions of its own, so both need the same workers"
             ));
         }
     }
 }
 
-/// Workers as they are written.
+/// Lists workers for a message.
 fn numbers(workers: &[usize]) -> String {
     let listed: Vec<_> = workers.iter().map(ToString::to_string).collect();
     format!("worker{} {}", if workers.len() == 1 { "" } else { "s" }, listed.join(", "))

@@ -1,9 +1,8 @@
-//! The use cases: pipelines with parameters, written out as configurations.
+//! The use cases: built-in pipelines with parameters, written as configurations.
 //!
-//! They are those of the work on batching that Forebay builds on (Batchy, NSDI 2020, section 5), one flow per branch, the two
-//! chains of the work on lean measurement (NALM, ToN 2022), and functions that the work on harvesting (EdgeMiner) and on
-//! placement (Octans) calls by name.
-//! What they write is read like any other text, so that a use case is also an example to start from.
+//! They come from the papers that Forebay builds on: those of Batchy (NSDI 2020, section 5), with one flow per branch,
+//! the two chains of NALM (ToN 2022), and functions that the papers on harvesting (EdgeMiner) and placement (Octans)
+//! name. Their text is read like any other configuration, so that a use case is also an example to start from.
 
 mod catalogue;
 mod chains;
@@ -30,11 +29,11 @@ use crate::yaml;
 /// A use case.
 #[derive(Clone, Copy)]
 pub struct UseCase {
-    /// Its name: `forebay run usecase:gw`.
+    /// The name, as in `forebay run usecase:gw`.
     pub name: &'static str,
-    /// One line on what it is.
+    /// A description in one line.
     pub summary: &'static str,
-    /// Its parameters.
+    /// The parameters.
     pub parameters: &'static [Parameter],
     write: fn(&Values) -> Result<String, (&'static str, String)>,
 }
@@ -42,26 +41,26 @@ pub struct UseCase {
 /// A parameter of a use case.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Parameter {
-    /// Its name: `--set n=16`.
+    /// The name, as in `--set n=16`.
     pub name: &'static str,
-    /// What it does, with what is allowed.
+    /// The meaning and the allowed values.
     pub help: &'static str,
-    /// What it is when nothing is said; empty: it is left out.
+    /// The default value. Empty if the parameter is omitted by default.
     pub default: &'static str,
-    /// What values it takes, in words.
+    /// The type of the value, in words.
     #[serde(rename = "type")]
     pub value: &'static str,
 }
 
-/// All use cases.
+/// Returns all use cases.
 #[must_use]
 pub fn usecases() -> &'static [UseCase] {
     catalogue::ALL
 }
 
 impl UseCase {
-    /// The names of the parameters that make up its size, in the order in which they may be given without names:
-    /// `gw 16`, `vrf 16 4`.
+    /// Returns the parameters that define the size, in the order in which they may be given without names: `gw 16`,
+    /// `vrf 16 4`.
     #[must_use]
     pub fn dimensions(&self) -> Vec<&'static str> {
         let sizes = self.parameters.iter().map(|parameter| parameter.name).filter(|name| matches!(*name, "m" | "n"));
@@ -69,11 +68,11 @@ impl UseCase {
     }
 }
 
-/// Writes a use case's configuration. Of `sets`, `key=value` each, its parameters are taken; the others are settings
-/// of the text that comes of them.
+/// Writes the configuration of a use case. `sets` are of the form `key=value`: parameters of the use case, or settings
+/// of the configuration.
 ///
 /// # Errors
-/// No use case of that name, a value that a parameter does not allow.
+/// Returns an error if there is no use case of this name, or if a value is not allowed.
 pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let file = format!("usecase:{name}");
     let mut findings = Findings::default();
@@ -95,7 +94,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     for (number, set) in sets.iter().enumerate() {
         let value = set.split_once('=').and_then(|(key, value)| Some((given.get_mut(key.trim())?, value)));
         match value {
-            // As if it had not been given.
+            // `null` sets the default.
             Some((slot, value)) if !value.trim().is_empty() && yaml::is_null(value.trim()) => {
                 *slot = (default(set.split_once('=').map_or("", |(key, _)| key.trim())), None);
             }
@@ -117,7 +116,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Ok(source.given_as(sets.to_vec()))
         }
         Err((parameter, message)) => {
-            // A default is always allowed, unless two parameters together are not.
+            // Defaults are allowed by themselves, but may not fit together with another parameter.
             let number = values.given.get(parameter).and_then(|(_, number)| *number);
             let place = number.map_or(Place::START, Place::Set);
             findings.add(place, format!("{parameter}: {message}"));
@@ -126,7 +125,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     }
 }
 
-/// What is wrong with a setting that is of neither a use case's parameter nor a part of its configuration.
+/// Returns the error of a setting that is neither a parameter of the use case nor a part of its configuration.
 fn stray(case: &UseCase, set: &str) -> Option<String> {
     let (key, _) = set.split_once('=')?;
     let part = key.split('.').next().unwrap_or_default().trim();
@@ -145,7 +144,7 @@ fn stray(case: &UseCase, set: &str) -> Option<String> {
     ))
 }
 
-/// Parameters as text.
+/// The values of parameters, as text.
 struct Values {
     given: BTreeMap<&'static str, (String, Option<usize>)>,
 }
@@ -174,7 +173,7 @@ impl Values {
         }
     }
 
-    /// Packets a second; `None`: as many as are taken.
+    /// Returns the rate in packets a second. `None` stands for as many packets as the worker takes.
     fn rate(&self) -> Result<Option<PacketRate>, Wrong> {
         match self.text("rate") {
             "max" => Ok(None),
@@ -183,7 +182,7 @@ impl Values {
                 _ => Err((
                     "rate",
                     format!(
-                        "{} is not a rate{}: write one such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
+                        "{} is not a rate{}: write a rate such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
                         quote(text),
                         advice(text, ["pps", "kpps", "Mpps", "Gpps"])
                     ),

@@ -41,7 +41,7 @@ fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
 #[test]
 fn shares_that_make_no_sense_are_refused() {
     insta::assert_snapshot!(refused("scheduler: fair\n"), @r"test.yaml:4: scheduler: 'fair' does not fit: allowed are run-to-completion, weighted-fair");
-    insta::assert_snapshot!(refused("shares: { a: { weight: 2 } }\n"), @r"test.yaml:4: shares: run-to-completion, which is the default, has none but `when_full` with several workers: write `scheduler: weighted-fair` too");
+    insta::assert_snapshot!(refused("shares: { a: { weight: 2 } }\n"), @r"test.yaml:4: shares: under run-to-completion, the default, only `when_full` with several workers has an effect: write `scheduler: weighted-fair` too");
     insta::assert_snapshot!(refused("scheduler: weighted-fair
 shares:
   a: { weight: 0, rate: 5, when_full: stop }

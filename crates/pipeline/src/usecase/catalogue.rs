@@ -1,4 +1,4 @@
-//! What use cases there are, and their parameters.
+//! The list of use cases, with their parameters.
 
 use super::{
     Parameter, UseCase, chains, encryption, forwarding, gateway, inspection, mobile, robot, router, tracking, vrf,
@@ -13,21 +13,21 @@ const PACKET_RATE: &str = "packet rate or max";
 const SPAN: &str = "span of time";
 const WORD: &str = "word";
 
-const RATE: &str = "Offered packet rate of the whole (`1Mpps`), or `max`: as many packets as the worker takes.";
-const SLO: &str = "Every flow's delay objective (`100us`); without it none.";
+const RATE: &str = "Total offered packet rate (`1Mpps`), or `max`: as many packets as the worker takes.";
+const SLO: &str = "Every flow's delay objective (`100us`); none by default.";
 const BATCH: Parameter = parameter("batch", "32", NUMBER, "The largest batch, 1 to 256.");
 const TRIGGER: Parameter =
     parameter("trigger", "0", NUMBER, "Trigger of each branch's first module, 0 to the largest batch.");
 const HOLD: Parameter =
-    parameter("hold", "", SPAN, "Hold limit of those modules (`300us`); without it, it follows from the objectives.");
+    parameter("hold", "", SPAN, "Hold limit of those modules (`300us`); follows from the objectives by default.");
 const SESSIONS: Parameter = parameter(
     "sessions",
     "4096",
     NUMBER,
-    "Sessions at least, 1 to 1048576; rounded up so that branches get equal shares.",
+    "Least number of sessions, 1 to 1048576; rounded up so that branches get equal shares.",
 );
 const SIZE: Parameter = parameter("size", "60", NUMBER, "Frame length in bytes, 60 to 1514.");
-const SEED: Parameter = parameter("seed", "1", NUMBER, "What everything random derives from.");
+const SEED: Parameter = parameter("seed", "1", NUMBER, "The seed of all random numbers.");
 
 const N: Parameter = parameter("n", "16", NUMBER, "Next hops, 1 to 4096: each is a branch.");
 const ROUTER: &[Parameter] = &[
@@ -44,24 +44,20 @@ const ROUTER: &[Parameter] = &[
 const HOPS: Parameter = parameter("n", "1", NUMBER, "Next hops, 1 to 4096: each is a branch.");
 const LONGER: Parameter = Parameter { default: "512", ..SIZE };
 const PATTERNS: Parameter =
-    parameter("patterns", "1000", NUMBER, "Patterns that are sought, 1 to 10000, made up from the seed.");
-const MATCHING: Parameter = parameter(
-    "matching",
-    "5",
-    NUMBER,
-    "Of a hundred packets, how many have something in them that is sought, 0 to 100.",
-);
+    parameter("patterns", "1000", NUMBER, "Search patterns, 1 to 10000, generated from the seed.");
+const MATCHING: Parameter =
+    parameter("matching", "5", NUMBER, "Percentage of packets that contain a search pattern, 0 to 100.");
 const BACKEND: Parameter = parameter(
     "backend",
     "auto",
     WORD,
-    "What encrypts: `hardware` (the processor's instructions), `software`, or `auto`: the former where there is such.",
+    "The encryption: `hardware` (the processor's instructions), `software`, or `auto`: hardware if available.",
 );
 const STAGES: Parameter = parameter(
     "stages",
     "1",
     NUMBER,
-    "1: run to completion on one worker; 2: pipelined over two, each on a core of its own.",
+    "1: run to completion on one worker; 2: pipelined over two workers, each on its own core.",
 );
 pub(super) static ALL: &[UseCase] = &[
     UseCase {
@@ -72,7 +68,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "gw",
-        summary: "a gateway: n next hops, each with firewall, NAT and what a router does",
+        summary: "a gateway: n next hops, each with firewall, NAT and the functions of a router",
         parameters: ROUTER,
         write: gateway::write,
     },
@@ -99,7 +95,7 @@ pub(super) static ALL: &[UseCase] = &[
         parameters: &[
             parameter("m", "4", NUMBER, "Users, 1 to 2048; m times n is at most 2048."),
             parameter("n", "4", NUMBER, "Bearers of each; each is a branch either way."),
-            parameter("tunnel", "gtpu", WORD, "What the tunnels are: gtpu or vxlan."),
+            parameter("tunnel", "gtpu", WORD, "The kind of tunnels: gtpu or vxlan."),
             parameter("rate", "1Mpps", PACKET_RATE, RATE),
             parameter("slo", "", SPAN, SLO),
             BATCH,
@@ -110,7 +106,7 @@ pub(super) static ALL: &[UseCase] = &[
                 "size",
                 "60",
                 NUMBER,
-                "Frame length in bytes outside the tunnels, 60 to 1514; inside them it is as much more as they add.",
+                "Frame length in bytes outside the tunnels, 60 to 1514; frames in tunnels are longer by the tunnel headers.",
             ),
             SEED,
         ],
@@ -125,14 +121,14 @@ pub(super) static ALL: &[UseCase] = &[
                 "c",
                 "0",
                 NUMBER,
-                "What a packet costs on the branches that are not urgent, in cycles, 0 to 1000000.",
+                "Cost of a packet on the branches that are not urgent, in cycles, 0 to 1000000.",
             ),
             parameter("rate", "100kpps", PACKET_RATE, RATE),
             parameter(
                 "slo",
                 "",
                 SPAN,
-                "The urgent flow's delay objective (`35us`); the others' is then 100ms. Without it none.",
+                "The urgent flow's delay objective (`35us`); the others' is then 100ms. None by default.",
             ),
             BATCH,
             TRIGGER,
@@ -168,7 +164,7 @@ pub(super) static ALL: &[UseCase] = &[
         parameters: &[
             HOPS,
             STAGES,
-            parameter("servers", "4", NUMBER, "Servers that sessions are spread over, 1 to 256."),
+            parameter("servers", "4", NUMBER, "Servers over which sessions are distributed, 1 to 256."),
             parameter("rate", "1Mpps", PACKET_RATE, RATE),
             parameter("slo", "", SPAN, SLO),
             BATCH,
@@ -182,7 +178,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "forward",
-        summary: "forwarding and no more: the destination's next hop, of n, and its address",
+        summary: "only forwarding: looks up the destination among n next hops, and sets the next hop's address",
         parameters: &[
             HOPS,
             parameter("rate", "1Mpps", PACKET_RATE, RATE),
@@ -198,7 +194,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "router",
-        summary: "an IPv4 router: headers are checked, routes looked up, the time to live goes down",
+        summary: "an IPv4 router: checks headers, looks up routes, decrements the time to live",
         parameters: &[
             HOPS,
             parameter("routes", "1000", NUMBER, "Routes, 1 to 65536, each a /24; n of them at least."),
@@ -215,10 +211,10 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "firewall",
-        summary: "a firewall that tracks connections, both ways: what goes out opens them, answers pass by them",
+        summary: "a firewall that tracks connections, both ways: outgoing packets open them, replies pass",
         parameters: &[
             HOPS,
-            parameter("rules", "100", NUMBER, "Rules that say what may open a connection, 1 to 100000."),
+            parameter("rules", "100", NUMBER, "Rules for packets that may open a connection, 1 to 100000."),
             parameter("rate", "1Mpps", PACKET_RATE, RATE),
             parameter("slo", "", SPAN, SLO),
             BATCH,
@@ -232,7 +228,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "nids",
-        summary: "intrusion detection by rules as Snort writes them, behind it forwarding",
+        summary: "intrusion detection by rules in Snort's syntax, then forwarding",
         parameters: &[
             HOPS,
             parameter("rules", "1000", NUMBER, "Rules, 2 to 10000, half of them for the packets' port."),
@@ -250,7 +246,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "dpi",
-        summary: "deep packet inspection: payloads with a pattern go another way than those without",
+        summary: "deep packet inspection: payloads with a pattern take another path than those without",
         parameters: &[
             HOPS,
             PATTERNS,
@@ -268,7 +264,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "vpn",
-        summary: "an ESP tunnel (AES-128-GCM) from end to end: into it and out again, behind it forwarding",
+        summary: "both ends of an ESP tunnel (AES-128-GCM): encryption, decryption, then forwarding",
         parameters: &[
             HOPS,
             STAGES,
@@ -286,7 +282,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "aes",
-        summary: "what UDP carries is encrypted (AES-128-GCM), behind it forwarding",
+        summary: "encryption of UDP payloads (AES-128-GCM), then forwarding",
         parameters: &[
             HOPS,
             BACKEND,

@@ -1,11 +1,15 @@
 //! `sfc_a`, `sfc_b`: the two service function chains of NALM (ToN 2022, section IV.A).
 //!
-//! A: NAT, deep packet inspection, L3 forwarding. Translation is dynamic, and both ways of it are there, as it is *mutual* in the
-//! paper: clients inside send out, the far side answers each packet, and answers come back to them, are inspected and
-//! forwarded. Inspection is for charging: what has a pattern is counted and goes on. The far side is a module, `ip_swap`: no
-//! generator could know the ports that translation gives out. B: access control, an L4 load balancer with sessions, L3 forwarding;
-//! clients send to a service, and their packets are forwarded to its servers. L3 forwarding is what it is in the routers:
-//! lookup, time to live, addresses, checksum. 5 + 3n modules, and 3 + 3n.
+//! A: NAT, deep packet inspection, L3 forwarding. Translation is dynamic and covers both directions, because it is
+//! *mutual* in the paper: clients send packets out, the remote side replies to each of them, and the replies return to
+//! the clients, are inspected and forwarded. Inspection is for charging: packets with a pattern are counted and
+//! forwarded. The remote side is a module, `ip_swap`, because a generator cannot know the ports that translation
+//! chooses. 5 + 3n modules.
+//!
+//! B: access control, an L4 load balancer with sessions, L3 forwarding. Clients send packets to a service, and they are
+//! forwarded to its servers. 3 + 3n modules.
+//!
+//! L3 forwarding is the same as in the routers: lookup, time to live, addresses, checksum.
 
 use super::inspection::{patterns, payloads, sought};
 use super::text::{Text, Traffic, lookup, prefix, rewrite, room};
@@ -13,7 +17,7 @@ use super::tracking::inside;
 use super::{Values, Wrong};
 
 const PREFIXES: u64 = 500;
-/// What clients of the balancer send to (RFC 5737), and the port.
+/// The address (RFC 5737) and port of the balancer's service.
 const SERVICE: &str = "198.51.100.1";
 const PORT: u64 = 5_000;
 
@@ -21,7 +25,7 @@ pub(super) fn write_a(values: &Values) -> Result<String, Wrong> {
     let (n, stages) = (values.whole("n", 1, 4_096)?, values.whole("stages", 1, 2)?);
     let patterns = patterns(values, "patterns", 1)?;
     let mut text = Text::new(&format!("sfc_a-{n}{}", suffix(stages)), values)?;
-    // As many prefixes of every next hop.
+    // The same number of prefixes for every next hop.
     let clients = PREFIXES.max(n) / n * n;
     let payloads = payloads(values, &text, &patterns)?;
     inside(&mut text, "in", clients, Some(&payloads));
@@ -43,11 +47,12 @@ pub(super) fn write_b(values: &Values) -> Result<String, Wrong> {
     let mut text = Text::new(&format!("sfc_b-{n}{}", suffix(stages)), values)?;
     text.generator("in", &Traffic { destinations: &[format!("{SERVICE}/32")], vlans: 0 });
     text.sink();
-    // Replies do not come by: they are told by where they come from, so that any number of workers can have the sessions.
+    // The balancer does not see replies. `replies: endpoint` identifies them by their source, so that any number of
+    // workers can have the sessions.
     let backends: Vec<_> = (0..servers).map(|server| format!("{{ address: 10.0.{server}.10 }}")).collect();
     text.state(&format!(
-        "web: {{ balancer: {{ sessions: {}, replies: endpoint, services: [{{ address: {SERVICE}, protocol: udp, port: {PORT}, \
-         backends: [{}] }}] }} }}",
+        "web: {{ balancer: {{ sessions: {}, replies: endpoint, services: [{{ address: {SERVICE}, protocol: udp, \
+         port: {PORT}, backends: [{}] }}] }} }}",
         room(text.sessions(1)),
         backends.join(", ")
     ));
@@ -63,7 +68,7 @@ fn suffix(stages: u64) -> &'static str {
     if stages == 1 { "" } else { "-pipelined" }
 }
 
-/// L3 forwarding to `n` next hops; its modules.
+/// Writes L3 forwarding to `n` next hops. Returns its modules.
 fn forward(text: &mut Text, n: u64) -> Vec<String> {
     let routes: Vec<_> = (0..PREFIXES.max(n)).map(|number| format!("{} {}", prefix(number), number % n)).collect();
     lookup(text, "route", &routes);
@@ -77,8 +82,8 @@ fn forward(text: &mut Text, n: u64) -> Vec<String> {
     all
 }
 
-/// A worker for each stage, where there are several. The second has L3 forwarding alone, which takes less than what is before
-/// it: so the first never waits for it.
+/// Writes a worker for each stage, if there are two. The second has only L3 forwarding, which takes less time than the
+/// first stage, so that the first worker never waits for it.
 fn cut(text: &mut Text, stages: u64, first: Vec<String>, then: Vec<String>) {
     if stages == 2 {
         text.worker(&first);

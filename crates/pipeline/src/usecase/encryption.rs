@@ -1,13 +1,13 @@
-//! `vpn n`: Octans' VPN (section VI.A): an ESP tunnel, whose both ends are modules. Packets are encrypted with their headers, cross the
-//! tunnel, are authenticated, decrypted and forwarded to n next hops. 3 + n modules.
+//! `vpn n`: Octans' VPN (section VI.A): an ESP tunnel whose two ends are modules. Packets are encrypted with their
+//! headers, pass the tunnel, are authenticated, decrypted and forwarded to n next hops. 3 + n modules.
 //!
-//! `aes n`: EdgeMiner's AES_encryption (section 3.1.2): what UDP carries is encrypted, and the packet sent on. 2 + n modules, with a
-//! second end 3 + n.
+//! `aes n`: EdgeMiner's AES_encryption (section 3.1.2): UDP payloads are encrypted, and packets are forwarded. 2 + n
+//! modules; with a second end 3 + n.
 
 use super::text::{Text, Traffic, hops, prefix};
 use super::{Values, Wrong};
 
-/// What protects nothing but traffic that is made up: AES-128, and for ESP a salt.
+/// A public key for generated traffic only (AES-128), and a salt for ESP.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 const SALT: &str = "10111213";
 
@@ -59,6 +59,6 @@ fn begin(name: &str, values: &Values, n: u64) -> Result<Text, Wrong> {
 fn backend(values: &Values) -> Result<&str, Wrong> {
     match values.text("backend") {
         known @ ("auto" | "hardware" | "software") => Ok(known),
-        text => Err(("backend", format!("'{text}' encrypts nothing: allowed are auto, hardware and software"))),
+        text => Err(("backend", format!("'{text}' is not a backend: allowed are auto, hardware and software"))),
     }
 }

@@ -1,7 +1,7 @@
-//! `forward n`: what EdgeMiner calls Forward (section 3.1.2): the destination is read and the packet sent on. 1 + n modules.
+//! `forward n`: EdgeMiner's Forward (section 3.1.2): looks up the destination and forwards the packet. 1 + n modules.
 //!
-//! `router n`: Octans' IPv4Router (section VI.A), as RFC 1812 section 5.2 has it: the header is checked, the route looked up, the
-//! time to live goes down and the checksum is made anew. 2 + 3n modules.
+//! `router n`: Octans' IPv4Router (section VI.A), according to RFC 1812 section 5.2: checks the header, looks up the
+//! route, decrements the time to live and updates the checksum. 2 + 3n modules.
 
 use super::text::{Text, Traffic, hops, lookup, prefix, rewrite};
 use super::{Values, Wrong};
@@ -23,7 +23,7 @@ pub(super) fn write_router(values: &Values) -> Result<String, Wrong> {
         return Err(("routes", format!("{routes} routes to {n} next hops: allowed are {n} to 65536")));
     }
     let mut text = Text::new(&format!("router-{n}"), values)?;
-    // As many prefixes of every next hop.
+    // The same number of prefixes for every next hop.
     let destinations: Vec<_> = (0..routes / n * n).map(prefix).collect();
     text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();

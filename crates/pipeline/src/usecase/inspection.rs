@@ -1,11 +1,11 @@
-//! `dpi n`: EdgeMiner's DPI (section 3.1.2): payloads are looked through for patterns, and what has one is sent another way. Behind it
-//! forwarding to n next hops. 3 + n modules.
+//! `dpi n`: EdgeMiner's DPI (section 3.1.2): searches payloads for patterns, and sends packets with a pattern on
+//! another path. Then it forwards packets to n next hops. 3 + n modules.
 //!
-//! `nids n`: Octans' NIDS (section VI.A): rules with a content each, half of them for the port that packets go to and half for fifty
-//! others. What they match is counted and goes on. 2 + n modules.
+//! `nids n`: Octans' NIDS (section VI.A): rules with one content each, half of them for the destination port of the
+//! packets and half for fifty other ports. Matching packets are counted and forwarded. 2 + n modules.
 //!
-//! What is sought is made up from the seed. Payloads are text in which much of it begins and nothing ends, and some have one of
-//! the patterns at their end.
+//! The patterns are generated from the seed. Payloads contain the beginnings of many patterns but no whole pattern,
+//! except that some payloads end with a pattern.
 
 use forebay_units::Random;
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ use super::{Values, Wrong};
 
 /// Bytes of a frame before the text of its payload: Ethernet, IPv4, UDP, and two that even the checksum out.
 const BEFORE: u64 = 14 + 20 + 8 + 2;
-/// How long patterns are. In the shortest frame there is room for the longest.
+/// The lengths of patterns. The shortest frame has room for the longest pattern.
 const LENGTHS: std::ops::RangeInclusive<u64> = 8..=16;
-/// How many patterns there are packets with.
+/// The number of patterns that occur in packets.
 const SHOWN: usize = 4;
-/// The port that packets go to, and others that rules are for.
+/// The destination port of packets, and the number of other ports in rules.
 const PORT: u64 = 5_000;
 const OTHER_PORTS: u64 = 50;
 
@@ -57,7 +57,7 @@ pub(super) fn write_nids(values: &Values) -> Result<String, Wrong> {
     Ok(text.finish())
 }
 
-/// The parameter of `dpi` that says what is sought.
+/// Returns the parameter `patterns` of `dpi`.
 pub(super) fn sought(patterns: &[String]) -> String {
     format!(" patterns: [{}]", patterns.join(", "))
 }
@@ -68,7 +68,7 @@ fn generator(text: &mut Text, n: u64, payloads: &str) {
     text.generator_with("in", (1, n), payloads, &lines);
 }
 
-/// As many different patterns as the parameter says, of small letters, made up from the seed.
+/// Generates patterns of small letters from the seed. The parameter is their number. All of them are different.
 pub(super) fn patterns(values: &Values, parameter: &'static str, least: u64) -> Result<Vec<String>, Wrong> {
     let count = values.whole(parameter, least, 10_000)?;
     let mut random = Random::new(values.whole("seed", 0, u64::MAX)?);
@@ -84,8 +84,8 @@ pub(super) fn patterns(values: &Values, parameter: &'static str, least: u64) -> 
     Ok(all)
 }
 
-/// Frames' lengths and payloads, as `size` of a generator has them: of a hundred as many as `matching` says end with one of the
-/// patterns.
+/// Returns the value of a generator's `size`, with the frames' lengths and payloads. A percentage of `matching`
+/// payloads end with a pattern.
 pub(super) fn payloads(values: &Values, text: &Text, patterns: &[String]) -> Result<String, Wrong> {
     let (matching, size) = (values.whole("matching", 0, 100)?, text.size());
     let shown: Vec<&str> = patterns.iter().step_by(patterns.len().div_ceil(SHOWN)).map(String::as_str).collect();
@@ -100,7 +100,7 @@ pub(super) fn payloads(values: &Values, text: &Text, patterns: &[String]) -> Res
     Ok(format!("[{}]", entries.join(", ")))
 }
 
-/// Text of this length: beginnings of patterns, none of which is whole.
+/// Returns text of this length that consists of beginnings of patterns.
 fn beginnings(patterns: &[String], length: usize) -> String {
     let mut text: String = patterns.iter().cycle().take(length / 5 + 1).map(|it| format!("{} ", &it[..4])).collect();
     text.truncate(length);

@@ -1,5 +1,5 @@
-//! `mgw m n`: the gateway of a mobile network with m users of n bearers each. Destination MAC, EtherType, direction. Down
-//! to the users: bearer, for each the user, for each of these the service and the tunnel. Up from them: out of the
+//! `mgw m n`: the gateway of a mobile network with m users of n bearers each. Destination MAC, EtherType, direction.
+//! Down to the users: bearer, for each the user, for each of these the service and the tunnel. Up from them: out of the
 //! tunnel, bearer, user, service. Then for each user and bearer, either way, time to live, IPv4 lookup among 5 000
 //! prefixes and MAC rewrite, and a checksum for each direction. 8 + 2n + 9mn modules, 2mn flows.
 
@@ -9,23 +9,23 @@ use super::{Values, Wrong};
 /// The gateway's end of all tunnels, and the base stations' (RFC 5737).
 const GATEWAY: &str = "192.0.2.1";
 const STATION: &str = "198.18.0.1";
-/// The bearer is told by a port number, as a packet filter does (TS 23.401 section 4.7.2); this one is bearer 0's.
+/// The port number of bearer 0. The port identifies the bearer, as in a packet filter (TS 23.401 section 4.7.2).
 const FIRST_PORT: u64 = 5_000;
-/// The first tunnel, or network.
+/// The number of the first tunnel or network.
 const FIRST_TUNNEL: u64 = 0x1000;
-/// Where the traffic outside the mobile network is, in the middle of the table of routes (RFC 2544).
+/// The addresses outside the mobile network, in the middle of the routing table (RFC 2544).
 const OUTSIDE: &str = "198.19.0.0/16";
-/// Routes that are looked up among.
+/// The number of routes.
 const PREFIXES: u64 = 5_000;
-/// Both directions together are as many branches as other use cases may have.
+/// The largest number of bearers. With two directions, there are as many branches as in other use cases.
 const MOST: u64 = 2_048;
 
-/// The address of a user.
+/// Returns the address of a user.
 fn user(number: u64) -> String {
     format!("10.60.{}.{}", number / 256, number % 256)
 }
 
-/// Which tunnels there are.
+/// The kind of tunnels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tunnel {
     Gtpu,
@@ -37,17 +37,17 @@ impl Tunnel {
         match values.text("tunnel") {
             "gtpu" => Ok(Self::Gtpu),
             "vxlan" => Ok(Self::Vxlan),
-            text => Err(("tunnel", format!("'{text}' is no tunnel: allowed are gtpu and vxlan"))),
+            text => Err(("tunnel", format!("'{text}' is not a kind of tunnel: allowed are gtpu and vxlan"))),
         }
     }
 
-    /// Bytes that a frame has more in the tunnel: outer IPv4, UDP and the tunnel's header, and where frames are put in
-    /// whole, Ethernet.
+    /// Returns the bytes that the tunnel adds to a frame: outer IPv4, UDP and tunnel header; for VXLAN, which carries
+    /// whole frames, also Ethernet.
     fn overhead(self) -> u64 {
         if self == Self::Gtpu { 36 } else { 50 }
     }
 
-    /// The module that puts packets into tunnel `number`, with a peer that has a route.
+    /// Writes the module that puts packets into tunnel `number`. There is a route to the peer.
     fn encapsulation(self, text: &mut Text, name: &str, number: u64) {
         let tunnel = FIRST_TUNNEL + number;
         let ends = format!("source: {GATEWAY}, peer: {STATION}");
@@ -57,7 +57,7 @@ impl Tunnel {
         }
     }
 
-    /// The module that takes packets out of `count` tunnels.
+    /// Writes the module that takes packets out of `count` tunnels.
     fn decapsulation(self, text: &mut Text, name: &str, count: u64) {
         match self {
             Self::Gtpu => {
@@ -66,12 +66,12 @@ impl Tunnel {
                 text.line(&format!("{name}[reply] -> out"));
                 text.line(&format!("{name}[control] -> drop"));
             }
-            // The networks are all that come; what is listed would be compared one by one.
+            // Accepts all networks. A list of networks would be compared one by one.
             Self::Vxlan => text.module(name, "vxlan_decap", &format!(" local: [{GATEWAY}] ")),
         }
     }
 
-    /// The generator's tunnel, for `count` in turn.
+    /// Returns the generator's parameter for `count` tunnels in turn.
     fn generated(self, count: u64) -> String {
         let ends = format!("source: {STATION}, destination: {GATEWAY}");
         match self {
@@ -111,10 +111,10 @@ pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     Ok(text.finish())
 }
 
-/// Traffic from outside to the users, and from the users through the tunnels to outside: each user and bearer has as
-/// many sessions either way.
+/// Writes the generators: from outside to the users, and from the users through the tunnels to outside. Each bearer has
+/// the same number of sessions in both directions.
 fn generators(text: &mut Text, m: u64, n: u64, tunnel: Tunnel) {
-    // Session i is of user i / n and bearer i mod n, again and again.
+    // Session i belongs to user i / n and bearer i mod n; then the sequence repeats.
     let users: Vec<_> = (0..m * n).map(|session| user(session / n)).collect();
     let users = users.join(", ");
     let ports = format!("{FIRST_PORT}-{}", FIRST_PORT + n - 1);
@@ -139,7 +139,7 @@ fn generators(text: &mut Text, m: u64, n: u64, tunnel: Tunnel) {
     );
 }
 
-/// Everything of one direction from the bearer on.
+/// Writes all modules of one direction, beginning with the lookup of the bearer.
 fn branches(text: &mut Text, m: u64, n: u64, way: &str, tunnel: Tunnel) {
     let down = way == "down";
     let rules = |values: &mut dyn Iterator<Item = String>| {
@@ -167,7 +167,7 @@ fn branches(text: &mut Text, m: u64, n: u64, way: &str, tunnel: Tunnel) {
     }
 }
 
-/// The modules of a user's bearer in one direction.
+/// Writes the modules of one bearer of a user in one direction. Returns their names.
 fn branch(text: &mut Text, way: &str, number: u64, suffix: &str, tunnel: Tunnel) -> Vec<String> {
     let down = way == "down";
     let name = |kind: &str| format!("{way}_{kind}{suffix}");

@@ -10,7 +10,7 @@ pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let n = values.whole("n", 1, 4_096)?;
     let mut text = Text::new(&format!("l2l3-{n}"), values)?;
     let routes: Vec<_> = (0..PREFIXES.max(n)).map(|number| format!("{} {}", prefix(number), number % n)).collect();
-    // Traffic goes to as many prefixes of every next hop.
+    // Traffic goes to the same number of prefixes for every next hop.
     let destinations: Vec<_> = (0..routes.len() as u64 / n * n).map(prefix).collect();
     text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();

@@ -9,7 +9,7 @@ fn sets(sets: &[&str]) -> Vec<String> {
 fn modules(name: &str, given: &[&str]) -> usize {
     let source = usecase(name, &sets(given)).unwrap_or_else(|problems| panic!("{problems}"));
     let checked = crate::check(&source).unwrap_or_else(|problems| panic!("{problems}\n{}", source.text()));
-    // With what each branch ends.
+    // The prefix of the last module of each branch.
     let last = match name {
         "rc" => "work",
         "forward" | "firewall" | "nids" | "dpi" | "vpn" | "aes" => "mac",
@@ -48,7 +48,7 @@ fn module_counts_are_those_of_the_definition() {
 }
 
 #[test]
-fn functions_by_name_forward_to_next_hops() {
+fn named_functions_forward_to_next_hops() {
     for n in [1, 4, 300] {
         let n_set = format!("n={n}");
         for (name, given, more) in [
@@ -79,7 +79,7 @@ fn made_up_patterns_follow_from_the_seed_and_payloads_end_with_them() {
         for (number, payload) in payloads.iter().enumerate() {
             assert_eq!(payload.len(), size - 44, "{name}");
             let last = payload.rsplit(' ').next().expect("a word");
-            // Of the first nothing is whole: patterns are longer than any of its words.
+            // The first payload contains no whole pattern: patterns are longer than any of its words.
             assert!(payload.split(' ').all(|word| word.len() <= 4) == (number == 0) || number > 0, "{payload}");
             assert!(number == 0 || last.len() >= 8, "{name}: {payload}");
         }
@@ -90,7 +90,7 @@ fn made_up_patterns_follow_from_the_seed_and_payloads_end_with_them() {
 }
 
 #[test]
-fn parameters_of_functions_by_name_are_checked() {
+fn parameters_of_named_functions_are_checked() {
     let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
     assert_eq!(
         refused("router", &["n=9", "routes=8"]),
@@ -98,14 +98,14 @@ fn parameters_of_functions_by_name_are_checked() {
     );
     assert_eq!(
         refused("vpn", &["backend=gpu"]),
-        "--set backend=gpu: backend: 'gpu' encrypts nothing: allowed are auto, hardware and software"
+        "--set backend=gpu: backend: 'gpu' is not a backend: allowed are auto, hardware and software"
     );
     assert!(refused("dpi", &["matching=101"]).contains("from 0 to 100"));
     assert!(refused("nids", &["rules=1"]).contains("from 2 to 10000"));
-    // The tunnel's numbers are one worker's.
+    // Only one worker may have the tunnel's sequence numbers.
     let source = usecase("vpn", &sets(&["workers=[{}, {}]"])).expect("in order");
-    let told = crate::check(&source).expect_err("refused").to_string();
-    assert!(told.contains("module 'seal' is on 2 workers"), "{told}");
+    let error = crate::check(&source).expect_err("refused").to_string();
+    assert!(error.contains("module 'seal' is on 2 workers"), "{error}");
     for case in usecases().iter().filter(|case| case.name != "vpn") {
         let source = usecase(case.name, &sets(&["workers=[{}, {}]"])).expect("in order");
         assert!(crate::check(&source).is_ok(), "{} on two workers", case.name);
@@ -133,7 +133,7 @@ fn parameters_come_first_and_settings_then() {
     {
         assert!(source.text().contains(part), "{part} in\n{}", source.text());
     }
-    assert!(!source.text().contains("rate"), "as fast as it can");
+    assert!(!source.text().contains("rate"), "no rate limit");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn defaults_are_allowed_and_wrong_values_named() {
     assert_eq!(refused("gw", &["n=0"]), "--set n=0: n: '0' is not allowed: allowed is a whole number from 1 to 4096");
     assert_eq!(
         refused("rc", &["rate=fast"]),
-        "--set rate=fast: rate: 'fast' is not a rate: write one such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max"
+        "--set rate=fast: rate: 'fast' is not a rate: write a rate such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max"
     );
     assert_eq!(
         refused("vrf", &["m=1000", "n=5"]),
@@ -158,12 +158,12 @@ fn defaults_are_allowed_and_wrong_values_named() {
     );
     assert_eq!(
         refused("gw", &["nn=3", "batsh=4", "batch=8", "pool.chunks=9000"]),
-        "--set nn=3: usecase:gw has no parameter 'nn' (did you mean 'n'?): it has n, rate, slo, batch, trigger, hold, sessions, \
-         size, seed; parts of its configuration are batch, buffers, control, flows, fold, modules, name, pipeline, pool, ports, \
-         scheduler, seed, shares, state, workers\n\
-         --set batsh=4: usecase:gw has no parameter 'batsh' (did you mean 'batch'?): it has n, rate, slo, batch, trigger, hold, \
-         sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, modules, name, pipeline, pool, \
-         ports, scheduler, seed, shares, state, workers"
+        "--set nn=3: usecase:gw has no parameter 'nn' (did you mean 'n'?): it has n, rate, slo, batch, trigger, hold, \
+         sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, modules, name, \
+         pipeline, pool, ports, scheduler, seed, shares, state, workers\n\
+         --set batsh=4: usecase:gw has no parameter 'batsh' (did you mean 'batch'?): it has n, rate, slo, batch, trigger, \
+         hold, sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, modules, name, \
+         pipeline, pool, ports, scheduler, seed, shares, state, workers"
     );
     assert!(refused("gw", &["slo=3"]).starts_with("--set slo=3: slo: '3' is not a span of time"));
     assert!(refused("gw", &["trigger=33"]).contains("from 0 to 32"));
@@ -194,7 +194,10 @@ fn a_mobile_gateway_has_a_flow_for_each_bearer_either_way() {
         }
     }
     let refused = |given: &[&str]| usecase("mgw", &sets(given)).expect_err("refused").to_string();
-    assert_eq!(refused(&["tunnel=gre"]), "--set tunnel=gre: tunnel: 'gre' is no tunnel: allowed are gtpu and vxlan");
+    assert_eq!(
+        refused(&["tunnel=gre"]),
+        "--set tunnel=gre: tunnel: 'gre' is not a kind of tunnel: allowed are gtpu and vxlan"
+    );
     assert_eq!(
         refused(&["m=2048", "n=2"]),
         "--set n=2: n: 2048 users of 2 bearers are 4096 each way: allowed are up to 2048"

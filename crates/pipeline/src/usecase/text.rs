@@ -1,4 +1,4 @@
-//! The text of a configuration, put together section by section.
+//! Builds the text of a configuration, section by section.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use forebay_units::{Nanos, PacketRate};
 
 use super::{Values, Wrong};
 
-/// The address that routers of use cases have, and generators send to.
+/// The address of the use cases' routers, to which generators send.
 pub(super) const ROUTER_MAC: &str = "02:00:00:00:00:02";
 
-/// A configuration in the making, with the parameters that all use cases have.
+/// A configuration under construction, with the parameters that all use cases have.
 pub(super) struct Text {
     head: String,
     ports: String,
@@ -27,11 +27,11 @@ pub(super) struct Text {
     hold: Option<Nanos>,
 }
 
-/// What a generator of a use case sends.
+/// The traffic of a use case's generator.
 pub(super) struct Traffic<'a> {
-    /// Destination prefixes; sessions take them in turn.
+    /// The destination prefixes. Sessions use them in turn.
     pub(super) destinations: &'a [String],
-    /// Of so many VLANs, from 1 on, packets are in turn; 0: none has a tag.
+    /// The number of VLANs, from 1 on, that packets use in turn. With 0, packets have no tag.
     pub(super) vlans: u64,
 }
 
@@ -66,7 +66,7 @@ impl Text {
         self.slo
     }
 
-    /// A generator. Its sources lie in one /24, the inside of what use cases translate.
+    /// Writes a generator. Its sources are in one /24, which use cases with NAT translate.
     pub(super) fn generator(&mut self, name: &str, traffic: &Traffic<'_>) {
         let Traffic { destinations, vlans } = *traffic;
         let mut lines = Vec::new();
@@ -79,25 +79,25 @@ impl Text {
         self.generator_of(name, 1, destinations.len() as u64 * vlans.max(1), 0, &lines);
     }
 
-    /// A generator with these parameters besides rate, sessions in whole rounds of `round`, size with `more` bytes, and
-    /// the router's address.
+    /// Writes a generator with these parameters, the rate, a number of sessions that is a multiple of `round`, frames
+    /// that are `more` bytes longer, and the router's address.
     pub(super) fn generator_of(&mut self, name: &str, share: u64, round: u64, more: u64, lines: &[String]) {
         self.generator_with(name, (share, round), &(self.size + more).to_string(), lines);
     }
 
-    /// How many sessions there are in whole rounds of `round`.
+    /// Returns the number of sessions, rounded up to a multiple of `round`.
     pub(super) fn sessions(&self, round: u64) -> u64 {
         self.sessions.next_multiple_of(round)
     }
 
-    /// The frames' length.
+    /// Returns the length of frames.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The same, where the frames' length is written so.
+    /// Writes a generator whose parameter `size` is this text.
     pub(super) fn generator_with(&mut self, name: &str, (share, round): (u64, u64), size: &str, lines: &[String]) {
-        // So that none has a session more than another.
+        // A multiple of `round`, so that all branches have the same number of sessions.
         let sessions = self.sessions.div_ceil(share).next_multiple_of(round);
         push(&mut self.ports, format_args!("  {name}:\n    generator:"));
         if let Some(PacketRate(rate)) = self.rate {
@@ -112,33 +112,33 @@ impl Text {
         }
     }
 
-    /// A shared state: its name, kind and parameters.
+    /// Writes a shared state: its name, kind and parameters.
     pub(super) fn state(&mut self, line: &str) {
         push(&mut self.state, format_args!("  {line}"));
     }
 
-    /// The port that everything leaves by.
+    /// Writes the output port.
     pub(super) fn sink(&mut self) {
         push(&mut self.ports, format_args!("  out: {{ sink: {{}} }}"));
     }
 
-    /// A module: its name, function and parameters.
+    /// Writes a module: its name, function and parameters.
     pub(super) fn module(&mut self, name: &str, function: &str, params: &str) {
         push(&mut self.modules, format_args!("  {name}: {{ {function}: {{{params}}} }}"));
     }
 
-    /// A line of the pipeline.
+    /// Writes a line of the pipeline.
     pub(super) fn line(&mut self, line: &str) {
         push(&mut self.lines, format_args!("  - {line}"));
     }
 
-    /// A branch: it leaves `from`, a module's gate, and goes through `modules` and out; its flow takes `before`, then the
-    /// same way.
+    /// Writes a branch from the gate `from` through `modules` to the output port. The path of its flow is `before`,
+    /// then the branch.
     pub(super) fn branch(&mut self, name: &str, before: &str, from: &str, modules: &[String], slo: Option<Nanos>) {
         self.branch_to("out", name, before, from, modules, slo);
     }
 
-    /// The same with another end than the way out.
+    /// Writes a branch that ends at `end` instead of the output port.
     pub(super) fn branch_to(
         &mut self,
         end: &str,
@@ -148,9 +148,9 @@ impl Text {
         modules: &[String],
         slo: Option<Nanos>,
     ) {
-        let way = format!("{from} -> {}", modules.join(" -> "));
-        self.line(&format!("{way} -> {end}"));
-        push(&mut self.flows, format_args!("  - name: {name}\n    path: {before}{way}"));
+        let path = format!("{from} -> {}", modules.join(" -> "));
+        self.line(&format!("{path} -> {end}"));
+        push(&mut self.flows, format_args!("  - name: {name}\n    path: {before}{path}"));
         if let Some(slo) = slo {
             push(&mut self.flows, format_args!("    slo: {slo}"));
         }
@@ -160,7 +160,7 @@ impl Text {
         }
     }
 
-    /// A worker that runs these modules.
+    /// Writes a worker that runs these modules.
     pub(super) fn worker(&mut self, modules: &[String]) {
         push(&mut self.workers, format_args!("  - {{ modules: [{}] }}", modules.join(", ")));
     }
@@ -179,15 +179,16 @@ fn push(section: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(section, "{line}");
 }
 
-/// Where use cases' sources are (RFC 1918), and what is translated.
+/// The sources of the use cases (RFC 1918), which NAT translates.
 const INSIDE: &str = "192.168.0.0/24";
 
-/// Prefixes of destinations: the `number`-th /24 of 10.0.0.0/8 (RFC 1918).
+/// Returns a destination prefix: the `number`-th /24 of 10.0.0.0/8 (RFC 1918).
 pub(super) fn prefix(number: u64) -> String {
     format!("10.{}.{}.0/24", number / 256, number % 256)
 }
 
-/// The modules of next hop `number` in all, called `suffix`, that a router has: time to live, addresses, checksum.
+/// Writes a router's modules for next hop `number`: time to live, addresses, checksum. `suffix` is appended to their
+/// names.
 pub(super) fn rewrite(text: &mut Text, number: u64, suffix: &str) -> [String; 3] {
     let names = ["ttl", "mac", "sum"].map(|kind| format!("{kind}{suffix}"));
     text.module(&names[0], "ttl", "");
@@ -196,11 +197,11 @@ pub(super) fn rewrite(text: &mut Text, number: u64, suffix: &str) -> [String; 3]
     names
 }
 
-/// The same behind a firewall of 100 rules and a static NAT.
+/// Writes the same modules behind a firewall of 100 rules and a static NAT.
 pub(super) fn guard(text: &mut Text, number: u64, suffix: &str) -> Vec<String> {
     let (acl, nat) = (format!("acl{suffix}"), format!("nat{suffix}"));
     text.module(&acl, "acl", " rules: { synthetic: 100 }, default: permit ");
-    // 172.16.0.0/12 (RFC 1918) has as many /24 as there can be branches.
+    // 172.16.0.0/12 (RFC 1918) has one /24 for each possible branch.
     let outside = format!("172.{}.{}.0/24", 16 + number / 256, number % 256);
     text.module(
         &nat,
@@ -210,15 +211,16 @@ pub(super) fn guard(text: &mut Text, number: u64, suffix: &str) -> Vec<String> {
     [acl, nat].into_iter().chain(rewrite(text, number, suffix)).collect()
 }
 
-/// What sessions of a stateful function are with, far away (RFC 2544).
+/// The remote addresses of sessions of stateful functions (RFC 2544).
 pub(super) const FAR: &str = "198.19.0.0/16";
 
-/// Room for sessions: twice as many as there are, as workers' shares of them are not quite equal.
+/// Returns the table size for sessions: twice their number, because workers' shares of them are not exactly equal.
 pub(super) fn room(sessions: u64) -> u64 {
     (2 * sessions).max(1_024)
 }
 
-/// Forwarding to `n` next hops, each a branch: where a packet goes and its Ethernet addresses. Flows take `before` first.
+/// Writes forwarding to `n` next hops: the lookup, and a branch for each next hop that sets Ethernet addresses. The
+/// paths of flows begin with `before`.
 pub(super) fn hops(text: &mut Text, n: u64, before: &str) {
     let routes: Vec<_> = (0..n).map(|number| format!("{} {number}", prefix(number))).collect();
     lookup(text, "route", &routes);
@@ -229,7 +231,7 @@ pub(super) fn hops(text: &mut Text, n: u64, before: &str) {
     }
 }
 
-/// A module that gives packets next hop `number`'s Ethernet address.
+/// Writes a module that sets the Ethernet address of next hop `number`. Returns its name.
 pub(super) fn address(text: &mut Text, number: u64, name: &str) -> String {
     let [high, low] = (number as u16).to_be_bytes();
     let destination = format!("02:00:00:01:{high:02x}:{low:02x}");
@@ -237,14 +239,14 @@ pub(super) fn address(text: &mut Text, number: u64, name: &str) -> String {
     name.to_owned()
 }
 
-/// Modules at the start of every router: EtherType, destination address. `ether_type` is the one that goes on.
+/// Writes the first modules of every router: EtherType, destination address. Packets of `ether_type` are forwarded.
 pub(super) fn entry(text: &mut Text, ether_type: &str) {
     text.module("ether", "ether_split", &format!(" types: [{ether_type}] "));
     text.module("l2", "mac_table", &format!(" addresses: {{ \"{ROUTER_MAC}\": 0 }}, gates: 1, miss: drop "));
     text.line("ether[other] -> drop");
 }
 
-/// A lookup among routes, each `prefix next-hop`.
+/// Writes a lookup among routes of the form `prefix next-hop`.
 pub(super) fn lookup(text: &mut Text, name: &str, routes: &[String]) {
     text.module(name, "ip_lookup", &format!(" routes: [{}] ", routes.join(", ")));
 }

@@ -1,7 +1,9 @@
-//! `firewall n`: Octans' Firewall (section VI.A), which tracks connections. What goes out opens them as rules allow; the far side
-//! answers each packet, and answers pass by the connection that they are of. Behind it forwarding to n next hops. 4 + n modules.
+//! `firewall n`: Octans' Firewall (section VI.A), which tracks connections. Outgoing packets open connections if rules
+//! allow it. The remote side replies to each packet, and replies pass because of their connection. Then packets are
+//! forwarded to n next hops. 4 + n modules.
 //!
-//! The far side is a module, `ip_swap`: so every packet takes both ways, and none comes before the one that it answers.
+//! The remote side is a module, `ip_swap`, so that every packet passes in both directions, and no reply comes before
+//! its request.
 
 use super::text::{FAR, Text, hops, prefix, room};
 use super::{Values, Wrong};
@@ -20,8 +22,8 @@ pub(super) fn write_firewall(values: &Values) -> Result<String, Wrong> {
     Ok(text.finish())
 }
 
-/// A generator of what `prefixes` of clients inside send out; answers to them go back there. `size` is how frames' lengths are
-/// written, where it is not as is said.
+/// Writes a generator of the packets that clients in `prefixes` prefixes send to the remote side. `size` is the text of
+/// the generator's parameter `size`; the configured size by default.
 pub(super) fn inside(text: &mut Text, name: &str, prefixes: u64, size: Option<&str>) {
     let sources: Vec<_> = (0..prefixes).map(prefix).collect();
     let lines = [format!("source: [{}]", sources.join(", ")), format!("destination: {FAR}")];
