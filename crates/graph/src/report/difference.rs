@@ -17,12 +17,12 @@ use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, 
 use super::{FlowFigures, RunFacts};
 use crate::port::OVERSIZE;
 
-/// How many times a usual turn one takes in which the machine must have been elsewhere.
+/// A turn in which the machine must have run something else takes at least this many times the usual length.
 const STALL: f64 = 8.0;
 
 impl Reading {
-    /// Returns the report of the span since `earlier`, a reading of the same workers. It has the modules, flows and ports
-    /// of `self`.
+    /// Returns the report of the span since `earlier`, a reading of the same workers. The report has the modules, flows
+    /// and ports of `self`.
     #[must_use]
     pub fn report_since(&self, earlier: &Self, origin: &RunFacts) -> Report {
         let later = self;
@@ -64,7 +64,7 @@ impl Reading {
             control: None,
         };
         mark_machine_misses(&mut report);
-        // Figures of some workers only would be compared with counters of all.
+        // Meter figures of only some workers would be compared with counters of all.
         if later.workers.iter().any(|worker| worker.meter_failed) {
             remove_meters(&mut report);
         }
@@ -81,7 +81,7 @@ fn remove_meters(report: &mut Report) {
     }
 }
 
-/// Each of `later` with what it was in `earlier`, where it was there.
+/// Pairs each item of `later` with its earlier state, or with the default if there was none.
 fn pairs<'r, T: Clone + Default, K: Eq + std::hash::Hash>(
     earlier: &'r [T],
     later: &'r [T],
@@ -95,7 +95,7 @@ fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// A module between two readings, in which `span` ticks of all workers' time, or `seconds`, passed.
+/// Reports a module between two readings. In between, `span` ticks of all workers' time, or `seconds`, passed.
 fn module(
     before: ModuleReading,
     now: &ModuleReading,
@@ -106,7 +106,7 @@ fn module(
     // A module that was removed and added again between the readings has counted from 0.
     sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count = count.saturating_sub(before));
     let batches: u64 = sizes.iter().sum();
-    // What runs folded is told from counters that are not written together.
+    // Packets of folded modules derive from counters that are not written together.
     let packets = now.packets.saturating_sub(before.packets);
     let all = if now.of_fold > 0 { now.of_fold.saturating_sub(before.of_fold) } else { packets };
     let timed = now.timed.since(&before.timed);
@@ -144,21 +144,22 @@ fn module(
     (report, all)
 }
 
-/// Gives each module that runs folded its part, by packets, of the calls and times of all that the one has which runs for it.
+/// Gives each folded module its part of the leader's calls and times, in proportion to its packets.
 fn unfold(modules: &mut [(ModuleReport, u64)]) {
-    let leads = |told: &&(ModuleReport, u64)| told.0.folded.as_ref() == Some(&told.0.name);
+    let leads = |module: &&(ModuleReport, u64)| module.0.folded.as_ref() == Some(&module.0.name);
     let leaders: HashMap<String, (ModuleReport, u64)> =
-        modules.iter().filter(leads).map(|told| (told.0.name.clone(), told.clone())).collect();
-    for (told, _) in modules {
-        let Some((leader, all)) = told.folded.as_ref().and_then(|leader| leaders.get(leader)) else { continue };
-        let share = if *all > 0 { (told.packets as f64 / *all as f64).min(1.0) } else { 0.0 };
+        modules.iter().filter(leads).map(|module| (module.0.name.clone(), module.clone())).collect();
+    for (module, _) in modules {
+        let Some((leader, all)) = module.folded.as_ref().and_then(|leader| leaders.get(leader)) else { continue };
+        let share = if *all > 0 { (module.packets as f64 / *all as f64).min(1.0) } else { 0.0 };
         let part = |count: u64| (count as f64 * share).round() as u64;
-        let some = |value: Option<f64>| value.filter(|_| told.packets > 0);
-        (told.batches, told.batch_sizes) = (part(leader.batches), leader.batch_sizes.map(part));
-        (told.batch_mean, told.ingress_mean) = (some(leader.batch_mean), some(leader.ingress_mean));
-        (told.ticks_per_packet, told.ticks_per_batch) = (some(leader.ticks_per_packet), some(leader.ticks_per_batch));
-        told.metered = leader.metered.filter(|_| told.packets > 0);
-        told.share = leader.share.map(|all| all * share);
+        let some = |value: Option<f64>| value.filter(|_| module.packets > 0);
+        (module.batches, module.batch_sizes) = (part(leader.batches), leader.batch_sizes.map(part));
+        (module.batch_mean, module.ingress_mean) = (some(leader.batch_mean), some(leader.ingress_mean));
+        (module.ticks_per_packet, module.ticks_per_batch) =
+            (some(leader.ticks_per_packet), some(leader.ticks_per_batch));
+        module.metered = leader.metered.filter(|_| module.packets > 0);
+        module.share = leader.share.map(|all| all * share);
     }
 }
 
@@ -168,7 +169,7 @@ pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequen
         name: &now.name,
         seconds,
         delays: &delays,
-        // A port that refuses packets takes back what was counted as sent.
+        // A port that refuses packets subtracts the packets that were counted as sent.
         violations: now.violations.saturating_sub(before.violations),
         bytes: now.bytes.saturating_sub(before.bytes),
         slo: now.slo,
@@ -187,7 +188,7 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &RunFacts, frequen
     WorkerReport {
         id: now.id,
         core: origin.cores.get(now.id).copied().flatten(),
-        // Read while the worker writes, the two may be a turn apart.
+        // The two are read while the worker writes, so they may be a turn apart.
         busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
         timing_share: timing_share(&before, now, span),
         turns: now.turns.saturating_sub(before.turns),
@@ -204,7 +205,7 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &RunFacts, frequen
     }
 }
 
-/// Ticks of a turn that were nobody's: some of the stretches in it were timed.
+/// Returns the residue of a turn, in ticks. Only some of its stretches were timed.
 fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
     let stretches = now.packets.saturating_sub(before.packets) as f64;
     let ticks = now.since(before).ticks_per_batch?;
@@ -226,7 +227,7 @@ fn machine_time(before: &WorkerReading, now: &WorkerReading, seconds: f64) -> Ma
     MachineTime { steal: share(now.away.steal, before.away.steal), wait: share(now.away.wait, before.away.wait) }
 }
 
-/// Long turns that are no usual ones: the rule is fixed, whatever is measured.
+/// Finds long turns that are not usual ones. The rule is fixed, whatever is measured.
 fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> Stalls {
     let [turns, long_busy_turns, ticks, busy]: [[u64; LONG_CLASSES]; 4] = std::array::from_fn(|of| {
         std::array::from_fn(|class| now.long[of][class].saturating_sub(before.long[of][class]))
@@ -235,7 +236,8 @@ fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> 
         [(now.all, before.all), (now.busy, before.busy), (now.busy_turns, before.busy_turns)]
             .map(|(now, before)| now.saturating_sub(before) as f64);
     let long = frequency.ticks(LONG).0 as f64;
-    // The longest first: what they take makes no other turn look usual. A class that has most turns is usual itself.
+    // From the longest class on, so that stalls do not make other turns look usual. A class with most of the turns is
+    // usual itself.
     let mut stalls = Stalls::default();
     let (mut stalled, mut stalled_busy, mut stalled_busy_turns) = (0.0, 0.0, 0.0);
     for class in (0..LONG_CLASSES).rev().filter(|class| turns[*class] > 0) {
@@ -284,7 +286,7 @@ fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     }
 }
 
-/// Where the packets are. Reasons that nothing happened for are left out.
+/// Reports where the packets are, without reasons that have none.
 fn packets(earlier: &Reading, later: &Reading) -> Packets {
     let Census { queued, held, in_flight, handed, taken, .. } = later.census;
     let difference = |later: &BTreeMap<String, u64>, earlier: &BTreeMap<String, u64>| {

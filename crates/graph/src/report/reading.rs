@@ -1,5 +1,5 @@
-//! The counters at one instant, by name: so that those of several workers, and of the graphs that a worker has run one
-//! after the other, add up.
+//! The counters at one instant, by name. So the counters of several workers, and of the consecutive graphs of a worker,
+//! can be added.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -13,16 +13,16 @@ use super::difference;
 use super::lost::{Losses, lost_lines};
 use crate::telemetry::{Account, BACKPRESSURE, MeterAccount, ReasonCounters, Telemetry};
 
-/// What the counters say at one instant. Exact between a worker's turns; taken from another thread, counters of one
-/// reading may be some packets apart.
+/// The counters at one instant. They are exact between a worker's turns. If another thread reads them, counters of one
+/// reading may differ by some packets.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// When.
+    /// The instant of the reading.
     pub(super) at: Ticks,
     pub(super) pipeline: String,
     pub(super) frequency: Frequency,
     pub(super) census: Census,
-    /// What happened at all, by `module.reason`.
+    /// Packets by `module.reason`, without reasons that have none.
     pub(super) created: BTreeMap<String, u64>,
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) consumed: BTreeMap<String, u64>,
@@ -32,16 +32,16 @@ pub struct Reading {
     pub(super) workers: Vec<WorkerReading>,
     pub(super) clocks: u64,
     pub(super) exhausted: u64,
-    /// Losses of modules and ports that the present graph does not have any more.
+    /// Losses of modules and ports that the present graph no longer has.
     pub(super) removed: Losses,
 }
 
-/// What a meter counted of something; nothing where there is none.
+/// A meter's counts; zero without a meter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Metered {
     pub(super) instructions: u64,
     pub(super) cycles: u64,
-    /// Packets, or turns.
+    /// Packets or turns.
     pub(super) times: u64,
 }
 
@@ -61,7 +61,7 @@ impl Metered {
     }
 }
 
-/// What was timed of something, and metered in other turns.
+/// Times, and meter counts of other turns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timed {
     pub(super) ticks: u64,
@@ -77,7 +77,7 @@ impl Timed {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        // Where few were timed the sum may be below 0.
+        // With few timed calls the sum may be negative.
         self.ticks = self.ticks.wrapping_add(other.ticks);
         self.packets += other.packets;
         self.calls += other.calls;
@@ -94,18 +94,19 @@ pub(super) struct ModuleReading {
     pub(super) packets: u64,
     pub(super) sizes: [u64; SIZE_CLASSES],
     pub(super) timed: Timed,
-    /// Packets that came while there was a trigger, and turns in which some did.
+    /// Packets that came while there was a trigger, and turns in which packets came.
     pub(super) arrived: (u64, u64),
     pub(super) dropped: u64,
     pub(super) trigger: u64,
     pub(super) weight: u64,
     pub(super) hold: u64,
     pub(super) own: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Headings of `own` that state something, and of which nothing is left when the graph is replaced.
+    /// The headings of `own` that are gauges, with the addresses of their counters. Gauges are dropped when the graph
+    /// is replaced.
     pub(super) gauges: BTreeMap<String, BTreeSet<usize>>,
-    /// The module that runs for it and its like, where it runs folded. Calls and times are with that one.
+    /// The module that runs for this one, if it runs folded. Calls and times are those of that module.
     pub(super) folded: Option<String>,
-    /// Packets of all that this one runs for, where there are such.
+    /// The packets of the whole fold, if this module runs for others.
     pub(super) of_fold: u64,
 }
 
@@ -119,9 +120,10 @@ pub(super) struct FlowReading {
     pub(super) violations: u64,
     pub(super) bytes: u64,
     pub(super) min_rate: Option<Rate>,
-    /// Packets that modules on its way turned away, where it has a rate objective.
+    /// Packets that modules on its path turned away, if it has a rate objective.
     turned_away: u64,
-    /// Packets that ports lost before they came onto its way, by the port's name: a port goes on counting in the next graph.
+    /// Packets that ports lost before they entered its path, by the port's name. A port goes on counting in the next
+    /// graph.
     lost: BTreeMap<String, u64>,
 }
 
@@ -133,9 +135,9 @@ pub(super) struct PortReading {
     /// Received, sent, dropped, refused, errors.
     pub(super) counts: [u64; 5],
     pub(super) skipped: BTreeMap<String, u64>,
-    /// The longest frame that no packet holds.
+    /// The length of the longest frame that did not fit a packet.
     pub(super) longest: u64,
-    /// Whether the run ended before its last packet.
+    /// Whether the run ended before the port's last packet.
     pub(super) unread: bool,
     pub(super) receiving: Timed,
     pub(super) sending: Timed,
@@ -151,10 +153,10 @@ pub(super) struct WorkerReading {
     pub(super) timed_turns: u64,
     pub(super) residue: Timed,
     pub(super) handover: Timed,
-    /// Of metered turns.
+    /// Metered turns.
     pub(super) metered: Metered,
     pub(super) metered_residue: Metered,
-    /// Whether its meter has had nothing to tell at some time.
+    /// Whether its meter has failed.
     pub(super) meter_failed: bool,
     pub(super) long: [[u64; LONG_CLASSES]; 4],
     pub(super) all: u64,
@@ -167,33 +169,34 @@ pub(super) struct WorkerReading {
 }
 
 impl Reading {
-    /// What `telemetry` says at the instant `at` of the worker's clock.
+    /// Reads `telemetry` at the instant `at` of the worker's clock.
     #[must_use]
     pub fn of(telemetry: &Telemetry, at: Ticks) -> Self {
         let named = |of: fn(&crate::telemetry::ModuleTelemetry) -> &ReasonCounters| {
             let modules = telemetry.modules.iter();
-            let named = modules.flat_map(|told| of(told).iter().map(move |(name, count)| (told, name, count)));
-            happened(named.map(|(told, name, count)| (format!("{}.{name}", told.name), count)))
+            let named = modules.flat_map(|module| of(module).iter().map(move |(name, count)| (module, name, count)));
+            counts_by_name(named.map(|(module, name, count)| (format!("{}.{name}", module.name), count)))
         };
         let worker = &telemetry.worker;
-        let mut dropped = named(|told| &told.drops);
-        let refused = telemetry.ports.iter().map(|told| (format!("{}.refused", told.name), told.refused.get()));
+        let mut dropped = named(|module| &module.drops);
+        let refused = telemetry.ports.iter().map(|port| (format!("{}.refused", port.name), port.refused.get()));
         let turned_away = telemetry.modules.iter();
-        let turned_away = turned_away.map(|told| (format!("{}.{BACKPRESSURE}", told.name), told.turned_away.get()));
-        add(&mut dropped, happened(turned_away));
+        let turned_away =
+            turned_away.map(|module| (format!("{}.{BACKPRESSURE}", module.name), module.turned_away.get()));
+        add(&mut dropped, counts_by_name(turned_away));
         let others = [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("wound_up", &worker.wound_up)];
         let others = others.map(|(name, count)| (name.to_owned(), count.get()));
-        add(&mut dropped, happened(refused.chain(others)));
+        add(&mut dropped, counts_by_name(refused.chain(others)));
         let ports: Vec<_> = (0..telemetry.ports.len()).map(|port| PortReading::of(telemetry, port)).collect();
         let meter = telemetry.metered.as_ref();
         let metered = |of: fn(&crate::telemetry::Metered) -> &MeterAccount| {
-            meter.map_or_else(Metered::default, |told| Metered::times(of(told), &told.turns))
+            meter.map_or_else(Metered::default, |metered| Metered::times(of(metered), &metered.turns))
         };
         let mut modules: Vec<_> =
             (0..telemetry.modules.len()).map(|module| ModuleReading::of(telemetry, module)).collect();
         fold(&mut modules, telemetry);
         let mut census = telemetry.census();
-        // The same numbers everywhere, whatever has come and gone between looking twice.
+        // The same numbers as in `ports`, although packets may have passed between the two readings.
         census.entered = ports.iter().map(|port| port.counts[0]).sum();
         census.left = ports.iter().map(|port| port.counts[1]).sum::<u64>().saturating_sub(census.in_flight);
         Self {
@@ -201,9 +204,9 @@ impl Reading {
             pipeline: telemetry.pipeline.clone(),
             frequency: telemetry.frequency,
             census,
-            created: named(|told| &told.creates),
+            created: named(|module| &module.creates),
             dropped,
-            consumed: named(|told| &told.consumes),
+            consumed: named(|module| &module.consumes),
             modules,
             flows: (0..telemetry.flows.len()).map(|flow| FlowReading::of(telemetry, flow)).collect(),
             ports,
@@ -214,10 +217,10 @@ impl Reading {
                 timing: worker.timing.get(),
                 timed_turns: worker.timed_turns.get(),
                 residue: Timed::of(&worker.residue, None),
-                handover: Timed::of(&worker.handover, meter.map(|told| &told.handover)),
-                metered: metered(|told| &told.all),
-                metered_residue: metered(|told| &told.residue),
-                meter_failed: meter.is_some_and(|told| told.failed.get() > 0),
+                handover: Timed::of(&worker.handover, meter.map(|metered| &metered.handover)),
+                metered: metered(|metered| &metered.all),
+                metered_residue: metered(|metered| &metered.residue),
+                meter_failed: meter.is_some_and(|metered| metered.failed.get() > 0),
                 long: [&worker.long.turns, &worker.long.busy_turns, &worker.long.ticks, &worker.long.busy]
                     .map(|counters| counters.each_ref().map(Counter::get)),
                 all: worker.all.get(),
@@ -233,7 +236,7 @@ impl Reading {
         }
     }
 
-    /// What was read before anything had happened, at the instant `at` of a clock of this `frequency`.
+    /// Returns an empty reading, for the time before the run, at the instant `at` of a clock of this `frequency`.
     #[must_use]
     pub fn nothing(frequency: Frequency, at: Ticks) -> Self {
         Self {
@@ -254,7 +257,7 @@ impl Reading {
         }
     }
 
-    /// Adds what another worker, or an earlier graph, counted: what has the same name is one.
+    /// Adds the counts of another worker or of an earlier graph. Items of the same name are added.
     pub fn merge(&mut self, other: &Self) {
         self.at = self.at.max(other.at);
         self.census.add(&other.census);
@@ -275,8 +278,8 @@ impl Reading {
         self.removed.add(&other.removed);
     }
 
-    /// Puts right what ports received and sent which have gone on counting since: what the named ports had counted when
-    /// the graph was replaced.
+    /// Corrects the received and sent packets of ports that have gone on counting in the next graph. `ports` has the
+    /// counts at the change.
     pub fn settle(&mut self, ports: &[(String, [u64; 2])]) {
         for (name, [received, sent]) in ports {
             let Some(port) = self.ports.iter_mut().find(|port| port.name == *name) else { continue };
@@ -286,9 +289,9 @@ impl Reading {
         }
     }
 
-    /// Makes the reading of a graph that has been replaced one of the past: what went on into the next graph is counted
-    /// there. That is what waited or was held, the own counters of functions and ports that it took over, which `kept`
-    /// names, and of all functions what they state.
+    /// Turns the reading of a replaced graph into one of the past. The next graph counts what it took over, so this
+    /// reading drops it: waiting and held packets, the own counters of the functions and ports for which `kept_module`
+    /// and `kept_port` return true, and all gauges.
     pub fn retire(&mut self, kept_module: impl Fn(&str) -> bool, kept_port: impl Fn(&str) -> bool) {
         for module in &mut self.modules {
             if kept_module(&module.name) {
@@ -309,13 +312,13 @@ impl Reading {
             port.longest = 0;
         }
         self.flows.iter_mut().for_each(|flow| flow.lost.retain(|port, _| !kept_port(port)));
-        // A port that was closed by a change is not one that the run's end cut off.
+        // A port that was closed by a change was not cut off by the end of the run.
         self.ports.iter_mut().for_each(|port| port.unread = false);
     }
 
-    /// Forgets the modules, flows, ports and workers that `present` does not have, and functions' own counters
-    /// likewise. The fates of their packets stay known, and so do the lines that their files lack and the flows that
-    /// had missed an objective. The run began at `began`.
+    /// Removes the modules, flows, ports and workers that `present` does not have, and functions' own counters
+    /// likewise. It keeps the fates of their packets, the lines that their files lack, and the flows that had missed an
+    /// objective. The run began at `began`.
     pub fn keep(&mut self, present: &Self, began: Ticks) {
         self.note_removed(present);
         self.note_removed_flows(present, began);
@@ -323,9 +326,9 @@ impl Reading {
         self.modules.retain_mut(|module| {
             let Some(own) = modules.get(&module.name) else { return false };
             module.own.retain(|heading, rows| {
-                let there = own.get(heading);
-                rows.retain(|row, _| there.is_some_and(|there| there.contains_key(row)));
-                there.is_some()
+                let present_rows = own.get(heading);
+                rows.retain(|row, _| present_rows.is_some_and(|present_rows| present_rows.contains_key(row)));
+                present_rows.is_some()
             });
             true
         });
@@ -334,14 +337,14 @@ impl Reading {
         keep(&mut self.workers, &present.workers, |worker| &worker.id);
     }
 
-    /// Lines that modules' files lack.
+    /// Returns the lines that modules' files lack.
     #[must_use]
     pub fn lost_lines(&self) -> Vec<forebay_protocol::report::LostLines> {
         let headings = self.modules.iter().flat_map(|module| module.own.iter().map(move |own| (&module.name, own)));
         headings.filter_map(|(module, (heading, counts))| lost_lines(module, heading, counts)).collect()
     }
 
-    /// All losses: of the modules and ports that are there, and of those that were removed.
+    /// Returns all losses: of the present modules and ports, and of the removed ones.
     pub(super) fn losses(&self) -> Losses {
         let mut losses = Losses::default();
         for module in &self.modules {
@@ -352,26 +355,26 @@ impl Reading {
         losses
     }
 
-    /// Notes what was lost by modules and ports that `present` does not have.
+    /// Records the losses of modules and ports that `present` does not have.
     fn note_removed(&mut self, present: &Self) {
-        let there: HashSet<_> = present.modules.iter().flat_map(ModuleReading::headings).collect();
+        let present_headings: HashSet<_> = present.modules.iter().flat_map(ModuleReading::headings).collect();
         for module in &self.modules {
             for (heading, counts) in
-                module.own.iter().filter(|(heading, _)| !there.contains(&(&*module.name, &***heading)))
+                module.own.iter().filter(|(heading, _)| !present_headings.contains(&(&*module.name, &***heading)))
             {
                 self.removed.note_lines(&module.name, heading, counts);
             }
         }
-        let there: HashSet<_> = present.ports.iter().map(|port| &port.name).collect();
-        let removed = self.ports.iter().filter(|port| !there.contains(&port.name));
+        let present_ports: HashSet<_> = present.ports.iter().map(|port| &port.name).collect();
+        let removed = self.ports.iter().filter(|port| !present_ports.contains(&port.name));
         self.removed.note_packets(removed.map(|port| port.counts[2]).sum());
     }
 
-    /// Notes flows that `present` does not have, or without the objective that they had.
+    /// Records the flows that `present` does not have, or has without their objective.
     fn note_removed_flows(&mut self, present: &Self, began: Ticks) {
-        let there: HashMap<_, _> = present.flows.iter().map(|flow| (&flow.name, flow)).collect();
+        let present_flows: HashMap<_, _> = present.flows.iter().map(|flow| (&flow.name, flow)).collect();
         let keeps = |flow: &FlowReading| {
-            there.get(&flow.name).is_some_and(|now| {
+            present_flows.get(&flow.name).is_some_and(|now| {
                 flow.slo.is_some() <= now.slo.is_some() && flow.min_rate.is_some() <= now.min_rate.is_some()
             })
         };
@@ -382,22 +385,23 @@ impl Reading {
         }
     }
 
-    /// Notes what the machine has taken of a worker's time since the run began: the system tells, and not the worker.
+    /// Records the time that the machine has taken from a worker since the run began. The system reports it, not the
+    /// worker.
     pub fn note_away(&mut self, worker: usize, away: Away) {
-        if let Some(told) = self.workers.iter_mut().find(|told| told.id == worker) {
-            told.away = away;
+        if let Some(reading) = self.workers.iter_mut().find(|reading| reading.id == worker) {
+            reading.away = away;
         }
     }
 
-    /// Where every packet is.
+    /// Returns where every packet is.
     #[must_use]
     pub fn census(&self) -> Census {
         self.census
     }
 }
 
-/// Counts of what happened at all, by name.
-fn happened(counts: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, u64> {
+/// Returns counts by name, without zeros.
+fn counts_by_name(counts: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, u64> {
     let mut named = BTreeMap::new();
     counts.filter(|(_, count)| *count > 0).for_each(|(name, count)| *named.entry(name).or_insert(0) += count);
     named
@@ -407,24 +411,24 @@ fn add(to: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>) {
     from.into_iter().for_each(|(name, count)| *to.entry(name).or_insert(0) += count);
 }
 
-/// Adds each of `from` to the one of `to` that has the same key, or at the end.
+/// Adds each item of `from` to the item of `to` with the same key, or appends it.
 fn merge<T: Clone, K: Eq + Hash>(to: &mut Vec<T>, from: &[T], key: impl Fn(&T) -> K, add: impl Fn(&mut T, &T)) {
-    let places: HashMap<K, usize> = to.iter().enumerate().map(|(at, item)| (key(item), at)).collect();
+    let indices: HashMap<K, usize> = to.iter().enumerate().map(|(at, item)| (key(item), at)).collect();
     for item in from {
-        match places.get(&key(item)) {
+        match indices.get(&key(item)) {
             Some(at) => add(&mut to[*at], item),
             None => to.push(item.clone()),
         }
     }
 }
 
-/// Keeps those of `from` whose keys are among those of `present`.
+/// Keeps the items of `from` whose keys are in `present`.
 fn keep<T, K: Eq + Hash>(from: &mut Vec<T>, present: &[T], key: impl Fn(&T) -> &K) {
     let keys: HashSet<&K> = present.iter().map(&key).collect();
     from.retain(|item| keys.contains(key(item)));
 }
 
-/// Tells modules apart that run as one.
+/// Computes the packets of modules that run folded.
 fn fold(modules: &mut [ModuleReading], telemetry: &Telemetry) {
     let folds = &telemetry.folds;
     let packets = folds.packets(|module| modules[module].dropped);
@@ -439,30 +443,30 @@ fn fold(modules: &mut [ModuleReading], telemetry: &Telemetry) {
 
 impl ModuleReading {
     fn of(telemetry: &Telemetry, module: usize) -> Self {
-        let (counters, told) = (&telemetry.counters[module], &telemetry.modules[module]);
+        let (counters, module_telemetry) = (&telemetry.counters[module], &telemetry.modules[module]);
         let mut sizes = [0; SIZE_CLASSES];
         sizes.iter_mut().zip(&counters.sizes).for_each(|(size, count)| *size = count.get());
         let mut own: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         let mut gauges: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
-        for told in &told.own {
-            let of_heading = own.entry(told.heading.clone()).or_default();
-            for (name, count) in told.names.iter().zip(told.counters.iter()) {
+        for own_counters in &module_telemetry.own {
+            let of_heading = own.entry(own_counters.heading.clone()).or_default();
+            for (name, count) in own_counters.names.iter().zip(own_counters.counters.iter()) {
                 *of_heading.entry(name.clone()).or_insert(0) += count.get();
             }
-            if told.gauges {
-                let address = Arc::as_ptr(&told.counters).cast::<()>().addr();
-                gauges.entry(told.heading.clone()).or_default().insert(address);
+            if own_counters.gauges {
+                let address = Arc::as_ptr(&own_counters.counters).cast::<()>().addr();
+                gauges.entry(own_counters.heading.clone()).or_default().insert(address);
             }
         }
         Self {
-            name: told.name.clone(),
-            kind: told.kind,
-            workers: if told.here { vec![telemetry.id] } else { Vec::new() },
+            name: module_telemetry.name.clone(),
+            kind: module_telemetry.kind,
+            workers: if module_telemetry.here { vec![telemetry.id] } else { Vec::new() },
             packets: counters.packets.get(),
             sizes,
-            timed: Timed::of(&counters.timed, telemetry.metered.as_ref().map(|told| &told.modules[module])),
+            timed: Timed::of(&counters.timed, telemetry.metered.as_ref().map(|metered| &metered.modules[module])),
             arrived: (counters.arrived.get(), counters.arrivals.get()),
-            dropped: told.drops.total() + told.turned_away.get(),
+            dropped: module_telemetry.drops.total() + module_telemetry.turned_away.get(),
             trigger: counters.trigger.get(),
             weight: counters.weight.get(),
             hold: counters.hold.get(),
@@ -473,15 +477,15 @@ impl ModuleReading {
         }
     }
 
-    /// Its name with each heading of its own counters.
+    /// Returns the module's name with each heading of its own counters.
     fn headings(&self) -> impl Iterator<Item = (&str, &str)> {
         self.own.keys().map(|heading| (&*self.name, &**heading))
     }
 
     fn add(&mut self, other: &Self) {
         if self.of_fold + other.of_fold > 0 {
-            // One of the two graphs may have run it unfolded.
-            let all = |told: &Self| if told.of_fold > 0 { told.of_fold } else { told.packets };
+            // One of the two graphs may have run the module unfolded.
+            let all = |reading: &Self| if reading.of_fold > 0 { reading.of_fold } else { reading.packets };
             self.of_fold = all(self) + all(other);
         }
         self.packets += other.packets;
@@ -492,7 +496,7 @@ impl ModuleReading {
         for (heading, counts) in &other.own {
             if let Some(theirs) = other.gauges.get(heading) {
                 let ours = self.gauges.entry(heading.clone()).or_default();
-                // What replicas share each of them shows: it is there once.
+                // Replicas share gauges and each shows them. They count once.
                 if theirs.is_subset(ours) {
                     continue;
                 }
@@ -507,30 +511,30 @@ impl ModuleReading {
 
 impl FlowReading {
     fn of(telemetry: &Telemetry, flow: usize) -> Self {
-        let told = &telemetry.flows[flow];
+        let flow_telemetry = &telemetry.flows[flow];
         let ways = || telemetry.ways.iter().filter(|way| way.flow == flow);
-        let lost = happened(ways().flat_map(|way| way.lost(telemetry)));
+        let lost = counts_by_name(ways().flat_map(|way| way.lost(telemetry)));
         Self {
-            name: told.plan.name.clone(),
-            slo: told.plan.slo,
-            percentile: told.plan.percentile,
-            delays: told.delay.read(),
-            violations: told.violations.get(),
-            bytes: told.bytes.get(),
-            min_rate: told.plan.min_rate,
+            name: flow_telemetry.plan.name.clone(),
+            slo: flow_telemetry.plan.slo,
+            percentile: flow_telemetry.plan.percentile,
+            delays: flow_telemetry.delay.read(),
+            violations: flow_telemetry.violations.get(),
+            bytes: flow_telemetry.bytes.get(),
+            min_rate: flow_telemetry.plan.min_rate,
             turned_away: ways().map(|way| way.turned_away(telemetry)).sum(),
             lost,
         }
     }
 
-    /// Packets that were turned away on its way, or lost before they came onto it.
+    /// Returns the packets that were turned away on its path, or lost before they entered it.
     pub(super) fn turned_away(&self) -> u64 {
         self.turned_away + self.lost.values().sum::<u64>()
     }
 
     fn add(&mut self, other: &Self) {
         self.delays.merge(&other.delays);
-        // A port that refuses packets takes back what was counted as sent.
+        // A port that refuses packets subtracts the packets that were counted as sent.
         self.violations = self.violations.wrapping_add(other.violations);
         self.bytes = self.bytes.wrapping_add(other.bytes);
         self.turned_away += other.turned_away;
@@ -540,13 +544,23 @@ impl FlowReading {
 
 impl PortReading {
     fn of(telemetry: &Telemetry, port: usize) -> Self {
-        let its = &telemetry.ports[port];
+        let port_telemetry = &telemetry.ports[port];
         let metered = |way: usize| telemetry.metered.as_ref().map(|all| &all.ports[port][way]);
-        let own = &its.counters;
-        let counts = [&own.received, &own.sent, &own.dropped, &its.refused, &own.errors].map(Counter::get);
-        let (receiving, sending) = (Timed::of(&its.receiving, metered(0)), Timed::of(&its.sending, metered(1)));
-        let (skipped, longest, unread) = (own.by_reason(), own.longest.get(), its.unread.get() > 0);
-        Self { name: its.name.clone(), kind: its.kind, counts, skipped, longest, unread, receiving, sending }
+        let own = &port_telemetry.counters;
+        let counts = [&own.received, &own.sent, &own.dropped, &port_telemetry.refused, &own.errors].map(Counter::get);
+        let (receiving, sending) =
+            (Timed::of(&port_telemetry.receiving, metered(0)), Timed::of(&port_telemetry.sending, metered(1)));
+        let (skipped, longest, unread) = (own.by_reason(), own.longest.get(), port_telemetry.unread.get() > 0);
+        Self {
+            name: port_telemetry.name.clone(),
+            kind: port_telemetry.kind,
+            counts,
+            skipped,
+            longest,
+            unread,
+            receiving,
+            sending,
+        }
     }
 
     fn add(&mut self, other: &Self) {

@@ -15,7 +15,7 @@ use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 use crate::port::{Intake, OpenPort, Port, PortCounters, Ready};
 use crate::{Context, Cost, Function, Gate, Reason, RunToCompletion, Worker};
 
-/// Every fourth packet is dropped.
+/// A function that drops every fourth packet.
 struct Quarter;
 
 impl Function for Quarter {
@@ -24,17 +24,17 @@ impl Function for Quarter {
     }
 }
 
-/// Gives `left` packets, eight at a time; takes all.
+/// A port that gives `remaining` packets, eight at a time, and takes all packets.
 struct Line {
-    left: usize,
+    remaining: usize,
 }
 
 impl Port for Line {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
-        let given = intake.pool.fill(batch, self.left.min(8));
+        let given = intake.pool.fill(batch, self.remaining.min(8));
         batch.iter_mut().for_each(|packet| packet.set_arrival(intake.now, forebay_packet::ArrivalClock::Kernel));
-        self.left -= given;
-        if self.left == 0 { Ready::Never } else { Ready::Now }
+        self.remaining -= given;
+        if self.remaining == 0 { Ready::Never } else { Ready::Now }
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {
@@ -44,11 +44,11 @@ impl Port for Line {
 
 fn worker() -> Worker<Simulated, RunToCompletion> {
     const DROPS: &[Reason] = &[Reason { name: "fourth", help: "It was the fourth." }];
-    let port = |name: &str, left: usize, entry: Option<Target>| PortPlan {
+    let port = |name: &str, remaining: usize, entry: Option<Target>| PortPlan {
         name: name.to_owned(),
         kind: "line",
         open: Some(OpenPort {
-            port: Box::new(Line { left }),
+            port: Box::new(Line { remaining }),
             counters: Arc::new(PortCounters::default()),
             receives: entry.is_some(),
             sends: true,
@@ -99,7 +99,7 @@ fn origin() -> RunFacts {
 }
 
 #[test]
-fn a_run_is_told_whole_and_in_parts() {
+fn reports_of_a_whole_run_and_its_parts_agree() {
     let mut worker = worker();
     let telemetry = worker.telemetry();
     let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
@@ -132,9 +132,10 @@ fn a_run_is_told_whole_and_in_parts() {
     assert!((first.duration_s + rest.duration_s - whole.duration_s).abs() < 1e-12);
 }
 
-/// What had come before a trigger was set counted as come since, so that a controller took single packets for whole batches.
+/// Once, packets that came before a trigger was set counted as coming after it, so a controller took single packets for
+/// whole batches.
 #[test]
-fn packets_that_come_together_are_told_whenever_the_trigger_is_set() {
+fn packets_that_come_together_are_known_whenever_the_trigger_is_set() {
     let mut worker = worker();
     let telemetry = worker.telemetry();
     let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
@@ -147,45 +148,46 @@ fn packets_that_come_together_are_told_whenever_the_trigger_is_set() {
     worker.wind_up().expect("nothing can fail");
     assert_eq!(worker.census().missing(), 0);
     let end = Reading::of(&telemetry, worker.clock().now());
-    // Of two turns the first calls nothing, and takes no simulated time: what comes in both comes together.
+    // The first of each two turns calls no function, and takes no simulated time. So the packets of both turns come
+    // together.
     for (from, batch) in [(&nothing, 64.0 / 5.0), (&early, 16.0)] {
-        let told = end.report_since(&from, &origin());
-        assert_eq!((told.modules[0].batch_mean, told.modules[0].ingress_mean), (Some(batch), Some(16.0)));
+        let report = end.report_since(&from, &origin());
+        assert_eq!((report.modules[0].batch_mean, report.modules[0].ingress_mean), (Some(batch), Some(16.0)));
     }
     let without = early.report_since(&nothing, &origin());
     assert_eq!((without.modules[0].batch_mean, without.modules[0].ingress_mean), (Some(8.0), Some(8.0)));
 }
 
 #[test]
-fn what_did_not_happen_is_not_known() {
+fn figures_without_packets_are_missing() {
     let worker = worker();
     let telemetry = worker.telemetry();
     let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
     let still = Reading::of(&telemetry, worker.clock().now());
     let report = still.report_since(&nothing, &origin());
     assert_eq!(report.modules.len(), 1);
-    let told = serde_json::to_value(&report).expect("it can be written");
-    let module = &told["modules"][0];
+    let json = serde_json::to_value(&report).expect("it can be written");
+    let module = &json["modules"][0];
     assert!(
         ["batch_mean", "ingress_mean", "ticks_per_packet", "ticks_per_batch", "hold_us"]
             .iter()
             .all(|name| module[name].is_null()),
         "{module}"
     );
-    assert!(told["flows"][0]["kept"].is_null() && told["flows"][0]["delay_us"]["p99"].is_null());
-    assert_eq!((&told["packets"]["in"], &told["packets"]["dropped"]), (&0.into(), &serde_json::json!({})));
+    assert!(json["flows"][0]["kept"].is_null() && json["flows"][0]["delay_us"]["p99"].is_null());
+    assert_eq!((&json["packets"]["in"], &json["packets"]["dropped"]), (&0.into(), &serde_json::json!({})));
 }
 
-/// What a reading of the clock takes is taken off each span: the sum of few may become less, or less than nothing. A port of few
-/// packets made `forebay measure` panic.
+/// The cost of a reading of the clock is subtracted from each span. The sum of a few spans may decrease, or be
+/// negative. Once, a port with few packets made `forebay measure` panic.
 #[test]
-fn spans_that_are_shorter_than_reading_the_clock_are_no_time() {
+fn spans_shorter_than_a_reading_of_the_clock_count_as_zero() {
     let timed = |ticks: i64, packets, calls| Timed { ticks: ticks.cast_unsigned(), packets, calls, ..Timed::default() };
     for (before, now) in
         [(timed(40, 2, 1), timed(33, 4, 2)), (timed(3, 2, 1), timed(-5, 4, 2)), (timed(-5, 2, 1), timed(-9, 4, 2))]
     {
-        let told = now.since(&before);
-        assert_eq!((told.ticks_per_packet, told.batch_mean), (Some(0.0), Some(2.0)));
+        let timing = now.since(&before);
+        assert_eq!((timing.ticks_per_packet, timing.batch_mean), (Some(0.0), Some(2.0)));
     }
     assert_eq!(timed(15, 12, 2).since(&timed(-5, 2, 1)).ticks_per_packet, Some(2.0));
     let mut sum = timed(-5, 2, 1);

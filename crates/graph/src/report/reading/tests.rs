@@ -1,12 +1,12 @@
-//! Readings, added up and compared.
+//! Tests the addition and comparison of readings.
 
 use super::super::lost::LINE_COUNTERS;
 use super::*;
 
-/// A reload soon after the start ended in "there is no answer": the residue of the few timed turns was below what
-/// reading the clock takes, and the sum of both graphs' counters overflowed.
+/// A reload soon after the start once ended with "there is no answer". The residue of the few timed turns was below the
+/// cost of the readings, and the sum of both graphs' counters overflowed.
 #[test]
-fn what_is_below_nothing_adds_up_over_a_change() {
+fn negative_residues_add_up_over_a_change() {
     let below = |ticks: i64| {
         let residue = Timed { ticks: ticks.cast_unsigned(), ..Timed::default() };
         WorkerReading { residue, ..WorkerReading::default() }
@@ -17,7 +17,7 @@ fn what_is_below_nothing_adds_up_over_a_change() {
     assert_eq!(sum.residue.ticks, 28);
 }
 
-/// A port that lost packets and skipped frames, and a module whose log lacks lines.
+/// Returns the reading of a port that lost packets and skipped frames, and of a module whose log lacks lines.
 fn lossy(port: &str, module: &str, lost: u64) -> Reading {
     let counts: BTreeMap<_, _> = LINE_COUNTERS.map(str::to_owned).into_iter().zip([9, 0, lost, 0]).collect();
     let own = BTreeMap::from([("log".to_owned(), counts)]);
@@ -31,26 +31,26 @@ fn lossy(port: &str, module: &str, lost: u64) -> Reading {
     }
 }
 
-/// A reading of a graph with this past, as a running pipeline gives it.
+/// Returns the reading of a graph with this past, as a running pipeline reports it.
 fn with_past(present: &Reading, past: &Reading) -> Reading {
     let mut all = present.clone();
     all.merge(past);
     all
 }
 
-/// The report after a reload that removed a module and a port counted all that they had ever lost.
+/// Once, the report after a reload that removed a module and a port counted all their earlier losses.
 #[test]
-fn losses_across_a_reload_are_those_since_the_reading_before() {
+fn losses_across_a_reload_are_those_since_the_earlier_reading() {
     let nothing = Reading::nothing(Frequency::new(1e9), Ticks::ZERO);
     let before = with_past(&lossy("in", "ids", 1_000), &nothing);
-    // It loses 7 more, and is removed.
+    // The module loses 7 more lines, and is removed.
     let mut past = lossy("in", "ids", 1_007);
     past.keep(&lossy("other", "nat", 0), Ticks::ZERO);
     let after = with_past(&lossy("other", "nat", 3), &past);
     let (lines, packets) = after.losses().since(&before.losses());
     let lost: Vec<_> = lines.iter().map(|lines| (lines.module.as_str(), lines.lost)).collect();
     assert_eq!((lost, packets), (vec![("nat", 3), ("ids", 7)], 10));
-    // It comes again, and counts from 0.
+    // It is added again, and counts from 0.
     past.merge(&lossy("other", "nat", 3));
     past.keep(&lossy("in", "ids", 0), Ticks::ZERO);
     let again = with_past(&lossy("in", "ids", 2), &past);
@@ -62,9 +62,9 @@ fn losses_across_a_reload_are_those_since_the_reading_before() {
     assert_eq!(again.losses().since(&nothing.losses()).1, 1_012);
 }
 
-/// Two reloads between two readings removed a worker, a module and a port and added them again.
+/// Between two readings, two reloads removed a worker, a module and a port, and added them again.
 #[test]
-fn parts_that_came_again_have_counted_from_zero() {
+fn parts_that_were_added_again_have_counted_from_zero() {
     let reading = |count: u64| {
         let timed = Timed { ticks: count, packets: count, calls: count, metered: Metered::default() };
         let (all, long) = (count, [[count; LONG_CLASSES]; 4]);
@@ -92,7 +92,7 @@ fn parts_that_came_again_have_counted_from_zero() {
     assert_eq!((report.workers[0].busy_turns, report.packets.lost), (0, 0));
 }
 
-/// Frames that a port skipped were counted once more at each reload that kept the port.
+/// Once, frames that a port skipped were counted again at each reload that kept the port.
 #[test]
 fn skipped_frames_of_a_kept_port_are_counted_once() {
     let (mut past, present) = (Reading::nothing(Frequency::new(1e9), Ticks::ZERO), lossy("in", "ids", 4));
@@ -104,7 +104,7 @@ fn skipped_frames_of_a_kept_port_are_counted_once() {
         let all = with_past(&present, &past);
         assert_eq!((all.ports[0].skipped["oversize"], all.ports[0].counts[2], all.ports[0].longest), (4, 4, 9_000));
     }
-    // One that was closed and opened again has counted from 0.
+    // A port that was closed and opened again has counted from 0.
     let mut former = present.clone();
     former.retire(|_| false, |_| false);
     past.merge(&former);
