@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use assert_cmd::Command;
 
-use crate::{Done, File, ROUTER, forebay};
+use crate::{CommandResult, File, ROUTER, forebay};
 
 /// Returns the error of `check` for a configuration that it must refuse.
 fn refused(text: &str) -> String {
@@ -49,7 +49,7 @@ fn two_ports_cannot_share_an_interface() {
     };
     assert_error(&two(""), "test.yaml:3: ports.b.af_packet.interface: 'lo' is the interface of port 'a' already");
     let file = File::new(&two(", namespace: other"));
-    forebay(&["check", file.path()]).well();
+    forebay(&["check", file.path()]).success();
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn numbers_with_a_missing_or_wrong_unit_get_a_suggestion() {
     };
     assert_error(&hold("5m"), "'5m' is not a span of time (did you mean 5min or 5ms?)");
     let file = File::new(&hold("0.5min"));
-    forebay(&["check", file.path()]).well();
+    forebay(&["check", file.path()]).success();
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn a_missing_core_is_refused_with_line_and_key() {
     assert!(done.err.contains("test.yaml:7: workers[0].core: core 4000 is not one"), "{}", done.err);
 }
 
-fn run_with_input(arguments: &[&str], input: impl Into<Vec<u8>>) -> Done {
+fn run_with_input(arguments: &[&str], input: impl Into<Vec<u8>>) -> CommandResult {
     let output = Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).write_stdin(input).output();
-    Done::of(output.expect("the command can be started"))
+    CommandResult::of(output.expect("the command can be started"))
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn standard_input_is_refused_if_empty_and_accepted_as_a_setting() {
         );
     }
     let file = File::new(&pipeline("{ pcap: { read: none.pcap } }", "{ ttl: }", ""));
-    run_with_input(&["check", file.path(), "--set", "ports.in.pcap.read=-"], "").well();
+    run_with_input(&["check", file.path(), "--set", "ports.in.pcap.read=-"], "").success();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Done, File, forebay};
+use crate::{CommandResult, File, forebay};
 
 /// Options for a few spans of a few milliseconds.
 const SHORT: [&str; 5] = ["--time", "10ms", "--passes", "1", "--no-count"];
@@ -21,14 +21,14 @@ fn command(cache: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-fn co_runs(cache: &TempDir, arguments: &[&str]) -> Done {
+fn co_runs(cache: &TempDir, arguments: &[&str]) -> CommandResult {
     let output = command(cache, arguments).output().expect("the command can be started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    CommandResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 fn schema() -> Value {
-    serde_json::from_str(&forebay(&["schema", "co-runs"]).well()).expect("JSON")
+    serde_json::from_str(&forebay(&["schema", "co-runs"]).success()).expect("JSON")
 }
 
 fn check(report: &Value) {
@@ -54,7 +54,7 @@ fn counts(runs: &Value, function: &str) -> (usize, u64) {
 }
 
 /// Returns true if this machine has two cores for co-runs. Otherwise prints the reason.
-fn has_cores(done: &Done) -> bool {
+fn has_cores(done: &CommandResult) -> bool {
     let is_error = done.code == Some(2) && done.err.contains("co-runs need two cores");
     if is_error {
         let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {}", done.err));

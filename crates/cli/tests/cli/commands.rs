@@ -25,29 +25,29 @@ fn every_command_has_help_with_an_example() {
         "lab",
         "place",
     ] {
-        let help = forebay(&[command, "--help"]).well();
+        let help = forebay(&[command, "--help"]).success();
         assert!(help.contains("Example") && help.contains(&format!("forebay {command}")), "{help}");
     }
-    assert!(forebay(&["--help"]).well().contains("Exit codes"));
-    assert!(forebay(&["--version"]).well().starts_with("forebay "));
+    assert!(forebay(&["--help"]).success().contains("Exit codes"));
+    assert!(forebay(&["--version"]).success().starts_with("forebay "));
 }
 
 /// The settings in the help of `run` and in `docs/configuration.md` are valid for the example configuration.
 #[test]
 fn documented_settings_are_valid_for_the_example() {
-    let help = forebay(&["run", "--help"]).well();
+    let help = forebay(&["run", "--help"]).success();
     let line = help.lines().find(|line| line.contains("run gateway.yaml --set")).expect("an example of a setting");
     let setting = line.split("--set ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a setting");
     let trigger = line.split("--trigger ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a trigger");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/gateway.yaml");
-    forebay(&["check", file, "--set", setting]).well();
-    forebay(&["run", file, "--virtual", "--duration", "1ms", "--set", setting, "--trigger", trigger]).well();
+    forebay(&["check", file, "--set", setting]).success();
+    forebay(&["run", file, "--virtual", "--duration", "1ms", "--set", setting, "--trigger", trigger]).success();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let text = std::fs::read_to_string(page).expect("the page is part of the repository");
     let line = text.lines().find(|line| line.starts_with("forebay run gateway.yaml --set batch")).expect("an example");
     let settings: Vec<&str> = line.split(' ').filter(|word| word.contains('=')).collect();
     let arguments: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-    forebay(&[&["check", file], &arguments[..]].concat()).well();
+    forebay(&[&["check", file], &arguments[..]].concat()).success();
 }
 
 #[test]
@@ -67,19 +67,19 @@ fn settings_that_a_stored_configuration_ignores_are_reported() {
 
 /// Returns the JSON descriptions of everything with this name.
 fn described(name: &str) -> Vec<Value> {
-    let text = forebay(&["describe", name, "--json"]).well();
+    let text = forebay(&["describe", name, "--json"]).success();
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 #[test]
 fn everything_listed_has_a_description() {
     for kind in ["functions", "ports", "usecases", "state", "controllers"] {
-        let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).well()).expect("JSON");
-        let table = forebay(&["list", kind]).well();
+        let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).success()).expect("JSON");
+        let table = forebay(&["list", kind]).success();
         for thing in listed.as_array().expect("a list") {
             let name = thing["name"].as_str().expect("a name");
             assert!(table.contains(name), "{table}");
-            let description = forebay(&["describe", name]).well();
+            let description = forebay(&["describe", name]).success();
             assert!(description.starts_with(&format!("{name} (")) && description.contains("Example:"), "{description}");
             // A function and a port may have the same name. Both are described then, each on one line.
             assert!(described(name).iter().any(|json| json["summary"] == thing["summary"]), "{name}");
@@ -89,7 +89,7 @@ fn everything_listed_has_a_description() {
 
 #[test]
 fn a_function_is_described_with_everything_that_it_declares() {
-    let description = forebay(&["describe", "mac_rewrite"]).well();
+    let description = forebay(&["describe", "mac_rewrite"]).success();
     for expected in [
         "destination (text, required)",
         "truncated: The frame",
@@ -100,7 +100,7 @@ fn a_function_is_described_with_everything_that_it_declares() {
     ] {
         assert!(description.contains(expected), "'{expected}' is not in\n{description}");
     }
-    let description = forebay(&["describe", "generator"]).well();
+    let description = forebay(&["describe", "generator"]).success();
     assert!(description.contains("queue (whole number") && description.contains("by default 4096"), "{description}");
 }
 
@@ -123,7 +123,7 @@ fn defaults_and_nested_keys_are_described() {
         ("meter", "srtcm.cbs (text, required)"),
         ("generator", r#"transport (udp or tcp, by default "udp")"#),
     ] {
-        let description = forebay(&["describe", name]).well();
+        let description = forebay(&["describe", name]).success();
         assert!(description.contains(&format!("\n  {expected}")), "'{expected}' is not in\n{description}");
         assert!(!description.contains("null"), "{description}");
     }
@@ -131,7 +131,7 @@ fn defaults_and_nested_keys_are_described() {
 
 #[test]
 fn a_controller_is_described_with_its_requirements() {
-    let description = forebay(&["describe", "static"]).well();
+    let description = forebay(&["describe", "static"]).success();
     for expected in [
         "static (controller): ",
         "trigger (whole number up to 256, required)",
@@ -139,17 +139,17 @@ fn a_controller_is_described_with_its_requirements() {
     ] {
         assert!(description.contains(expected), "'{expected}' is not in\n{description}");
     }
-    let description = forebay(&["describe", "nfvnice"]).well();
+    let description = forebay(&["describe", "nfvnice"]).success();
     assert!(
         description.contains("Needs `scheduler: weighted-fair`.") && description.contains("Parameters:\n  none\n"),
         "{description}"
     );
     assert_eq!(described("nfvnice")[0]["scheduler"], "weighted-fair");
     assert_eq!(described("optimal")[0]["scheduler"], Value::Null);
-    let listed = forebay(&["list", "controllers"]).well();
+    let listed = forebay(&["list", "controllers"]).success();
     for name in ["fair", "gradient", "max", "nfvnice", "null", "on-off", "optimal", "static", "wfq"] {
         assert!(listed.lines().any(|line| line.starts_with(&format!("{name} "))), "{listed}");
-        let file = File::new(&forebay(&["usecase", "rc", "--set", "n=2"]).well());
+        let file = File::new(&forebay(&["usecase", "rc", "--set", "n=2"]).success());
         let example = described(name)[0]["example"].as_str().expect("an example").trim().to_owned();
         let batching = example
             .strip_prefix("control: { batching: ")
@@ -159,22 +159,22 @@ fn a_controller_is_described_with_its_requirements() {
         let scheduler = described(name)[0]["scheduler"].as_str().map(|name| format!("scheduler={name}"));
         let mut arguments = vec!["check", file.path(), "--set", &set];
         scheduler.iter().for_each(|set| arguments.extend(["--set", set]));
-        forebay(&arguments).well();
+        forebay(&arguments).success();
     }
 }
 
 #[test]
 fn a_printed_use_case_can_be_checked() {
-    let text = forebay(&["usecase", "l2l3", "--set", "n=2"]).well();
+    let text = forebay(&["usecase", "l2l3", "--set", "n=2"]).success();
     let file = File::new(&text);
-    assert!(forebay(&["check", file.path()]).well().contains("in order"));
+    assert!(forebay(&["check", file.path()]).success().contains("in order"));
 }
 
 #[test]
 fn check_prints_the_numbers_of_modules_and_ports() {
     let file = File::new(ROUTER);
-    assert!(forebay(&["check", file.path()]).well().contains("in order (4 modules, 2 ports"));
-    let json: Value = serde_json::from_str(&forebay(&["check", file.path(), "--json"]).well()).expect("JSON");
+    assert!(forebay(&["check", file.path()]).success().contains("in order (4 modules, 2 ports"));
+    let json: Value = serde_json::from_str(&forebay(&["check", file.path(), "--json"]).success()).expect("JSON");
     assert_eq!((&json["in_order"], json["modules"].as_array().map(Vec::len)), (&true.into(), Some(4)));
 }
 
@@ -194,10 +194,10 @@ fn several_configurations_are_checked_at_once() {
 
 #[test]
 fn schema_and_completions_are_printed() {
-    let schema: Value = serde_json::from_str(&forebay(&["schema"]).well()).expect("JSON");
+    let schema: Value = serde_json::from_str(&forebay(&["schema"]).success()).expect("JSON");
     assert!(schema["properties"]["ports"].is_object());
     for shell in ["bash", "zsh", "fish"] {
-        assert!(forebay(&["completions", shell]).well().contains("forebay"));
+        assert!(forebay(&["completions", shell]).success().contains("forebay"));
     }
 }
 
@@ -206,7 +206,7 @@ fn schema_and_completions_are_printed() {
 fn every_drop_reason_is_documented() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/drops.md");
     let text = std::fs::read_to_string(page).expect("the page is part of the repository");
-    let listed: Value = serde_json::from_str(&forebay(&["list", "functions", "--json"]).well()).expect("JSON");
+    let listed: Value = serde_json::from_str(&forebay(&["list", "functions", "--json"]).success()).expect("JSON");
     for function in listed.as_array().expect("a list") {
         let name = function["name"].as_str().expect("a name");
         let json = described(name).into_iter().find(|json| json["drops"].is_array()).expect("it is a function");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::measure::measured;
-use crate::{Done, forebay};
+use crate::{CommandResult, forebay};
 
 /// Saves a measurement. Its program prints the same measurement.
 fn save(store: &Path, name: &str, change: impl Fn(&mut Value)) {
@@ -34,7 +34,7 @@ fn save(store: &Path, name: &str, change: impl Fn(&mut Value)) {
     fs::write(folder.join("measurement.json"), measurement.to_string()).expect("a file");
 }
 
-fn compare(store: &Path, names: [&str; 2], more: &[&str]) -> Done {
+fn compare(store: &Path, names: [&str; 2], more: &[&str]) -> CommandResult {
     let store = store.to_str().expect("UTF-8");
     forebay(&[&["compare", names[0], names[1], "--store", store, "--time", "200s"], more].concat())
 }
@@ -55,7 +55,7 @@ fn equal_builds_have_no_change_and_an_increase_is_named_with_its_cause() {
     });
     save(store, "sleep", |measurement| measurement["workers"][0]["slept"] = 0.2.into());
     save(store, "better", |measurement| measurement["modules"][2]["cpp_ticks"] = 9.into());
-    let output = compare(store, ["before", "before"], &[]).well();
+    let output = compare(store, ["before", "before"], &[]).success();
     assert!(output.contains("Nothing has changed that 40 pairs of runs would show."), "{output}");
     let name = measured(&["--no-count"])["modules"][2]["name"].as_str().expect("a name").to_owned();
     for (other, why) in [
@@ -70,7 +70,7 @@ fn equal_builds_have_no_change_and_an_increase_is_named_with_its_cause() {
     }
     let done = compare(store, ["before", "sleep"], &["--json"]);
     assert_eq!((done.code, &done.json()["comparison"]["less_busy"]["cause"]), (Some(1), &"less_busy".into()));
-    let output = compare(store, ["before", "better"], &[]).well();
+    let output = compare(store, ["before", "better"], &[]).success();
     assert!(output.contains(&format!("{name} is cheaper: fewer ticks for an instruction")), "{output}");
 }
 

@@ -65,7 +65,7 @@ pipeline:
     );
     std::fs::write(file.beside("in.pcap"), capture()).expect("a capture");
     let drops = file.beside("drops.pcapng");
-    forebay(&["run", file.path(), "--virtual", "--drops", &drops]).well();
+    forebay(&["run", file.path(), "--virtual", "--drops", &drops]).success();
     let read = |name: &str| std::fs::read(file.beside(name)).expect("it was written");
     let cut = |snap: u32| LENGTHS.map(|(kept, original)| (kept.min(snap), original));
     assert_eq!(classic(&read("look.pcap")), cut(40));

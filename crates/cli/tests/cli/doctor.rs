@@ -7,7 +7,7 @@ pub(crate) mod server;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Done, File, forebay};
+use crate::{CommandResult, File, forebay};
 use server::{Server, folder};
 
 const PIPELINE: &str = "\
@@ -25,7 +25,7 @@ pub(crate) fn laid_out(server: &Server) -> TempDir {
     folder
 }
 
-fn doctor(root: &TempDir, more: &[&str]) -> Done {
+fn doctor(root: &TempDir, more: &[&str]) -> CommandResult {
     let root = root.path().to_str().expect("a plain name");
     forebay(&[&["doctor", "--root", root], more].concat())
 }

@@ -120,7 +120,7 @@ modules: { hop: { ttl: } }
 pipeline: [ in -> hop -> out ]
 ",
     );
-    forebay(&["run", made.path(), "--virtual"]).well();
+    forebay(&["run", made.path(), "--virtual"]).success();
     let mut capture = std::fs::read(made.beside("all.pcap")).expect("it was written");
     let record = (capture.len() - 24) / 3;
     for (at, second) in [0, 1, u32::MAX].into_iter().enumerate() {
@@ -158,14 +158,14 @@ modules: { hop: { ttl: } }
 pipeline: [ in -> hop -> out ]
 ",
     );
-    forebay(&["run", made.path(), "--virtual"]).well();
+    forebay(&["run", made.path(), "--virtual"]).success();
     let capture = std::fs::read(made.beside("all.pcap")).expect("it was written");
     let text = "ports: { in: { pcap: { read: '-' } }, out: { sink: } }
 modules: { hop: { ttl: } }
 pipeline: [ in -> hop -> out ]
 ";
-    let (running, pipe) = Running::fed(text, &capture);
-    wait_for("all packets", || running.ask(&["show", "drops", "--json"]).json()["in"] == 30);
+    let (running, pipe) = Running::with_input(text, &capture);
+    wait_for("all packets", || running.request(&["show", "drops", "--json"]).json()["in"] == 30);
     let (code, report, err) = running.end_with();
     drop(pipe);
     assert!(code == Some(0) && !err.contains("has more packets"), "{err}");
@@ -182,7 +182,7 @@ pipeline: [ in -> wall -> out ]
 ",
     );
     let drops = file.beside("drops.pcapng");
-    forebay(&["run", file.path(), "--virtual", "--drops", &drops]).well();
+    forebay(&["run", file.path(), "--virtual", "--drops", &drops]).success();
     let bytes = std::fs::read(&drops).expect("it was written");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
     let (mut at, mut stamps) = (0, Vec::new());
@@ -294,7 +294,7 @@ fn a_run_ends_even_if_its_standard_error_is_not_read() {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.args(["run", file.path(), "--json", "--no-socket", "--no-live", "--duration", "50ms"]).args(more);
         command.stderr(writer.try_clone().expect("it is open"));
-        let done = crate::Done::of(command.output().expect("the command can be started"));
+        let done = crate::CommandResult::of(command.output().expect("the command can be started"));
         assert_eq!(done.code, Some(code), "{}", done.out);
         assert!(done.json().is_object(), "{}", done.out);
     }

@@ -64,9 +64,9 @@ fn one<'e>(events: &'e [Value], name: &str) -> &'e Value {
 fn standard_error_of_a_service_contains_only_events() {
     for format in Format::BOTH {
         let mut running = Running::as_service(PIPELINE, &["--log-format", format.name()]);
-        running.ask(&["table", "route", "add 10.77.0.0/16 1", "add nonsense", "remove 10.77.0.0/16"]);
-        running.ask(&["table", "route", "add \u{1b}[2J\"\r evil event=port_lost"]);
-        running.ask(&["reload"]).well();
+        running.request(&["table", "route", "add 10.77.0.0/16 1", "add nonsense", "remove 10.77.0.0/16"]);
+        running.request(&["table", "route", "add \u{1b}[2J\"\r evil event=port_lost"]);
+        running.request(&["reload"]).success();
         running.write("name: x\nports: \u{202e}\u{7}{");
         running.signal(Signal::HUP);
         let mut lines = running.line("reload_refused");
@@ -100,7 +100,7 @@ fn standard_error_of_a_service_contains_only_events() {
 fn stored_events_are_shown_and_followed() {
     let mut running = Running::start();
     let socket = running.socket();
-    let shown = running.ask(&["show", "events"]).well();
+    let shown = running.request(&["show", "events"]).success();
     let events = Format::Logfmt.read(&shown);
     assert_eq!(names(&events), ["listening", "started"].into(), "{shown}");
     let mut follower = Command::new(env!("CARGO_BIN_EXE_forebay"));
@@ -114,11 +114,11 @@ fn stored_events_are_shown_and_followed() {
     };
     // First the last stored event, then new ones.
     assert_eq!((&next()["event"], &last_id(&running)), (&json!("listening"), &2));
-    running.ask(&["reload"]).well();
+    running.request(&["reload"]).success();
     let reload = next();
     assert_eq!((&reload["event"], &reload["id"]), (&json!("reload_accepted"), &json!(3)));
     running.line("reload_accepted");
-    let refused = running.ask(&["show", "modules", "--follow"]);
+    let refused = running.request(&["show", "modules", "--follow"]);
     let why = "error: --follow does not apply to `show modules`; it is allowed with `show events`\n";
     assert_eq!((refused.code, refused.err.as_str()), (Some(2), why));
     running.end();
@@ -127,7 +127,7 @@ fn stored_events_are_shown_and_followed() {
 
 /// Returns the number of the last event.
 fn last_id(running: &Running) -> u64 {
-    let shown = running.ask(&["show", "events", "--json", "--count", "1"]).well();
+    let shown = running.request(&["show", "events", "--json", "--count", "1"]).success();
     Format::Json.read(&shown)[0]["id"].as_u64().expect("a number")
 }
 
@@ -156,7 +156,7 @@ modules: { hop: { ttl: } }
 pipeline: [ in -> hop -> out ]
 ",
     );
-    forebay(&["run", made.path(), "--virtual"]).well();
+    forebay(&["run", made.path(), "--virtual"]).success();
     std::fs::copy(made.beside("in.pcap"), file.beside("in.pcap")).expect("it was written");
 }
 
@@ -388,7 +388,7 @@ fn a_refused_file_is_not_reported_to_replace_the_state() {
         let arguments = ["run", &file, "--no-socket", "--json", "--duration", "10ms", "--state", &state];
         forebay(&[&arguments[..], more].concat())
     };
-    run(PIPELINE, &[]).well();
+    run(PIPELINE, &[]).success();
     for more in [&[][..], &["--prefer", "file"]] {
         for wrong in ["ports: {\n", "ports: { in: { sink: {}, tap: {} } }\n"] {
             let refused = run(wrong, more);
@@ -411,7 +411,7 @@ fn a_reload_is_newer_than_the_file() {
     let (file, other) = (running.path("pipeline.yaml"), running.path("other.yaml"));
     std::fs::write(&other, format!("name: other\n{PIPELINE}")).expect("a writable folder");
     running.write(&format!("name: passed_over\n{PIPELINE}"));
-    running.ask(&["reload", other.to_str().expect("UTF-8")]).well();
+    running.request(&["reload", other.to_str().expect("UTF-8")]).success();
     let (_, folder) = running.end_keeping();
     let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let start = || {

@@ -19,7 +19,7 @@ use crate::events::{LOSSES, capture_of_losses, many_neighbours};
 use crate::moves::two_workers;
 use crate::running::{PIPELINE, Running, temporary, wait_for};
 use crate::terminal::Terminal;
-use crate::{Done, File, ROUTER};
+use crate::{CommandResult, File, ROUTER};
 
 /// A run that produces events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,15 +196,15 @@ fn read(lines: &str) -> Vec<Event> {
     lines.lines().map(read).collect()
 }
 
-fn of(done: &Done) -> Vec<Event> {
+fn of(done: &CommandResult) -> Vec<Event> {
     read(&done.err)
 }
 
 /// Runs a pipeline until it ends.
-fn run<S: AsRef<OsStr>>(more: impl IntoIterator<Item = S>, file: &str) -> Done {
+fn run<S: AsRef<OsStr>>(more: impl IntoIterator<Item = S>, file: &str) -> CommandResult {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.args(["run", "--no-live", "--json", "--log-format", "json"]).args(more).arg(file);
-    Done::of(command.output().expect("the command can be started"))
+    CommandResult::of(command.output().expect("the command can be started"))
 }
 
 fn service() -> Vec<Event> {
@@ -218,9 +218,9 @@ fn service() -> Vec<Event> {
     let mut running = Running::as_service(&text("1ns"), &["--log-format", "json"]);
     let mut lines = running.line("objective_missed");
     running.write(&text("100s"));
-    running.ask(&["reload"]).well();
+    running.request(&["reload"]).success();
     lines += &running.line("objective_kept");
-    running.ask(&["table", "route", "add 10.77.0.0/16 1", &format!("add {}", HOSTILE.replace(['\0', '\n'], ""))]);
+    running.request(&["table", "route", "add 10.77.0.0/16 1", &format!("add {}", HOSTILE.replace(['\0', '\n'], ""))]);
     running.write(&format!("ports: {{ {HOSTILE:?}"));
     running.signal(Signal::HUP);
     lines += &running.line("logs_reopened");
@@ -230,8 +230,8 @@ fn service() -> Vec<Event> {
     running.signal(Signal::USR1);
     lines += &running.line("log_not_reopened");
     // The run stores the events, and shows the same in both formats.
-    let stored = read(&running.ask(&["show", "events", "--json"]).well());
-    let shown = running.ask(&["show", "events"]).well();
+    let stored = read(&running.request(&["show", "events", "--json"]).success());
+    let shown = running.request(&["show", "events"]).success();
     let shown = &shown.lines().collect::<Vec<_>>()[..stored.len()];
     assert_eq!(*shown, stored.iter().map(Event::to_logfmt).collect::<Vec<_>>());
     let find = |name: EventName| stored.iter().find(|event| event.event == name).expect("it was printed");
@@ -247,8 +247,8 @@ fn service() -> Vec<Event> {
 
 fn moving() -> Option<Vec<Event>> {
     let running = two_workers("every_event_is_produced_and_parsed_in_both_formats")?;
-    running.ask(&["move", "last=1", "nat=1"]).well();
-    let stored = read(&running.ask(&["show", "events", "--json"]).well());
+    running.request(&["move", "last=1", "nat=1"]).success();
+    let stored = read(&running.request(&["show", "events", "--json"]).success());
     let moved = stored.iter().find(|event| event.event == EventName::Moved).expect("it is recorded");
     assert!(moved.fields["modules"] == "nat,last" && moved.fields["missing"] == 0, "{moved:?}");
     assert_eq!(moved.message, "moved 'nat' from worker 0 to 1, 'last' from worker 0 to 1");
@@ -322,7 +322,8 @@ pipeline: [ in -> count -> out ]
     let (file, cache) = (File::new(text), temporary());
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.env("XDG_CACHE_HOME", cache.path()).args(["run", "--no-live", "--no-socket", "--log-format", "json"]);
-    let events = of(&Done::of(command.args(["--json"]).arg(file.path()).output().expect("the command can be started")));
+    let events =
+        of(&CommandResult::of(command.args(["--json"]).arg(file.path()).output().expect("the command can be started")));
     let learnt = events.iter().find(|event| event.event == EventName::CostsLearnt).expect("nothing is known");
     assert_eq!(learnt.fields["functions"], "counter");
     events

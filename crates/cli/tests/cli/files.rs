@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::running::{PIPELINE, Running, json, temporary};
-use crate::{Done, File, contract, forebay};
+use crate::{CommandResult, File, contract, forebay};
 
 #[test]
 fn a_configuration_can_come_from_standard_input() {
@@ -31,7 +31,7 @@ fn a_written_capture_continues_over_reloads() {
     let running = Running::in_folder(folder, &writes, &[]);
     for change in ["a: { counter: }", "a: { mac_swap: }", "a: { counter: }"] {
         running.write(&writes.replace("a: { counter: }", change));
-        let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+        let reloaded = json(&running.request(&["reload", "--json"]))["reloaded"].clone();
         assert_eq!(reloaded["ports_opened"], serde_json::json!([]), "{reloaded}");
     }
     // No second port may write the file, and the port may not be reopened with other settings.
@@ -43,7 +43,7 @@ fn a_written_capture_continues_over_reloads() {
             .replace("FILE", &file.display().to_string()),
     ] {
         running.write(&wrong);
-        let done = running.ask(&["reload"]);
+        let done = running.request(&["reload"]);
         assert!(done.code == Some(2) && done.err.contains("out.pcap"), "{} {}", done.out, done.err);
     }
     let (report, _folder) = running.end_keeping();
@@ -63,7 +63,7 @@ fn files_that_a_pipeline_reads_are_not_overwritten() {
     std::fs::write(folder.path().join("pipeline.yaml"), &reads).expect("a writable folder");
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (pipeline, short) = (file("pipeline.yaml"), ["--no-live", "--no-socket", "--duration", "100ms"]);
-    let refused = |done: Done, reader: &str| {
+    let refused = |done: CommandResult, reader: &str| {
         let expected = format!("{reader} already reads this file: allowed is another file");
         assert!(done.code == Some(2) && done.err.contains(&expected), "{} {}", done.out, done.err);
     };
@@ -79,25 +79,25 @@ fn files_that_a_pipeline_reads_are_not_overwritten() {
     let running = Running::in_folder(folder, &reads, &[]);
     for (name, reader) in [("routes", "'route'"), ("link", "'route'"), ("pipeline.yaml", "the configuration")] {
         running.write(&writes(name));
-        refused(running.ask(&["reload"]), reader);
+        refused(running.request(&["reload"]), reader);
     }
     // A file that is not read any more may be written, also a configuration that was in force for a while. The
     // configuration of the start stays protected, because a reload reads it again.
     let (once, then) = (running.path("once.yaml"), running.path("then.yaml"));
     for file in [&once, &then] {
         std::fs::write(file, PIPELINE).expect("a writable folder");
-        json(&running.ask(&["reload", file.to_str().expect("UTF-8"), "--json"]));
+        json(&running.request(&["reload", file.to_str().expect("UTF-8"), "--json"]));
     }
     for (name, reader) in [("pipeline.yaml", "the configuration"), ("then.yaml", "the configuration")] {
         std::fs::write(running.path("next.yaml"), writes(name)).expect("a writable folder");
-        refused(running.ask(&["reload", running.path("next.yaml").to_str().expect("UTF-8")]), reader);
+        refused(running.request(&["reload", running.path("next.yaml").to_str().expect("UTF-8")]), reader);
     }
     std::fs::write(running.path("next.yaml"), writes("once.yaml")).expect("a writable folder");
-    json(&running.ask(&["reload", running.path("next.yaml").to_str().expect("UTF-8"), "--json"]));
+    json(&running.request(&["reload", running.path("next.yaml").to_str().expect("UTF-8"), "--json"]));
     running.write(PIPELINE);
-    json(&running.ask(&["reload", "--json"]));
+    json(&running.request(&["reload", "--json"]));
     running.write(&PIPELINE.replace("out: { sink: }", "out: { pcap: { write: link } }"));
-    json(&running.ask(&["reload", "--json"]));
+    json(&running.request(&["reload", "--json"]));
     let (_, folder) = running.end_keeping();
     assert!(std::fs::read(folder.path().join("routes")).expect("it is there").starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
 }
@@ -109,10 +109,10 @@ fn a_pipe_is_refused_and_does_not_block() {
     let pipe = running.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
     let name = pipe.to_str().expect("UTF-8");
-    let refused = |done: Done| {
+    let refused = |done: CommandResult| {
         assert!(done.code == Some(2) && done.err.contains("it is a pipe: allowed are regular files"), "{}", done.err);
     };
-    refused(running.ask(&["reload", name]));
+    refused(running.request(&["reload", name]));
     for (from, to) in [
         ("routes: ['0.0.0.0/0 0', '10.0.0.0/8 1']", format!("routes: '{name}', next_hops: 2")),
         ("generator: { rate: 100kpps, destination: 10.0.0.0/16 }", format!("pcap: {{ read: '{name}' }}")),
@@ -120,16 +120,16 @@ fn a_pipe_is_refused_and_does_not_block() {
     ] {
         assert!(PIPELINE.contains(from), "{from}");
         running.write(&PIPELINE.replace(from, &to));
-        refused(running.ask(&["reload"]));
+        refused(running.request(&["reload"]));
     }
     refused(forebay(&["run", name, "--no-live"]));
     refused(forebay(&["check", name]));
     for word in ["-", "/dev/stdin"] {
-        let done = running.ask(&["reload", word]);
+        let done = running.request(&["reload", word]);
         assert!(done.code == Some(2), "{}", done.out);
     }
     running.write(PIPELINE);
-    json(&running.ask(&["reload", "--json"]));
+    json(&running.request(&["reload", "--json"]));
 }
 
 /// Regression: a file that was not a socket was removed by a run that wanted to listen there.

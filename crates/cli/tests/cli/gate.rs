@@ -31,7 +31,7 @@ impl Baselined {
     fn of(pipeline: &str) -> Self {
         let file = File::new(pipeline);
         let baseline = file.beside("baseline.json");
-        let output = forebay(&["gate", "--baseline", &baseline, "--update", file.path()]).well();
+        let output = forebay(&["gate", "--baseline", &baseline, "--update", file.path()]).success();
         assert!(output.ends_with("has 1 pipeline: 1 pipeline added; 0 of 0 figures changed\n"), "{output}");
         Self { file, baseline }
     }
@@ -94,9 +94,9 @@ fn a_new_module_and_a_decrease_are_reported_and_an_update_accepts_them() {
     assert!(row("fw").contains("less code -"), "{}", done.out);
     assert!(row("(all)").contains("mostly sum +"), "{}", done.out);
     assert!(done.out.contains(", 1 module not in the baseline"), "{}", done.out);
-    let output = forebay(&[&gate[..], &["--update"]].concat()).well();
+    let output = forebay(&[&gate[..], &["--update"]].concat()).success();
     assert!(output.contains("has 1 pipeline: 0 pipelines added; "), "{output}");
-    assert!(forebay(&gate).well().starts_with("yes: of 7 figures of 1 pipeline none is dearer"), "{output}");
+    assert!(forebay(&gate).success().starts_with("yes: of 7 figures of 1 pipeline none is dearer"), "{output}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn every_function_and_use_case_is_in_the_committed_baseline() {
     let baseline: Value = serde_json::from_str(&committed_baseline()).expect("JSON");
     let cases = baseline["cases"].as_array().expect("a list");
     for (kind, prefix) in [("functions", "function"), ("usecases", "usecase")] {
-        let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).well()).expect("JSON");
+        let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).success()).expect("JSON");
         for entry in listed.as_array().expect("a list") {
             let name = format!("{prefix}:{}", entry["name"].as_str().expect("a name"));
             assert!(cases.iter().any(|case| case["pipeline"] == name), "{name} has no baseline: make gate-update");

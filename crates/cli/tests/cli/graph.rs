@@ -27,10 +27,10 @@ in                             generator
 
 #[test]
 fn equal_branches_are_drawn_once() {
-    assert_eq!(forebay(&["graph", "usecase:gw", "--set", "n=64"]).well(), GATEWAY);
-    let full = forebay(&["graph", "usecase:gw", "--set", "n=64", "--full"]).well();
+    assert_eq!(forebay(&["graph", "usecase:gw", "--set", "n=64"]).success(), GATEWAY);
+    let full = forebay(&["graph", "usecase:gw", "--set", "n=64", "--full"]).success();
     assert!(full.contains("├─ [7] → acl7") && full.lines().count() > 323, "{full}");
-    let mgw = forebay(&["graph", "usecase:mgw"]).well();
+    let mgw = forebay(&["graph", "usecase:mgw"]).success();
     assert!(mgw.contains("[0 … 3] → up_service0_0 … 3_3 "), "{mgw}");
 }
 
@@ -38,7 +38,7 @@ fn equal_branches_are_drawn_once() {
 #[test]
 fn paths_that_meet_are_drawn_once_below_their_branches() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let tree = forebay(&["graph", examples.join("router.yaml").to_str().expect("UTF-8")]).well();
+    let tree = forebay(&["graph", examples.join("router.yaml").to_str().expect("UTF-8")]).success();
     let at = |line: &str| tree.lines().position(|it| it.starts_with(line)).unwrap_or_else(|| panic!("{line}: {tree}"));
     assert!(tree.contains("   → back (below)"), "{tree}");
     assert!(at("back ") < at("left_out ") && at("left_out ") < at("silent "), "{tree}");
@@ -58,10 +58,10 @@ fn every_use_case_and_example_fits_eighty_columns() {
     let all: Vec<_> = cases.chain(files.map(|path| path.display().to_string())).collect();
     assert!(all.len() > 20, "{all:?}");
     for pipeline in &all {
-        let tree = forebay(&["graph", pipeline]).well();
+        let tree = forebay(&["graph", pipeline]).success();
         let wide = tree.lines().find(|line| line.chars().count() > 80);
         assert!(wide.is_none() && !tree.contains('\t'), "{pipeline}: {wide:?}");
-        let dot = forebay(&["graph", pipeline, "--dot"]).well();
+        let dot = forebay(&["graph", pipeline, "--dot"]).success();
         assert!(dot.starts_with("digraph \"") && dot.ends_with("}\n"), "{dot}");
     }
 }
@@ -70,7 +70,7 @@ fn every_use_case_and_example_fits_eighty_columns() {
 #[test]
 fn names_are_quoted_for_graphviz() {
     let file = File::new(&PIPELINE.replacen("ports:", "name: 'a\"; b [x=\\\"'\nports:", 1));
-    let dot = forebay(&["graph", file.path(), "--dot"]).well();
+    let dot = forebay(&["graph", file.path(), "--dot"]).success();
     assert!(dot.starts_with("digraph \"a\\\"; b [x=\\\\\\\"\" {\n"), "{dot}");
     assert!(
         dot.contains("m0 -> m1 [label=\"[0, 1]\"];") && dot.contains("out1 [shape=cds, label=\"out\\nsink\"];"),
@@ -103,7 +103,7 @@ fn check(graph: &Value) {
 #[test]
 fn files_and_running_pipelines_have_the_same_json() {
     let running = Running::start();
-    let of_running = json(&running.ask(&["graph", "--json"]));
+    let of_running = json(&running.request(&["graph", "--json"]));
     let file = running.path("pipeline.yaml");
     let of_file = forebay(&["graph", file.to_str().expect("UTF-8"), "--json"]).json();
     check(&of_running);
@@ -114,12 +114,12 @@ fn files_and_running_pipelines_have_the_same_json() {
         assert_eq!(of_running[part], of_file[part], "{part}");
     }
     assert_eq!(of_running["edges"][3], serde_json::json!({ "from": "a", "gate": "0", "to": "out" }));
-    let tree = running.ask(&["graph", "running"]).well();
+    let tree = running.request(&["graph", "running"]).success();
     assert!(tree.contains("on core ") && tree.contains("└─ [0, 1] → a, b"), "{tree}");
     // A reload changes the graph.
     running.write(&PIPELINE.replace("a -> out", "a -> drop"));
-    running.ask(&["reload"]).well();
-    let changed = json(&running.ask(&["graph", "--json"]));
+    running.request(&["reload"]).success();
+    let changed = json(&running.request(&["graph", "--json"]));
     assert_eq!(changed["edges"][3]["to"], Value::Null);
     let gw = json(&forebay(&["graph", "usecase:gw", "--json"]));
     assert!(gw["modules"].as_array().expect("a list").iter().any(|module| module["folded"] == "acl0"), "{gw}");

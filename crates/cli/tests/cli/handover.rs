@@ -46,6 +46,6 @@ fn measure_without_handover_needs_a_pipeline() {
     assert!(refused.err.contains("<PIPELINE>"), "{}", refused.err);
     let refused = forebay(&["measure", "./handover"]);
     assert!(refused.code == Some(2) && refused.err.contains("./handover: cannot be read"), "{}", refused.err);
-    let help = forebay(&["measure", "--help"]).well();
+    let help = forebay(&["measure", "--help"]).success();
     assert!(help.contains("handover") && help.contains("forebay measure usecase:gw"), "{help}");
 }

@@ -14,7 +14,9 @@ fn store() -> TempDir {
         let ipp = if number < 7 { 41.0 } else { 43.5 };
         let source =
             json!({ "cpp_ticks": "measured", "ipp": "emulated", "ipc": "n/a", "packets_per_call": "measured" });
-        let module = |name: &str, ipp: f64| json!({ "name": name, "cpp_ticks": 50.0, "ipp": ipp, "packets_per_call": 32.0, "source": source });
+        let module = |name: &str, ipp: f64| -> Value {
+            json!({ "name": name, "cpp_ticks": 50.0, "ipp": ipp, "packets_per_call": 32.0, "source": source })
+        };
         let measurement = json!({
             "name": format!("n{number}"), "at": format!("2026-11-{:02}T08:00:00Z", number + 1),
             "commit": format!("{number:02}c0ffee00c0ffee00"), "pipeline": "gw-4", "forebay": "0.1.0",
@@ -48,14 +50,14 @@ fn path(store: &TempDir) -> &str {
 #[test]
 fn a_step_is_reported_with_the_measurements_before_and_after() {
     let store = store();
-    let output = forebay(&["history", "--store", path(&store)]).well();
+    let output = forebay(&["history", "--store", path(&store)]).success();
     let step =
         "gw-4 n=4 acl0: between n6 (06c0ffee00c0) and n7 (07c0ffee00c0): 41.0 → 43.5 instructions a packet (+6.1 %)\n";
     assert!(output.contains(step) && output.contains("▁▁▁▁▁▁▁█████"), "{output}");
     assert!(output.contains("12 measurements, 1 step\n"), "{output}");
     // Modules without a step are hidden unless `--module` names them.
     assert!(!output.contains("ttl<0>"), "{output}");
-    let one = forebay(&["history", "--store", path(&store), "--module", "ttl<0>", "--figure", "ipp"]).well();
+    let one = forebay(&["history", "--store", path(&store), "--module", "ttl<0>", "--figure", "ipp"]).success();
     assert!(one.contains("ttl<0>") && one.contains("0 %"), "{one}");
 }
 
@@ -64,7 +66,7 @@ fn json_has_every_series_and_the_page_is_well_formed() {
     let store = store();
     let page = store.path().join("page.html");
     let file = page.to_str().expect("a plain name");
-    let output = forebay(&["history", "--store", path(&store), "--json", "--html", file]).well();
+    let output = forebay(&["history", "--store", path(&store), "--json", "--html", file]).success();
     let history: Value = serde_json::from_str(&output).expect("JSON");
     let series = history["series"].as_array().expect("a list");
     assert_eq!(series.len(), 2 * 3 + 3);
@@ -103,7 +105,7 @@ fn settings_and_instruction_sets_separate_series() {
     save_changed(&store, "larger", |measurement| measurement["subject"]["set"] = json!(["n=8"]));
     save_changed(&store, "plain", |measurement| measurement["instruction_set"] = "none".into());
     let chosen = ["history", "--store", path(&store), "--module", "acl0", "--figure", "ipp", "--pipeline"];
-    let output = forebay(&[&chosen[..], &["usecase:gw"]].concat()).well();
+    let output = forebay(&[&chosen[..], &["usecase:gw"]].concat()).success();
     for row in ["gw-4 n=4 (avx2)  acl0    ipp", "gw-4 n=4 (none)  acl0    ipp", "gw-4 n=8         acl0    ipp"] {
         assert!(output.lines().any(|line| line.starts_with(row)), "{output}");
     }
@@ -111,13 +113,13 @@ fn settings_and_instruction_sets_separate_series() {
         output.contains("gw-4 n=4 (avx2) acl0: between n6") && output.contains("14 measurements, 1 step\n"),
         "{output}"
     );
-    let output = forebay(&[&chosen[..], &["gw-4 n=8", "--json"]].concat()).well();
+    let output = forebay(&[&chosen[..], &["gw-4 n=8", "--json"]].concat()).success();
     let history: Value = serde_json::from_str(&output).expect("JSON");
     let series = &history["series"][0];
     assert_eq!((&history["measurements"], &series["pipeline"]), (&1.into(), &"gw-4".into()));
     assert_eq!((&series["set"], &series["instruction_set"]), (&json!(["n=8"]), &"avx2".into()));
     let ticks = ["history", "--store", path(&store), "--figure", "cpp_ticks", "--json"];
-    let history: Value = serde_json::from_str(&forebay(&ticks).well()).expect("JSON");
+    let history: Value = serde_json::from_str(&forebay(&ticks).success()).expect("JSON");
     assert_eq!(history["series"][0]["instruction_set"], Value::Null);
 }
 
@@ -130,7 +132,7 @@ fn control_characters_of_a_store_are_escaped() {
         measurement["modules"][0]["name"] = "x\u{1b}\ny".into();
         measurement["chain"]["ipp"] = 700.0.into();
     });
-    let output = forebay(&["history", "--store", path(&store), "--module", "(all)"]).well();
+    let output = forebay(&["history", "--store", path(&store), "--module", "(all)"]).success();
     let step = "gw-4 n=4 (all): between n11 (11c0ffee00c0) and a\\u001b[31m\\u000ab (\\u001bc\\u000a): 600.0";
     assert!(output.lines().any(|line| line.starts_with(step)) && !output.contains('\u{1b}'), "{output}");
     let err = forebay(&["history", "--store", path(&store), "--module", "none"]).err;
@@ -164,6 +166,6 @@ fn a_page_is_written_completely_or_not_at_all() {
         assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
     assert_eq!(std::fs::read_to_string(&page).expect("it is there"), "the old one");
-    forebay(&["history", "--store", path(&store), "--html", page.to_str().expect("a plain name")]).well();
+    forebay(&["history", "--store", path(&store), "--html", page.to_str().expect("a plain name")]).success();
     assert!(std::fs::read_to_string(&page).expect("it is there").trim_end().ends_with("</html>"));
 }

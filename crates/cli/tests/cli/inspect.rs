@@ -14,19 +14,19 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn the_printed_configuration_can_be_run() {
     let running = Running::of(PIPELINE);
-    let first = json(&running.ask(&["show", "config", "--json"]));
+    let first = json(&running.request(&["show", "config", "--json"]));
     assert_eq!(keys(&first), ["changes", "file", "settings", "tables", "text", "version"]);
-    running.ask(&["table", "route", "add 10.8.0.0/16 0", "add 10.9.0.0/16 0"]).well();
-    let changed = json(&running.ask(&["show", "config", "--json"]));
+    running.request(&["table", "route", "add 10.8.0.0/16 0", "add 10.9.0.0/16 0"]).success();
+    let changed = json(&running.request(&["show", "config", "--json"]));
     assert_eq!((&changed["version"], &changed["tables"]["route.routes"]), (&first["version"], &2.into()));
     // The version changes with each accepted change, even if nothing is different.
-    running.ask(&["reload"]).well();
-    let same = json(&running.ask(&["show", "config", "--json"]));
+    running.request(&["reload"]).success();
+    let same = json(&running.request(&["show", "config", "--json"]));
     assert!(same["version"] != first["version"] && same["text"] == first["text"], "{same}");
-    assert_eq!(running.ask(&["reload", "--set", "batch=7"]).code, Some(2));
-    assert_eq!(json(&running.ask(&["show", "config", "--json"]))["version"], same["version"]);
-    running.ask(&["reload", "--set", "ports.in.generator.rate=50kpps"]).well();
-    let printed = running.ask(&["show", "config"]).well();
+    assert_eq!(running.request(&["reload", "--set", "batch=7"]).code, Some(2));
+    assert_eq!(json(&running.request(&["show", "config", "--json"]))["version"], same["version"]);
+    running.request(&["reload", "--set", "ports.in.generator.rate=50kpps"]).success();
+    let printed = running.request(&["show", "config"]).success();
     for line in [
         "# with --set ports.in.generator.rate=50kpps\n",
         "# route.routes: 2 changes of its entries, not in this text: `forebay show table route`\n",
@@ -39,10 +39,10 @@ fn the_printed_configuration_can_be_run() {
     let file = File::new(&printed);
     let parts = |graph: Value| ["modules", "ports", "edges"].map(|part| graph[part].clone());
     let again = parts(forebay(&["graph", file.path(), "--json"]).json());
-    assert_eq!(again, parts(running.ask(&["graph", "--json"]).json()));
+    assert_eq!(again, parts(running.request(&["graph", "--json"]).json()));
     // A reload that recreates the table has the entries of the text.
-    running.ask(&["reload", "--set", "modules.route.ip_lookup.routes=['0.0.0.0/0 0', '10.0.0.0/9 1']"]).well();
-    assert_eq!(keys(&json(&running.ask(&["show", "config", "--json"]))["tables"]).len(), 0);
+    running.request(&["reload", "--set", "modules.route.ip_lookup.routes=['0.0.0.0/0 0', '10.0.0.0/9 1']"]).success();
+    assert_eq!(keys(&json(&running.request(&["show", "config", "--json"]))["tables"]).len(), 0);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn control_is_shown_by_flow_and_by_trigger() {
             period: 5ms }}\n"
     );
     let running = Running::of(&text);
-    let control = json(&running.ask(&["show", "control", "--json"]));
+    let control = json(&running.request(&["show", "control", "--json"]));
     assert_eq!(keys(&control), ["control", "flows", "modules", "window_s"]);
     let flow = &control["flows"][0];
     let fields =
@@ -67,22 +67,22 @@ fn control_is_shown_by_flow_and_by_trigger() {
         }
     }
     assert_eq!((&control["control"]["controller"], &control["control"]["period_ms"]), (&"optimal".into(), &5.0.into()));
-    let printed = running.ask(&["show", "control"]).well();
+    let printed = running.request(&["show", "control"]).success();
     assert!(
         printed.starts_with("optimal every 5.000 ms, guard ") && printed.contains("video  p99 1.000 s"),
         "{printed}"
     );
     // Without a controller, the output suggests the command that sets one.
     let running = Running::start();
-    let printed = running.ask(&["show", "control"]).well();
+    let printed = running.request(&["show", "control"]).success();
     assert!(printed.contains("`forebay reload --set control.batching=optimal`"), "{printed}");
-    assert_eq!(json(&running.ask(&["show", "control", "--json"]))["control"], Value::Null);
+    assert_eq!(json(&running.request(&["show", "control", "--json"]))["control"], Value::Null);
 }
 
 #[test]
 fn the_drops_command_shows_and_writes_dropped_packets() {
     let running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
-    let done = running.ask(&["drops", "--count", "3", "--json"]);
+    let done = running.request(&["drops", "--count", "3", "--json"]);
     let lines: Vec<Value> = done.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines.len(), 4, "{}", done.out);
     for line in &lines[..3] {
@@ -92,16 +92,16 @@ fn the_drops_command_shows_and_writes_dropped_packets() {
         assert!(line["reason"] == "unwanted" && is_whole && frame.starts_with("0200000000"), "{line}");
     }
     assert_eq!((&lines[3]["sent"], keys(&lines[3])), (&3.into(), vec!["lost", "sent"]));
-    let text = running.ask(&["drops", "--count", "2", "--filter", "udp"]).out;
+    let text = running.request(&["drops", "--count", "2", "--filter", "udp"]).out;
     assert!(text.lines().count() == 2 && text.lines().all(|line| line.contains("  unwanted  length 60")), "{text}");
     // A filter that matches no packet ends after its duration.
-    let none = running.ask(&["drops", "--duration", "50ms", "--filter", "tcp"]);
+    let none = running.request(&["drops", "--duration", "50ms", "--filter", "tcp"]);
     assert_eq!((none.code, none.out.as_str()), (Some(0), ""));
 
     let folder = temporary();
     let path = folder.path().join("dropped.pcapng");
     let path = path.to_str().expect("UTF-8");
-    let done = running.ask(&["drops", "--write", path, "--count", "5"]);
+    let done = running.request(&["drops", "--write", path, "--count", "5"]);
     assert!(done.out.starts_with("5 dropped packets written to "), "{}{}", done.out, done.err);
     let bytes = std::fs::read(path).expect("it was written");
     let comments = bytes.windows(8).filter(|part| part == b"unwanted").count();
@@ -112,14 +112,14 @@ fn the_drops_command_shows_and_writes_dropped_packets() {
         (&["drops", "--filter", "tcp foo"], "--filter 'tcp foo': column 5"),
         (&["drops", "--count", "0"], "'0'"),
     ] {
-        let done = running.ask(arguments);
+        let done = running.request(arguments);
         assert!(done.code == Some(2) && done.err.contains(expected), "{arguments:?}: {}", done.err);
     }
     // Clients that send a request and do not read, or disconnect, do not disturb the run.
-    let silent = running.say(b"{\"do\":\"drops\"}\n");
-    drop(running.say(b"{\"do\":\"drops\",\"count\":1}\n{\"do\":\"dro"));
-    assert_eq!(running.ask(&["drops", "--count", "1"]).out.lines().count(), 1);
-    let refused = running.ask(&["drops", "--count", "1", "--socket-is-not", "x"]);
+    let silent = running.connect(b"{\"do\":\"drops\"}\n");
+    drop(running.connect(b"{\"do\":\"drops\",\"count\":1}\n{\"do\":\"dro"));
+    assert_eq!(running.request(&["drops", "--count", "1"]).out.lines().count(), 1);
+    let refused = running.request(&["drops", "--count", "1", "--socket-is-not", "x"]);
     assert_eq!(refused.code, Some(2));
     let report = running.end();
     drop(silent);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::running::{PIPELINE, temporary, wait_for};
-use crate::{Done, File, forebay};
+use crate::{CommandResult, File, forebay};
 
 /// A user's folder for sockets.
 struct User(TempDir);
@@ -26,8 +26,10 @@ impl User {
         command
     }
 
-    fn ask(&self, arguments: &[&str]) -> Done {
-        Done::of(self.command().args(arguments).stdin(Stdio::null()).output().expect("the command can be started"))
+    fn request(&self, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(
+            self.command().args(arguments).stdin(Stdio::null()).output().expect("the command can be started"),
+        )
     }
 
     fn run(&self, file: &Path, more: &[&str]) -> Run {
@@ -79,14 +81,14 @@ impl Drop for Run {
 #[test]
 fn runs_are_listed_found_and_ended_by_name() {
     let (user, file) = (User::new(), File::new(PIPELINE));
-    let none = user.ask(&["list", "running"]).well();
+    let none = user.request(&["list", "running"]).success();
     assert!(none.contains("no pipeline is running"), "{none}");
     let edge = user.run(&file.path, &["--instance", "edge-1"]);
     assert!(edge.socket_line.contains("reach it by --instance edge-1"), "{}", edge.socket_line);
     let by_default = user.run(&file.path, &[]);
 
     // Both runs are listed with all fields.
-    let listed = user.ask(&["list", "running", "--json"]).json();
+    let listed = user.request(&["list", "running", "--json"]).json();
     let listed = listed.as_array().expect("a list");
     let fields = [
         "answers", "forebay", "in_pps", "name", "out_pps", "pid", "pipeline", "since", "socket", "uptime_s", "workers",
@@ -101,7 +103,7 @@ fn runs_are_listed_found_and_ended_by_name() {
     let expected = [("edge-1".into(), edge.process.id().into()), ("test".into(), by_default.process.id().into())];
     let expected: Vec<(&Value, &Value)> = expected.iter().map(|(name, pid)| (name, pid)).collect();
     assert_eq!(name_and_pid, expected);
-    let table = user.ask(&["list", "running"]).well();
+    let table = user.request(&["list", "running"]).success();
     assert!(table.lines().count() == 3 && table.starts_with("name"), "{table}");
 
     // A run is found by its name, not by a part of the name.
@@ -122,7 +124,7 @@ fn runs_are_listed_found_and_ended_by_name() {
         (&["reload", "--instance", "edge-1"], 0, ""),
         (&["top", "--instance", "nowhere"], 2, "called 'nowhere'"),
     ] {
-        let done = user.ask(arguments);
+        let done = user.request(arguments);
         assert!(done.code == Some(code) && done.err.contains(expected), "{arguments:?}: {:?} {}", done.code, done.err);
     }
 
@@ -131,7 +133,7 @@ fn runs_are_listed_found_and_ended_by_name() {
         let mut command = user.command();
         command.env("FOREBAY_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
         let done = command.env("_CLAP_IFS", "\n").arg("--").args(words).output().expect("it can be started");
-        Done::of(done).well()
+        CommandResult::of(done).success()
     };
     assert_eq!(complete(&["forebay", "stop", "--instance", ""]), "edge-1\ntest");
     assert_eq!(complete(&["forebay", "table", "--instance", "test", ""]).lines().next(), Some("route"));
@@ -141,7 +143,7 @@ fn runs_are_listed_found_and_ended_by_name() {
     assert_eq!(complete(&["forebay", "show", "--instance", "nowhere", "ports", "o"]), "");
 
     // The first run is stopped. The command reports its exit code and counts.
-    let done = user.ask(&["stop", "--instance", "edge-1"]);
+    let done = user.request(&["stop", "--instance", "edge-1"]);
     let expected = format!("edge-1 (process {}) has ended after ", edge.process.id());
     assert!(
         done.code == Some(0) && done.out.starts_with(&expected) && done.out.contains("exit code 0"),
@@ -156,7 +158,7 @@ fn runs_are_listed_found_and_ended_by_name() {
 
     // Only the second run remains. A suspended process does not end in time, which is reported.
     by_default.signal(Signal::STOP);
-    let suspended = user.ask(&["stop", "--timeout", "300ms"]);
+    let suspended = user.request(&["stop", "--timeout", "300ms"]);
     assert!(
         suspended.code == Some(1) && suspended.err.contains("has not ended in 0.3 s"),
         "{:?} {}",
@@ -164,12 +166,12 @@ fn runs_are_listed_found_and_ended_by_name() {
         suspended.err
     );
     by_default.signal(Signal::CONT);
-    let ended = user.ask(&["stop", "--json"]).json();
+    let ended = user.request(&["stop", "--json"]).json();
     let fields = (&ended["has_ended"], &ended["ended"]["exit"], &ended["name"]);
     assert_eq!(fields, (&true.into(), &0.into(), &"test".into()));
     let (code, report) = by_default.end();
     assert_eq!((code, &report["packets"]), (Some(0), &ended["ended"]["packets"]));
-    assert_eq!(user.ask(&["stop"]).code, Some(2));
+    assert_eq!(user.request(&["stop"]).code, Some(2));
 }
 
 /// A killed process leaves its socket file.
@@ -179,12 +181,12 @@ fn a_killed_run_is_not_listed_and_its_name_can_be_used() {
     let mut killed = user.run(&file.path, &["--instance", "edge"]);
     killed.process.kill().expect("it runs");
     killed.process.wait().expect("it ends");
-    let listed = user.ask(&["list", "running"]);
+    let listed = user.request(&["list", "running"]);
     assert!(listed.out.contains("no pipeline is running") && listed.err.contains("was killed"), "{}", listed.err);
-    let done = user.ask(&["stop", "--instance", "edge"]);
+    let done = user.request(&["stop", "--instance", "edge"]);
     assert!(done.code == Some(2) && done.err.contains("none is running"), "{}", done.err);
     let next = user.run(&file.path, &["--instance", "edge"]);
-    assert_eq!(user.ask(&["stop", "--instance", "edge"]).code, Some(0));
+    assert_eq!(user.request(&["stop", "--instance", "edge"]).code, Some(0));
     assert_eq!(next.end().0, Some(0));
 }
 
@@ -258,7 +260,7 @@ fn bash_completes_use_cases_functions_and_files() {
         );
         let mut command = Command::new("bash");
         command.args(["--norc", "-c", &script]).env("PATH", &path).env("XDG_RUNTIME_DIR", user.0.path());
-        let done = Done::of(command.current_dir(file.folder.path()).output().expect("bash"));
+        let done = CommandResult::of(command.current_dir(file.folder.path()).output().expect("bash"));
         assert_eq!(done.err, "");
         done.out
     };

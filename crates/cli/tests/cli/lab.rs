@@ -116,9 +116,9 @@ fn a_short_run_of_batching_has_complete_results() {
     std::fs::create_dir(&captures).expect("a folder");
     let capture = captures.join("some.pcap").display().to_string();
     let write = [format!("ports.out={{ pcap: {{ write: {capture} }} }}"), "ports.in.generator.count=2000".to_owned()];
-    forebay(&["run", "usecase:l2l3", "--virtual", "--set", &write[0], "--set", &write[1]]).well();
+    forebay(&["run", "usecase:l2l3", "--virtual", "--set", &write[0], "--set", &write[1]]).success();
     let arguments = ["lab", "batching", "--short", "--out", out.to_str().expect("a plain name"), "--captures"];
-    let files = forebay(&[&arguments[..], &[captures.to_str().expect("a plain name")]].concat()).well();
+    let files = forebay(&[&arguments[..], &[captures.to_str().expect("a plain name")]].concat()).success();
     for name in BATCHING {
         assert!(files.lines().any(|line| Path::new(line).ends_with(name)), "{files}");
     }

@@ -10,7 +10,7 @@ use crate::running::{PIPELINE, Running, json, packets, temporary};
 
 /// Checks that all packets are accounted for. Packets that a busy machine loses before they enter are reported, too.
 fn assert_accounted(running: &Running) {
-    let drops = running.ask(&["show", "drops"]).well();
+    let drops = running.request(&["show", "drops"]).success();
     let is_accounted = drops.contains("every packet accounted for") || drops.contains(" LOST before they entered");
     assert!(is_accounted && !drops.contains("UNACCOUNTED"), "{drops}");
 }
@@ -18,22 +18,22 @@ fn assert_accounted(running: &Running) {
 #[test]
 fn a_running_pipeline_is_shown_and_changed_without_losing_packets() {
     let running = Running::start();
-    let modules = json(&running.ask(&["show", "modules", "--json"]));
+    let modules = json(&running.request(&["show", "modules", "--json"]));
     assert!(packets(&modules, "route") > 0);
     assert_eq!(packets(&modules, "a"), 0, "each packet matches the longer prefix");
     assert_accounted(&running);
     for what in ["flows", "ports", "workers", "tables"] {
-        let done = running.ask(&["show", what]);
+        let done = running.request(&["show", what]);
         assert!(done.code == Some(0) && !done.out.is_empty(), "{what}: {}", done.err);
-        json(&running.ask(&["show", what, "--json"]));
+        json(&running.request(&["show", what, "--json"]));
     }
-    let trace = running.ask(&["show", "trace", "--count", "2"]);
+    let trace = running.request(&["show", "trace", "--count", "2"]);
     assert!(trace.out.contains("packet 1 from in") && trace.out.contains("left by out"), "{}", trace.out);
 
     // The table is changed, and keeps the change when all other parts are reloaded.
-    let done = running.ask(&["table", "route", "replace 10.0.0.0/8 0", "add 192.0.2.0/24 1"]);
+    let done = running.request(&["table", "route", "replace 10.0.0.0/8 0", "add 192.0.2.0/24 1"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "2 changes made, 0 refused\n"), "{}", done.err);
-    let refused = running.ask(&["table", "route", "remove 203.0.113.0/24"]);
+    let refused = running.request(&["table", "route", "remove 203.0.113.0/24"]);
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("203.0.113.0/24"), "{}", refused.err);
     running.write(
@@ -41,24 +41,24 @@ fn a_running_pipeline_is_shown_and_changed_without_losing_packets() {
             .replace("b: { counter: }", "b: { counter: }\n  c: { mac_swap: }")
             .replace("-> b -> out", "-> b -> c -> out"),
     );
-    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let reloaded = json(&running.request(&["reload", "--json"]))["reloaded"].clone();
     // The two branches ran folded, and differ now, so both are created again.
     assert_eq!((reloaded["kept"].as_u64(), reloaded["missing"].as_i64()), (Some(1), Some(0)), "{reloaded}");
     assert_eq!([&reloaded["added"], &reloaded["changed"]], [&serde_json::json!(["c"]), &serde_json::json!(["a", "b"])]);
-    let entries = running.ask(&["show", "table", "route"]).out;
+    let entries = running.request(&["show", "table", "route"]).out;
     assert!(entries.contains("192.0.2.0/24 1") && entries.contains("10.0.0.0/8 0"), "{entries}");
-    let modules = json(&running.ask(&["show", "modules", "--json"]));
+    let modules = json(&running.request(&["show", "modules", "--json"]));
     assert!(packets(&modules, "a") > 0, "the changed route is followed");
 
     // An invalid configuration changes nothing.
     for wrong in ["ports: {", "", "batch: 7", &PIPELINE.replace("counter", "count"), &format!("batch: 8\n{PIPELINE}")] {
         running.write(wrong);
-        let done = running.ask(&["reload"]);
+        let done = running.request(&["reload"]);
         assert_eq!(done.code, Some(2), "{wrong}");
         assert!(done.err.starts_with("error: "), "{}", done.err);
     }
-    assert!(running.ask(&["show", "modules"]).out.contains("mac_swap"));
-    let missing = running.ask(&["reload", "not-there.yaml"]);
+    assert!(running.request(&["show", "modules"]).out.contains("mac_swap"));
+    let missing = running.request(&["reload", "not-there.yaml"]);
     assert!(missing.code == Some(2) && missing.err.contains("not-there.yaml"), "{}", missing.err);
 
     let report = running.end();
@@ -74,7 +74,7 @@ fn each_response_accounts_for_all_packets_while_packets_are_dropped() {
     let sum = |reasons: &Value| reasons.as_object().expect("reasons").values().filter_map(Value::as_u64).sum::<u64>();
     let (mut responses, mut before) = (0, 0);
     while responses < 30 {
-        let drops = json(&running.ask(&["show", "drops", "--json"]));
+        let drops = json(&running.request(&["show", "drops", "--json"]));
         let count = |key: &str| drops[key].as_u64().expect("a number");
         let waiting = count("queued") + count("held") + count("in_flight");
         let ended = count("out") + sum(&drops["dropped"]) + sum(&drops["consumed"]) + waiting;
@@ -107,12 +107,12 @@ fn each_trace_gets_the_packets_that_it_requested() {
         .expect("the command can be started");
     // No packet so far matches the filter of the first trace.
     for _ in 0..3 {
-        let second = running.ask(&["show", "trace", "--count", "2"]);
+        let second = running.request(&["show", "trace", "--count", "2"]);
         assert!(second.out.contains("packet 1 from in") && second.out.contains("packet 2 from in"), "{}", second.out);
     }
     assert!(first.try_wait().expect("a child").is_none(), "it waits");
     running.write(&PIPELINE.replace("destination: 10.0.0.0/16", "destination: 192.0.2.1"));
-    json(&running.ask(&["reload", "--json"]));
+    json(&running.request(&["reload", "--json"]));
     let mut trace = String::new();
     first.stdout.take().expect("piped").read_to_string(&mut trace).expect("UTF-8");
     assert!(first.wait().expect("it ends").success());
@@ -123,10 +123,10 @@ fn each_trace_gets_the_packets_that_it_requested() {
         .arg(&socket)
         .spawn()
         .expect("the command can be started");
-    assert!(running.ask(&["show", "trace"]).out.contains("left by out"));
+    assert!(running.request(&["show", "trace"]).out.contains("left by out"));
     gone.kill().expect("it runs");
     gone.wait().expect("it ends");
-    assert!(running.ask(&["show", "trace"]).out.contains("left by out"));
+    assert!(running.request(&["show", "trace"]).out.contains("left by out"));
     running.end();
 }
 
@@ -169,7 +169,7 @@ fn a_run_without_a_live_table_does_not_use_a_whole_core() {
 fn a_folder_as_standard_input_is_refused() {
     let running = Running::start();
     let folder = std::fs::File::open(running.path(".")).expect("a folder");
-    let done = running.ask_from(&["table", "route"], folder.into());
+    let done = running.request_with_input(&["table", "route"], folder.into());
     let expected = "standard input is a folder: write changes as arguments";
     assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
 }
@@ -191,7 +191,7 @@ fn invalid_requests_are_refused_with_the_allowed_values() {
         (&["show", "trace", "--filter", "foo"], "foo"),
         (&["table", "route", "remove\n10.0.0.0/8"], "more than one line"),
     ] {
-        let done = running.ask(arguments);
+        let done = running.request(arguments);
         assert!(done.code == Some(2) && done.err.contains(expected), "{arguments:?}: {}", done.err);
     }
     let unreachable = forebay(&["top", "--socket", "/nowhere/at/all"]);
@@ -205,7 +205,7 @@ fn invalid_requests_are_refused_with_the_allowed_values() {
     assert!(none.code == Some(2) && none.err.contains("that is not a socket"), "{}", none.err);
     let error: Value = serde_json::from_str(none.out.trim()).expect("JSON");
     assert_eq!(error, serde_json::json!({ "error": format!("{}: that is not a socket", file.display()) }));
-    let refused = running.ask(&["reload", "--json", "--set", "batch=7"]);
+    let refused = running.request(&["reload", "--json", "--set", "batch=7"]);
     let error: Value = serde_json::from_str(refused.out.trim()).expect("JSON");
     assert!(error["error"].as_str().is_some_and(|why| why.contains("batch: it is 32")), "{error}");
     // The run responds to any request with an error, and continues.
@@ -217,7 +217,7 @@ fn invalid_requests_are_refused_with_the_allowed_values() {
         &[b'x'; 3 << 20],
         b"{\"do\":\"report\",\"more\":1}\n",
     ] {
-        let mut stream = running.say(b"");
+        let mut stream = running.connect(b"");
         // A request that is too long is cut off while it is sent.
         let _ = stream.write_all(nonsense);
         let _ = stream.shutdown(std::net::Shutdown::Write);

@@ -21,7 +21,7 @@ fn replay(alerts: &str) -> File {
         "in -> hop -> out",
     );
     std::fs::write(file.path(), generating).expect("a file");
-    forebay(&["run", file.path(), "--virtual", "--no-live"]).well();
+    forebay(&["run", file.path(), "--virtual", "--no-live"]).success();
     let text = config(
         "{ in: { pcap: { read: in.pcap, speed: fast } }, out: { sink: } }",
         &format!("{{ ids: {{ nids: {{ rules: ['{RULE}'], alerts: {{ file: a.json{alerts} }} }} }} }}"),
@@ -80,14 +80,14 @@ pipeline: [ in -> ids -> out, flood -> ids ]
     );
     let running = Running::of(&lossy);
     let report = || {
-        let done = running.ask(&["show", "modules", "--json"]);
+        let done = running.request(&["show", "modules", "--json"]);
         let modules: serde_json::Value = serde_json::from_str(done.out.trim()).expect("JSON");
         modules[0]["counters"]["alerts"]["over rate"].as_u64().expect("a number")
     };
     wait_for("a lost line", || report() > 0);
     let before = report();
     // Reports of one connection: the recent part of a report begins at the previous report.
-    let mut stream = running.say(b"{\"do\":\"report\"}\n");
+    let mut stream = running.connect(b"{\"do\":\"report\"}\n");
     let mut responses = BufReader::new(stream.try_clone().expect("a second handle")).lines();
     let mut next_report = || {
         let line = responses.next().expect("a response").expect("UTF-8");
@@ -96,7 +96,7 @@ pipeline: [ in -> ids -> out, flood -> ids ]
     };
     let first = next_report();
     running.write(PIPELINE);
-    running.ask(&["reload"]).well();
+    running.request(&["reload"]).success();
     stream.write_all(b"{\"do\":\"report\"}\n").expect("it listens");
     let second = next_report();
     let of = |report: &serde_json::Value, span: &str| {
@@ -160,7 +160,7 @@ fn a_fault_of_a_file_that_workers_share_is_reported_once() {
     let script = "ulimit -f 4; exec \"$0\" run \"$1\" --workers 2 --virtual --json";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_forebay"), file.path()]);
-    let done = crate::Done::of(command.output().expect("a shell"));
+    let done = crate::CommandResult::of(command.output().expect("a shell"));
     let fault = "module 'ids': cannot write ";
     assert!(done.code == Some(2) && done.err.matches(fault).count() == 1, "{}", done.err);
 }
@@ -174,7 +174,7 @@ modules: { hop: { ttl: } }
 pipeline: [ in -> hop -> out ]
 ",
     );
-    forebay(&["run", file.path(), "--virtual"]).well();
+    forebay(&["run", file.path(), "--virtual"]).success();
     let whole = std::fs::read(file.beside("whole.pcap")).expect("it was written");
     std::fs::write(file.beside("cut.pcap"), &whole[..whole.len() - 10]).expect("a folder that can be written");
     let faulty = format!(
@@ -189,12 +189,12 @@ pipeline: [ in -> hop -> copies -> full, cut -> hop ]
     );
     let running = Running::of(&faulty);
     let received = |port: &str| {
-        let done = running.ask(&["show", "ports", port, "--json"]);
+        let done = running.request(&["show", "ports", port, "--json"]);
         done.out.contains("\"received\":99")
     };
     wait_for("the capture's packets", || received("cut"));
     running.write(PIPELINE);
-    running.ask(&["reload"]).well();
+    running.request(&["reload"]).success();
     let (code, _, err) = running.end_with();
     assert_eq!(code, Some(2), "{err}");
     for part in

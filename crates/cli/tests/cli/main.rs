@@ -52,27 +52,27 @@ use assert_cmd::Command;
 use tempfile::TempDir;
 
 /// The result of a command.
-struct Done {
+struct CommandResult {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
 /// Runs `forebay` with arguments.
-fn forebay(arguments: &[&str]) -> Done {
+fn forebay(arguments: &[&str]) -> CommandResult {
     let output =
         Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("the command can be started");
-    Done::of(output)
+    CommandResult::of(output)
 }
 
-impl Done {
+impl CommandResult {
     fn of(output: std::process::Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
     /// Returns the output of a command, which must have exit code 0.
-    fn well(self) -> String {
+    fn success(self) -> String {
         assert_eq!(self.code, Some(0), "{}\n{}", self.out, self.err);
         self.out
     }

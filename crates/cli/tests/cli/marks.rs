@@ -66,7 +66,7 @@ fn configuration(parameter: &str, modules: &str) -> String {
     format!("ports: {{ in: {{ generator: {generator} }}, out: {{ sink: }} }}\n{modules}\npipeline: [ {gates} ]\n")
 }
 
-fn check(parameter: &str, modules: &str, bytes: &[u8]) -> crate::Done {
+fn check(parameter: &str, modules: &str, bytes: &[u8]) -> crate::CommandResult {
     let file = crate::File::new(&configuration(parameter, modules));
     std::fs::write(file.folder.path().join("f"), bytes).expect("a writable folder");
     let path = file.path.to_str().expect("UTF-8");

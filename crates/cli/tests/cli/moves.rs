@@ -37,7 +37,7 @@ pub(crate) fn two_workers_of(name: &str, text: impl FnOnce() -> String) -> Optio
 }
 
 fn opened(running: &Running) -> u64 {
-    let modules = read(&running.ask(&["show", "modules", "nat", "--json"]));
+    let modules = read(&running.request(&["show", "modules", "nat", "--json"]));
     modules[0]["counters"]["sessions"]["opened"].as_u64().expect("a number")
 }
 
@@ -45,21 +45,21 @@ fn opened(running: &Running) -> u64 {
 fn modules_move_by_command_and_lose_sessions_only_if_allowed() {
     let Some(running) = two_workers("modules_move_by_command_and_lose_sessions_only_if_allowed") else { return };
     crate::running::wait_for("all sessions", || opened(&running) == 100);
-    let before = packets(&read(&running.ask(&["show", "modules", "--json"])), "nat");
-    let done = running.ask(&["move", "nat=1", "last=1"]);
-    let output = done.well();
+    let before = packets(&read(&running.request(&["show", "modules", "--json"])), "nat");
+    let done = running.request(&["move", "nat=1", "last=1"]);
+    let output = done.success();
     assert!(output.starts_with("'nat' from worker 0 to 1\n'last' from worker 0 to 1\nchanged in "), "{output}");
     assert!(output.contains("3 modules kept their state") && !output.contains("replaced"), "{output}");
     assert_eq!(
-        running.ask(&["move", "last=1"]).well(),
+        running.request(&["move", "last=1"]).success(),
         "all modules are already on their workers: nothing has moved\n"
     );
-    assert!(packets(&read(&running.ask(&["show", "modules", "--json"])), "nat") >= before, "it continues to count");
+    assert!(packets(&read(&running.request(&["show", "modules", "--json"])), "nat") >= before, "it continues to count");
     assert_eq!(opened(&running), 100, "no session was opened again");
     // The move is part of the configuration in force. It is stored for the next start, and a reload of the file keeps
     // it.
     let setting = r#"workers=[{"modules":["first"]},{"modules":["nat","last"]}]"#;
-    let response = read(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let response = read(&running.request(&["reload", "--json"]))["reloaded"].clone();
     assert_eq!(
         (&response["sets"], &response["moved"], &response["kept"]),
         (&json!([setting]), &json!([]), &json!(3)),
@@ -70,21 +70,21 @@ fn modules_move_by_command_and_lose_sessions_only_if_allowed() {
     assert_eq!(state["sets"], json!([setting]));
 
     // Sessions would be lost: the move is refused, and nothing changes.
-    let refused = running.ask(&["move", "nat=0,1"]);
+    let refused = running.request(&["move", "nat=0,1"]);
     assert_eq!(refused.code, Some(2));
     let why = "error: 'nat' from worker 1 to 0 and 1: each worker would get other sessions, and the sessions of 'nat' \
                would be lost: allowed are moves from one worker to one worker, and these moves with `lose_sessions` \
                (--lose-sessions)\n";
     assert_eq!(refused.err, why);
     assert_eq!(opened(&running), 100);
-    let response = read(&running.ask(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();
+    let response = read(&running.request(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();
     assert_eq!((&response["forgotten"], &response["missing"]), (&json!(["shared"]), &json!(0)), "{response}");
     assert_eq!(response["moves"], json!([{ "module": "nat", "from": [1], "to": [0, 1] }]));
-    let response = read(&running.ask(&["reload", "--forget", "--json"]))["reloaded"].clone();
+    let response = read(&running.request(&["reload", "--forget", "--json"]))["reloaded"].clone();
     assert_eq!(response["sets"], json!([]), "{response}");
 
     // Only a part is moved: the exit code is 1.
-    let part = running.ask(&["move", "first=1", "nat=1", "last=1", "--moves", "2"]);
+    let part = running.request(&["move", "first=1", "nat=1", "last=1", "--moves", "2"]);
     assert_eq!(part.code, Some(1), "{}", part.err);
     assert!(part.out.contains("'nat' from worker 0 to 1\nnot moved: 'last' from worker 0 to 1\n"), "{}", part.out);
 
@@ -98,7 +98,7 @@ fn modules_move_by_command_and_lose_sessions_only_if_allowed() {
         (&["nat=1", "--moves", "0"], "0 is not in 1..=10000"),
         (&[], "MODULE=WORKER"),
     ] {
-        let done = running.ask(&[&["move"], arguments].concat());
+        let done = running.request(&[&["move"], arguments].concat());
         assert!(done.code == Some(2) && done.err.contains(why), "{arguments:?}: {:?} {}", done.code, done.err);
     }
     let report = running.end();

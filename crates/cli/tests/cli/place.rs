@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::moves::two_workers_of;
 use crate::running::{json as read, packets, wait_for};
-use crate::{Done, File, forebay};
+use crate::{CommandResult, File, forebay};
 
 /// The example of chains.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chains.yaml");
 /// Models made up for these tests.
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/place/models.json");
 
-fn place(chains: &str, arguments: &[&str]) -> Done {
+fn place(chains: &str, arguments: &[&str]) -> CommandResult {
     forebay(&[&["place", chains, "--models", MODELS], arguments].concat())
 }
 
@@ -32,7 +32,7 @@ fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
 
 /// Checks an output against its schema, and the consistency of its parts.
 fn check(report: &Value) {
-    let schema: Value = serde_json::from_str(&forebay(&["schema", "place"]).well()).expect("JSON");
+    let schema: Value = serde_json::from_str(&forebay(&["schema", "place"]).success()).expect("JSON");
     let validator = jsonschema::draft202012::new(&schema).expect("a schema");
     let wrong: Vec<_> = validator.iter_errors(report).map(|error| error.to_string()).collect();
     assert!(wrong.is_empty(), "{wrong:?}: {report}");
@@ -61,7 +61,7 @@ fn check(report: &Value) {
 
 #[test]
 fn the_example_is_placed_and_its_moves_are_explained() {
-    let text = place(EXAMPLE, &["--topology", "2x12", "--explain"]).well();
+    let text = place(EXAMPLE, &["--topology", "2x12", "--explain"]).success();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text, @r"
     3 chains on 2x12: 8 of 24 cores in use, 9.09 Mpps served by weight; search
@@ -106,7 +106,7 @@ fn the_example_is_placed_and_its_moves_are_explained() {
     note: models of the examples' parameters stand for these functions' own:
       ip_validate and 10 more
     ");
-    let small = place(EXAMPLE, &["--topology", "2x4"]).well();
+    let small = place(EXAMPLE, &["--topology", "2x4"]).success();
     assert!(small.contains("web     1.00 Mpps  1.19 Mpps") && small.contains("fused ×2"), "{small}");
 }
 
@@ -157,7 +157,7 @@ fn only_the_allowed_number_of_functions_moves() {
         }
         assert!(others <= moves, "{after}");
     }
-    let text = place(EXAMPLE, &["--topology", "2x12", "--from", &now, "--moves", "1"]).well();
+    let text = place(EXAMPLE, &["--topology", "2x12", "--from", &now, "--moves", "1"]).success();
     assert!(text.contains("moves: ") && text.contains("from domain 0 to domain 1"), "{text}");
     let wrong = place(EXAMPLE, &["--topology", "2x12", "--from", MODELS, "--moves", "1"]);
     assert!(
@@ -194,8 +194,8 @@ fn the_written_pipeline_is_valid_and_runs() {
     }
     let inside = |name: &str| folder.path().join(name).to_str().expect("a plain name").to_owned();
     let (chains, written) = (inside("chains.yaml"), inside("edge.yaml"));
-    place(&chains, &["--topology", "2x4", "--write", &written]).well();
-    assert!(forebay(&["check", &written]).well().contains("edge: in order (11 modules"), "{written}");
+    place(&chains, &["--topology", "2x4", "--write", &written]).success();
+    assert!(forebay(&["check", &written]).success().contains("edge: in order (11 modules"), "{written}");
     let ran = forebay(&["run", &written, "--virtual", "--duration", "2ms", "--no-socket", "--json"]);
     let report = ran.json();
     assert_eq!(list(&report, "workers").len(), 8, "{}", ran.err);
@@ -209,7 +209,7 @@ fn the_written_pipeline_is_valid_and_runs() {
     // A placement on this machine, on one of its cores.
     let one = File::new("chains:\n  - { name: a, functions: [ip_validate, ttl], rate: 10kpps, copies: 1 }\n");
     let local = one.beside("local.yaml");
-    place(one.path(), &["--objective", "cores", "--write", &local]).well();
+    place(one.path(), &["--objective", "cores", "--write", &local]).success();
     let refused = forebay(&["place", one.path(), "--no-profile"]);
     assert!(refused.code == Some(2) || refused.err.is_empty(), "{}", refused.err);
     let ran = forebay(&["run", &local, "--duration", "100ms", "--no-socket", "--json"]);
@@ -224,7 +224,7 @@ fn interfaces_become_ports() {
          - { name: b, functions: [ttl], interface: eth1 }\n",
     );
     let written = file.beside("edge.yaml");
-    place(file.path(), &["--topology", "2x4:nic=0:nic=1", "--write", &written]).well();
+    place(file.path(), &["--topology", "2x4:nic=0:nic=1", "--write", &written]).success();
     let text = std::fs::read_to_string(&written).expect("a pipeline");
     assert!(text.contains("  eth0: { af_packet: { interface: eth0 } }\n"), "{text}");
     assert!(text.contains("  - eth0 -> a-ttl -> eth1\n") && text.contains("  - eth1 -> b-ttl -> eth1\n"), "{text}");
@@ -376,7 +376,7 @@ fn secrets_of_a_chain_are_not_shown_and_only_the_owner_can_read_the_pipeline() {
 fn the_picture_shows_functions_in_cores() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let file = folder.path().join("edge.svg");
-    place(EXAMPLE, &["--topology", "2x12", "--svg", file.to_str().expect("a plain name")]).well();
+    place(EXAMPLE, &["--topology", "2x12", "--svg", file.to_str().expect("a plain name")]).success();
     let text = std::fs::read_to_string(&file).expect("a picture");
     let document = roxmltree::Document::parse(&text).expect("XML");
     let words: Vec<_> = document.descendants().filter_map(|node| node.text()).map(str::trim).collect();
@@ -390,11 +390,11 @@ fn the_stored_schemas_are_current() {
     for name in ["chains", "place", "request", "response"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../schema/{name}.schema.json"));
         let stored: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("a file")).expect("JSON");
-        let current: Value = serde_json::from_str(&forebay(&["schema", name]).well()).expect("JSON");
+        let current: Value = serde_json::from_str(&forebay(&["schema", name]).success()).expect("JSON");
         assert!(stored == current, "schema/{name}.schema.json is not current: run `make schema`");
     }
     let example: Value = serde_saphyr::from_str(&std::fs::read_to_string(EXAMPLE).expect("a file")).expect("YAML");
-    let schema: Value = serde_json::from_str(&forebay(&["schema", "chains"]).well()).expect("JSON");
+    let schema: Value = serde_json::from_str(&forebay(&["schema", "chains"]).success()).expect("JSON");
     let validator = jsonschema::draft202012::new(&schema).expect("a schema");
     let wrong: Vec<_> = validator.iter_errors(&example).map(|error| error.to_string()).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -415,7 +415,7 @@ fn a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions() {
     let written = chains.beside("two.yaml");
     const FEWEST: [&str; 2] = ["--objective", "cores"];
     let pipeline = || {
-        place(chains.path(), &[&FEWEST[..], &["--write", &written, "--spare"]].concat()).well();
+        place(chains.path(), &[&FEWEST[..], &["--write", &written, "--spare"]].concat()).success();
         std::fs::read_to_string(&written).expect("it was written")
     };
     let name = "a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions";
@@ -429,7 +429,7 @@ fn a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions() {
         check(&report);
         report["applied"].clone()
     };
-    let nat = || read(&running.ask(&["show", "modules", "web-nat", "--json"]))[0].clone();
+    let nat = || read(&running.request(&["show", "modules", "web-nat", "--json"]))[0].clone();
     let opened = || nat()["counters"]["sessions"]["opened"].as_u64().expect("a number");
     wait_for("all sessions", || opened() == 4_096);
     let before = (opened(), packets(&Value::from(vec![nat()]), "web-nat"));
@@ -441,17 +441,17 @@ fn a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions() {
         Value::from(vec![(); 0]),
         "none is allowed"
     );
-    let text = apply(&more).well();
+    let text = apply(&more).success();
     assert!(
         text.contains("\nApplied: 1 module moved; packets waited for ") && text.contains("\nmoved: web-"),
         "{text}"
     );
-    assert!(apply(&more).well().contains("Applied: all modules were already on their cores."));
+    assert!(apply(&more).success().contains("Applied: all modules were already on their cores."));
     let applied = apply_as_json(&FEWEST);
     assert_eq!((applied["moved"].as_array().map(Vec::len), &applied["missing"]), (Some(1), &0.into()), "{applied}");
     let after = (opened(), packets(&Value::from(vec![nat()]), "web-nat"));
     assert!(before.0 == after.0 && before.1 <= after.1, "{before:?} {after:?}");
-    let events = running.ask(&["show", "events"]).well();
+    let events = running.request(&["show", "events"]).success();
     assert_eq!(events.matches("event=moved").count(), 2, "{events}");
 
     // A placement that cannot be applied moves nothing.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Done, forebay};
+use crate::{CommandResult, forebay};
 
 /// The user's cache folder for the commands of a test.
 struct Cache(TempDir);
@@ -23,7 +23,7 @@ impl Cache {
         command
     }
 
-    fn profile(&self, arguments: &[&str]) -> Done {
+    fn profile(&self, arguments: &[&str]) -> CommandResult {
         done(&mut self.command(arguments))
     }
 
@@ -39,10 +39,10 @@ impl Cache {
     }
 }
 
-fn done(command: &mut Command) -> Done {
+fn done(command: &mut Command) -> CommandResult {
     let output = command.output().expect("the command can be started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    CommandResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 fn read(file: &Path) -> Value {
@@ -105,12 +105,12 @@ fn measured_costs_are_stored_and_extended() {
 fn the_table_names_the_measured_batches_and_the_known_functions() {
     let cache = Cache::new();
     let short = ["mac_swap", "--time", "10ms", "--batch", "4"];
-    let table = cache.profile(&short).well();
+    let table = cache.profile(&short).success();
     let head: Vec<_> = table.lines().next().expect("a head").split_whitespace().collect();
     assert_eq!(head, ["function", "T0,", "ns", "95", "%", "T1,", "ns", "95", "%", "R²", "batchiness"]);
     assert!(table.lines().nth(1).is_some_and(|row| row.starts_with("mac_swap ")), "{table}");
     assert!(table.contains("for batches of up to 4.") && table.ends_with("1 function measured, 0 known.\n"), "{table}");
-    let known = cache.profile(&short).well();
+    let known = cache.profile(&short).success();
     assert_eq!(known.lines().nth(1), table.lines().nth(1));
     let expected = format!("0 functions measured, 1 known from {} (--again measures).\n", cache.file().display());
     assert!(known.ends_with(&expected), "{known}");
@@ -120,7 +120,7 @@ fn the_table_names_the_measured_batches_and_the_known_functions() {
 fn a_damaged_profile_is_reported_and_measured_again() {
     let cache = Cache::new();
     let short = ["ttl", "--time", "10ms", "--batch", "4"];
-    cache.profile(&short).well();
+    cache.profile(&short).success();
     let file = cache.file();
     let text = fs::read_to_string(&file).expect("it was kept");
     let other = text.replacen("\"batch\": 4", "\"batch\": 5", 1);
@@ -128,10 +128,10 @@ fn a_damaged_profile_is_reported_and_measured_again() {
         fs::write(&file, damaged).expect("a writable folder");
         let done = cache.profile(&short);
         assert!(done.err.contains(expected) && done.err.ends_with(": measuring again\n"), "{}", done.err);
-        assert!(done.well().contains("1 function measured, 0 known."));
+        assert!(done.success().contains("1 function measured, 0 known."));
         let done = cache.profile(&short);
         assert_eq!(done.err, "");
-        assert!(done.well().contains("0 functions measured, 1 known"));
+        assert!(done.success().contains("0 functions measured, 1 known"));
     }
 }
 
@@ -192,7 +192,7 @@ fn unknown_functions_are_refused_before_a_measurement() {
         let refused = cache.profile(arguments);
         assert!(refused.code == Some(2) && refused.err.contains(expected), "{}", refused.err);
     }
-    let help = forebay(&["profile", "--help"]).well();
+    let help = forebay(&["profile", "--help"]).success();
     assert!(help.contains("forebay profile --again acl") && help.contains("--batch"), "{help}");
 }
 
@@ -264,7 +264,7 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
 #[test]
 fn a_simulation_reports_a_damaged_profile() {
     let cache = Cache::new();
-    cache.profile(&["ttl", "--time", "10ms"]).well();
+    cache.profile(&["ttl", "--time", "10ms"]).success();
     fs::write(cache.file(), "garbage").expect("a writable folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     let done = done(command.args(["simulate", "usecase:gw"]).env("XDG_CACHE_HOME", cache.0.path()));

@@ -20,7 +20,7 @@ const COSTS: [&str; 8] =
 fn a_rate_objective_is_kept_and_reported() {
     let file = File::new(TWO);
     let run = |more: &[&str]| forebay(&[&["run", file.path()], &COSTS[..], more].concat());
-    let out = run(&["--strict"]).well();
+    let out = run(&["--strict"]).success();
     assert!(out.contains("least packets/s") && out.contains("rates: 1 of 1 kept"), "{out}");
     let report = run(&["--json"]).json();
     let video = &report["flows"][0];
@@ -30,7 +30,7 @@ fn a_rate_objective_is_kept_and_reported() {
     let done = run(&["--strict", "--set", "flows.1.min_rate=500kpps"]);
     let expected = "rest cannot have 500.0k pps";
     assert!(done.code == Some(1) && done.out.contains("MISSED") && done.out.contains(expected), "{}", done.out);
-    let out = run(&["--controller", "wfq"]).well();
+    let out = run(&["--controller", "wfq"]).success();
     assert!(out.contains("wfq does nothing for stated rates: fair does"), "{out}");
     // The simulator has the same result.
     let arguments: Vec<_> = COSTS.into_iter().filter(|argument| *argument != "--virtual").collect();
@@ -84,7 +84,7 @@ fn a_rate_in_bits_counts_the_lengths_of_packets() {
     let few = ["--set", "ports.in.generator.size=60", "--json"];
     let missed = run(&few).json()["flows"][0].clone();
     assert!(missed["rate_kept"] == false && rate(&missed, "rate_bps") < 2e9, "{missed}");
-    let out = run(&["--strict"]).well();
+    let out = run(&["--strict"]).success();
     assert!(out.contains("least rate") && out.contains(" of 6.000Gbps") && out.contains("rates: 1 of 1 kept"), "{out}");
     let done = run(&["--strict", "--set", "flows.1.min_rate=8Gbps"]);
     assert!(done.code == Some(1) && done.out.contains("rest cannot have 8.000Gbps (1."), "{}", done.out);

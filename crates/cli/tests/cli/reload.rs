@@ -13,14 +13,14 @@ use crate::running::{PIPELINE, Running, json, temporary, wait_for};
 fn changes_of_a_table_that_a_reload_replaces_are_refused() {
     let running = Running::start();
     let block: String = (0..4_096).map(|at| format!("add 11.0.{}.{}/32 1\n", at / 256, at % 256)).collect();
-    let mut stream = running.say(format!("{{\"do\":\"change\",\"module\":\"route\"}}\n{block}").as_bytes());
+    let mut stream = running.connect(format!("{{\"do\":\"change\",\"module\":\"route\"}}\n{block}").as_bytes());
     let entries = || {
-        let tables = json(&running.ask(&["show", "tables", "--json"]));
+        let tables = json(&running.request(&["show", "tables", "--json"]));
         tables[0]["entries"].as_u64().expect("a number")
     };
     wait_for("all entries", || entries() >= 4_096);
     running.write(&PIPELINE.replace("10.0.0.0/8 1", "10.0.0.0/9 1"));
-    assert_eq!(running.ask(&["reload"]).code, Some(0));
+    assert_eq!(running.request(&["reload"]).code, Some(0));
     // More changes than are made at a time: the run skips the rest, and reads the next request.
     let more: String = (0..4_200).map(|at| format!("add 12.0.{}.{}/32 1\n", at / 256, at % 256)).collect();
     write!(stream, "{more}\n{{\"do\":\"tables\"}}\n").expect("it listens");
@@ -43,10 +43,10 @@ fn counters_of_removed_rules_are_not_listed() {
     };
     for rule in ["10.0.0.0/8", "172.16.0.0/12", "0.0.0.0/0"] {
         running.write(&with(rule));
-        assert_eq!(running.ask(&["reload"]).code, Some(0));
+        assert_eq!(running.request(&["reload"]).code, Some(0));
     }
     let counters = || {
-        let modules = json(&running.ask(&["show", "modules", "--json"]));
+        let modules = json(&running.request(&["show", "modules", "--json"]));
         let fw =
             modules.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
         fw["counters"].clone()
@@ -56,7 +56,7 @@ fn counters_of_removed_rules_are_not_listed() {
     // A function without rules, with the same module name.
     let other = PIPELINE.replace("modules:\n", "modules:\n  fw: { counter: }\n");
     running.write(&other.replace("in -> route", "in -> fw -> route"));
-    assert_eq!(running.ask(&["reload"]).code, Some(0));
+    assert_eq!(running.request(&["reload"]).code, Some(0));
     let listed = counters();
     assert!(listed["rules, IPv4"].is_null(), "{listed}");
     running.end();
@@ -74,9 +74,9 @@ fn held_packets_that_a_reload_drops_are_written() {
     let running = Running::in_folder(folder, &shaped, &more);
     // All packets have entered, and most of them are held for seconds.
     let entered = |shown: &Value| shown["in"].as_u64().expect("a number");
-    wait_for("all packets", || entered(&json(&running.ask(&["show", "drops", "--json"]))) >= 100);
+    wait_for("all packets", || entered(&json(&running.request(&["show", "drops", "--json"]))) >= 100);
     running.write(&shaped.replace("b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }", "b: { counter: }"));
-    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let reloaded = json(&running.request(&["reload", "--json"]))["reloaded"].clone();
     let dropped = reloaded["dropped"].as_u64().expect("a number");
     assert!(dropped > 0, "{reloaded}");
     let (report, folder) = running.end_keeping();
@@ -116,7 +116,7 @@ fn a_tap_port_keeps_its_interface_when_it_changes() {
     let number = read("ifindex").expect("it is there");
     assert_eq!(read("mtu").expect("it is there"), "1400");
     running.write(&with("mtu: 1300, poll: 1ms"));
-    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let reloaded = json(&running.request(&["reload", "--json"]))["reloaded"].clone();
     assert_eq!(reloaded["ports_opened"], serde_json::json!(["host"]), "{reloaded}");
     assert_eq!(
         (read("ifindex").expect("it is there"), read("mtu").expect("it is there")),
@@ -125,14 +125,14 @@ fn a_tap_port_keeps_its_interface_when_it_changes() {
     // A refused reload leaves the interface unchanged.
     for wrong in [with("mtu: 1200") + "  - in -> nowhere\n", with("mtu: 1200, mac: '03:00:00:00:00:01'")] {
         running.write(&wrong);
-        assert_eq!(running.ask(&["reload"]).code, Some(2));
+        assert_eq!(running.request(&["reload"]).code, Some(2));
         assert_eq!(
             (read("ifindex").expect("it is there"), read("mtu").expect("it is there")),
             (number.clone(), "1300".to_owned())
         );
     }
     running.write(&with("mtu: 1200").replace("host:", "other:").replace("host ->", "other ->"));
-    let done = running.ask(&["reload"]);
+    let done = running.request(&["reload"]);
     assert!(done.code == Some(2) && done.err.contains("in use by the port 'host'"), "{}", done.err);
     running.end();
     assert!(read("mtu").is_err(), "the interface is removed");
@@ -147,7 +147,7 @@ fn a_killed_pipeline_restarts_from_the_last_accepted_configuration() {
     for round in 0..4u64 {
         for _ in 0..3 {
             running.write(&format!("name: v{}\n{PIPELINE}", accepted + 1));
-            json(&running.ask(&["reload", "--json"]));
+            json(&running.request(&["reload", "--json"]));
             accepted += 1;
         }
         // One more reload is in progress when the run is killed.
@@ -161,7 +161,7 @@ fn a_killed_pipeline_restarts_from_the_last_accepted_configuration() {
         std::thread::sleep(std::time::Duration::from_millis(5 * round));
         running.kill();
         last.wait().expect("it ends");
-        let stale = running.ask(&["show", "modules"]);
+        let stale = running.request(&["show", "modules"]);
         assert!(stale.code == Some(2) && stale.err.contains("nobody listens there any more"), "{}", stale.err);
         // The file now contains another text than the accepted one.
         running = Running::in_folder(running.into_folder(), "this is no configuration", &["--prefer", "state"]);
@@ -192,7 +192,7 @@ pipeline:
   - split[1] -> m1 -> n1 -> out
 ";
     let running = Running::of(FOLDED);
-    let modules = || json(&running.ask(&["show", "modules", "--json"]));
+    let modules = || json(&running.request(&["show", "modules", "--json"]));
     let packets = |name: &str| crate::running::packets(&modules(), name);
     let assert_packets_continue = |name: &str| {
         let before = packets(name);
@@ -212,18 +212,18 @@ pipeline:
     };
     assert_eq!([folded("m1"), folded("n1")], ["m0", "n0"]);
     // A table of one of them is changed by its module's name.
-    let change = running.ask(&["table", "n1", "remove 198.18.0.0/16"]);
+    let change = running.request(&["table", "n1", "remove 198.18.0.0/16"]);
     assert_eq!(change.code, Some(0), "{}", change.err);
     let dropped = |report: &Value| report["packets"]["dropped"]["n1.unmatched"].as_u64().unwrap_or(0);
     let changed = FOLDED.replace("06:00:00:00:00:01", "06:00:00:00:00:77");
     running.write(&changed);
-    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let reloaded = json(&running.request(&["reload", "--json"]))["reloaded"].clone();
     // Folded branches are created again together.
     assert_eq!(reloaded["changed"], serde_json::json!(["m0", "m1"]), "{reloaded}");
     for (text, leader) in [(format!("fold: off{changed}"), Value::Null), (changed, "m0".into())] {
         ["m0", "m1", "n0"].into_iter().for_each(assert_packets_continue);
         running.write(&text);
-        assert_eq!(running.ask(&["reload"]).code, Some(0));
+        assert_eq!(running.request(&["reload"]).code, Some(0));
         assert_eq!(folded("m1"), leader);
     }
     ["m0", "m1", "n0"].into_iter().for_each(assert_packets_continue);
@@ -259,7 +259,7 @@ pipeline:
 ";
     const BACKEND: &str = "192.0.2.10:80 udp 10.0.0.1";
     let running = Running::of(BALANCER);
-    let counters = || json(&running.ask(&["show", "modules", "lb", "--json"]))[0]["counters"].clone();
+    let counters = || json(&running.request(&["show", "modules", "lb", "--json"]))[0]["counters"].clone();
     let of_backend = |counters: &serde_json::Value, heading: &str| {
         let all = counters[heading].as_object().expect("counters");
         all.iter()
@@ -279,7 +279,7 @@ pipeline:
     assert!(is_updated() && is_updated(), "{}", counters());
     assert_eq!(counters()["sessions"]["open"], 100);
     running.write(&BALANCER.replace("{ address: 10.0.0.1 }", "{ address: 10.0.0.1 }, { address: 10.0.0.2 }"));
-    let reloaded = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
+    let reloaded = json(&running.request(&["reload", "--json"]))["reloaded"].clone();
     assert_eq!(reloaded["changed"], serde_json::json!(["lb"]), "{reloaded}");
     assert!(is_updated() && is_updated(), "{}", counters());
     let after = counters();
@@ -297,7 +297,7 @@ modules: { hop: { ttl: } }
 pipeline: [ in -> hop -> out ]
 ",
     );
-    forebay(&["run", made.path(), "--virtual"]).well();
+    forebay(&["run", made.path(), "--virtual"]).success();
     let capture = std::fs::read(made.beside("all.pcap")).expect("it was written");
     // The capture has a header of 24 bytes, and records of equal length.
     let record = (capture.len() - 24) / 300;
@@ -305,17 +305,18 @@ pipeline: [ in -> hop -> out ]
 modules: { hop: { ttl: } }
 pipeline: [ in -> hop -> out ]
 ";
-    let (running, mut pipe) = Running::fed(text, &capture[..24 + 100 * record]);
+    let (running, mut pipe) = Running::with_input(text, &capture[..24 + 100 * record]);
     let received = || {
-        let ports: Value = serde_json::from_str(&running.ask(&["show", "ports", "--json"]).well()).expect("JSON");
+        let ports: Value =
+            serde_json::from_str(&running.request(&["show", "ports", "--json"]).success()).expect("JSON");
         ports[0]["received"].as_u64().expect("a number")
     };
     wait_for("the first packets", || received() >= 100);
-    running.ask(&["reload", "--set", "name=second"]).well();
+    running.request(&["reload", "--set", "name=second"]).success();
     pipe.write_all(&capture[24 + 100 * record..24 + 200 * record]).expect("it is read");
     wait_for("the next packets", || received() >= 200);
     // A changed port would start to read in the middle.
-    let done = running.ask(&["reload", "--set", "ports.in.pcap.speed=2"]);
+    let done = running.request(&["reload", "--set", "ports.in.pcap.speed=2"]);
     let refused = "'in' already reads the standard input: allowed is one reader in a run";
     assert!(done.code == Some(2) && done.err.contains(refused), "{}", done.err);
     assert_eq!(running.name(), "second");
@@ -333,14 +334,14 @@ fn an_objective_that_was_missed_before_a_reload_counts_with_strict() {
         // No packet has so short a delay.
         let running = Running::in_folder(temporary(), &flows(", slo: 1ns"), &["--strict"]);
         loop {
-            let done = running.ask(&["show", "flows", "--json"]);
+            let done = running.request(&["show", "flows", "--json"]);
             let flows: serde_json::Value = serde_json::from_str(done.out.trim()).expect("JSON");
             if flows[0]["kept"] == false {
                 break;
             }
         }
         running.write(&after);
-        running.ask(&["reload"]).well();
+        running.request(&["reload"]).success();
         let (code, last, err) = running.end_with();
         let removed = last["removed_flows"].as_array().expect("a list");
         assert_eq!((code, removed.len()), (Some(1), 1), "{err}");
@@ -350,7 +351,7 @@ fn an_objective_that_was_missed_before_a_reload_counts_with_strict() {
     // A flow that the reload keeps is reported once.
     let running = Running::in_folder(temporary(), &flows(", slo: 10s"), &["--strict"]);
     running.write(PIPELINE);
-    running.ask(&["reload"]).well();
+    running.request(&["reload"]).success();
     let (code, last, err) = running.end_with();
     assert!(code == Some(0) && last.get("removed_flows").is_none(), "{err}");
 }

@@ -34,7 +34,7 @@ fn recorded(controller: &str) -> File {
 }
 
 fn replayed(arguments: &[&str]) -> Value {
-    serde_json::from_str(&forebay(&[&["replay"], arguments, &["--json"]].concat()).well()).expect("JSON")
+    serde_json::from_str(&forebay(&[&["replay"], arguments, &["--json"]].concat()).success()).expect("JSON")
 }
 
 /// Regression: two runs that wrote to one file both ended successfully, and the file was unreadable.
@@ -74,7 +74,7 @@ fn another_controller_is_shown_beside_the_recorded_one() {
     let replay = replayed(&[file.path(), "--controller", "static", "--set", "trigger=2", "--guard", "0.5"]);
     let replayed = serde_json::json!({ "controller": "static", "params": { "trigger": 2 }, "guard": 0.5 });
     assert_eq!(replay["parts"][0]["replayed"], replayed);
-    let table = forebay(&["replay", file.path(), "--controller", "null", "--periods", "3"]).well();
+    let table = forebay(&["replay", file.path(), "--controller", "null", "--periods", "3"]).success();
     for expected in [
         "decided otherwise in ",
         "recorded  optimal",
@@ -85,7 +85,7 @@ fn another_controller_is_shown_beside_the_recorded_one() {
         assert!(table.contains(expected), "'{expected}' is not in\n{table}");
     }
     assert_eq!(table.lines().filter(|line| line.contains(" s  ")).count(), 3, "{table}");
-    let short = forebay(&["replay", file.path(), "--periods", "0"]).well();
+    let short = forebay(&["replay", file.path(), "--periods", "0"]).success();
     assert!(short.contains("decided alike") && !short.contains("the last"), "{short}");
 }
 
@@ -133,7 +133,7 @@ fn measured_figures_are_shown_beside_the_models_figures() {
     let busy = number(&report["workers"][0]["busy"]);
     assert!((number(&summary["measured"]["busy"]) / busy - 1.0).abs() < 0.2, "{busy}: {summary}");
     assert!(number(&summary["replayed"]["load"]) > 1.0, "{summary}");
-    let table = forebay(&["replay", decisions.path(), "--controller", "null", "--periods", "1"]).well();
+    let table = forebay(&["replay", decisions.path(), "--controller", "null", "--periods", "1"]).success();
     for expected in [
         "measured  optimal",
         "loads are means without the first 5 periods",
@@ -142,7 +142,7 @@ fn measured_figures_are_shown_beside_the_models_figures() {
     ] {
         assert!(table.contains(expected), "'{expected}' is not in\n{table}");
     }
-    let alike = forebay(&["replay", decisions.path(), "--periods", "1"]).well();
+    let alike = forebay(&["replay", decisions.path(), "--periods", "1"]).success();
     assert!(alike.contains("decided alike"), "{alike}");
 }
 
@@ -243,7 +243,7 @@ fn decisions_are_written_or_the_reason_is_reported() {
 /// Checks the report of a run with a controller, as text and as JSON.
 #[test]
 fn a_run_reports_the_decisions_of_its_controller() {
-    let out = forebay(&[CASE, &["--controller", "optimal"]].concat()).well();
+    let out = forebay(&[CASE, &["--controller", "optimal"]].concat()).success();
     for expected in [
         "optimal every 10.00 ms, guard 5 %: ",
         "\nlast: ",
@@ -264,7 +264,7 @@ fn a_run_reports_the_decisions_of_its_controller() {
         "{json}"
     );
     // If calls alone take longer than the objective, no decision keeps it.
-    let out = forebay(&[CASE, &["--set", "slo=1us", "--controller", "optimal"]].concat()).well();
+    let out = forebay(&[CASE, &["--set", "slo=1us", "--controller", "optimal"]].concat()).success();
     assert!(out.contains(" cannot keep 1.000 us (5 % in reserve): it takes ") && out.contains("MISSED: "), "{out}");
     let json = forebay(&[CASE, &["--set", "slo=1us", "--controller", "optimal", "--json"]].concat()).json();
     assert!(json["control"]["unkept"][0]["least_us"].as_f64() > Some(1.0), "{json}");
@@ -292,7 +292,7 @@ fn the_documentation_shows_the_output_of_the_program() {
     let run: Vec<&str> = run.into_iter().chain(sets).chain(["--decisions", file.path()]).collect();
     let replay = ["replay", file.path(), "--controller", "gradient", "--periods", "2"];
     for (command, out) in
-        [("$ forebay run usecase:gw", forebay(&run).well()), ("$ forebay replay", forebay(&replay).well())]
+        [("$ forebay run usecase:gw", forebay(&run).success()), ("$ forebay replay", forebay(&replay).success())]
     {
         let shown = block(command);
         assert!(shown.len() >= 8, "{command}: {shown:?}");

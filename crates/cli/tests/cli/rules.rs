@@ -20,7 +20,7 @@ pipeline: [in -> fw -> out]
 #[test]
 fn rules_are_shown_in_words_and_removed_by_their_numbers() {
     let pipeline = Running::of(PIPELINE);
-    let shown = || pipeline.ask(&["show", "table", "fw"]).well();
+    let shown = || pipeline.request(&["show", "table", "fw"]).success();
     assert_eq!(
         shown(),
         "0 permit tcp from 10.0.0.0/8 to any port 80\n1 permit tcp from 10.0.0.0/8 to any port 443\n\
@@ -28,25 +28,25 @@ fn rules_are_shown_in_words_and_removed_by_their_numbers() {
          4 permit tcp from 2001:db8::/32 to any port 443\n"
     );
     // The format for programs is unchanged.
-    let json = pipeline.ask(&["show", "table", "fw", "--json"]).well();
+    let json = pipeline.request(&["show", "table", "fw", "--json"]).success();
     assert!(json.starts_with("\"0 @10.0.0.0/8\\t0.0.0.0/0\\t0 : 65535\\t80 : 80\\t0x06/0xFF\\tpermit\"\n"), "{json}");
-    let table = |more: &[&str]| pipeline.ask(&[&["table", "fw"][..], more].concat());
-    assert_eq!(table(&["remove", "2"]).well(), "1 change made, 0 refused\n");
-    assert_eq!(table(&["remove 0", "remove 0"]).well(), "2 changes made, 0 refused\n");
+    let table = |more: &[&str]| pipeline.request(&[&["table", "fw"][..], more].concat());
+    assert_eq!(table(&["remove", "2"]).success(), "1 change made, 0 refused\n");
+    assert_eq!(table(&["remove 0", "remove 0"]).success(), "2 changes made, 0 refused\n");
     assert!(shown().starts_with("0 permit tcp from 2001:db8::/32 to any port 80\n1 permit"), "{}", shown());
     let refused = table(&["remove", "2"]);
     assert_eq!((refused.code, refused.err.as_str()), (Some(1), "change 1: no rule has number 2: allowed are 0 to 1\n"));
     // A change as several arguments, a change whose entry is one argument, a set of the list, and ClassBench's form.
     assert_eq!(
-        table(&["add", "deny", "udp", "from", "office", "to", "any"]).well(),
+        table(&["add", "deny", "udp", "from", "office", "to", "any"]).success(),
         "1 change of 2 entries made, 0 refused\n"
     );
     assert_eq!(
-        table(&["add", "0", "deny icmp type echo-request from any to any"]).well(),
+        table(&["add", "0", "deny icmp type echo-request from any to any"]).success(),
         "1 change made, 0 refused\n"
     );
     assert_eq!(
-        table(&["add @10.1.0.0/16 0.0.0.0/0 0 : 65535 0 : 65535 0/0 permit"]).well(),
+        table(&["add @10.1.0.0/16 0.0.0.0/0 0 : 65535 0 : 65535 0/0 permit"]).success(),
         "1 change made, 0 refused\n"
     );
     assert_eq!(
@@ -93,14 +93,14 @@ fn rules_that_match_no_packet_cause_a_warning() {
     let warning = "rule 3 (deny tcp from 10.0.0.0/8 to any port 22) matches no packet: rule 2 (deny ip from any \
                    to any) decides about all of its packets before it";
     let file = File::new(&hidden);
-    let checked = forebay(&["check", file.path()]).well();
+    let checked = forebay(&["check", file.path()]).success();
     assert!(checked.contains(&format!("warning: fw: {warning}\n")), "{checked}");
     let json = forebay(&["check", "--json", file.path()]).json();
     assert_eq!(json["warnings"], serde_json::json!([{ "module": "fw", "message": warning }]));
     assert_eq!(forebay(&["check", "--json", File::new(PIPELINE).path()]).json()["warnings"], serde_json::json!([]));
 
     let mut pipeline = Running::of(PIPELINE);
-    let table = |more: &[&str]| pipeline.ask(&[&["table", "fw"][..], more].concat());
+    let table = |more: &[&str]| pipeline.request(&[&["table", "fw"][..], more].concat());
     let added = table(&["add deny ip from any to any", "add permit tcp from any to any port 22"]);
     let expected =
         "warning: rule 4 (permit ip tcp from any to any port 22) matches no packet: rule 3 (deny ip from any to any)";
@@ -112,7 +112,7 @@ fn rules_that_match_no_packet_cause_a_warning() {
     assert_eq!(table(&["remove", "0"]).err, "");
     // A reload records an event.
     pipeline.write(&hidden);
-    pipeline.ask(&["reload"]).well();
+    pipeline.request(&["reload"]).success();
     let lines = pipeline.line("event=rules_hidden");
     assert!(lines.contains("module=fw") && lines.contains(warning), "{lines}");
     pipeline.end();

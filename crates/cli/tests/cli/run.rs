@@ -8,13 +8,13 @@ use crate::{File, ROUTER, contract, forebay};
 #[test]
 fn a_run_ends_with_a_summary() {
     let file = File::new(ROUTER);
-    let out = forebay(&["run", file.path()]).well();
+    let out = forebay(&["run", file.path()]).success();
     let both = ["in 1 000 + created 0", "every packet accounted for"];
     for expected in both.iter().chain(&["ticks/packet", "in > kind[ipv4]", " on core ", "--full shows all: "]) {
         assert!(out.contains(expected), "'{expected}' is not in\n{out}");
     }
     assert!(out.lines().count() <= 24, "the summary fits a terminal:\n{out}");
-    let full = forebay(&["run", file.path(), "--full"]).well();
+    let full = forebay(&["run", file.path(), "--full"]).success();
     for expected in both.iter().chain(&["ether_split", "write", "batch out", "in > kind[ipv4]"]) {
         assert!(full.contains(expected), "'{expected}' is not in\n{full}");
     }
@@ -202,7 +202,7 @@ fn examples_demonstrate_their_functions() {
         }
     }
     for file in [inspection, yaml_block("nids.md", 0).path()] {
-        let done = forebay(&["run", file, "--virtual", "--full", "--duration", "20ms"]).well();
+        let done = forebay(&["run", file, "--virtual", "--full", "--duration", "20ms"]).success();
         assert!(
             done.lines().any(|line| line.starts_with("ids packets: alerted ") && !line.contains("alerted 0,")),
             "{done}"
@@ -258,7 +258,7 @@ fn dropped_packets_of_a_capture_are_all_written() {
         "ports: { in: { generator: { count: 5000, size: 1400 } }, out: { pcap: { write: none } } }\n\
          pipeline: [ in -> out ]\n",
     );
-    forebay(&["run", made.path(), "--virtual", "--set", &format!("ports.out.pcap.write={}", path("a.pcap"))]).well();
+    forebay(&["run", made.path(), "--virtual", "--set", &format!("ports.out.pcap.write={}", path("a.pcap"))]).success();
     let denied = File::new(
         "ports: { in: { pcap: { read: none, speed: fast } }, out: { sink: } }\n\
          modules: { no: { acl: { rules: [], default: deny } } }\n\

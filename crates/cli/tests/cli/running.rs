@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Done, forebay};
+use crate::{CommandResult, forebay};
 
 /// All packets match the longer prefix.
 pub(crate) const PIPELINE: &str = "
@@ -59,7 +59,7 @@ impl Running {
 
     /// Runs `text` with a pipe as standard input. Writes `first` to the pipe before the run listens, and returns the
     /// pipe.
-    pub(crate) fn fed(text: &str, first: &[u8]) -> (Self, ChildStdin) {
+    pub(crate) fn with_input(text: &str, first: &[u8]) -> (Self, ChildStdin) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.stdin(Stdio::piped());
         let mut running = Self::by(command, temporary(), text, &[], first);
@@ -124,19 +124,19 @@ impl Running {
     }
 
     /// Runs `forebay` with these arguments and the pipeline's socket.
-    pub(crate) fn ask(&self, arguments: &[&str]) -> Done {
+    pub(crate) fn request(&self, arguments: &[&str]) -> CommandResult {
         forebay(&[arguments, &["--socket", &self.socket()]].concat())
     }
 
-    /// Like [`ask`](Self::ask), with this standard input.
-    pub(crate) fn ask_from(&self, arguments: &[&str], input: Stdio) -> Done {
+    /// Like [`request`](Self::request), with this standard input.
+    pub(crate) fn request_with_input(&self, arguments: &[&str], input: Stdio) -> CommandResult {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.args(arguments).args(["--socket", &self.socket()]).stdin(input);
-        Done::of(command.output().expect("the command can be started"))
+        CommandResult::of(command.output().expect("the command can be started"))
     }
 
     /// Connects to the socket, exchanges versions, and writes `bytes`. Returns the open connection.
-    pub(crate) fn say(&self, bytes: &[u8]) -> UnixStream {
+    pub(crate) fn connect(&self, bytes: &[u8]) -> UnixStream {
         let mut stream = UnixStream::connect(self.path("s")).expect("it listens");
         stream.write_all(b"{\"do\":\"hello\",\"protocol\":2}\n").expect("it listens");
         let mut byte = [0];
@@ -150,7 +150,7 @@ impl Running {
     /// Returns the name of the configuration in force.
     pub(crate) fn name(&self) -> String {
         let mut response = String::new();
-        BufReader::new(self.say(b"{\"do\":\"report\"}\n")).read_line(&mut response).expect("it responds");
+        BufReader::new(self.connect(b"{\"do\":\"report\"}\n")).read_line(&mut response).expect("it responds");
         let response: Value = serde_json::from_str(&response).expect("JSON");
         response["report"]["whole"]["pipeline"].as_str().expect("a name").to_owned()
     }
@@ -225,7 +225,7 @@ pub(crate) fn temporary() -> TempDir {
 }
 
 /// Returns the JSON output of a command, which must have exit code 0.
-pub(crate) fn json(done: &Done) -> Value {
+pub(crate) fn json(done: &CommandResult) -> Value {
     assert_eq!(done.code, Some(0), "{}", done.err);
     serde_json::from_str(done.out.trim()).expect("JSON")
 }

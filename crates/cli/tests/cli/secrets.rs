@@ -79,7 +79,7 @@ fn no_response_of_a_running_pipeline_shows_a_key() {
         (0, vec!["reload".to_owned(), "--json".to_owned()]),
     ];
     for (code, arguments) in requests {
-        let done = running.ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let done = running.request(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let all = format!("{}{}", done.out, done.err);
         assert!(!shows(&all, key), "{arguments:?}: {all}");
         assert_eq!(done.code, Some(code), "{arguments:?}: {all}");
@@ -127,7 +127,7 @@ pipeline: [ in -> m -> n -> out ]
             requests.push((code, what.iter().map(|word| (*word).to_owned()).collect()));
         }
         for (code, arguments) in requests {
-            let done = running.ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+            let done = running.request(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
             let all = format!("{}{}", done.out, done.err);
             assert!(!shows(&all, key), "{name} {arguments:?}: {all}");
             assert_eq!(done.code, Some(code), "{name} {arguments:?}: {all}");
@@ -321,7 +321,7 @@ fn no_error_about_arguments_shows_a_key() {
             let arguments: Vec<_> = row.iter().map(|argument| argument.replace("KEY", key)).collect();
             let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
             command.args(&arguments).current_dir(folder.path()).env("HOME", folder.path());
-            let done = crate::Done::of(command.output().expect("the command can be started"));
+            let done = crate::CommandResult::of(command.output().expect("the command can be started"));
             let all = format!("{}{}", done.out, done.err);
             assert!(!shows(&all, key), "{arguments:?}: {all}");
             assert_eq!(done.code, Some(2), "{arguments:?}: {all}");
@@ -459,7 +459,7 @@ pipeline: [ in -> seal -> open -> out ]
         &["list", "functions", "--json"],
         &["schema"],
     ] {
-        assert!(!shows(&forebay(how).well(), &salted), "{how:?}");
+        assert!(!shows(&forebay(how).success(), &salted), "{how:?}");
     }
 }
 

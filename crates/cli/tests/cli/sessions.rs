@@ -49,7 +49,7 @@ fn word<'l>(line: &'l str, name: &str) -> &'l str {
 #[test]
 fn sessions_are_listed_filtered_and_ended_while_packets_run() {
     let pipeline = Running::of(PIPELINE);
-    let show = |more: &[&str]| pipeline.ask(&[&["show", "table"], more].concat()).well();
+    let show = |more: &[&str]| pipeline.request(&[&["show", "table"], more].concat()).success();
     let some = first_output(|| show(&["nat.sessions", "--count", "3"]));
     assert!(some.lines().count() <= 3 && some.starts_with("protocol="), "{some}");
     // A session and its block in the deterministic range have the same addresses.
@@ -59,7 +59,7 @@ fn sessions_are_listed_filtered_and_ended_while_packets_run() {
     let block = show(&["nat.blocks", "--filter", outside]);
     assert_eq!((word(block.trim(), "inside"), block.lines().count()), (address, 1));
     assert_eq!(show(&["nat.blocks", "--filter", address]), block);
-    let object: Value = json(&pipeline.ask(&["show", "table", "nat.sessions", "--count", "1", "--json"]));
+    let object: Value = json(&pipeline.request(&["show", "table", "nat.sessions", "--count", "1", "--json"]));
     assert!(object["inside"].is_string() && object["worker"] == 0, "{object}");
     for (table, filter) in [("wall.connections", "to=198.51.100.0/24"), ("lb.sessions", "service=192.0.2.200:80 udp")] {
         let lines = first_output(|| show(&[table, "--filter", filter]));
@@ -68,22 +68,22 @@ fn sessions_are_listed_filtered_and_ended_while_packets_run() {
     }
     let line = show(&["lb.sessions", "--count", "1"]);
     let done =
-        pipeline.ask(&["table", "lb.sessions", &format!("remove {}", line.trim()), "remove 1.2.3.4", "remove x"]);
+        pipeline.request(&["table", "lb.sessions", &format!("remove {}", line.trim()), "remove 1.2.3.4", "remove x"]);
     assert_eq!(done.code, Some(1), "{}", done.err);
     assert!(done.out.starts_with("1 change made, 2 refused"), "{}", done.out);
     assert!(done.err.contains("no entry matches '1.2.3.4'") && done.err.contains("allowed are 'all'"), "{}", done.err);
     // Regression: the command printed "1 change made" for any number of sessions.
     first_output(|| show(&["wall.connections", "--count", "2"]).lines().nth(1).unwrap_or_default().to_owned());
-    let done = pipeline.ask(&["table", "wall.connections", "remove all"]).well();
+    let done = pipeline.request(&["table", "wall.connections", "remove all"]).success();
     let ended = done.strip_prefix("1 change of ").and_then(|rest| rest.strip_suffix(" entries made, 0 refused\n"));
     let ended: Option<u64> = ended.and_then(|ended| ended.replace(' ', "").parse().ok());
     assert!(ended.is_some_and(|ended| ended > 1), "{done}");
-    pipeline.ask(&["table", "nat.sessions", "remove all"]).well();
-    let refused = pipeline.ask(&["show", "table", "nat.sessions", "--filter", "speed=1"]);
+    pipeline.request(&["table", "nat.sessions", "remove all"]).success();
+    let refused = pipeline.request(&["show", "table", "nat.sessions", "--filter", "speed=1"]);
     assert!(refused.code == Some(2) && refused.err.contains("'speed=1': allowed are"), "{}", refused.err);
     // A reload that changes other parts keeps tables, sessions and log.
     pipeline.write(&PIPELINE.replace("50kpps", "60kpps"));
-    pipeline.ask(&["reload"]).well();
+    pipeline.request(&["reload"]).success();
     first_output(|| show(&["nat.sessions", "--count", "1"]));
     let (_, folder) = pipeline.end_keeping();
     let log = std::fs::read_to_string(folder.path().join("ports.json")).expect("the log");

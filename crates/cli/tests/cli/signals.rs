@@ -158,7 +158,7 @@ fn a_recording_is_not_rotated_and_only_its_owner_can_read_it() {
     for (script, path) in [(run, &decisions), (store, &file.beside("store"))] {
         let mut command = std::process::Command::new("sh");
         command.args(["-c", script, env!("CARGO_BIN_EXE_forebay"), file.path(), path]);
-        let done = crate::Done::of(command.output().expect("a shell"));
+        let done = crate::CommandResult::of(command.output().expect("a shell"));
         assert!(matches!(done.code, Some(0 | 1)), "{}", done.err);
     }
     let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
@@ -187,7 +187,7 @@ fn only_the_owner_can_read_the_state_whatever_the_umask() {
     let running = Running::as_service(PIPELINE, &[]);
     let mode = || std::fs::metadata(running.path("state")).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
-    running.ask(&["reload", "--set", "name=next"]).well();
+    running.request(&["reload", "--set", "name=next"]).success();
     assert_eq!(mode(), 0o600);
     running.end();
 }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Done, File, ROUTER, forebay};
+use crate::{CommandResult, File, ROUTER, forebay};
 
 const GATEWAY: &str = "usecase:gw --set n=4 --set fold=off --set rate=1Mpps --set slo=200us --set control.period=10ms \
                        --controller optimal --cost *=100+20 --json";
@@ -49,7 +49,7 @@ fn an_objective_on_the_mean_is_kept_and_reported() {
         assert!(first["at_percentile_us"].as_f64() > Some(50.0), "{command}: {first}");
     }
     let arguments = format!("run --virtual {GATEWAY} {mean}").replace(" --json", "");
-    let out = forebay(&arguments.split_whitespace().collect::<Vec<_>>()).well();
+    let out = forebay(&arguments.split_whitespace().collect::<Vec<_>>()).success();
     assert!(out.contains("mean ") && out.contains("p99 "), "{out}");
 }
 
@@ -67,7 +67,7 @@ fn equal_seeds_have_equal_results() {
 #[test]
 fn an_hour_is_summarised_in_tables() {
     let arguments: Vec<_> = GATEWAY.split_whitespace().filter(|argument| *argument != "--json").collect();
-    let out = forebay(&[&["simulate"], &arguments[..], &["--duration", "3600s", "--strict"]].concat()).well();
+    let out = forebay(&[&["simulate"], &arguments[..], &["--duration", "3600s", "--strict"]].concat()).success();
     for expected in
         ["3600.000 s simulated batch by batch", "acl0", "objectives: 4 of 4 kept", "optimal every", "worker 0:"]
     {
@@ -109,7 +109,7 @@ fn parameters_that_differ_from_the_example_have_an_effect_or_a_warning() {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
         let output = command.args(arguments).env("XDG_CACHE_HOME", cache.path()).output().expect("it starts");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        let done = Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+        let done = CommandResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
         assert_eq!(done.code, Some(0), "{}", done.err);
         done
     };
@@ -121,7 +121,7 @@ fn parameters_that_differ_from_the_example_have_an_effect_or_a_warning() {
     );
     run(&["profile", "--time", "20ms", "acl", "ttl", "bypass"]);
     let simulate = ["simulate", file.path(), "--duration", "200ms", "--json"];
-    let busy = |done: &Done| done.json()["workers"][0]["busy"].as_f64().expect("a share");
+    let busy = |done: &CommandResult| done.json()["workers"][0]["busy"].as_f64().expect("a share");
     let (as_written, slower) =
         (run(&simulate), run(&[&simulate[..], &["--set", "modules.inspect.bypass.cycles_per_batch=40000"]].concat()));
     assert!(busy(&slower) > 1.5 * busy(&as_written), "{} and {}", busy(&as_written), busy(&slower));
@@ -155,6 +155,6 @@ fn invalid_simulations_are_refused() {
     );
     refused(&[&optimal[..], &["--set", "control.workers=2"]].concat(), &expected);
     let two = ["--workers", "2", "--set", "control.workers=2", "--duration", "10ms"];
-    forebay(&[&["simulate"], &optimal[..], &two].concat()).well();
+    forebay(&[&["simulate"], &optimal[..], &two].concat()).success();
     refused(&["nowhere.yaml"], "nowhere.yaml");
 }

@@ -8,7 +8,7 @@ use crate::running::{PIPELINE, Running, json, temporary};
 #[test]
 fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     let running = Running::start();
-    json(&running.ask(&["reload", "--set", "name=first", "--json"]));
+    json(&running.request(&["reload", "--set", "name=first", "--json"]));
     let name = |file: &str| running.path(file).to_str().expect("UTF-8").to_owned();
     let (state, socket, drops, pipeline) = (name("state"), name("s"), name("drops"), name("pipeline.yaml"));
     let before = std::fs::read(&state).expect("it is there");
@@ -31,10 +31,10 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     assert_eq!((second.code, second.err), (Some(2), expected));
     assert_eq!(std::fs::read(&state).expect("it is there"), before);
     assert_eq!(std::fs::read(&drops).expect("it is there"), b"precious");
-    assert!(running.ask(&["show", "modules"]).out.contains("route"));
+    assert!(running.request(&["show", "modules"]).out.contains("route"));
     // With its own files, a second run is accepted. A run that has ended releases its files.
     let other = name("other");
-    run(&["--state", &other, "--no-socket"]).well();
+    run(&["--state", &other, "--no-socket"]).success();
     let (_, folder) = running.end_keeping();
     assert!(!folder.path().join("state.lock").exists() && !folder.path().join("s").exists());
     let at = |file: &str| folder.path().join(file).to_str().expect("UTF-8").to_owned();
@@ -50,7 +50,7 @@ fn settings_of_a_reload_are_added_to_earlier_ones() {
     let running =
         Running::in_folder(temporary(), PIPELINE, &["--set", "name=mine", "--set", "ports.in.generator.rate=50kpps"]);
     let sets = |arguments: &[&str]| {
-        json(&running.ask(&[&["reload", "--json"], arguments].concat()))["reloaded"]["sets"].clone()
+        json(&running.request(&[&["reload", "--json"], arguments].concat()))["reloaded"]["sets"].clone()
     };
     assert_eq!(sets(&[]), serde_json::json!(["name=mine", "ports.in.generator.rate=50kpps"]));
     assert_eq!(
@@ -58,7 +58,7 @@ fn settings_of_a_reload_are_added_to_earlier_ones() {
         serde_json::json!(["ports.in.generator.rate=50kpps", "modules.b.counter={}", "name=yours"])
     );
     assert_eq!(running.name(), "yours");
-    let output = running.ask(&["reload"]).well();
+    let output = running.request(&["reload"]).success();
     let in_force =
         "settings in force: --set ports.in.generator.rate=50kpps --set modules.b.counter={} --set name=yours\n";
     assert!(output.ends_with(in_force), "{output}");
@@ -67,7 +67,7 @@ fn settings_of_a_reload_are_added_to_earlier_ones() {
         "  in:  { generator: { rate: 100kpps, destination: 10.0.0.0/16 } }",
         "  in: { ring: { from: x } }\n  x: { ring: { to: x } }",
     ));
-    let refused = running.ask(&["reload"]);
+    let refused = running.request(&["reload"]);
     assert!(
         refused.code == Some(2) && refused.err.contains("--set ports.in.generator.rate=50kpps: "),
         "{}",
@@ -79,14 +79,14 @@ fn settings_of_a_reload_are_added_to_earlier_ones() {
     assert_eq!(sets(&["--forget"]), serde_json::json!([]));
     assert_eq!(running.name(), "pipeline");
     // The parameters of a use case are settings, too, also after a start from the stored state.
-    json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=3", "--set", "rate=10kpps", "--json"]));
-    let modules = || json(&running.ask(&["show", "modules", "--json"])).as_array().expect("a list").len();
+    json(&running.request(&["reload", "usecase:l2l3", "--set", "n=3", "--set", "rate=10kpps", "--json"]));
+    let modules = || json(&running.request(&["show", "modules", "--json"])).as_array().expect("a list").len();
     let of_three = modules();
     assert_eq!(sets(&["usecase:l2l3"]), serde_json::json!(["n=3", "rate=10kpps"]));
     assert_eq!(modules(), of_three);
     let (_, folder) = running.end_keeping();
     let running = Running::in_folder(folder, PIPELINE, &[]);
-    let reloaded = json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=4", "--json"]))["reloaded"].clone();
+    let reloaded = json(&running.request(&["reload", "usecase:l2l3", "--set", "n=4", "--json"]))["reloaded"].clone();
     assert_eq!(reloaded["sets"], serde_json::json!(["rate=10kpps", "n=4"]));
     running.end();
 }
@@ -107,7 +107,7 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     // No process has this number.
     let leftovers = [path("state.4194999.new"), path("state.old.4194999.new")];
     leftovers.iter().for_each(|path| std::fs::write(path, "{").expect("a writable folder"));
-    run(&fast, &[]).well();
+    run(&fast, &[]).success();
     assert!(leftovers.iter().all(|path| !std::path::Path::new(path).exists()));
     // The state is of another pipeline. A pipe with the name of the old state is refused, and the state is unchanged.
     let (before, old) = (std::fs::read(&state).expect("it is there"), path("state.old"));
@@ -138,6 +138,6 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     let done = run(&slow, &[]);
     let hint = format!("--prefer file ignores it, and keeps it as {state}.old\n");
     assert!(done.code == Some(2) && done.err.ends_with(&hint), "{}", done.err);
-    run(&slow, &["--prefer", "file"]).well();
+    run(&slow, &["--prefer", "file"]).success();
     assert_eq!(std::fs::read(&old).expect("it was kept"), b"{");
 }

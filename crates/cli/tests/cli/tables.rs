@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::Done;
+use crate::CommandResult;
 use crate::running::Running;
 
 /// Sends changes of the routes over standard input.
-fn change(pipeline: &Running, input: impl Into<Vec<u8>>, more: &[&str]) -> Done {
+fn change(pipeline: &Running, input: impl Into<Vec<u8>>, more: &[&str]) -> CommandResult {
     let output = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["table", "route", "--socket", &pipeline.socket()])
         .args(more)
@@ -14,7 +14,7 @@ fn change(pipeline: &Running, input: impl Into<Vec<u8>>, more: &[&str]) -> Done 
         .output()
         .expect("the command can be started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    CommandResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 fn has_control_characters(text: &str) -> bool {
@@ -37,7 +37,7 @@ fn refused_changes_are_reported_with_their_line_numbers() {
     let json = change(&pipeline, "\n# x\nremove 12.0.0.0/8\n", &["--json"]).json();
     assert_eq!((&json["changed"]["refusals"], &json["changed"]["refused"][0][0]), (&1.into(), &3.into()), "{json}");
     let done =
-        pipeline.ask(&["table", "route", "# arguments are counted, too", "add 12.0.0.0/8 0", "add 12.0.0.0/8 0"]);
+        pipeline.request(&["table", "route", "# arguments are counted, too", "add 12.0.0.0/8 0", "add 12.0.0.0/8 0"]);
     assert_eq!((done.code, done.out.as_str()), (Some(1), "1 change made, 1 refused\n"), "{}", done.err);
     assert!(done.err.starts_with("change 3: 12.0.0.0/8 already exists"), "{}", done.err);
 }
@@ -81,7 +81,7 @@ fn control_characters_from_outside_are_escaped() {
         &["reload", "/\u{1b}[31mx"],
         &["reload", "--set", "\u{1b}[31mx=1"],
     ] {
-        let done = pipeline.ask(arguments);
+        let done = pipeline.request(arguments);
         assert!(matches!(done.code, Some(1 | 2)) && done.err.contains("[31m"), "{arguments:?}: {:?}", done.err);
         assert!(
             !has_control_characters(&done.err) && !has_control_characters(&done.out),
@@ -98,7 +98,7 @@ fn control_characters_from_outside_are_escaped() {
 fn show_accepts_a_name_and_refuses_options_without_effect() {
     let pipeline = Running::start();
     let names = |arguments: &[&str]| -> Vec<Value> {
-        let json = pipeline.ask(&[arguments, &["--json"]].concat()).json();
+        let json = pipeline.request(&[arguments, &["--json"]].concat()).json();
         json.as_array().expect("a list").iter().map(|entry| entry["name"].clone()).collect()
     };
     assert_eq!(names(&["show", "modules"]), ["route", "a", "b"]);
@@ -106,7 +106,7 @@ fn show_accepts_a_name_and_refuses_options_without_effect() {
     assert_eq!(names(&["show", "ports", "out"]), ["out"]);
     let flow = names(&["show", "flows"]).first().and_then(Value::as_str).expect("a flow").to_owned();
     assert_eq!(names(&["show", "flows", &flow]), [flow]);
-    assert!(!pipeline.ask(&["show", "modules", "a"]).well().contains("ip_lookup"));
+    assert!(!pipeline.request(&["show", "modules", "a"]).success().contains("ip_lookup"));
     for (arguments, expected) in [
         (&["show", "modules", "ruote"][..], "no module is called 'ruote' (did you mean 'route'?)"),
         (&["show", "workers", "0"], "`show workers` takes no name ('0')"),
@@ -114,7 +114,7 @@ fn show_accepts_a_name_and_refuses_options_without_effect() {
         (&["show", "modules", "--count", "3"], "--count does not apply to `show modules`"),
         (&["show", "tables", "--filter", "tcp"], "--filter does not apply to `show tables`"),
     ] {
-        let done = pipeline.ask(arguments);
+        let done = pipeline.request(arguments);
         assert!(done.code == Some(2) && done.err.contains(expected), "{arguments:?}: {}{}", done.out, done.err);
     }
 }

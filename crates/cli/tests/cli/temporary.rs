@@ -20,7 +20,7 @@ fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     loop {
         match is() {
             Some(value) => return value,
-            None => assert!(start.elapsed() < PATIENCE, "{what}"),
+            None => assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}"),
         }
         std::thread::sleep(Duration::from_millis(10));
     }

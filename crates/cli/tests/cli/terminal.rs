@@ -150,7 +150,7 @@ fn a_file_has_events_while_the_table_is_drawn() {
     let Some(terminal) = Terminal::start("a_file_has_events_while_the_table_is_drawn", command) else { return };
     let run = terminal.run();
     wait_for("a table", || terminal.read("screen").contains("modules"));
-    forebay(&["reload", "--socket", terminal.path("s").to_str().expect("UTF-8")]).well();
+    forebay(&["reload", "--socket", terminal.path("s").to_str().expect("UTF-8")]).success();
     wait_for("the event", || terminal.read("err").contains("event=reload_accepted"));
     assert!(!terminal.read("screen").contains("\x1b[?1049l"), "the table is still drawn");
     kill_process(run, Signal::KILL).expect("it runs");

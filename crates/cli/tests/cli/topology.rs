@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::doctor::laid_out;
 use crate::doctor::server::Server;
-use crate::{Done, forebay};
+use crate::{CommandResult, forebay};
 
-fn topology(arguments: &[&str]) -> Done {
+fn topology(arguments: &[&str]) -> CommandResult {
     forebay(&[&["topology"], arguments].concat())
 }
 
@@ -33,7 +33,7 @@ fn described() -> Vec<PathBuf> {
 }
 
 fn schema() -> Value {
-    serde_json::from_str(&forebay(&["schema", "topology"]).well()).expect("JSON")
+    serde_json::from_str(&forebay(&["schema", "topology"]).success()).expect("JSON")
 }
 
 /// Checks an output against the schema, and that the indices in it are valid.
@@ -51,7 +51,7 @@ fn check(report: &Value) {
 
 #[test]
 fn a_described_machine_is_drawn() {
-    insta::assert_snapshot!(topology(&["4x10:llc=5:smt=2"]).well(), @r"
+    insta::assert_snapshot!(topology(&["4x10:llc=5:smt=2"]).success(), @r"
     4 packages, 4 memory nodes, 8 last-level caches, 40 cores, 80 threads;
     1 network interface
 
@@ -79,7 +79,7 @@ fn a_described_machine_is_drawn() {
        2  20  20  10  20
        3  20  20  20  10
     ");
-    insta::assert_snapshot!(topology(&["1x4"]).well(), @r"
+    insta::assert_snapshot!(topology(&["1x4"]).success(), @r"
     1 package, 1 memory node, 1 last-level cache, 4 cores, 4 threads;
     1 network interface
 
@@ -104,7 +104,7 @@ fn a_simulated_server_is_drawn_with_processors_that_workers_cannot_use() {
     }
     let root = laid_out(&server);
     let root = root.path().to_str().expect("a plain name");
-    insta::assert_snapshot!(topology(&["--root", root]).well(), @r"
+    insta::assert_snapshot!(topology(&["--root", root]).success(), @r"
     2 packages, 2 memory nodes, 2 last-level caches, 8 cores, 16 threads;
     1 network interface
 
@@ -132,7 +132,7 @@ fn a_simulated_server_is_drawn_with_processors_that_workers_cannot_use() {
     }
     let root = laid_out(&server);
     let root = root.path().to_str().expect("a plain name");
-    insta::assert_snapshot!(topology(&["host", "--root", root]).well(), @r"
+    insta::assert_snapshot!(topology(&["host", "--root", root]).success(), @r"
     2 packages, 3 memory nodes, 2 last-level caches, 8 cores, 15 threads;
     1 network interface
 
@@ -170,7 +170,7 @@ fn every_text_fits_eighty_columns_and_every_picture_has_each_processor() {
     let files = described();
     let files = files.iter().map(|file| file.to_str().expect("a plain name"));
     for source in files.chain(["host", "1x1", "1x128:smt=2", "40x3:llc=1:nic=39", "8x64:llc=4:smt=4"]) {
-        let text = topology(&[source, "--svg", picture]).well();
+        let text = topology(&[source, "--svg", picture]).success();
         let wide = text.lines().find(|line| line.chars().count() > 80);
         assert!(wide.is_none() && !text.contains('\t'), "{source}: {wide:?}");
         assert!(text.lines().all(|line| line.trim_end() == line), "{source}: spaces at the end of a line:\n{text}");
@@ -199,7 +199,7 @@ fn real_machines_show_shared_caches_and_nodes() {
         ("8intel64-4n2t-memattrs.xml", &["last-level cache unknown: cores 6, 7"]),
     ] {
         for file in real().iter().filter(|file| file.ends_with(name)) {
-            let text = topology(&[file.to_str().expect("a plain name")]).well();
+            let text = topology(&[file.to_str().expect("a plain name")]).success();
             assert!(lines.iter().all(|line| text.contains(line)), "{name}:\n{text}");
         }
     }
@@ -211,8 +211,10 @@ fn the_stored_schema_is_current() {
     let stored = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let stored: Value = serde_json::from_str(&stored).expect("JSON");
     assert!(stored == schema(), "schema/topology.schema.json is not current: run `make schema`");
-    let configuration = forebay(&["schema", "configuration"]).well();
-    assert!(configuration == forebay(&["schema"]).well() && configuration != forebay(&["schema", "topology"]).well());
+    let configuration = forebay(&["schema", "configuration"]).success();
+    assert!(
+        configuration == forebay(&["schema"]).success() && configuration != forebay(&["schema", "topology"]).success()
+    );
     let report = topology(&["2x2:smt=2:nic=1", "--json"]);
     assert_eq!(report.out.lines().count(), 1);
     let report = report.json();
@@ -292,7 +294,7 @@ fn names_in_files_are_escaped() {
         format!("<topology><object type=\"Machine\"><object type=\"PU\" os_index=\"0\"/>{device}</object></topology>");
     fs::write(&file, text).expect("a file for the test");
     let (file, picture) = (file.to_str().expect("a plain name"), folder.path().join("names.svg"));
-    let shown = topology(&[file, "--svg", picture.to_str().expect("a plain name")]).well();
+    let shown = topology(&[file, "--svg", picture.to_str().expect("a plain name")]).success();
     assert!(shown.contains("\\u009b2J<b>: node unknown\n") && !shown.contains('\u{9b}'), "{shown}");
     let svg = fs::read_to_string(picture).expect("it is written");
     assert!(svg.contains("2J&lt;b&gt;") && !svg.contains('\u{9b}'), "{svg}");

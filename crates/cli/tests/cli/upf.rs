@@ -45,10 +45,10 @@ fn the_example_forwards_in_both_directions() {
 #[test]
 fn sessions_are_added_and_removed_while_packets_run() {
     let pipeline = Running::of(PIPELINE);
-    let show = |table: &str| pipeline.ask(&["show", "table", table]).well();
+    let show = |table: &str| pipeline.request(&["show", "table", table]).success();
     assert_eq!(show("up.usage"), "");
     let session = "10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9";
-    pipeline.ask(&["table", "down.sessions", &format!("add {session}")]).well();
+    pipeline.request(&["table", "down.sessions", &format!("add {session}")]).success();
     assert_eq!(show("up.sessions"), format!("{session}\n"));
     // Packets of both directions are counted after a short time.
     let counted = || {
@@ -63,8 +63,13 @@ fn sessions_are_added_and_removed_while_packets_run() {
         is_counted_now
     });
     assert!(is_counted, "{}", show("up.usage"));
-    let done =
-        pipeline.ask(&["table", "up.sessions", "add 10.60.0.1 teid=7", "add 10.60.0.2 teid=0x1001", "add 10.60.0.3"]);
+    let done = pipeline.request(&[
+        "table",
+        "up.sessions",
+        "add 10.60.0.1 teid=7",
+        "add 10.60.0.2 teid=0x1001",
+        "add 10.60.0.3",
+    ]);
     assert_eq!(done.code, Some(1));
     for expected in [
         "10.60.0.1 already has a session",
@@ -87,7 +92,7 @@ fn sessions_are_added_and_removed_while_packets_run() {
     assert!(out.starts_with("19 999 changes made, 1 refused"), "{out}{err}");
     assert!(err.contains("there are 20000 sessions, the most that the state allows ('limit')"), "{err}");
     assert!(counted(), "{}", show("up.usage"));
-    pipeline.ask(&["table", "up.sessions", "remove 10.60.0.1"]).well();
+    pipeline.request(&["table", "up.sessions", "remove 10.60.0.1"]).success();
     let ended = show("down.ended");
     assert!(ended.starts_with("1 10.60.0.1 rule=other up="), "{ended}");
     assert_eq!(show("up.usage"), "");

@@ -8,7 +8,7 @@ use crate::{File, ROUTER, contract, forebay};
 #[test]
 fn a_trace_shows_the_effect_of_each_module() {
     let file = File::new(ROUTER);
-    let out = forebay(&["run", file.path(), "--trace", "4"]).well();
+    let out = forebay(&["run", file.path(), "--trace", "4"]).success();
     let traces: Vec<_> = out.split("\n\n").filter(|trace| trace.starts_with("packet ")).collect();
     assert_eq!(traces.len(), 4, "{out}");
     for expected in [
@@ -34,7 +34,7 @@ fn a_trace_shows_the_effect_of_each_module() {
 fn each_of_many_traced_packets_is_shown_once() {
     let file = File::new(ROUTER);
     for (requested, expected) in [("600", 600), ("5000", 1_000)] {
-        let out = forebay(&["run", file.path(), "--trace", requested, "--trigger", "hop=32"]).well();
+        let out = forebay(&["run", file.path(), "--trace", requested, "--trigger", "hop=32"]).success();
         let mut numbers: Vec<u64> = out
             .lines()
             .filter_map(|line| line.strip_prefix("packet ")?.split_once(" from in at ")?.0.parse().ok())
@@ -48,7 +48,7 @@ fn each_of_many_traced_packets_is_shown_once() {
 #[test]
 fn a_filter_selects_traces_and_json_is_alone_on_standard_output() {
     let file = File::new(ROUTER);
-    let none = forebay(&["run", file.path(), "--trace", "3", "--filter", "tcp or vlan"]).well();
+    let none = forebay(&["run", file.path(), "--trace", "3", "--filter", "tcp or vlan"]).success();
     assert!(!none.contains("packet 1 from"), "{none}");
     let done = forebay(&["run", file.path(), "--trace", "3", "--filter", "udp and dst port 5000", "--json"]);
     assert_eq!((done.code, done.out.lines().count()), (Some(0), 1));

@@ -103,7 +103,7 @@ fn all_packets_through_rings_are_accounted_for() {
     let file = folder.path().join("rings.yaml");
     std::fs::write(&file, RINGS).expect("a writable folder");
     let file = file.to_str().expect("UTF-8");
-    let check = |done: super::Done| {
+    let check = |done: super::CommandResult| {
         assert_eq!(done.code, Some(0), "{}", done.err);
         let report: Value = serde_json::from_str(done.out.lines().last().expect("a report")).expect("JSON");
         let module = |at: usize| report["modules"][at]["packets"].as_u64().expect("a number");
@@ -200,7 +200,7 @@ workers: {workers}
     super::running::wait_for("threads off the worker's core", || overlap() == (1, Vec::new()));
     // With a reload that makes the function again, its thread is started by a worker.
     std::fs::write(&file, text("[ {} ]").replace("192.0.2.0/28", "192.0.2.0/29")).expect("a writable folder");
-    super::forebay(&["reload", "--socket", socket.to_str().expect("UTF-8")]).well();
+    super::forebay(&["reload", "--socket", socket.to_str().expect("UTF-8")]).success();
     super::running::wait_for("threads off the worker's core", || overlap() == (1, Vec::new()));
     process.kill().expect("it runs");
     process.wait().expect("it ends");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::forebay::{Done, FOREBAY, done};
+use crate::forebay::{CommandResult, FOREBAY, done};
 
 /// Returns a pipeline with a module between a source and a sink, its states, and the module's outputs. `FILE` is the
 /// file's name.
@@ -13,7 +13,7 @@ fn around(module: &str, states: &str, outputs: &str) -> String {
     )
 }
 
-fn run_command(command: &str, folder: &std::path::Path) -> Done {
+fn run_command(command: &str, folder: &std::path::Path) -> CommandResult {
     let mut forebay = Command::new(FOREBAY);
     forebay.arg(command).current_dir(folder);
     if command == "run" {

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::alone;
-use crate::forebay::{Done, FOREBAY, Running, done};
+use crate::forebay::{CommandResult, FOREBAY, Running, done};
 use crate::namespaces::{run, skip, until};
 
 /// Runs a command with a disk of `$0` KiB mounted at its first argument. Only the command sees the disk, which ends
@@ -38,7 +38,7 @@ impl DiskFolder {
     }
 
     /// Runs the pipeline to its end with a disk of `size` KiB. Afterwards the folder `kept` has a copy of the disk.
-    fn on_a_disk(&self, size: u32, more: &[&str]) -> Done {
+    fn on_a_disk(&self, size: u32, more: &[&str]) -> CommandResult {
         std::fs::create_dir_all(self.path("kept")).expect("a writable folder");
         let keep = "disk=$0; kept=$1; shift; \"$@\"; code=$?; cp -a \"$disk\"/. \"$kept\"; exit $code";
         let (size, disk, kept, pipeline) =
@@ -50,14 +50,14 @@ impl DiskFolder {
     }
 
     /// Runs the pipeline to its end with a limit of 64 KiB for each file.
-    fn with_a_limit(&self, more: &[&str]) -> Done {
+    fn with_a_limit(&self, more: &[&str]) -> CommandResult {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -f 128; exec \"$@\"", "sh", FOREBAY, "run", "--no-live", "--no-socket", "--json"]);
         done(command.args(more).arg(self.path("pipeline.yaml")))
     }
 }
 
-fn report(result: &Done) -> Value {
+fn report(result: &CommandResult) -> Value {
     let report = result.out.lines().last().and_then(|line| serde_json::from_str(line).ok());
     let report: Value = report.unwrap_or_else(|| panic!("no report: {}{}", result.out, result.err));
     crate::forebay::accounted(&report["packets"], "at the end");
@@ -249,7 +249,7 @@ fn a_full_disk_of_the_state_refuses_starts_and_reloads_and_keeps_the_state() {
     let seen = running.sees(Path::new(&state));
     let stored = std::fs::read(&seen).expect("it was kept");
     std::fs::write(folder.path("pipeline.yaml"), &large).expect("a writable folder");
-    let result = running.ask(&["reload"]);
+    let result = running.request(&["reload"]);
     assert_eq!(result.code, Some(2), "{}", result.out);
     assert!(result.err.contains("No space left on device"), "{}", result.err);
     assert_eq!(std::fs::read(&seen).expect("it is there"), stored, "the accepted configuration is complete");
@@ -259,7 +259,7 @@ fn a_full_disk_of_the_state_refuses_starts_and_reloads_and_keeps_the_state() {
     let before = running.packets("afterwards")["in"].as_u64();
     until("packets pass", || running.packets("afterwards")["in"].as_u64() > before);
     std::fs::write(folder.path("pipeline.yaml"), format!("# another\n{small}")).expect("a writable folder");
-    let result = running.ask(&["reload"]);
+    let result = running.request(&["reload"]);
     assert_eq!(result.code, Some(0), "{}", result.err);
     assert_ne!(std::fs::read(&seen).expect("it is there"), stored);
     let (code, _, err) = running.end();

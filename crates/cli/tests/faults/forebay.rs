@@ -14,17 +14,17 @@ pub const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Done {
+pub struct CommandResult {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
 /// Runs a command to its end.
-pub fn done(command: &mut Command) -> Done {
+pub fn done(command: &mut Command) -> CommandResult {
     let output = command.output().expect("the command can be started");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    CommandResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// A running pipeline. It is killed when this value is dropped.
@@ -66,13 +66,13 @@ impl Running {
     }
 
     /// Runs `forebay` with these arguments and the pipeline's socket.
-    pub fn ask(&self, arguments: &[&str]) -> Done {
+    pub fn request(&self, arguments: &[&str]) -> CommandResult {
         done(Command::new(FOREBAY).args(arguments).arg("--socket").arg(&self.socket))
     }
 
     /// Returns the counts of packets, after checking that all packets are accounted for.
     pub fn packets(&self, when: &str) -> Value {
-        let result = self.ask(&["show", "drops", "--json"]);
+        let result = self.request(&["show", "drops", "--json"]);
         assert_eq!(result.code, Some(0), "{when}: {}", result.err);
         let packets: Value = serde_json::from_str(&result.out).expect("JSON");
         accounted(&packets, when);
@@ -81,7 +81,7 @@ impl Running {
 
     /// Returns the counters of a port.
     pub fn port(&self, name: &str) -> Value {
-        let result = self.ask(&["show", "ports", "--json"]);
+        let result = self.request(&["show", "ports", "--json"]);
         assert_eq!(result.code, Some(0), "{}", result.err);
         let ports: Value = serde_json::from_str(&result.out).expect("JSON");
         let ports = ports.as_array().expect("a list");
@@ -90,7 +90,7 @@ impl Running {
 
     /// Returns the names of the run's events of a port, in order.
     pub fn events(&self, port: &str) -> Vec<String> {
-        let result = self.ask(&["show", "events", "--json"]);
+        let result = self.request(&["show", "events", "--json"]);
         assert_eq!(result.code, Some(0), "{}", result.err);
         let events = result.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         let name = |event: Value| {

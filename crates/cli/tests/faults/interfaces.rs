@@ -250,7 +250,7 @@ fn an_exhausted_pool_is_counted_and_recovers() {
         let packets = running.packets("while the pool is empty");
         assert!(number(&packets["queued"]) > 300, "{packets}");
         std::fs::write(folder.path().join("pipeline.yaml"), &free).expect("a writable folder");
-        let reloaded = running.ask(&["reload", "--json"]);
+        let reloaded = running.request(&["reload", "--json"]);
         assert_eq!(reloaded.code, Some(0), "{}", reloaded.err);
         let reloaded: serde_json::Value = serde_json::from_str(&reloaded.out).expect("JSON");
         assert_eq!(reloaded["reloaded"]["missing"], 0, "{reloaded}");

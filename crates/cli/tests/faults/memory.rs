@@ -92,7 +92,7 @@ fn a_configuration_without_memory_is_refused_and_the_run_continues() {
 fn assert_continues(folder: &Path) {
     let running = Running::start(&LIMITED, folder, &pipeline(&[SMALL], "nat_out: { state: # }"), &[]).expect("it fits");
     let sessions = |when: &str| {
-        let result = running.ask(&["show", "table", "m0.sessions", "--json"]);
+        let result = running.request(&["show", "table", "m0.sessions", "--json"]);
         assert_eq!(result.code, Some(0), "{when}: {result:?}");
         result.out.matches("10.0.0.").count()
     };
@@ -103,7 +103,7 @@ fn assert_continues(folder: &Path) {
     assert!(before >= 50, "{before} lines");
     for (text, expected) in greedy() {
         std::fs::write(folder.join("pipeline.yaml"), &text).expect("a writable folder");
-        let refused = running.ask(&["reload"]);
+        let refused = running.request(&["reload"]);
         assert!(refused.code == Some(2) && refused.err.contains(expected), "{text}{refused:?}");
         assert_eq!(sessions("after"), before, "{text}");
     }

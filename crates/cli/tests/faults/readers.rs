@@ -79,7 +79,7 @@ fn with_wait_the_run_waits_for_a_slow_reader() {
     let running = Running::start(&[], folder.path(), &text, &[]).expect("it starts");
     // The worker waits. It cannot respond, but requests do not block forever.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let result = running.ask(&["show", "ports", "--json"]);
+    let result = running.request(&["show", "ports", "--json"]);
     assert_eq!(result.code, Some(0), "{}", result.err);
     let mut capture = Vec::new();
     let thread = std::thread::spawn(move || reader.read_to_end(&mut capture).map(|_| capture));

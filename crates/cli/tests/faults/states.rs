@@ -12,7 +12,7 @@ use std::process::Command;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::alone;
-use crate::forebay::{Done, FOREBAY, done};
+use crate::forebay::{CommandResult, FOREBAY, done};
 use crate::namespaces::{run, skip};
 
 /// Contents of files by name.
@@ -32,13 +32,13 @@ fn configuration(name: &str, comment: usize) -> String {
     format!("name: {name}\n{ports}\npipeline: [in -> out]\n# {}\n", "x".repeat(comment))
 }
 
-fn start(file: &Path, state: &Path, more: &[&str]) -> Done {
+fn start(file: &Path, state: &Path, more: &[&str]) -> CommandResult {
     let mut command = Command::new(FOREBAY);
     command.args(["run", "--no-live", "--no-socket", "--json", "--duration", "10ms"]).args(more);
     done(command.arg("--state").arg(state).arg(file))
 }
 
-fn pipeline(result: &Done) -> String {
+fn pipeline(result: &CommandResult) -> String {
     let report = result.out.lines().last().and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     report.and_then(|report| report["pipeline"].as_str().map(str::to_owned)).unwrap_or_else(|| panic!("{result:?}"))
 }
