@@ -1,4 +1,4 @@
-//! What is measured: the pipelines, and how their figures come out of what was timed.
+//! The pipelines of the benchmark, and the computation of results from timings.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,41 +11,41 @@ use forebay_pipeline::{Conditions, Source, load};
 use crate::churn::Churn;
 use crate::measurement::{Case, Counted, Figure};
 
-/// Prefixes of the router's table.
+/// Number of prefixes of the router's table.
 const PREFIXES: usize = 10_000;
-/// Route changes that are made while a case runs, over all of its runs.
+/// Number of route changes over all runs of a case.
 const CHANGES: usize = 1_000_000;
-/// Frames that every case is given, and how many sessions take turns.
+/// Frame size, and the number of sessions that take turns.
 const TRAFFIC: &str = "size: 60, sessions: 4096";
-/// As many packets as there are sessions to open, at most.
+/// Maximum number of packets to open all sessions.
 const MILLION: usize = 1 << 20;
-/// What a router does before packets part.
+/// The router's modules before the branches.
 const HEAD: &str = "valid: { ip_validate: }";
 
-/// A case before it is made.
+/// The description of a case.
 struct Recipe {
     name: &'static str,
     yaml: String,
-    /// Chunks that are reused first in, first out; none: as shipped.
+    /// Number of packet buffers that are reused first in, first out; `None`: the default.
     cold: Option<usize>,
     counted: Counted,
-    /// Whether the router's routes change meanwhile.
+    /// True if the router's routes change during the case.
     churn: bool,
-    /// Packets before any is measured.
+    /// Number of packets before measuring.
     warm: usize,
 }
 
-/// How a case's figure comes out of the runs.
+/// The computation of a result from the runs.
 enum Share {
-    /// All of it.
+    /// The total.
     Total,
-    /// All but the generator.
+    /// The total minus the generator.
     WithoutGenerator,
-    /// What it takes more than another.
+    /// The difference to another case.
     Above(&'static str),
 }
 
-/// The figures: name, of which case, which share.
+/// The results: name, case, and computation.
 const FIGURES: &[(&str, &str, Share)] = &[
     ("gen_sink", "gen_sink", Share::Total),
     ("gen_sink_b256", "gen_sink_b256", Share::Total),
@@ -84,15 +84,15 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("balancer", "balancer", Share::WithoutGenerator),
 ];
 
-/// Makes the cases that the figures named (all, where none are) come from; `alone` without those that they are compared
-/// with, so that such figures are not there.
+/// Makes the cases of the named results (default: all). With `alone`, leaves out the cases that they are compared with;
+/// these results are then missing.
 ///
 /// # Errors
-/// A name that is not a figure's, a folder that cannot be written, a pipeline that does not load: in words.
+/// An unknown name, a folder that cannot be written, or a pipeline that does not load, as text.
 pub fn all(only: Option<&[&str]>, alone: bool, other_core: Option<usize>, runs: usize) -> Result<Vec<Case>, String> {
     let names = || FIGURES.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
     if let Some(unknown) = only.and_then(|only| only.iter().find(|name| !names().contains(name))) {
-        return Err(format!("no figure is called '{unknown}': there are {}", names().join(", ")));
+        return Err(format!("unknown result '{unknown}': allowed are {}", names().join(", ")));
     }
     let wanted = |name: &str| only.is_none_or(|only| only.contains(&name));
     let needed: Vec<&str> = FIGURES
@@ -112,7 +112,7 @@ pub fn all(only: Option<&[&str]>, alone: bool, other_core: Option<usize>, runs: 
     Ok(cases)
 }
 
-/// The figures that the cases at hand give, in the order of the table.
+/// Returns the results of the given cases, in the order of the table.
 pub fn results(cases: &[Case]) -> Vec<Figure> {
     let find = |name: &str| cases.iter().find(|case| case.name == name);
     let figure = |(name, case, share): &(&str, &str, Share)| {
@@ -128,15 +128,15 @@ pub fn results(cases: &[Case]) -> Vec<Figure> {
     FIGURES.iter().filter_map(figure).collect()
 }
 
-/// The pipelines that are run on one worker and on two.
+/// Returns the pipelines that run on one worker and on two.
 pub fn scaled() -> Vec<(&'static str, Source)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench-input");
     let pipelines = [
-        // The cases, of which this is one, write its files.
+        // Making the cases has written the files of this pipeline.
         ("router", router(32, 1, 0, TRAFFIC)),
         ("nat", translated("sessions: 4096", "")),
         ("firewall", guarded("sessions: 4096")),
-        // Both directions of a session on one worker is what several workers have only so.
+        // `replies: endpoint` makes both directions of a session use one worker, which several workers need.
         ("balancer", balanced("sessions: 4096").replace("services:", "replies: endpoint, services:")),
     ];
     pipelines.into_iter().map(|(name, yaml)| (name, Source::new(yaml, name, &folder))).collect()
@@ -170,7 +170,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
     }
     let ends = "source: 192.0.2.1, peer: 192.0.2.10";
     let one = format!("{ends}, teid: 0x1001");
-    // Every user has an address of its own, and a tunnel.
+    // Every user has its own address and tunnel.
     let each = format!("{ends}, tunnels: users.txt");
     let frames = format!("{ends}, vni: 4096");
     std::fs::write(folder.join("users.txt"), users())?;
@@ -190,7 +190,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("upf", user_plane()),
         recipe("nat_4k", translated("sessions: 4096", "")),
         Recipe { warm: MILLION, ..recipe("nat_1m", translated("sessions: 1000000", ", sessions: 1100000")) },
-        // Until the table is full, and each new session takes another one's place.
+        // Until the table is full, and each new session replaces another one.
         Recipe {
             warm: 2 * MILLION,
             ..recipe("nat_churn", translated("sessions: 1000000, renewal: { at_once: 4096, packets: 20 }", ""))
@@ -221,7 +221,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("router_64_trigger16", router(32, 64, 16, TRAFFIC)),
         recipe("router_64_b256", router(256, 64, 0, TRAFFIC)),
     ];
-    // A real capture where there is one; a mix of sizes and sessions of unequal weight where not.
+    // Use a real capture if it exists; otherwise generated traffic with mixed sizes and sessions of unequal weight.
     let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/pcap/many-flows.pcap");
     let stand_in = router(32, 1, 0, "size: imix, sessions: 1170, skew: 1.0");
     all.push(match capture.canonicalize() {
@@ -233,15 +233,15 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
             recipe("router_1_pcap", yaml.collect())
         }
         Err(_) => {
-            eprintln!("router_1_pcap: {} is not there, generated traffic stands in", capture.display());
+            eprintln!("router_1_pcap: {} does not exist; using generated traffic", capture.display());
             recipe("router_1_pcap", stand_in)
         }
     });
     Ok(all)
 }
 
-/// Writes the routes for so many next hops, spread evenly over the prefixes, with the default routes that a capture
-/// needs, and the prefixes alone, as destinations.
+/// Writes the routes for `hops` next hops, spread evenly over the prefixes, with the default routes that a capture
+/// needs. Also writes the prefixes alone, as destinations.
 fn write_routes(folder: &Path, hops: u32) -> std::io::Result<()> {
     let (mut table, mut destinations) = (String::from("0.0.0.0/0 0\n::/0 0\n"), String::new());
     for (prefix, hop) in synthetic::routes::<u32>(PREFIXES, hops, 7) {
@@ -253,23 +253,24 @@ fn write_routes(folder: &Path, hops: u32) -> std::io::Result<()> {
     std::fs::write(folder.join("destinations.txt"), destinations)
 }
 
-/// Each route of the router with one next hop, removed and added again: it may be gone when a run ends, and is back by the
-/// end of the list.
+/// Returns a removal and an addition for each route of the router with one next hop. A route may be missing when a run
+/// ends; the rest of the list restores it.
 fn changes() -> Vec<String> {
     let routes = synthetic::routes::<u32>(PREFIXES, 1, 7);
     routes.into_iter().flat_map(|(prefix, hop)| [format!("remove {prefix}"), format!("add {prefix} {hop}")]).collect()
 }
 
-/// Generator, at most one module, sink.
+/// A generator, at most one module, and a sink.
 fn straight(batch: usize, module: &str) -> String {
     let path = module.split_once(':').map_or(String::new(), |(name, _)| format!("{name} -> "));
     let modules = if module.is_empty() { String::new() } else { format!("modules:\n  {module}\n") };
     format!(
-        "batch: {batch}\nports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\n{modules}pipeline:\n  - in -> {path}out\n"
+        "batch: {batch}\nports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\n{modules}pipeline:\n  - \
+         in -> {path}out\n"
     )
 }
 
-/// A meter between generator and sink, of packets from 1 024 sources in turn, that keep to their rate.
+/// A meter between generator and sink. Packets from 1 024 sources in turn stay below the rate.
 fn metered(key: &str) -> String {
     let yaml = straight(
         32,
@@ -282,35 +283,42 @@ fn metered(key: &str) -> String {
     )
 }
 
-/// A translation on its way out, of so many sessions, with as many outside ports as they need.
+/// A NAT for outgoing packets of these sessions, with enough outside ports.
 fn translated(traffic: &str, table: &str) -> String {
     format!(
-        "ports:\n  in: {{ generator: {{ size: 60, {traffic}, source: 10.0.0.0/14 }} }}\n  out: {{ sink: }}\nstate:\n  nat: {{ nat: {{ pool: 192.0.2.0/25{table} }} }}\nmodules:\n  out_nat: {{ nat_out: {{ state: nat }} }}\npipeline:\n  - in -> out_nat -> out\n"
+        "ports:\n  in: {{ generator: {{ size: 60, {traffic}, source: 10.0.0.0/14 }} }}\n  out: {{ sink: }}\nstate:\n  \
+         nat: {{ nat: {{ pool: 192.0.2.0/25{table} }} }}\nmodules:\n  out_nat: {{ nat_out: {{ state: nat }} \
+         }}\npipeline:\n  - in -> out_nat -> out\n"
     )
 }
 
-/// A firewall of 100 rules, of which hardly any matches, and connections that it permits.
+/// A firewall with 100 rules, few of which match, and connections that it permits.
 fn guarded(traffic: &str) -> String {
     format!(
-        "ports:\n  in: {{ generator: {{ size: 60, {traffic} }} }}\n  out: {{ sink: }}\nstate:\n  known: {{ connections: {{}} }}\nmodules:\n  wall: {{ firewall: {{ state: known, rules: {{ synthetic: 100, seed: 1 }}, default: permit }} }}\npipeline:\n  - in -> wall -> out\n"
+        "ports:\n  in: {{ generator: {{ size: 60, {traffic} }} }}\n  out: {{ sink: }}\nstate:\n  known: {{ \
+         connections: {{}} }}\nmodules:\n  wall: {{ firewall: {{ state: known, rules: {{ synthetic: 100, seed: 1 }}, \
+         default: permit }} }}\npipeline:\n  - in -> wall -> out\n"
     )
 }
 
-/// A service over 16 backends, whose sessions come from as many clients.
+/// A service with 16 backends, with sessions from as many clients.
 fn balanced(traffic: &str) -> String {
     let backends: Vec<_> = (1..=16).map(|it| format!("{{ address: 10.0.0.{it}, port: 8080 }}")).collect();
     let backends = backends.join(", ");
     format!(
-        "ports:\n  in: {{ generator: {{ size: 60, {traffic}, source: 198.18.0.0/16, destination: 192.0.2.10/32, destination_port: 80 }} }}\n  out: {{ sink: }}\nstate:\n  web: {{ balancer: {{ services: [{{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{backends}] }}] }} }}\nmodules:\n  lb: {{ balance: {{ state: web, others: drop }} }}\npipeline:\n  - in -> lb -> out\n"
+        "ports:\n  in: {{ generator: {{ size: 60, {traffic}, source: 198.18.0.0/16, destination: 192.0.2.10/32, \
+         destination_port: 80 }} }}\n  out: {{ sink: }}\nstate:\n  web: {{ balancer: {{ services: [{{ address: \
+         192.0.2.10, protocol: udp, port: 80, backends: [{backends}] }}] }} }}\nmodules:\n  lb: {{ balance: {{ state: \
+         web, others: drop }} }}\npipeline:\n  - in -> lb -> out\n"
     )
 }
 
-/// The same pipeline with modules that share time by weights.
+/// The same pipeline with the weighted-fair scheduler.
 fn fair(yaml: String) -> String {
     format!("scheduler: weighted-fair\n{yaml}")
 }
 
-/// So many generators, each with a module of its own, all always backlogged: as much choosing as there can be.
+/// Generators with one module each, all always backlogged: the maximum work for the scheduler.
 fn lanes(lanes: usize) -> String {
     let (mut ports, mut modules, mut paths) = (String::new(), String::new(), String::new());
     for lane in 0..lanes {
@@ -322,7 +330,7 @@ fn lanes(lanes: usize) -> String {
     format!("batch: 32\nports:\n{ports}  out: {{ sink: }}\nmodules:\n{modules}pipeline:\n{paths}")
 }
 
-/// Generator, modules in a row (name, function, parameters), sink.
+/// A generator, modules in a row (name, function, parameters), and a sink.
 fn chain(modules: &[(&str, &str, &str)]) -> String {
     let path: String = modules.iter().map(|(name, ..)| format!("{name}[0] -> ")).collect();
     let mut text = format!("ports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\nmodules:\n");
@@ -334,33 +342,37 @@ fn chain(modules: &[(&str, &str, &str)]) -> String {
     format!("{text}pipeline:\n  - in -> {path}out\n{others}")
 }
 
-/// A tunnel for each address that the generator sends to.
+/// Returns a tunnel for each address to which the generator sends.
 fn users() -> String {
     let user = |host: u32| format!("{} {}\n", std::net::Ipv4Addr::from_bits(0xc613_0000 + host), host + 1);
     (0..1 << 16).map(user).collect()
 }
 
-/// A session with limits for each address that the generator sends to.
+/// Returns a session with limits for each address to which the generator sends.
 fn pdu_sessions() -> String {
     let session = |host: u32| {
         let user = std::net::Ipv4Addr::from_bits(0xc613_0000 + host);
         let teid = host + 1;
         format!(
-            "{user} teid={teid} peer=192.0.2.10 peer-teid={teid} qfi=9 ambr-down=500Gbps/1MiB bearer qfi=1 filter=1,tcp,port=5060\n"
+            "{user} teid={teid} peer=192.0.2.10 peer-teid={teid} qfi=9 ambr-down=500Gbps/1MiB bearer qfi=1 \
+             filter=1,tcp,port=5060\n"
         )
     };
     (0..1 << 16).map(session).collect()
 }
 
-/// The way down of a user plane function: packets to users of 65 536 sessions, by filters, limits and charging rules, into
-/// their tunnels.
+/// The downlink of a user plane function: packets to users of 65 536 sessions pass filters, limits and charging rules,
+/// and enter their tunnels.
 fn user_plane() -> String {
     format!(
-        "ports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\nstate:\n  users: {{ pdu_sessions: {{ sessions: sessions.txt, rules: [\"1 udp port=53\", \"2 tcp port=443\"] }} }}\nmodules:\n  down: {{ upf_downlink: {{ state: users }} }}\n  encap: {{ gtpu_encap: {{ source: 192.0.2.1, by: session, qfi: session }} }}\npipeline:\n  - in -> down -> encap -> out\n"
+        "ports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\nstate:\n  users: {{ pdu_sessions: {{ \
+         sessions: sessions.txt, rules: [\"1 udp port=53\", \"2 tcp port=443\"] }} }}\nmodules:\n  down: {{ \
+         upf_downlink: {{ state: users }} }}\n  encap: {{ gtpu_encap: {{ source: 192.0.2.1, by: session, qfi: \
+         session }} }}\npipeline:\n  - in -> down -> encap -> out\n"
     )
 }
 
-/// A router of so many next hops, each with a chain of three modules whose first has the trigger.
+/// A router with this number of next hops, each with a chain of three modules; the first one has the trigger.
 fn router(batch: usize, hops: u32, trigger: usize, traffic: &str) -> String {
     let mut modules = format!("modules:\n  {HEAD}\n  route: {{ ip_lookup: {{ routes: routes-{hops}.txt }} }}\n");
     let mut paths = String::from("pipeline:\n  - in -> valid -> route\n");
@@ -369,7 +381,8 @@ fn router(batch: usize, hops: u32, trigger: usize, traffic: &str) -> String {
         // Writing into a string cannot fail.
         let _ = write!(
             modules,
-            "  ttl{hop}: {{ ttl: }}\n  mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{hop:02x} }} }}\n  count{hop}: {{ counter: }}\n"
+            "  ttl{hop}: {{ ttl: }}\n  mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: \
+             02:00:00:00:01:{hop:02x} }} }}\n  count{hop}: {{ counter: }}\n"
         );
         let _ = writeln!(paths, "  - route[{hop}] -> ttl{hop} -> mac{hop} -> count{hop} -> out");
         if trigger > 0 {
@@ -378,6 +391,7 @@ fn router(batch: usize, hops: u32, trigger: usize, traffic: &str) -> String {
     }
     let buffers = if trigger > 0 { format!("buffers:\n{buffers}") } else { String::new() };
     format!(
-        "batch: {batch}\nports:\n  in: {{ generator: {{ {traffic}, destination: {{ routes: destinations.txt }} }} }}\n  out: {{ sink: }}\n{modules}{paths}{buffers}"
+        "batch: {batch}\nports:\n  in: {{ generator: {{ {traffic}, destination: {{ routes: destinations.txt }} }} \
+         }}\n  out: {{ sink: }}\n{modules}{paths}{buffers}"
     )
 }

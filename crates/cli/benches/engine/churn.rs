@@ -1,4 +1,4 @@
-//! Route changes made by another thread while a case runs: what they cost the worker, and how many there are a second.
+//! Route changes by another thread while a case runs: their cost for the worker, and their rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,24 +7,24 @@ use std::time::Instant;
 use forebay_graph::Table;
 use forebay_measure::machine::pin_to;
 
-/// Changes that a batch of the control plane has.
+/// Number of changes in a batch.
 const BATCH: usize = 1_000;
 
-/// Changes of a table, of which every second one undoes the one before.
+/// Changes of a table; every second change reverts the one before.
 pub struct Churn {
     pub table: Arc<dyn Table>,
     pub lines: Vec<String>,
-    /// Where to run; none: anywhere.
+    /// The core of the thread; `None`: any core.
     pub core: Option<usize>,
-    /// How many to make in a run.
+    /// Number of changes per run.
     pub share: usize,
-    /// How many were made, and in how many seconds.
+    /// Number of changes made, and the seconds that they took.
     pub made: usize,
     pub seconds: f64,
 }
 
 impl Churn {
-    /// Makes its share of changes in a thread of its own; `meanwhile` is told whether it is done.
+    /// Makes the changes of a run in a thread of its own. Calls `meanwhile` with a flag that is set when they are done.
     pub fn beside(&mut self, meanwhile: impl FnOnce(&AtomicBool)) {
         let done = AtomicBool::new(false);
         let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
@@ -32,7 +32,7 @@ impl Churn {
         let (made, seconds) = std::thread::scope(|scope| {
             let changes = scope.spawn(|| {
                 if let Some(error) = core.and_then(|core| pin_to(core).err()) {
-                    eprintln!("changes run where the system puts them: {error}");
+                    eprintln!("changes run on any core: {error}");
                 }
                 let (start, mut made) = (Instant::now(), 0);
                 for batch in lines.chunks(BATCH).cycle() {

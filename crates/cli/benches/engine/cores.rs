@@ -1,4 +1,4 @@
-//! What two cores do together: the hand-over between them, and pipelines on two workers against one.
+//! Measures two cores: the hand-over between them, and pipelines on two workers compared with one.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -15,34 +15,34 @@ use serde::Serialize;
 
 use crate::measurement::{Figure, Spread};
 
-/// How long a pipeline or a computation runs.
+/// Duration of a run of a pipeline or a computation.
 const SPAN: Duration = Duration::from_millis(400);
 
-/// What two cores do, run by run.
+/// Results of two cores, run by run.
 #[derive(Default)]
 pub struct Cores {
-    /// Ticks an item that goes from one core to the other, in messages of 32.
+    /// Ticks per item handed from one core to the other, in messages of 32.
     handover: Vec<f64>,
-    /// Ticks that one cache line takes from one core to the other and back, beside the hand-over. On a virtual machine
-    /// it says where the host has put the two cores, which may be another place from one second to the next.
+    /// Ticks of a cache line from one core to the other and back, measured with each hand-over. On a virtual machine it
+    /// shows where the host has placed the two cores, which can change every second.
     round_trip: Vec<f64>,
-    /// By pipeline: ticks a packet on one worker, and on two.
+    /// For each pipeline, ticks per packet on one worker and on two.
     workers: BTreeMap<&'static str, [Vec<f64>; 2]>,
-    /// How much faster two threads compute than one.
+    /// Speed of two computing threads divided by the speed of one.
     arithmetic: Vec<f64>,
 }
 
 impl Cores {
-    /// One run of everything, on these two cores.
+    /// Makes one run of everything on these two cores.
     pub fn run(&mut self, cores: [usize; 2], pipelines: &[(&'static str, Source)]) -> Result<(), String> {
-        let told = |error: std::io::Error| error.to_string();
-        let before = round_trip(cores).map_err(told)?;
-        let handover = hand_over(cores).map_err(told)?;
-        let after = round_trip(cores).map_err(told)?;
+        let message = |error: std::io::Error| error.to_string();
+        let before = round_trip(cores).map_err(message)?;
+        let handover = hand_over(cores).map_err(message)?;
+        let after = round_trip(cores).map_err(message)?;
         self.handover.push(handover);
         self.round_trip.push(f64::midpoint(before, after));
         for (name, pipeline) in pipelines {
-            // One and two take turns, so that a noisy stretch meets both.
+            // One and two workers take turns, so that a disturbance affects both.
             let ticks = [forward(&cores[..1], pipeline)?, forward(&cores, pipeline)?];
             let series = self.workers.entry(name).or_default();
             series.iter_mut().zip(ticks).for_each(|(series, ticks)| series.push(ticks));
@@ -51,7 +51,7 @@ impl Cores {
         Ok(())
     }
 
-    /// The figures.
+    /// Returns the results.
     pub fn figures(&self) -> Vec<Figure> {
         let both = self.workers.iter().flat_map(|(name, [one, two])| {
             [
@@ -62,7 +62,7 @@ impl Cores {
         [Figure::of("handover", self.handover.clone())].into_iter().chain(both).collect()
     }
 
-    /// What the figures are to be compared with, taken in the same runs.
+    /// Returns the results relative to the machine's own values in the same runs.
     pub fn compared(&self) -> Compared {
         let gain = |[one, two]: &[Vec<f64>; 2]| {
             let gains = one.iter().zip(two).zip(&self.arithmetic);
@@ -78,16 +78,16 @@ impl Cores {
     }
 }
 
-/// Two cores' figures as parts of what the machine does.
+/// Results of two cores relative to the machine's own values.
 #[derive(Serialize)]
 pub struct Compared {
-    /// By pipeline and run: what two workers gain over one, as a part of what two computing threads gain.
+    /// For each pipeline and run: the gain of two workers, divided by the gain of two computing threads.
     pub scaling: BTreeMap<&'static str, Spread>,
-    /// By run: what two computing threads gain over one.
+    /// For each run: the gain of two computing threads.
     pub arithmetic: Spread,
-    /// By run: ticks of a cache line from one core to the other and back.
+    /// For each run: ticks of a cache line from one core to the other and back.
     pub round_trip: Spread,
-    /// By run: what an item that is handed over takes, as a part of that.
+    /// For each run: the time of an item that is handed over, divided by that round trip.
     pub handover_in_round_trips: Spread,
 }
 
@@ -97,7 +97,7 @@ fn bind(core: usize) {
     }
 }
 
-/// Ticks of the wall a packet of a pipeline on these cores.
+/// Returns the ticks of elapsed time per packet of a pipeline on these cores.
 fn forward(cores: &[usize], pipeline: &Source) -> Result<f64, String> {
     let workers = vec!["{}"; cores.len()].join(", ");
     let source = pipeline.clone().set(format!("workers=[{workers}]"));
@@ -106,7 +106,7 @@ fn forward(cores: &[usize], pipeline: &Source) -> Result<f64, String> {
     let instance = start(plans, cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default())
         .map_err(|error| error.to_string())?;
     let board = instance.board();
-    // Until everything is warm.
+    // Wait until caches and tables are warm.
     std::thread::sleep(SPAN / 4);
     let first = board.read(Tsc.now());
     std::thread::sleep(SPAN);
@@ -115,13 +115,13 @@ fn forward(cores: &[usize], pipeline: &Source) -> Result<f64, String> {
     let report = board.report(&first, &last);
     let whole = board.report(&board.nothing(), &board.read(outcome.at));
     if whole.packets.missing() != 0 {
-        return Err(format!("{} packets are unaccounted for: the figures are worth nothing", whole.packets.missing()));
+        return Err(format!("{} packets are unaccounted for: the results are invalid", whole.packets.missing()));
     }
     let ticks = report.duration_s * Tsc.frequency().hertz();
     Ok(ticks / report.packets.out as f64)
 }
 
-/// Steps a second of threads that compute, one a core, and share nothing.
+/// Returns the steps per second of computing threads, one per core, that share nothing.
 fn compute(cores: &[usize]) -> f64 {
     let stop = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = cores

@@ -1,7 +1,8 @@
-//! Ticks per packet of whole pipelines: `make bench`. Writes `target/bench.json`.
+//! Ticks per packet of complete pipelines: `make bench`. Writes `target/bench.json`.
 //!
-//! One pinned core, shipped configuration, in memory. Cases take turns, run after run, so that a noisy stretch of the
-//! machine meets all of them. A run's figure is the median of its windows; a case's, the median of its runs.
+//! One pinned core, default configuration, in memory. Cases take turns, run after run, so that disturbances of the
+//! machine affect all of them. The result of a run is the median of its windows; the result of a case is the median of
+//! its runs.
 
 mod cases;
 mod churn;
@@ -17,7 +18,7 @@ use serde_json::json;
 use cores::Cores;
 use measurement::{Case, Counted};
 
-/// Runs of each case, unless said otherwise.
+/// Default number of runs of each case.
 const RUNS: usize = 9;
 
 fn main() -> ExitCode {
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     let value = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
     let runs = value("--runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
     let only: Option<Vec<&str>> = value("--only").map(|names| names.split(',').collect());
-    // What two cores do is measured where there are two, unless other cases are named.
+    // Measure two cores if there are two, unless only other cases are named.
     let two = only.as_ref().is_none_or(|only| only.contains(&"cores")).then(allowed_cores);
     let two = two.and_then(|cores| Some([*cores.first()?, *cores.last()?]).filter(|[first, last]| first != last));
     let only = only.map(|only| only.into_iter().filter(|name| *name != "cores").collect::<Vec<_>>());
@@ -66,11 +67,11 @@ fn main() -> ExitCode {
     for case in &mut cases {
         let missing = if case.counted != Counted::Nothing { case.missing() } else { 0 };
         if case.starved {
-            eprintln!("{}: the source gave less than it was asked for: its figures are worth nothing", case.name);
+            eprintln!("{}: the source sent fewer packets than requested: the results are invalid", case.name);
             return ExitCode::FAILURE;
         }
         if missing != 0 {
-            eprintln!("{}: {missing} packets are unaccounted for: its figures are worth nothing", case.name);
+            eprintln!("{}: {missing} packets are unaccounted for: the results are invalid", case.name);
             return ExitCode::FAILURE;
         }
     }
@@ -81,7 +82,15 @@ fn main() -> ExitCode {
     let changes: BTreeMap<_, _> = churned.map(|(name, churn)| (name, churn.made as f64 / churn.seconds)).collect();
     let cpu = forebay_measure::machine::cpu();
     let packets: BTreeMap<_, _> = cases.iter().map(|case| (case.name, case.received())).collect();
-    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "packets": packets, "changes_per_second": changes, "two_cores": together, "results": results });
+    let document = json!({
+        "schema": 1,
+        "cpu": cpu,
+        "commit": commit(),
+        "packets": packets,
+        "changes_per_second": changes,
+        "two_cores": together,
+        "results": results,
+    });
     if json_only {
         println!("{document}");
         return ExitCode::SUCCESS;
@@ -93,14 +102,14 @@ fn main() -> ExitCode {
     }
     if let Some(cores::Compared { scaling, arithmetic, round_trip, handover_in_round_trips }) = &together {
         for (name, gain) in scaling {
-            println!("{name}: two workers gain {gain:.3} of what two computing threads gain, which is {arithmetic:.3}");
+            println!(
+                "{name}: the gain of two workers is {gain:.3} of the gain of two computing threads ({arithmetic:.3})"
+            );
         }
-        println!(
-            "a hand-over takes {handover_in_round_trips:.4} of a cache line's way there and back, {round_trip:.0} ticks"
-        );
+        println!("a hand-over takes {handover_in_round_trips:.4} of a cache line's round trip, {round_trip:.0} ticks");
     }
     for (name, rate) in changes {
-        println!("{name}: {rate:.0} changes a second meanwhile");
+        println!("{name}: {rate:.0} table changes per second during the case");
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/bench.json");
     match std::fs::write(file, format!("{document:#}\n")) {
@@ -112,7 +121,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The commit that is checked out; `n/a` outside a checkout. A changed work tree says so.
+/// Returns the commit that is checked out; `n/a` outside a checkout. A changed work tree adds `+changes`.
 fn commit() -> String {
     let git =
         |arguments: &[&str]| Command::new("git").args(arguments).output().ok().filter(|output| output.status.success());

@@ -1,4 +1,4 @@
-//! One case: a pipeline, run for a while, timed by windows.
+//! A case: a pipeline that is run and timed in windows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use serde::Serialize;
 
 use crate::churn::Churn;
 
-/// Packets of a window.
+/// Packets per window.
 const WINDOW: usize = 100_000;
-/// Windows of a run.
+/// Windows per run.
 const WINDOWS: usize = 11;
 
-/// What a case's worker counts.
+/// The counters of a case's worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     AsShipped,
-    /// All, but no turn is timed.
+    /// All counters, but turns are not timed.
     Untimed,
     Nothing,
 }
@@ -33,27 +33,28 @@ pub enum Counted {
 pub struct Case {
     pub name: &'static str,
     worker: Box<dyn Turns>,
-    /// Packets of a turn.
+    /// Packets per turn.
     batch: usize,
-    /// Whether a turn always takes so many: who shares time out leaves packets at their ports and takes them later.
+    /// True if a turn always takes this many packets. The weighted scheduler may leave packets at their ports and take
+    /// them later.
     always: bool,
-    /// What is counted.
+    /// The active counters.
     pub counted: Counted,
-    /// Changes that are made meanwhile.
+    /// Table changes during the case.
     pub churn: Option<Churn>,
-    /// Whether a window had fewer packets than were asked for.
+    /// True if a window had fewer packets than requested.
     pub starved: bool,
-    /// Ticks that the generator has taken, and packets it has made, in metered windows.
+    /// Ticks of the generator, and the packets that it made, in metered windows.
     meter: Arc<Meter>,
-    /// By run: ticks per packet of everything.
+    /// For each run: ticks per packet in total.
     pub total: Vec<f64>,
-    /// By run: the generator's share of them.
+    /// For each run: the generator's part of them.
     pub generator: Vec<f64>,
 }
 
-/// A worker under either scheduler.
+/// A worker with either scheduler.
 trait Turns {
-    /// So many turns.
+    /// Runs this many turns.
     fn turns(&mut self, turns: usize);
     fn telemetry(&self) -> Arc<Telemetry>;
     fn missing(&mut self) -> i128;
@@ -82,7 +83,7 @@ fn worker<S: Scheduler + 'static>(plan: Plan, counted: Counted) -> Result<Box<dy
     Ok(Box::new(worker))
 }
 
-/// What a metered generator has taken.
+/// The cost of a metered generator.
 #[derive(Default)]
 struct Meter {
     on: AtomicU64,
@@ -116,7 +117,7 @@ impl Port for Metered {
 }
 
 impl Case {
-    /// A case of `plan`, whose sources are saturating.
+    /// Makes a case of `plan`. Its sources must be saturating.
     pub fn new(name: &'static str, mut plan: Plan, counted: Counted) -> Result<Self, MakeError> {
         let meter = Arc::new(Meter::default());
         let (mut batch, always) = (0, plan.scheduler == SchedulerKind::RunToCompletion);
@@ -136,12 +137,12 @@ impl Case {
         Ok(Self { name, worker, batch, always, counted, churn: None, starved: false, meter, total, generator })
     }
 
-    /// So many packets that are not measured: until what a function remembers is all there.
+    /// Processes packets without measuring, until the functions' tables are filled.
     pub fn warm(&mut self, packets: usize) {
         self.worker.turns(packets / self.batch);
     }
 
-    /// One run: windows without the meter for the total, then some with it for the generator's share.
+    /// Makes one run: windows without the meter for the total, then windows with it for the generator's part.
     pub fn run(&mut self) {
         self.window();
         let windows: Vec<f64> = match self.churn.take() {
@@ -169,13 +170,13 @@ impl Case {
         let (start, before) = (Tsc.now(), self.received());
         self.worker.turns(turns);
         let (ticks, packets) = (Tsc.now().since(start).0, self.received() - before);
-        // A source that gives less than it is asked for would make every figure look good.
+        // A source that sends fewer packets than requested would make every result look too good.
         let expected = (turns * self.batch) as u64;
         self.starved |= if self.always { packets != expected } else { packets < expected / 10 * 9 };
         ticks as f64 / packets as f64
     }
 
-    /// Packets that have entered.
+    /// Returns the number of packets that have entered.
     pub fn received(&self) -> u64 {
         self.worker.telemetry().ports.iter().map(|port| port.counters.received.get()).sum()
     }
@@ -187,13 +188,13 @@ impl Case {
         if packets == 0.0 { 0.0 } else { (ticks - calls * read_cost()).max(0.0) / packets }
     }
 
-    /// Packets unaccounted for: a benchmark of an engine that loses packets is worth nothing.
+    /// Returns the number of unaccounted packets. Results of an engine that loses packets are invalid.
     pub fn missing(&mut self) -> i128 {
         self.worker.missing()
     }
 }
 
-/// What reading the clock adds to a span between two readings.
+/// Returns the ticks that reading the clock adds to a span between two readings.
 fn read_cost() -> f64 {
     median(
         (0..64)
@@ -205,7 +206,7 @@ fn read_cost() -> f64 {
     )
 }
 
-/// What stands where a port was taken out.
+/// Replaces a port that was taken out.
 struct Nothing;
 
 impl Port for Nothing {
@@ -216,7 +217,7 @@ impl Port for Nothing {
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
-/// A case's figures.
+/// The result of a case.
 #[derive(Serialize)]
 pub struct Figure {
     pub name: String,
@@ -227,14 +228,14 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The median, least and most of one value a run.
+    /// Returns the median, minimum and maximum of one value per run.
     pub fn of(name: &str, values: Vec<f64>) -> Self {
         let (runs, Spread { median, min, max }) = (values.len(), Spread::of(values));
         Self { name: name.to_owned(), ticks_per_packet: median, min, max, runs }
     }
 }
 
-/// One value a run.
+/// The spread of one value per run.
 #[derive(Serialize)]
 pub struct Spread {
     pub median: f64,
@@ -247,12 +248,12 @@ impl Spread {
         let rounded = |value: f64| (value * 1e4).round() / 1e4;
         let mut values: Vec<_> = values.into_iter().map(rounded).collect();
         values.sort_by(f64::total_cmp);
-        let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
         Self { median: at(values.len() / 2), min: at(0), max: at(values.len().wrapping_sub(1)) }
     }
 }
 
-/// The median, and in brackets the least and the most.
+/// Formats the median and, in parentheses, the minimum and maximum.
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (value, after) in [(self.median, " ("), (self.min, " to "), (self.max, ")")] {
