@@ -1,4 +1,4 @@
-//! `forebay topology`: packages, memory nodes, last-level caches and cores, as text, as a picture and as JSON.
+//! `forebay topology`: prints packages, memory nodes, last-level caches and cores as text, a picture or JSON.
 
 mod outline;
 mod picture;
@@ -17,20 +17,20 @@ use crate::{args, printed};
 use outline::Outline;
 pub(crate) use report::schema;
 
-/// The longest file of hwloc, in bytes: a machine of 8 192 processors takes 10 MB.
+/// Maximum size of a hwloc file, in bytes: a machine with 8 192 processors needs 10 MB.
 const MOST: u64 = 64 << 20;
-/// The files of a folder that are compared with a name that is not there.
+/// Maximum number of files in a folder that are compared with a wrong name.
 const MOST_NAMES: usize = 1_000;
 const ALLOWED: &str = "`host`, an XML file that hwloc wrote (`lstopo FILE.xml`), or NODESxCORES such as 4x10:llc=5";
 
-/// Where a topology comes from.
+/// The source of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceType {
     /// The kernel's files.
     Host,
     /// A file that hwloc wrote.
     Hwloc,
-    /// A word such as `2x12`.
+    /// A description such as `2x12`.
     Synthetic,
 }
 
@@ -52,21 +52,21 @@ pub(crate) fn topology(arguments: &args::Topology) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the topology that `source` names. `what` stands before errors.
+/// Reads the topology that `source` names. Errors begin with `what`.
 pub(crate) fn read(what: &str, source: &str, root: Option<&Path>) -> anyhow::Result<(SourceType, Topology)> {
     if source == "host" {
         let root = root.unwrap_or(Path::new("/"));
         let tree = Tree::at(root);
         if !tree.has("/proc") && !tree.has("/sys") {
-            bail!("{what}: --root {}: allowed is a folder with a machine's proc and sys in it", root.display());
+            bail!("{what}: --root {}: name a folder that contains a machine's proc and sys", root.display());
         }
         let topology = Topology::read(&tree, &Host::read(&tree)).with_context(|| format!("{what}: host"))?;
         return Ok((SourceType::Host, topology));
     }
     if let Some(root) = root {
-        bail!("{what}: --root {}: {source} has no kernel's files: allowed is --root with `host`", root.display());
+        bail!("{what}: --root {}: --root needs `host`, not {source}", root.display());
     }
-    // A file of this name comes first, whatever it is: a folder is refused as one.
+    // A file of this name has precedence, even if its type is wrong: a folder is then refused as a folder.
     if Path::new(source).symlink_metadata().is_ok() {
         let bytes = read_text(Path::new(source), MOST).with_context(|| format!("{what}: {source}"))?;
         return Ok((SourceType::Hwloc, hwloc(what, source, &bytes)?));
@@ -80,11 +80,13 @@ pub(crate) fn read(what: &str, source: &str, root: Option<&Path>) -> anyhow::Res
         Err(error) if source.starts_with(|first: char| first.is_ascii_digit()) => {
             Err(error).with_context(|| format!("{what}: {source}"))
         }
-        Err(_) => bail!("{what}: {source}: it is no file and no machine{}: allowed is {ALLOWED}", meant(source)),
+        Err(_) => {
+            bail!("{what}: {source}: neither a file nor a machine description{}: allowed is {ALLOWED}", meant(source))
+        }
     }
 }
 
-/// The machine that a file describes.
+/// Parses a topology file of hwloc.
 fn hwloc(what: &str, file: &str, bytes: &[u8]) -> anyhow::Result<Topology> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -96,7 +98,7 @@ fn hwloc(what: &str, file: &str, bytes: &[u8]) -> anyhow::Result<Topology> {
     })
 }
 
-/// The name that a source that is not there was probably meant to be: `host`, or a file beside it.
+/// Suggests a name for a missing source: `host`, or a file in the same folder.
 fn meant(source: &str) -> String {
     let with_ending = format!("{source}.xml");
     if Path::new(&with_ending).is_file() {

@@ -1,4 +1,4 @@
-//! A topology as it is drawn: packages, dies, memory nodes, last-level caches and cores in each other.
+//! A topology in the form of its drawing: nested packages, dies, memory nodes, last-level caches and cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,21 @@ use forebay_host::{KernelList, Topology};
 use super::SourceType;
 use crate::format::counted;
 
-/// As many consecutive cores are written as a range, or more.
+/// Minimum number of consecutive cores that are written as a range.
 const LEAST_RUN: usize = 3;
 
-/// A topology as it is drawn. Processors that are off are in none of its parts: the kernel does not say where they are.
+/// A topology in the form of its drawing. Offline processors are in none of its parts: the kernel does not report where
+/// they are.
 pub(super) struct Outline<'t> {
     pub(super) topology: &'t Topology,
     source: SourceType,
-    /// The outermost parts: packages, or memory nodes where these have several packages.
+    /// The outermost parts: packages, or memory nodes if these contain several packages.
     pub(super) parts: Vec<Part>,
-    /// Nodes that no part has.
+    /// Nodes that belong to no part.
     pub(super) memory: Vec<&'t MemoryNode>,
 }
 
-/// The meaning of a part.
+/// The type of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     Package,
@@ -34,19 +35,19 @@ pub(super) enum Level {
 /// A package, a die, a memory node or a last-level cache.
 pub(super) struct Part {
     pub(super) level: Level,
-    /// With its size, where that is known.
+    /// The name, with the size if known.
     pub(super) name: String,
-    /// Of a node.
+    /// Interfaces of a node.
     pub(super) interfaces: Vec<String>,
     pub(super) parts: Vec<Part>,
-    /// Of a cache, by their lowest threads.
+    /// Cores of a cache, ordered by their lowest thread.
     pub(super) cores: Vec<CoreOutline>,
 }
 
 pub(super) struct CoreOutline {
-    /// By number.
+    /// Thread numbers, ascending.
     pub(super) threads: Vec<usize>,
-    /// Whether one of them can run a worker.
+    /// True if one of the threads can run a worker.
     pub(super) is_usable: bool,
 }
 
@@ -61,10 +62,10 @@ impl Level {
     }
 }
 
-/// From the outside to the inside: a memory node is a part of a package, or packages are parts of memory nodes.
-fn levels(there: &[&Processor]) -> [Level; 4] {
-    let pairs: BTreeSet<_> = there.iter().map(|one| (one.package, one.node)).collect();
-    let packages: BTreeSet<_> = there.iter().map(|one| one.package).collect();
+/// Returns the levels from the outside in. A memory node is a part of a package, or packages are parts of memory nodes.
+fn levels(online: &[&Processor]) -> [Level; 4] {
+    let pairs: BTreeSet<_> = online.iter().map(|one| (one.package, one.node)).collect();
+    let packages: BTreeSet<_> = online.iter().map(|one| one.package).collect();
     let known = || pairs.iter().filter_map(|(_, node)| *node);
     let has_several = known().count() > known().collect::<BTreeSet<_>>().len();
     if has_several && packages.len() == pairs.len() {
@@ -74,7 +75,7 @@ fn levels(there: &[&Processor]) -> [Level; 4] {
     }
 }
 
-/// Values under their keys, which are removed, in the order of the keys.
+/// Groups values by key, in the order of the keys.
 fn grouped<K: Ord + Copy, T: Copy>(of: &[T], key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
     let mut groups: BTreeMap<K, Vec<T>> = BTreeMap::new();
     for one in of {
@@ -85,19 +86,19 @@ fn grouped<K: Ord + Copy, T: Copy>(of: &[T], key: impl Fn(&T) -> K) -> Vec<(K, V
 
 impl<'t> Outline<'t> {
     pub(super) fn of(topology: &'t Topology, source: SourceType) -> Self {
-        let there: Vec<_> = topology.processors.iter().filter(|one| one.usable != Usable::Offline).collect();
+        let online: Vec<_> = topology.processors.iter().filter(|one| one.usable != Usable::Offline).collect();
         let mut outline = Self { topology, source, parts: Vec::new(), memory: Vec::new() };
         let mut seen = BTreeSet::new();
-        outline.parts = outline.parts(&there, &levels(&there), &mut seen);
+        outline.parts = outline.parts(&online, &levels(&online), &mut seen);
         outline.memory = topology.nodes.iter().filter(|node| !seen.contains(&node.number)).collect();
         outline
     }
 
-    /// The parts that processors have at these levels. Nodes that are in `seen` already are only continued.
+    /// Returns the parts of the processors at these levels. A node in `seen` is marked as continued.
     fn parts(&self, of: &[&Processor], levels: &[Level], seen: &mut BTreeSet<usize>) -> Vec<Part> {
         let Some((&level, inner)) = levels.split_first() else { return Vec::new() };
         let groups = grouped(of, |one| level.of(one));
-        // A package's only die is the package.
+        // If a package has one die, the die is left out.
         if level == Level::Die && groups.len() == 1 {
             return self.parts(of, inner, seen);
         }
@@ -124,37 +125,37 @@ impl<'t> Outline<'t> {
         parts
     }
 
-    /// How many there are of everything.
+    /// Formats the numbers of packages, nodes, caches, cores, threads and interfaces.
     pub(super) fn summary(&self) -> String {
-        let there = || self.topology.processors.iter().filter(|one| one.usable != Usable::Offline);
-        let distinct = |of: fn(&Processor) -> Option<usize>| there().filter_map(of).collect::<BTreeSet<_>>().len();
+        let online = || self.topology.processors.iter().filter(|one| one.usable != Usable::Offline);
+        let distinct = |of: fn(&Processor) -> Option<usize>| online().filter_map(of).collect::<BTreeSet<_>>().len();
         [
             (distinct(|one| Some(one.package)), "package", ", "),
             (self.topology.nodes.len(), "memory node", ", "),
             (distinct(|one| one.cache), "last-level cache", ", "),
             (distinct(|one| Some(one.core)), "core", ", "),
-            (there().count(), "thread", "; "),
+            (online().count(), "thread", "; "),
             (self.topology.interfaces.len(), "network interface", ""),
         ]
         .map(|(number, thing, behind)| counted(number as u64, thing) + behind)
         .concat()
     }
 
-    /// A node with its memory.
+    /// Formats a node with the size of its memory.
     fn node(&self, number: Option<usize>) -> String {
         let Some(number) = number else { return "memory node unknown".to_owned() };
         let bytes = self.topology.nodes.iter().find(|node| node.number == number).and_then(|node| node.bytes);
         bytes.map_or_else(|| format!("node {number}"), |bytes| format!("node {number}, {}", size(bytes)))
     }
 
-    /// A node that no part has.
+    /// Formats a node that belongs to no part.
     pub(super) fn memory_node(&self, node: &MemoryNode) -> String {
         let has_processors = self.topology.processors.iter().any(|one| one.node == Some(node.number));
         let what = if has_processors { "its processors are off" } else { "memory only" };
         format!("{}, {what}", self.node(Some(node.number)))
     }
 
-    /// A cache with its size, and the other nodes that use it.
+    /// Formats a cache with its size, and the other nodes that use it.
     fn cache(&self, index: Option<usize>, node: Option<usize>) -> String {
         let Some((index, cache)) = index.and_then(|index| Some((index, self.topology.caches.get(index)?))) else {
             return "last-level cache unknown".to_owned();
@@ -170,18 +171,18 @@ impl<'t> Outline<'t> {
         format!("L{}{bytes}{shared}", cache.level)
     }
 
-    /// The names of a node's interfaces.
+    /// Returns the names of a node's interfaces.
     pub(super) fn interfaces(&self, node: usize) -> Vec<String> {
         let near = self.topology.interfaces.iter().filter(|device| device.node == Some(node));
         near.map(|device| device.name.clone()).collect()
     }
 
-    /// Interfaces that no node has, each with the reason.
+    /// Lists interfaces that belong to no node, each with the reason.
     pub(super) fn elsewhere(&self) -> Vec<String> {
         let why = |device: &NetworkDevice| match (device.node, self.source) {
             (None, SourceType::Host) => Some("node unknown (-1)".to_owned()),
             (None, _) => Some("node unknown".to_owned()),
-            (Some(node), _) if self.topology.nodes.iter().all(|there| there.number != node) => {
+            (Some(node), _) if self.topology.nodes.iter().all(|known| known.number != node) => {
                 Some(format!("node {node}, which is not described"))
             }
             _ => None,
@@ -190,7 +191,7 @@ impl<'t> Outline<'t> {
         all.filter_map(|device| Some(format!("{}: {}", device.name, why(device)?))).collect()
     }
 
-    /// Processors that cannot run a worker: why, and their numbers.
+    /// Lists the reasons why processors cannot run a worker, with their numbers.
     pub(super) fn unusable(&self) -> Vec<(&'static str, Vec<String>)> {
         let not_allowed = match self.source {
             SourceType::Host => "not in this process' CPU set:",
@@ -217,13 +218,13 @@ fn cores(of: &[&Processor]) -> Vec<CoreOutline> {
 }
 
 impl Part {
-    /// Its cores: threads are joined, and three or more that follow each other are a range.
+    /// Formats the cores: threads are joined, and three or more consecutive cores are a range.
     pub(super) fn cores(&self) -> Vec<String> {
         runs(&self.cores.iter().map(|core| core.threads.clone()).collect::<Vec<_>>())
     }
 }
 
-/// Cores, each with its threads: `0+12`, and in ranges `0-5` or `0+12 … 5+17`.
+/// Formats cores with their threads: `0+12`, or as ranges `0-5` or `0+12 … 5+17`.
 fn runs(cores: &[Vec<usize>]) -> Vec<String> {
     let is_next = |(a, b): (&Vec<usize>, &Vec<usize>)| {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.checked_add(1) == Some(*b))

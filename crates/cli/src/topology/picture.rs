@@ -1,4 +1,4 @@
-//! A topology as a picture: boxes in boxes.
+//! A topology as a picture of nested boxes.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use forebay_plot::{Cell, Grid, Nest, Sort};
 
 use super::outline::{Level, Outline, Part};
 
-/// The largest table of distances that is drawn.
+/// Maximum number of nodes with a table of distances.
 const MOST_NODES: usize = 16;
-/// The letters of a line of notes.
+/// Maximum length of a line of notes, in characters.
 const LETTERS: usize = 104;
 
-/// What boxes stand for, each with the number of its colour. Their order is that of the legend.
+/// Types of boxes in the order of the legend, each with the number of its colour.
 const SORTS: [(&str, usize); 6] = [
     ("package", 6),
     ("die", 4),
@@ -27,7 +27,7 @@ const CACHE: usize = 3;
 const CORE: usize = 4;
 const INTERFACE: usize = 5;
 
-/// Draws a topology that `source` names.
+/// Draws a topology; `source` is the command's argument.
 pub(super) fn nest(outline: &Outline<'_>, source: &str) -> Nest {
     let mut boxes: Vec<_> = outline.parts.iter().map(part).collect();
     let memory = outline.memory.iter();

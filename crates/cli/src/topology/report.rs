@@ -1,4 +1,4 @@
-//! A topology as JSON, and the schema of that.
+//! A topology as JSON, with its schema.
 
 use forebay_host::Topology;
 use forebay_host::topology::Usable;
@@ -8,30 +8,31 @@ use serde::Serialize;
 
 use super::SourceType;
 
-/// A machine: what shares what.
+/// The topology of a machine.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Forebay topology")]
 pub(super) struct TopologyReport {
-    /// Changes when a field goes or means something else. Fields may be added.
+    /// Format version. It changes when a field is removed or changes its meaning. Fields may be added without a new
+    /// version.
     version: u32,
-    /// Where it comes from.
+    /// The source of the topology.
     source: SourceReport,
     /// Hardware threads, by number.
     processors: Vec<ProcessorReport>,
-    /// NUMA nodes, by number. A node that no processor names has memory only.
+    /// NUMA nodes, by number. A node without processors has only memory.
     nodes: Vec<NodeReport>,
-    /// Last-level caches. Processors and domains name them by their index here, from 0.
+    /// Last-level caches. Processors and domains refer to them by index, from 0.
     caches: Vec<CacheReport>,
-    /// Distances between nodes in the order of `nodes`, a row for each; 10 is a node's own memory (ACPI SLIT, no unit).
-    /// It is empty where they are unknown.
+    /// Distances between nodes in the order of `nodes`, one row per node; 10 is a node's own memory (ACPI SLIT, no
+    /// unit). Empty if unknown.
     distances: Vec<Vec<u32>>,
-    /// Network interfaces with a device behind them, by name.
+    /// Network interfaces with a hardware device, by name.
     interfaces: Vec<InterfaceReport>,
     /// Usable processors that share a last-level cache and a node.
     domains: Vec<DomainReport>,
 }
 
-/// Where a topology comes from.
+/// The source of a topology.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct SourceReport {
@@ -56,17 +57,17 @@ enum SourceName {
 struct ProcessorReport {
     /// The kernel's number.
     number: usize,
-    /// The number of its package (socket); 0 of a processor that is off and of which nothing else is known.
+    /// The number of its package (socket); 0 for an offline processor of an unknown package.
     package: usize,
-    /// The number of its die in the package; null where the source names none.
+    /// The number of its die in the package; null if the source has none.
     die: Option<usize>,
-    /// The number of its NUMA node; null where it is unknown.
+    /// The number of its NUMA node; null if unknown.
     node: Option<usize>,
-    /// The index of its last-level cache in `caches`; null where it is unknown.
+    /// The index of its last-level cache in `caches`; null if unknown.
     cache: Option<usize>,
-    /// The physical core that it is a thread of, numbered over the machine.
+    /// Its physical core, numbered over the machine.
     core: usize,
-    /// Whether it can run a worker: `yes`; `not_allowed`: it is not in the process' CPU set; `off`: it is switched off.
+    /// Whether it can run a worker: `yes`; `not_allowed`: not in the process' CPU set; `off`: offline.
     usable: UsableName,
 }
 
@@ -85,7 +86,7 @@ enum UsableName {
 struct NodeReport {
     /// The kernel's number.
     number: usize,
-    /// Its memory in bytes; null where it is unknown.
+    /// Its memory in bytes; null if unknown.
     bytes: Option<u64>,
 }
 
@@ -95,7 +96,7 @@ struct NodeReport {
 struct CacheReport {
     /// Its level: 3 on most machines.
     level: u8,
-    /// Its size in bytes; null where it is unknown.
+    /// Its size in bytes; null if unknown.
     bytes: Option<u64>,
 }
 
@@ -105,7 +106,7 @@ struct CacheReport {
 struct InterfaceReport {
     /// Its name.
     name: String,
-    /// The number of its NUMA node; null where the source names none (the kernel's -1).
+    /// The number of its NUMA node; null if the source has none (the kernel's -1).
     node: Option<usize>,
 }
 
@@ -113,18 +114,18 @@ struct InterfaceReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct DomainReport {
-    /// The number of the node; null where it is unknown.
+    /// The number of the node; null if unknown.
     node: Option<usize>,
-    /// The index of the cache in `caches`; null where it is unknown.
+    /// The index of the cache in `caches`; null if unknown.
     cache: Option<usize>,
-    /// The number of one processor of each physical core, the lowest that is usable.
+    /// For each physical core, the number of its lowest usable processor.
     cores: Vec<usize>,
     /// The numbers of the other threads of these cores.
     siblings: Vec<usize>,
 }
 
 impl TopologyReport {
-    /// Reports a topology that `name` names.
+    /// Reports a topology; `name` is the command's argument.
     pub(super) fn of(topology: &Topology, source: SourceType, name: &str) -> Self {
         let r#type = match source {
             SourceType::Host => SourceName::Host,
@@ -168,7 +169,7 @@ impl TopologyReport {
     }
 }
 
-/// The JSON Schema of what `forebay topology --json` prints.
+/// Returns the JSON Schema of `forebay topology --json`.
 pub(crate) fn schema() -> serde_json::Value {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     generator.into_root_schema_for::<TopologyReport>().to_value()

@@ -1,4 +1,4 @@
-//! A topology as text: a tree, 80 columns wide, and the table of distances below it.
+//! A topology as text: a tree, 80 columns wide, and a table of distances.
 
 use std::fmt::Write;
 
@@ -6,21 +6,21 @@ use super::outline::{Outline, Part};
 use crate::format::wrapped;
 use crate::graph::cut;
 
-/// Columns of a line.
+/// Maximum width of a line, in columns.
 const WIDTH: usize = 80;
-/// Between columns of the table.
+/// Space between columns of the table.
 const BETWEEN: usize = 2;
 
-/// A line of the tree, and the ones below it.
+/// A line of the tree, and the lines below it.
 #[derive(Default)]
-struct Entry {
-    /// Parts that are not broken.
+struct TreeLine {
+    /// Words between which the line may break.
     words: Vec<String>,
-    below: Vec<Entry>,
+    below: Vec<TreeLine>,
 }
 
-impl Entry {
-    /// Words, and behind a colon what stands for itself.
+impl TreeLine {
+    /// Makes a line of words and, after a colon, listed items.
     fn new(head: &str, listed: Vec<String>) -> Self {
         let mut words: Vec<String> = head.split(' ').map(str::to_owned).collect();
         if let (Some(last), false) = (words.last_mut(), listed.is_empty()) {
@@ -32,7 +32,7 @@ impl Entry {
         Self { words, below: Vec::new() }
     }
 
-    /// Prints it and all below it: `first` stands before it, `rest` before everything that follows.
+    /// Prints the line and all lines below. `first` precedes the line, `rest` all lines that follow.
     fn print(&self, first: &str, rest: &str, out: &mut String) {
         let width = |text: &str| text.chars().count();
         let hanging = format!("{rest}{}", if self.below.is_empty() { "  " } else { "│ " });
@@ -67,30 +67,30 @@ pub(super) fn text(outline: &Outline<'_>) -> String {
         entry.print("", "", &mut out);
     }
     for (why, numbers) in outline.unusable() {
-        Entry::new(why.trim_end_matches(':'), numbers).print("", "", &mut out);
+        TreeLine::new(why.trim_end_matches(':'), numbers).print("", "", &mut out);
     }
     distances(outline, &mut out);
     out
 }
 
-fn entries(outline: &Outline<'_>) -> Vec<Entry> {
+fn entries(outline: &Outline<'_>) -> Vec<TreeLine> {
     let mut entries: Vec<_> = outline.parts.iter().map(entry).collect();
     let memory = outline.memory.iter();
-    entries.extend(memory.map(|node| Entry::new(&outline.memory_node(node), outline.interfaces(node.number))));
-    entries.extend(outline.elsewhere().iter().map(|interface| Entry::new(interface, Vec::new())));
+    entries.extend(memory.map(|node| TreeLine::new(&outline.memory_node(node), outline.interfaces(node.number))));
+    entries.extend(outline.elsewhere().iter().map(|interface| TreeLine::new(interface, Vec::new())));
     entries
 }
 
-fn entry(part: &Part) -> Entry {
+fn entry(part: &Part) -> TreeLine {
     let mut listed = part.cores();
     if let Some(first) = listed.first_mut() {
         *first = format!("{} {first}", if part.cores.len() == 1 { "core" } else { "cores" });
     }
     listed.extend(part.interfaces.iter().cloned());
-    Entry { below: part.parts.iter().map(entry).collect(), ..Entry::new(&part.name, listed) }
+    TreeLine { below: part.parts.iter().map(entry).collect(), ..TreeLine::new(&part.name, listed) }
 }
 
-/// The distances between nodes, in as many tables beside each other as fit.
+/// Prints the distances between nodes, in several tables if they are too wide.
 fn distances(outline: &Outline<'_>, out: &mut String) {
     let (nodes, rows) = (&outline.topology.nodes, &outline.topology.distances);
     if nodes.len() < 2 {
