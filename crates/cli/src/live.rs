@@ -1,4 +1,4 @@
-//! The live view on a terminal: totals, objectives and tables, renewed every interval.
+//! The live view on a terminal: totals, objectives and tables, updated every interval.
 
 mod draw;
 mod happened;
@@ -17,37 +17,37 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 
 use view::{Page, View};
 
-/// The view of a run on a terminal.
+/// The live view of a run.
 pub(crate) struct Live {
     terminal: DefaultTerminal,
     view: View,
 }
 
-/// How many of the last events the view needs.
+/// Number of recent events that the view needs.
 pub(crate) const EVENTS: usize = 2 * happened::ON_PAGE;
 
-/// What `q` does.
+/// The effect of the key `q`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Quit {
-    /// It ends the run, after a second `q`.
+    /// Ends the run, after a second `q`.
     #[default]
     EndRun,
-    /// The watcher leaves a run that goes on.
+    /// Leaves the view; the run continues.
     Leave,
 }
 
-/// Returns whether this process may draw on its terminal and read its keys: it is in the terminal's foreground, or
-/// under no job control. A background process that does either is stopped (`termios(3)`), and forwards nothing then.
+/// Returns true if this process may draw on its terminal and read its keys: it is in the terminal's foreground, or
+/// without job control. A background process that does either is stopped (`termios(3)`), and then forwards no packets.
 pub(crate) fn is_in_foreground() -> bool {
     let foreground = |group| group == rustix::process::getpgrp();
     rustix::termios::tcgetpgrp(io::stdout()).map_or(true, foreground)
 }
 
 impl Live {
-    /// Takes the terminal, which is given back when this is dropped, or on a panic.
+    /// Takes over the terminal. It is released when this is dropped, or on a panic.
     ///
     /// # Errors
-    /// The terminal cannot be had: it cannot be drawn on, or the process is in its background.
+    /// Drawing failed, or the process is in the background.
     pub(crate) fn start(quit: Quit) -> io::Result<Self> {
         if !is_in_foreground() {
             return Err(io::Error::other("the process is in the background"));
@@ -74,7 +74,7 @@ impl Live {
         Ok(())
     }
 
-    /// Waits up to `patience` for a key and obeys it; whether the user wants no more of it.
+    /// Waits up to `patience` for a key and handles it. Returns true if the user wants to quit.
     pub(crate) fn handle_keys(&mut self, patience: Duration) -> io::Result<bool> {
         self.wait(patience)?;
         if !event::poll(Duration::ZERO)? {
@@ -89,15 +89,15 @@ impl Live {
                 self.suspend()?;
             } else {
                 let page = usize::from(self.terminal.size()?.height / 3);
-                quit = self.view.obey(key.code, control, page);
+                quit = self.view.handle_key(key.code, control, page);
             }
         }
         self.draw()?;
         Ok(quit)
     }
 
-    /// Gives the terminal back and stops this process and those that were started with it (`make`, for one), as Ctrl-Z
-    /// does where no table is drawn. Returns when the process is continued.
+    /// Releases the terminal and stops this process group (including `make`, for example), as Ctrl-Z does without a
+    /// table. Returns when the process continues.
     ///
     /// # Errors
     /// The process was continued in the background.
@@ -113,8 +113,8 @@ impl Live {
 }
 
 impl Live {
-    /// Lets go of a terminal that is gone: nothing can be given back to it, and trying would say so on a standard error
-    /// that is mostly gone with it, which ends the process.
+    /// Forgets a terminal that has gone away. Restoring it would fail, and the error message on a closed standard error
+    /// would end the process.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
     }
@@ -122,8 +122,7 @@ impl Live {
     /// Waits up to `patience` for a key.
     ///
     /// # Errors
-    /// The terminal has hung up: reading it gives nothing for ever, and crossterm would go on reading. Or the process
-    /// has been put into the background.
+    /// The terminal has hung up (crossterm would read it forever), or the process is in the background.
     fn wait(&self, patience: Duration) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         if !is_in_foreground() {
@@ -136,7 +135,7 @@ impl Live {
         }
         let mut keyboard = [PollFd::new(&keyboard, PollFlags::IN)];
         let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
-        // A signal that interrupts the wait has done no more than that.
+        // An interrupting signal only shortens the wait.
         let _ = poll(&mut keyboard, Some(&patience));
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         if keyboard[0].revents().intersects(gone) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }

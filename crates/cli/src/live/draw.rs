@@ -1,4 +1,4 @@
-//! How the live view is laid out: text above, tables, keys below.
+//! The layout of the live view: text at the top, tables, keys at the bottom.
 
 use forebay_protocol::report::Report;
 use ratatui::Frame;
@@ -11,17 +11,17 @@ use super::panes::Pane;
 use super::{Page, Quit, View, happened, head, help};
 use crate::format::wrapped;
 
-/// Lines of a table that is worth its room: title, headings, some rows.
+/// Minimum useful number of lines of a table: title, headings, some rows.
 const TABLE: usize = 7;
-/// Lines that are kept for tables on small screens.
+/// Lines that are reserved for tables on small screens.
 const LEAST: usize = 4;
-/// From this width on tables stand in two columns.
+/// Minimum width for tables in two columns, in characters.
 const TWO_COLUMNS: usize = 150;
-/// Between two columns.
+/// The space between two columns.
 const GUTTER: usize = 3;
 
-/// A pane, its left upper corner, and its width and height, in characters.
-type Placed = (Pane, (usize, usize), (usize, usize));
+/// A pane, its upper left corner, and its width and height, in characters.
+type PlacedPane = (Pane, (usize, usize), (usize, usize));
 
 impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
@@ -66,18 +66,18 @@ impl View {
         }
     }
 
-    /// The last events.
+    /// Returns notes on the last events.
     fn happened(&self, count: usize) -> Vec<head::Note> {
         happened::notes(&self.events, count, &self.today)
     }
 
-    /// The tables that there is room for: the chosen one and those after it, each with its place and size.
-    fn places(&self, (width, height): (usize, usize), recent: &Report, so_far: &Report) -> Vec<Placed> {
+    /// Returns the tables that fit, beginning with the chosen one, each with its position and size.
+    fn places(&self, (width, height): (usize, usize), recent: &Report, so_far: &Report) -> Vec<PlacedPane> {
         let two = width >= TWO_COLUMNS && height >= TABLE;
         let chosen = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
         let count = (height / TABLE * if two { 2 } else { 1 }).clamp(1, Pane::ALL.len());
         let panes: Vec<_> = Pane::ALL.iter().cycle().skip(chosen).take(count).copied().collect();
-        // Few rows in the left column, so that the chosen table is long.
+        // The left column has few tables, so that the chosen table is long.
         let left = if two { count.div_ceil(2).min(2) } else { count };
         let column = if two { (width - GUTTER) / 2 } else { width };
         let mut places = Vec::new();
@@ -92,7 +92,7 @@ impl View {
         places
     }
 
-    /// A table's title, headings and rows.
+    /// Returns a table's title, headings and rows.
     fn table(
         &self,
         pane: Pane,
@@ -105,7 +105,7 @@ impl View {
         sheet.filter(&self.filter);
         let sort = self.sorts[pane as usize];
         sheet.sort(sort);
-        // A table that is not chosen begins with its first row.
+        // Other tables begin with their first row.
         let rows = height.saturating_sub(2);
         let scroll = if pane == self.pane { self.scroll } else { 0 };
         let first = scroll.min(sheet.rows.len().saturating_sub(1));
@@ -131,7 +131,7 @@ impl View {
         std::iter::once(title).chain(rows).take(height).collect()
     }
 
-    /// The keys, or what was typed.
+    /// Returns the line of keys, or the typed text.
     fn foot(&self, width: usize) -> Vec<Line<'static>> {
         let text = match (self.asks, self.is_typing, self.page) {
             (true, ..) => "q again ends the run, any other key goes on".to_owned(),
@@ -145,7 +145,7 @@ impl View {
         let style = if self.asks || self.is_typing { Modifier::BOLD } else { Modifier::DIM };
         let fits = text.chars().count() <= width;
         let text = match self.page {
-            // One line of a small screen: help has all keys.
+            // On a small screen, show one line; the help lists all keys.
             Page::Tables if !fits && !self.asks && !self.is_typing => {
                 format!("{}  ? help  Tab table  / filter", self.quit_key())
             }
@@ -164,7 +164,7 @@ impl View {
     }
 }
 
-/// Lines for each of several tables that want so many: what one does not need, the others have, the first first.
+/// Shares lines among tables. A table gets at most the lines that it wants; the rest goes to the others, in order.
 fn shared(wanted: &[usize], height: usize) -> Vec<usize> {
     let equal = height / wanted.len().max(1);
     let mut given: Vec<_> = wanted.iter().map(|wanted| (*wanted).min(equal)).collect();

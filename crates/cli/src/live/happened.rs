@@ -1,18 +1,18 @@
-//! The last events of a run, as notes above the tables: an operator who watches the table sees that a link is down.
+//! The last events of a run as notes above the tables, so that an operator sees, for example, that a link is down.
 
 use forebay_protocol::event::{Event, EventName, Level, without_control};
 use ratatui::style::{Color, Style};
 
 use super::head::Note;
 
-/// How many of them stand above the tables.
+/// Maximum number of events above the tables.
 pub(super) const ABOVE: usize = 3;
-/// How many of them are on the page of all text.
+/// Maximum number of events on the page with all text.
 pub(super) const ON_PAGE: usize = 20;
-/// Fields that name the subject of an event, the first that it has.
+/// Fields that name the subject of an event; the first one present is used.
 const SUBJECTS: [&str; 5] = ["port", "flow", "module", "file", "signal"];
-/// The last `count` events, oldest first. A run that is seen has started: that it did is no news.
-/// `today`: the date, which is left out of times.
+/// Returns notes on the last `count` events, oldest first. Start events are left out: a visible run has started.
+/// `today` is the date that times omit.
 pub(super) fn notes(events: &[Event], count: usize, today: &str) -> Vec<Note> {
     let is_news = |event: &&Event| !matches!(event.event, EventName::Started | EventName::Listening);
     let mut last: Vec<_> = events.iter().rev().filter(is_news).take(count).collect();
@@ -20,7 +20,8 @@ pub(super) fn notes(events: &[Event], count: usize, today: &str) -> Vec<Note> {
     last.iter().enumerate().map(|(at, event)| note(event, rank(event, at + 1 == last.len()), today)).collect()
 }
 
-/// The last event stays on the smallest screen where it needs a look. Those before it go after losses.
+/// Returns the rank of an event. If the last event is a warning or an error, it stays on the smallest screen. Earlier
+/// events are left out after losses.
 fn rank(event: &Event, is_last: bool) -> u8 {
     match (is_last, event.level) {
         (true, Level::Error | Level::Warn) => 0,
@@ -35,7 +36,7 @@ fn note(event: &Event, rank: u8, today: &str) -> Note {
         Level::Warn => Style::new().fg(Color::Yellow),
         Level::Info => Style::new(),
     };
-    // `2026-11-25T22:04:05.678Z`
+    // The format is `2026-11-25T22:04:05.678Z`.
     let (date, time) = event.time.split_once('T').unwrap_or(("", &event.time));
     let time = time.split('.').next().unwrap_or(time);
     let when = if date == today { format!("{time}Z") } else { format!("{date} {time}Z") };
@@ -47,7 +48,7 @@ fn note(event: &Event, rank: u8, today: &str) -> Note {
         .or(format!("{when} {}{subject}", event.event))
 }
 
-/// Text from outside as one line that does not act on a terminal.
+/// Converts text from outside into one line without control characters.
 fn line(text: &str) -> String {
     without_control(text).replace('\n', "; ").replace('\t', " ")
 }

@@ -10,7 +10,7 @@ use crate::{control, machine, strain};
 /// A statement, which may take several lines.
 pub(super) struct Note {
     text: String,
-    /// The same in fewer words, where the whole text has no room.
+    /// A shorter form, used if the whole text does not fit.
     brief: Option<String>,
     style: Style,
     /// The note with the largest rank is left out first.
@@ -40,14 +40,14 @@ impl Note {
     }
 }
 
-/// All that there is to say, with the last events at the end.
+/// Returns all notes, with the last events at the end.
 pub(super) fn notes(recent: &Report, so_far: &Report, events: Vec<Note>) -> Vec<Note> {
     let mut notes = of_reports(recent, so_far);
     notes.extend(events);
     notes
 }
 
-/// What reports say, of the last interval `recent` and the run so far, in the order in which it is shown.
+/// Returns the notes on the last interval `recent` and on the run so far, in display order.
 fn of_reports(recent: &Report, so_far: &Report) -> Vec<Note> {
     let (plain, bold) = (Style::new(), Style::new().add_modifier(Modifier::BOLD));
     let [red, yellow] = [Color::Red, Color::Yellow].map(|colour| Style::new().fg(colour));
@@ -69,37 +69,41 @@ fn of_reports(recent: &Report, so_far: &Report) -> Vec<Note> {
     notes.push(Note::new(5, plain, totals(so_far)));
     notes.push(match strain::losses(recent) {
         Some(losses) => Note::new(4, yellow, losses),
-        // It keeps its line: what is below stays where it is.
+        // Keep the line, so that the lines below do not move.
         None => Note::new(10, plain, "no losses at ports"),
     });
     for verdict in control::verdicts(recent) {
         let style = match verdict.fate {
-            control::Fate::Kept => plain.fg(Color::Green),
-            control::Fate::Machine => yellow,
-            control::Fate::Missed => red,
+            control::ObjectiveOutcome::Kept => plain.fg(Color::Green),
+            control::ObjectiveOutcome::Machine => yellow,
+            control::ObjectiveOutcome::Missed => red,
         };
         notes.push(match verdict.brief {
             Some(brief) => Note::new(1, style, verdict.text).or(brief),
             None => Note::new(6, style, verdict.text),
         });
     }
-    let Some(told) = &recent.control else { return notes };
-    notes.extend(control::unkept(told, &recent.flows).into_iter().map(|text| Note::new(6, red, text)));
-    notes.extend(told.trouble.iter().map(|text| Note::new(6, red, text.clone())));
-    notes.push(Note::new(8, plain, control::state(told, &recent.workers)));
-    notes.push(Note::new(7, plain, control::decision(told).unwrap_or_else(|| "last: no change yet".to_owned())));
-    notes.extend(control::moves(told).into_iter().map(|text| Note::new(9, plain, text)));
+    let Some(control_report) = &recent.control else { return notes };
+    notes.extend(control::unkept(control_report, &recent.flows).into_iter().map(|text| Note::new(6, red, text)));
+    notes.extend(control_report.trouble.iter().map(|text| Note::new(6, red, text.clone())));
+    notes.push(Note::new(8, plain, control::state(control_report, &recent.workers)));
+    notes.push(Note::new(
+        7,
+        plain,
+        control::decision(control_report).unwrap_or_else(|| "last: no change yet".to_owned()),
+    ));
+    notes.extend(control::moves(control_report).into_iter().map(|text| Note::new(9, plain, text)));
     notes
 }
 
-/// The notes that fit in so many lines, whole or in brief; and how many lines there are besides.
+/// Returns the notes that fit into `height` lines, in whole or brief form, and the number of remaining lines.
 pub(super) fn fitting(notes: &[Note], width: usize, height: usize) -> (Vec<Line<'static>>, usize) {
     let whole: Vec<_> = notes.iter().map(|note| note.lines(width)).collect();
     let all: usize = whole.iter().map(Vec::len).sum();
     if all <= height {
         return (whole.into_iter().flatten().collect(), 0);
     }
-    // One line says that there is more.
+    // Reserve one line for the hint that there is more.
     let mut room = height.saturating_sub(1);
     let mut order: Vec<_> = (0..notes.len()).collect();
     order.sort_by_key(|at| notes[*at].rank);
@@ -119,12 +123,12 @@ pub(super) fn fitting(notes: &[Note], width: usize, height: usize) -> (Vec<Line<
     (lines, rest)
 }
 
-/// All notes.
+/// Returns the lines of all notes.
 pub(super) fn lines(notes: &[Note], width: usize) -> Vec<Line<'static>> {
     notes.iter().flat_map(|note| note.lines(width)).collect()
 }
 
-/// Where the workers run.
+/// Lists the cores of the workers.
 fn cores(recent: &Report) -> String {
     let cores: Vec<_> = recent.workers.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
     match &cores[..] {

@@ -1,4 +1,4 @@
-//! The help of the live view: keys, and what the words in its tables mean.
+//! The help of the live view: keys, and the words in its tables.
 
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
@@ -6,9 +6,9 @@ use ratatui::text::Line;
 use super::Quit;
 use crate::format::wrapped;
 
-/// From this width on there are two columns.
+/// Minimum width for two columns, in characters.
 const WIDE: usize = 60;
-/// Where the second begins.
+/// Start of the second column.
 const MEANINGS: usize = 17;
 
 /// Keys that are the same in every view.
@@ -26,7 +26,7 @@ const KEYS: [(&str, &str); 11] = [
     ("Esc", "back to the tables"),
 ];
 
-/// Columns and their meanings.
+/// Words in the tables, with their meanings.
 const WORDS: [(&str, &str); 14] = [
     ("CPU", "the share of all workers' time that a module takes"),
     ("batch in", "packets that arrive together"),
@@ -36,15 +36,15 @@ const WORDS: [(&str, &str); 14] = [
     ("objective", "the delay that a flow may have, at a percentile of its packets"),
     ("delay now", "the delay at that percentile in the last interval"),
     ("missed: machine", "missed only because the machine ran something else on the worker's core"),
-    ("p50, p95, p99", "so many percent of the packets had at most this delay"),
-    ("lost", "packets that a port lost before they came in"),
+    ("p50, p95, p99", "this percentage of the packets had at most this delay"),
+    ("lost", "packets that a port lost before they entered"),
     ("not sent", "packets that a port did not send"),
     ("waiting", "packets in queues, or held by a module"),
     ("core taken away", "the share of time in which the machine ran something else on the core"),
     ("given, taken", "packets to and from other workers"),
 ];
 
-/// The help in lines of at most `width` characters.
+/// Returns the help in lines of at most `width` characters.
 pub(super) fn lines(quit: Quit, width: usize) -> Vec<Line<'static>> {
     let ends = match quit {
         Quit::EndRun => ("q", "asks whether to end the run; q again ends it"),
@@ -58,7 +58,7 @@ pub(super) fn lines(quit: Quit, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// A word and its meaning: in two columns, where there is room.
+/// Formats a word and its meaning, in two columns if there is room.
 fn entry((word, meaning): (&str, &str), width: usize) -> Vec<Line<'static>> {
     if width < WIDE {
         let text = wrapped(&format!("{word}: {meaning}"), 2, width.max(1));

@@ -7,7 +7,7 @@ use super::sheet::{Column, Entry, Sheet};
 use crate::control;
 use crate::format::{known, short, span, whole};
 
-/// One of the tables.
+/// A table of the live view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pane {
     #[default]
@@ -31,7 +31,7 @@ impl Pane {
         }
     }
 
-    /// The column that rows are sorted by until the user chooses another.
+    /// Returns the default sort column.
     pub(super) fn sorted_first(self) -> Option<usize> {
         match self {
             Self::Modules => Some(2),
@@ -40,7 +40,7 @@ impl Pane {
         }
     }
 
-    /// Its table of the last interval, `recent`, and of the run so far.
+    /// Returns the table for the last interval, `recent`, and the run so far.
     pub(super) fn sheet(self, recent: &Report, so_far: &Report) -> Sheet {
         match self {
             Self::Modules => modules(recent, so_far),
@@ -60,7 +60,7 @@ fn rate(value: f64) -> Entry {
     Entry::number(short(value), value)
 }
 
-/// A figure that may be unknown.
+/// Formats a figure that may be unknown.
 fn figure(value: Option<f64>, decimals: usize) -> Entry {
     value.map_or_else(|| Entry::text("n/a"), |value| Entry::number(known(Some(value), decimals), value))
 }
@@ -73,7 +73,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// A loss stands out.
+/// Highlights a loss.
 fn loss(entry: Entry, is_losing: bool) -> Entry {
     if is_losing { entry.styled(Style::new().fg(Color::Yellow)) } else { entry }
 }
@@ -90,7 +90,7 @@ fn modules(recent: &Report, so_far: &Report) -> Sheet {
         Column::right("ticks/packet", 8),
         Column::right("dropped", 4),
     ];
-    // Where nothing was timed, packets tell the load.
+    // If nothing was timed, the number of packets stands for the load.
     let is_timed = recent.modules.iter().any(|module| module.share.is_some());
     let rows = recent.modules.iter().enumerate().map(|(at, module)| {
         let load = if is_timed { module.share.unwrap_or(0.0) } else { module.packets as f64 };
@@ -111,7 +111,7 @@ fn modules(recent: &Report, so_far: &Report) -> Sheet {
     Sheet { rows: rows.collect(), columns }
 }
 
-/// Whether an objective was kept. A miss that the machine is the cause of is no fault of the pipeline.
+/// Returns the verdict on an objective. A miss caused by the machine is not the pipeline's fault.
 fn verdict(kept: Option<bool>, by_machine: bool) -> (&'static str, Style) {
     match kept {
         Some(true) => ("kept", Style::new().fg(Color::Green)),
@@ -137,7 +137,7 @@ fn flows(recent: &Report) -> Sheet {
         columns.extend([Column::right(control::rate_head(recent), 8), Column::left("rate", 5)]);
     }
     let rows = recent.flows.iter().map(|flow| {
-        let (told, style) = verdict(flow.kept, flow.missed_by_machine);
+        let (word, style) = verdict(flow.kept, flow.missed_by_machine);
         let objective = control::delay_objective(flow);
         let objective = flow.slo_us.map_or_else(|| Entry::text("-"), |slo| Entry::number(objective, slo));
         let now = if flow.slo_us.is_some() { flow.at_percentile_us } else { None };
@@ -146,13 +146,13 @@ fn flows(recent: &Report) -> Sheet {
             Entry::text(flow.name.clone()),
             objective,
             now.styled(style),
-            Entry::text(told).styled(style),
+            Entry::text(word).styled(style),
             rate(flow.rate_pps),
         ];
         row.extend([flow.delay_us.p50, flow.delay_us.p95, flow.delay_us.p99].map(time));
         if rates {
-            let (told, style) = verdict(flow.rate_kept, flow.missed_by_machine);
-            row.extend([Entry::text(control::stated_rate(flow)), Entry::text(told).styled(style)]);
+            let (word, style) = verdict(flow.rate_kept, flow.missed_by_machine);
+            row.extend([Entry::text(control::stated_rate(flow)), Entry::text(word).styled(style)]);
         }
         row
     });

@@ -1,4 +1,4 @@
-//! A table that fits its screen: its rows are filtered and sorted, and columns are left out where there is no room.
+//! A table that fits the screen: rows are filtered and sorted, and columns without room are left out.
 
 use std::cmp::Ordering;
 
@@ -7,14 +7,14 @@ use ratatui::text::{Line, Span};
 
 /// The space between two columns.
 const GAP: usize = 2;
-/// Names are not cut below so many characters.
+/// Minimum width to which names are cut, in characters.
 const NAME: usize = 12;
 
 /// A column.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     pub(super) head: &'static str,
-    /// Whether its texts stand at the left.
+    /// True if its text is aligned to the left.
     left: bool,
     /// The column with the largest rank is left out first.
     rank: u8,
@@ -34,7 +34,7 @@ impl Column {
 #[derive(Clone)]
 pub(super) struct Entry {
     text: String,
-    /// It is sorted by this where it is there, else by its text.
+    /// The sort key, if present; else the text is the key.
     number: Option<f64>,
     style: Style,
 }
@@ -53,30 +53,30 @@ impl Entry {
     }
 }
 
-/// How rows are sorted.
+/// The sort order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sort {
-    /// By this column; `None`, or one that the table does not have any more: as packets pass, or as the report has
-    /// them.
+    /// The column to sort by. `None`, or a column that the table no longer has: the order in which packets pass the
+    /// modules, or the order of the report.
     pub(super) column: Option<usize>,
-    /// Numbers ascend and texts descend.
+    /// True if numbers ascend and texts descend.
     pub(super) reversed: bool,
 }
 
-/// All of a table.
+/// A complete table.
 pub(super) struct Sheet {
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Entry>>,
 }
 
 impl Sheet {
-    /// Keeps the rows with `filter` in their names (the first cell), in any case of letters.
+    /// Keeps the rows with `filter` in their names (the first cell), ignoring case.
     pub(super) fn filter(&mut self, filter: &str) {
         let filter = filter.to_lowercase();
         self.rows.retain(|row| row[0].text.to_lowercase().contains(&filter));
     }
 
-    /// Sorts the rows: large numbers first, texts by the alphabet. Equal rows stay in their order.
+    /// Sorts the rows: large numbers first, texts alphabetically. Equal rows keep their order.
     pub(super) fn sort(&mut self, sort: Sort) {
         let Some(column) = sort.column.filter(|column| *column < self.columns.len()) else {
             if sort.reversed {
@@ -96,7 +96,7 @@ impl Sheet {
         });
     }
 
-    /// The columns that there is room for, with their widths: the first and the sorted one always.
+    /// Returns the columns that fit, with their widths. The first column and the sorted one are always included.
     fn fitting(&self, width: usize, sort: Sort) -> Vec<(usize, usize)> {
         let widest = |at: usize| {
             let cells = self.rows.iter().map(|row| row[at].text.chars().count());
@@ -108,7 +108,7 @@ impl Sheet {
             if taken <= width {
                 return columns;
             }
-            // A shortened name beside more columns says more than a long one alone.
+            // A shortened name with more columns is more useful than one long name.
             let name = columns[0].1.saturating_sub(taken - width);
             if name >= NAME.max(columns[0].1 / 2) {
                 columns[0].1 = name;
@@ -123,7 +123,7 @@ impl Sheet {
         }
     }
 
-    /// A column's heading, with an arrow where rows are sorted by it.
+    /// Returns a column's heading, with an arrow if rows are sorted by it.
     fn head(&self, at: usize, sort: Sort) -> String {
         let head = self.columns[at].head;
         match sort {
@@ -134,8 +134,7 @@ impl Sheet {
         }
     }
 
-    /// The headings and as many rows from the one numbered `first` on as there are lines for; and how many columns
-    /// have no room.
+    /// Returns the headings and the rows that fit, beginning with row `first`, and the number of columns without room.
     pub(super) fn lines(&self, size: (usize, usize), first: usize, sort: Sort) -> (Vec<Line<'static>>, usize) {
         let (width, height) = size;
         let columns = self.fitting(width, sort);
@@ -144,8 +143,8 @@ impl Sheet {
             (0..self.columns.len()).map(|at| Entry { style: bold, ..Entry::text(self.head(at, sort)) }).collect();
         let rows = std::iter::once(&heads).chain(self.rows.iter().skip(first)).take(height);
         let lines = rows.map(|row| {
-            let cells = columns.iter().enumerate().flat_map(|(place, (at, width))| {
-                let gap = if place > 0 { GAP } else { 0 };
+            let cells = columns.iter().enumerate().flat_map(|(position, (at, width))| {
+                let gap = if position > 0 { GAP } else { 0 };
                 let text = shortened(&row[*at].text, *width);
                 let space = width.saturating_sub(text.chars().count());
                 let (before, after) = if self.columns[*at].left { (gap, space) } else { (gap + space, 0) };
@@ -158,7 +157,7 @@ impl Sheet {
     }
 }
 
-/// A text of at most `width` characters; of a longer one the beginning and the end, which tell names apart.
+/// Shortens a text to `width` characters. Keeps the beginning and the end, which distinguish names.
 fn shortened(text: &str, width: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= width {

@@ -1,4 +1,4 @@
-//! The table drawn into memory.
+//! Tests that draw the live view into memory.
 
 use forebay_instance::events::{EventLog, NewEvent};
 use forebay_protocol::{
@@ -10,7 +10,7 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 
-/// A report of so many modules, the last of which takes most of the time, and one flow.
+/// A report with this number of modules, the last of which takes most of the time, and one flow.
 pub(crate) fn report(modules: usize) -> Report {
     let module = |at: usize| ModuleReport {
         folded: None,
@@ -89,7 +89,7 @@ fn view(modules: usize) -> View {
     View { recent: Some(report(modules)), whole: Some(report(modules)), ..View::default() }
 }
 
-/// A busy scene: a machine with other work, a controller that explains itself, losses, three workers.
+/// A busy view: a machine with other work, a controller with explanations, losses, three workers.
 fn busy_view() -> View {
     let mut report = report(40);
     let mut control = crate::control::tests::control();
@@ -142,7 +142,7 @@ fn busy_view() -> View {
 
 const NO_CARRIER: &str = "port 'east': its interface has no carrier: nothing is at its other end";
 
-/// Events as a run records them, a second apart.
+/// Numbers events as a run does, one second apart.
 fn events(all: &[NewEvent]) -> Vec<forebay_protocol::event::Event> {
     let log = EventLog::default();
     all.iter().for_each(|event| log.record(event.clone()));
@@ -152,7 +152,7 @@ fn events(all: &[NewEvent]) -> Vec<forebay_protocol::event::Event> {
     events
 }
 
-/// Draws a screen of that size and returns its text, without the space at the ends of lines.
+/// Draws a screen of this size, and returns its text without trailing spaces.
 fn screen(view: &View, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("memory");
     terminal.draw(|frame| view.draw(frame)).expect("memory");
@@ -160,26 +160,26 @@ fn screen(view: &View, width: u16, height: u16) -> String {
     lines.lines().map(|line| line.trim_matches('"').trim_end().to_owned() + "\n").collect()
 }
 
-/// Sentences without the ends of lines in them.
+/// Joins wrapped lines into sentences.
 fn unwrapped(screen: &str) -> String {
     screen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Every view, on the smallest, a usual and a large terminal.
+/// Every page on a small, a usual and a large terminal.
 #[test]
 fn every_view_fits_every_screen() {
     for (width, height) in [(40, 12), (80, 24), (200, 50)] {
         let mut view = busy_view();
         let mut all = String::new();
         for key in ['1', '2', '3', '4', '5', '0', '?'] {
-            view.obey(KeyCode::Char(key), false, 5);
+            view.handle_key(KeyCode::Char(key), false, 5);
             all += &format!("=== {key}\n{}", screen(&view, width, height));
         }
         insta::assert_snapshot!(format!("{width}x{height}"), all);
     }
 }
 
-/// Text that has no room above the tables is whole on a page of its own, which scrolls.
+/// Text without room above the tables is complete on a page of its own, which scrolls.
 #[test]
 fn no_explanation_is_cut() {
     let explanations = [
@@ -191,12 +191,12 @@ fn no_explanation_is_cut() {
     for (width, height) in [(40, 12), (80, 24)] {
         let mut view = busy_view();
         assert!(screen(&view, width, height).contains("more: press 0"), "{}", screen(&view, width, height));
-        view.obey(KeyCode::Char('0'), false, 5);
-        // Line by line, each screen's first line is the next one of the text.
+        view.handle_key(KeyCode::Char('0'), false, 5);
+        // Scroll line by line: each screen's first line is the next line of the text.
         let mut text = String::new();
         for _ in 0..60 {
             text += &format!("{} ", screen(&view, width, height).lines().next().expect("a line"));
-            view.obey(KeyCode::Down, false, 5);
+            view.handle_key(KeyCode::Down, false, 5);
         }
         text += &screen(&view, width, height);
         let text = unwrapped(&text);
@@ -251,7 +251,7 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     }
 }
 
-/// A flow that is late is seen at once; one that is late because the machine was busy is no fault of the pipeline.
+/// A late flow is red; it is yellow if the machine was busy, because that is not the pipeline's fault.
 #[test]
 fn delays_above_an_objective_are_red_and_yellow_where_the_machine_is_the_cause() {
     let colour_of = |kept, missed_by_machine| {
@@ -275,7 +275,7 @@ fn delays_above_an_objective_are_red_and_yellow_where_the_machine_is_the_cause()
     );
 }
 
-/// Only the first worker was shown of several, and what ports lost only as a total that grew.
+/// Regression: only the first of several workers was shown, and losses at ports only as a total.
 #[test]
 fn losses_of_the_interval_and_every_worker_are_shown() {
     let mut view = view(1);
@@ -294,41 +294,41 @@ fn losses_of_the_interval_and_every_worker_are_shown() {
 fn hundreds_of_modules_are_scrolled_sorted_and_filtered() {
     let mut view = view(355);
     assert!(screen(&view, 120, 30).contains("m354"), "the heaviest comes first");
-    view.obey(KeyCode::Char('s'), false, 10);
+    view.handle_key(KeyCode::Char('s'), false, 10);
     let shown = screen(&view, 120, 30);
     assert!(shown.contains("m0 ") && !shown.contains("m354"), "{shown}");
-    (0..5).for_each(|_| assert!(!view.obey(KeyCode::PageDown, false, 10)));
+    (0..5).for_each(|_| assert!(!view.handle_key(KeyCode::PageDown, false, 10)));
     assert!(screen(&view, 120, 30).contains("modules 51-"));
-    view.obey(KeyCode::End, false, 10);
+    view.handle_key(KeyCode::End, false, 10);
     assert!(screen(&view, 120, 30).contains("m354"));
-    view.obey(KeyCode::Down, false, 10);
+    view.handle_key(KeyCode::Down, false, 10);
     assert_eq!(view.scroll, 354, "no further than the last");
     for key in ['/', '3', '5', '1', 'q'] {
-        view.obey(KeyCode::Char(key), false, 10);
+        view.handle_key(KeyCode::Char(key), false, 10);
     }
     assert!(screen(&view, 120, 30).contains("modules: none of 355 with '351q'"), "letters are typed, `q` too");
-    view.obey(KeyCode::Backspace, false, 10);
-    view.obey(KeyCode::Enter, false, 10);
+    view.handle_key(KeyCode::Backspace, false, 10);
+    view.handle_key(KeyCode::Enter, false, 10);
     let shown = screen(&view, 120, 30);
     assert!(shown.contains("m351") && !shown.contains("m354"), "{shown}");
-    view.obey(KeyCode::Esc, false, 10);
+    view.handle_key(KeyCode::Esc, false, 10);
     assert!(screen(&view, 120, 30).contains("m0 "), "all rows again, from the first");
 }
 
-/// A reload to flows without stated rates, or to fewer workers, leaves out columns: the one that was chosen, too.
+/// A reload to flows without rates, or to fewer workers, removes columns, even the chosen one.
 #[test]
 fn a_chosen_column_that_a_reload_takes_away_sorts_nothing() {
     let mut view = busy_view();
-    view.obey(KeyCode::Char('2'), false, 10);
-    view.obey(KeyCode::Char('<'), false, 10);
+    view.handle_key(KeyCode::Char('2'), false, 10);
+    view.handle_key(KeyCode::Char('<'), false, 10);
     assert!(screen(&view, 200, 50).contains("rate▼"), "{}", screen(&view, 200, 50));
     let fewer = report(3);
     (view.recent, view.whole) = (Some(fewer.clone()), Some(fewer));
     let shown = screen(&view, 200, 50);
     assert!(shown.contains("video") && !shown.contains("rate▼") && !shown.contains("rate "), "{shown}");
-    view.obey(KeyCode::Char('r'), false, 10);
+    view.handle_key(KeyCode::Char('r'), false, 10);
     assert!(screen(&view, 200, 50).contains("video"));
-    view.obey(KeyCode::Char('>'), false, 10);
+    view.handle_key(KeyCode::Char('>'), false, 10);
     assert!(screen(&view, 200, 50).contains("flow▲"), "{}", screen(&view, 200, 50));
 }
 
@@ -336,20 +336,20 @@ fn a_chosen_column_that_a_reload_takes_away_sorts_nothing() {
 fn columns_are_sorted_by_the_keys_for_them() {
     let mut view = view(12);
     assert!(screen(&view, 120, 30).contains("CPU▼"));
-    view.obey(KeyCode::Char('>'), false, 10);
+    view.handle_key(KeyCode::Char('>'), false, 10);
     assert!(screen(&view, 120, 30).contains("packets/s▼"));
-    (0..3).for_each(|_| assert!(!view.obey(KeyCode::Char('<'), false, 10)));
-    view.obey(KeyCode::Char('r'), false, 10);
+    (0..3).for_each(|_| assert!(!view.handle_key(KeyCode::Char('<'), false, 10)));
+    view.handle_key(KeyCode::Char('r'), false, 10);
     let shown = screen(&view, 120, 30);
     assert!(shown.contains("module▲") && shown.contains("m9"), "{shown}");
-    view.obey(KeyCode::Tab, false, 10);
-    view.obey(KeyCode::Char('>'), false, 10);
+    view.handle_key(KeyCode::Tab, false, 10);
+    view.handle_key(KeyCode::Char('>'), false, 10);
     assert!(screen(&view, 120, 30).contains("flow▼"), "each table has an order of its own");
-    view.obey(KeyCode::BackTab, false, 10);
+    view.handle_key(KeyCode::BackTab, false, 10);
     assert!(screen(&view, 120, 30).contains("module▲"));
 }
 
-/// A link that went down while the table had the terminal was printed once the run was over.
+/// Regression: a link that went down while the table was on the terminal was reported only after the run.
 #[test]
 fn the_last_events_are_shown_and_cannot_act_on_the_terminal() {
     let mut view = view(3);
@@ -366,20 +366,20 @@ fn the_last_events_are_shown_and_cannot_act_on_the_terminal() {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
     assert!(!shown.contains("listening"), "{shown}");
-    // The last one is seen on the smallest screen, too.
+    // The last event is visible on the smallest screen, too.
     let mut busy = busy_view();
     assert!(screen(&busy, 40, 12).contains("22:04:05Z link_down east"), "{}", screen(&busy, 40, 12));
-    busy.obey(KeyCode::Char('0'), false, 5);
-    busy.obey(KeyCode::End, false, 5);
+    busy.handle_key(KeyCode::Char('0'), false, 5);
+    busy.handle_key(KeyCode::End, false, 5);
     let text = unwrapped(&screen(&busy, 80, 24));
     for said in [&format!("22:04:05Z link_down: {NO_CARRIER}"), "2026-11-24 22:04:02Z reload_accepted", ", 7 times"] {
         assert!(text.contains(said), "'{said}' is not in\n{text}");
     }
 }
 
-/// Who watches with `top` leaves a pipeline that runs on.
+/// With `top`, `q` leaves the view, and the pipeline continues.
 #[test]
-fn what_q_does_is_said() {
+fn the_effect_of_q_is_shown() {
     for (quit, said) in [(Quit::EndRun, "q end"), (Quit::Leave, "q leave")] {
         assert!(screen(&View { quit, ..View::default() }, 120, 30).contains(said));
         assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("{said}   ? help")));
@@ -391,28 +391,28 @@ fn no_screen_is_too_small() {
     for (width, height) in [(1, 1), (20, 4), (80, 6), (500, 3), (150, 8)] {
         let mut view = busy_view();
         for key in ['1', '2', '3', '4', '5', '0', '?'] {
-            view.obey(KeyCode::Char(key), false, 1);
+            view.handle_key(KeyCode::Char(key), false, 1);
             screen(&view, width, height);
         }
         screen(&View::default(), width, height);
     }
 }
 
-/// Esc ended a run at once, and so did a `q` that was meant for another window.
+/// Regression: Esc ended a run at once, and so did a `q` for another window.
 #[test]
 fn q_asks_once_before_it_ends_a_run_and_escape_ends_none() {
     let mut view = view(1);
-    assert!(!view.obey(KeyCode::Esc, false, 1));
+    assert!(!view.handle_key(KeyCode::Esc, false, 1));
     for other in [KeyCode::Esc, KeyCode::Char('s'), KeyCode::Down] {
-        assert!(!view.obey(KeyCode::Char('q'), false, 1));
+        assert!(!view.handle_key(KeyCode::Char('q'), false, 1));
         for (width, height) in [(80, 24), (40, 12)] {
             assert!(unwrapped(&screen(&view, width, height)).contains("q again ends the run, any other key goes on"));
         }
-        assert!(!view.obey(other, false, 1));
+        assert!(!view.handle_key(other, false, 1));
         assert!(!screen(&view, 80, 24).contains("q again"), "another key takes it back");
     }
-    assert!(!view.obey(KeyCode::Char('q'), false, 1) && view.obey(KeyCode::Char('q'), false, 1));
-    assert!(view.obey(KeyCode::Char('c'), true, 1) && !view.obey(KeyCode::Char('c'), false, 1));
+    assert!(!view.handle_key(KeyCode::Char('q'), false, 1) && view.handle_key(KeyCode::Char('q'), false, 1));
+    assert!(view.handle_key(KeyCode::Char('c'), true, 1) && !view.handle_key(KeyCode::Char('c'), false, 1));
     let mut watcher = View { quit: Quit::Leave, ..self::view(1) };
-    assert!(watcher.obey(KeyCode::Char('q'), false, 1) && watcher.obey(KeyCode::Esc, false, 1));
+    assert!(watcher.handle_key(KeyCode::Char('q'), false, 1) && watcher.handle_key(KeyCode::Esc, false, 1));
 }

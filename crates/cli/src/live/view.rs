@@ -1,4 +1,4 @@
-//! The state of the live table that keys change: pane, sort order, filter, page.
+//! The state of the live view that keys change: pane, sort order, filter, page.
 
 use std::cell::Cell;
 
@@ -14,34 +14,34 @@ use super::sheet::Sort;
 pub(super) enum Page {
     #[default]
     Tables,
-    /// All of the text that stands above the tables.
+    /// The complete text from above the tables.
     Text,
     Help,
 }
 
-/// The last reports and how the user wants to see them.
+/// The last reports, and the user's settings for the view.
 pub(super) struct View {
     pub(super) recent: Option<Report>,
     pub(super) whole: Option<Report>,
     /// The last events, oldest first.
     pub(super) events: Vec<Event>,
-    /// The date in UTC, as events have it.
+    /// The current date in UTC, in the format of events.
     pub(super) today: String,
     pub(super) page: Page,
     /// The table that keys act on.
     pub(super) pane: Pane,
-    /// The first row of it that is shown.
+    /// The first visible row of that table.
     pub(super) scroll: usize,
-    /// The first line that is shown of help or text; drawing takes back what is too far.
+    /// The first visible line of help or text. Drawing corrects values that are too large.
     pub(super) text_scroll: Cell<usize>,
-    /// By pane.
+    /// Sort order of each pane.
     pub(super) sorts: [Sort; Pane::ALL.len()],
-    /// Only rows with this in their names are shown.
+    /// Only rows with this text in their names are shown.
     pub(super) filter: String,
-    /// Whether keys are letters of the filter.
+    /// True while keys are typed into the filter.
     pub(super) is_typing: bool,
     pub(super) quit: Quit,
-    /// Whether `q` was pressed, and pressing it again ends the run.
+    /// True after `q`: pressing it again ends the run.
     pub(super) asks: bool,
 }
 
@@ -66,8 +66,8 @@ impl Default for View {
 }
 
 impl View {
-    /// Obeys a key; whether it means the end.
-    pub(super) fn obey(&mut self, key: KeyCode, control: bool, page: usize) -> bool {
+    /// Handles a key. Returns true if it ends the view or the run.
+    pub(super) fn handle_key(&mut self, key: KeyCode, control: bool, page: usize) -> bool {
         if control && key == KeyCode::Char('c') {
             return true;
         }
@@ -75,11 +75,11 @@ impl View {
             self.type_filter(key);
             return false;
         }
-        let asked = std::mem::take(&mut self.asks);
+        let asked_before = std::mem::take(&mut self.asks);
         match key {
-            KeyCode::Char('q') if asked || self.quit == Quit::Leave => return true,
+            KeyCode::Char('q') if asked_before || self.quit == Quit::Leave => return true,
             KeyCode::Char('q') => self.asks = true,
-            // Esc goes back, and no further: it ends no run.
+            // Esc only goes back; it does not end a run.
             KeyCode::Esc if self.page != Page::Tables => self.page = Page::Tables,
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
             KeyCode::Esc => return self.quit == Quit::Leave,
@@ -115,7 +115,7 @@ impl View {
         self.scroll = 0;
     }
 
-    /// Shows a page, or the tables again where it is shown.
+    /// Shows a page; if it is already shown, returns to the tables.
     fn turn_to(&mut self, page: Page) {
         self.page = if self.page == page { Page::Tables } else { page };
         self.text_scroll.set(0);
@@ -133,7 +133,7 @@ impl View {
         &mut self.sorts[self.pane as usize]
     }
 
-    /// Sorts by the next column, or the one before.
+    /// Sorts by the next or the previous column.
     fn sort_by_neighbour(&mut self, next: bool) {
         let Some(columns) = self.sheet_size().map(|(columns, _)| columns) else { return };
         let sort = self.sort();
@@ -142,7 +142,7 @@ impl View {
         sort.column = Some(if next { (now + 1) % columns } else { (now + columns - 1) % columns });
     }
 
-    /// How many columns and rows the chosen table has.
+    /// Returns the number of columns and rows of the chosen table.
     fn sheet_size(&self) -> Option<(usize, usize)> {
         let mut sheet = self.pane.sheet(self.recent.as_ref()?, self.whole.as_ref()?);
         sheet.filter(&self.filter);
