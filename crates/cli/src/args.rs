@@ -191,7 +191,7 @@ Examples:
   forebay doctor gateway.yaml                      its workers, their pools and its ports
   forebay doctor --core 2-3 --interface eth1       two workers, packets of that card
   forebay doctor --json | jq '.checks[] | select(.state == \"costs\") | .remedy'
-  forebay doctor --root /mnt/report                files of another machine, laid out as there
+  forebay doctor --root /mnt/report                the files of another machine
 
 The command only reads, and takes half a second. A check that cannot be made on this host shows n/a. Exit codes: 0 no \
 check found a certain loss of performance; 1 a check found one, or something that keeps the pipeline from running; \

@@ -1,8 +1,8 @@
-//! `forebay check`: whether a configuration is in order.
+//! `forebay check`: checks configurations.
 
 use std::io::Write;
 
-use forebay_pipeline::{Checked, Problems, shown_file};
+use forebay_pipeline::{Checked, Problem, Problems, shown_file};
 use serde_json::json;
 
 use crate::format::counted;
@@ -19,10 +19,10 @@ pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
     if problems.all.is_empty() { Ok(()) } else { Err(problems.into()) }
 }
 
-/// How many warnings of a configuration are printed.
+/// Maximum number of warnings that are printed.
 const WARNINGS: usize = 20;
 
-/// The problems of one configuration.
+/// Checks one configuration.
 fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(), Problems>> {
     let source = crate::source::source(pipeline, &arguments.set);
     let checked = source.and_then(|source| forebay_pipeline::check(&source));
@@ -37,7 +37,7 @@ fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(
         let Checked { name, modules, ports, flows, skipped, warnings } = checked;
         let (modules, ports) = (counted(modules.len() as u64, "module"), counted(ports.len() as u64, "port"));
         let flows = if flows.is_empty() { "every path a flow".to_owned() } else { counted(flows.len() as u64, "flow") };
-        // Several files may have pipelines of one name.
+        // Several files may contain pipelines with the same name.
         let name = if arguments.pipelines.len() > 1 { shown_file(pipeline) } else { name };
         writeln!(printed::out(), "{name}: in order ({modules}, {ports}, {flows})")?;
         if !skipped.is_empty() {
@@ -55,11 +55,15 @@ fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(
     Ok(Ok(()))
 }
 
-/// A skipped rule with its module.
+/// Returns a skipped rule with its module.
 fn as_entry((module, line): &(String, String)) -> serde_json::Value {
     let mut entry = serde_json::from_str(line).unwrap_or_else(|_| json!({ "reason": line }));
     entry["module"] = json!(module);
     entry
+}
+
+fn problem(problem: &Problem) -> serde_json::Value {
+    json!({ "place": problem.shown, "message": problem.message })
 }
 
 fn warning((module, message): &(String, String)) -> serde_json::Value {
@@ -85,7 +89,7 @@ fn as_json(file: &str, checked: &Result<Checked, Problems>) -> serde_json::Value
         Err(problems) => json!({
             "file": shown_file(file),
             "in_order": false,
-            "problems": problems.all.iter().map(|it| json!({ "place": it.shown, "message": it.message })).collect::<Vec<_>>(),
+            "problems": problems.all.iter().map(problem).collect::<Vec<_>>(),
         }),
     }
 }

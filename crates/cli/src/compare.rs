@@ -1,4 +1,4 @@
-//! `forebay compare`: what a packet costs in two builds, or by two configurations, side by side.
+//! `forebay compare`: compares the cost of a packet in two builds or configurations.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::format::{Align, known, table};
 use crate::lost_lines::report_lost_lines;
 use crate::{Answer, args, printed};
 
-/// How long a run measures: short, because what differs is between processes and not within one.
+/// The measuring time of a run. It is short, because differences are between processes and not within one.
 const SPAN: Duration = Duration::from_millis(150);
 
-/// Compares; the answer is no where something costs more.
+/// Compares. Returns `No` if a module costs more.
 pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     let _temporary = crate::temporary::folder()?;
     let store = Store::new(&arguments.store);
@@ -39,7 +39,7 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     let shown = io::stderr().is_terminal();
     let say = |line: &str| {
         if shown {
-            // The line is written over by the next; on a terminal that has gone nothing is missed.
+            // The next line overwrites this one. A closed terminal is ignored.
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
     };
@@ -54,7 +54,7 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     });
     say("");
     let names = [arguments.name.as_str(), name];
-    // The figures are those of runs whose files lack lines.
+    // These figures are of runs whose files lack lines.
     let lost = sides.map(|side| side.lost_lines);
     names.iter().zip(&lost).for_each(|(name, lost)| report_lost_lines(name, lost));
     let comparison = compared?;
@@ -71,10 +71,10 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     Ok(if answer { Answer::Yes } else { Answer::No })
 }
 
-fn print(told: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) -> io::Result<()> {
+fn print(comparison: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) -> io::Result<()> {
     let mut out = printed::out();
     let pair = |[a, b]: [Option<f64>; 2]| [known(a, 1), known(b, 1)];
-    let rows = told.parts.iter().map(|part| {
+    let rows = comparison.parts.iter().map(|part| {
         let change = part.change.map_or_else(
             || "n/a".to_owned(),
             |change| format!("{:+.1} % ± {:.1}", change.middle * 100.0, change.reach() * 100.0),
@@ -96,34 +96,38 @@ fn print(told: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) -> io:
         ("change", right),
         ("instructions", right),
         ("now", right),
-        ("packets a call", right),
+        ("packets/call", right),
         ("now", right),
         ("", Align::Left),
     ];
-    writeln!(out, "{} against {}, {} a packet", names[1], names[0], counted[1].cpu.model)?;
+    writeln!(out, "{} against {}, per packet on {}", names[1], names[0], counted[1].cpu.model)?;
     write!(out, "{}", table(&columns, &rows))?;
-    for part in &told.parts {
+    for part in &comparison.parts {
         if let Some(why) = &part.why {
             writeln!(out, "{} is {}: {} ({})", part.name, word(part), cause(part, why), why.evidence)?;
         }
     }
-    if let Some(why) = &told.less_busy {
+    if let Some(why) = &comparison.less_busy {
         writeln!(out, "less busy: {}", why.evidence)?;
     }
-    if told.parts.iter().all(|part| part.verdict == Verdict::Same) && told.less_busy.is_none() {
-        writeln!(out, "Nothing has changed that {} pairs of runs would show.", told.pairs)?;
+    if comparison.parts.iter().all(|part| part.verdict == Verdict::Same) && comparison.less_busy.is_none() {
+        writeln!(out, "{} pairs of runs show no change.", comparison.pairs)?;
     }
-    writeln!(out, "{} pairs of runs in {:.0} s; {} void runs repeated", told.pairs, told.seconds, told.voids)
+    writeln!(
+        out,
+        "{} pairs of runs in {:.0} s; {} void runs repeated",
+        comparison.pairs, comparison.seconds, comparison.voids
+    )
 }
 
 fn word(part: &Part) -> &'static str {
     match part.verdict {
-        Verdict::Increased => "dearer",
-        Verdict::Cheaper => "cheaper",
+        Verdict::Increased => "slower",
+        Verdict::Cheaper => "faster",
         Verdict::MoreInstructions => "more instructions",
         Verdict::FewerInstructions => "fewer instructions",
         Verdict::Same => "",
-        Verdict::Gone => "gone",
+        Verdict::Gone => "removed",
         Verdict::Appeared => "new",
     }
 }
@@ -133,8 +137,8 @@ fn cause(part: &Part, why: &compare::Why) -> &'static str {
     match (why.cause, less) {
         (compare::Cause::Code, false) => "more instructions",
         (compare::Cause::Code, true) => "fewer instructions",
-        (compare::Cause::Memory, false) => "more ticks for an instruction: memory or branches",
-        (compare::Cause::Memory, true) => "fewer ticks for an instruction: memory or branches",
+        (compare::Cause::Memory, false) => "more ticks per instruction: memory or branches",
+        (compare::Cause::Memory, true) => "fewer ticks per instruction: memory or branches",
         (compare::Cause::Batches, false) => "smaller batches",
         (compare::Cause::Batches, true) => "larger batches",
         (compare::Cause::LessBusy, _) => "less busy",

@@ -1,4 +1,4 @@
-//! What a controller does, in few words: for the live table, the line an interval, and the summary.
+//! Describes what a controller does: for the live table, the line per interval, and the summary.
 
 use std::collections::HashSet;
 
@@ -12,61 +12,67 @@ use forebay_protocol::{
 
 use crate::format::{counted, short, span};
 
-/// So many flows are named; of more, how many there are.
+/// Maximum number of flows that are named; of more, the rest is counted.
 const NAMED: usize = 4;
-/// So many objectives that nothing keeps are told one by one.
+/// Maximum number of missed objectives with a sentence each.
 const SENTENCES: usize = 3;
-/// The share of a worker's time from which on it is worth asking why the machine was elsewhere.
+/// The share of a worker's time for which the machine ran something else, from which on the output names `forebay
+/// doctor`.
 const ELSEWHERE: f64 = 0.005;
 
-/// Which controller it is, and how it fares.
+/// Describes the controller and its results.
 pub(crate) fn state(control: &ControlReport, workers: &[WorkerReport]) -> String {
     clauses(control, workers).join("; ")
 }
 
-/// The parts of [`state`], what matters most first.
+/// Returns the parts of [`state`], most important first.
 pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<String> {
     let ControlReport { controller, period_ms, guard, periods, violated, stalled, took_us, .. } = control;
     let (every, periods) = (span(Some(period_ms * 1e3)), counted(*periods, "period"));
     let reserve = guard * 100.0;
     let missed =
         format!("{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective");
-    // A turn may be long because of what is to be done in it: the machine is blamed for what it was seen to do.
+    // A long turn may have much work, so the machine is named only if stalls were measured.
     let elsewhere = workers.iter().any(|worker| worker.machine_stalls.share >= ELSEWHERE);
-    let doctor = if elsewhere { " (the machine was elsewhere: see `forebay doctor`)" } else { "" };
+    let doctor = if elsewhere { " (the machine ran something else: see `forebay doctor`)" } else { "" };
     let turns = (*stalled > 0).then(|| format!("in {stalled} of them a turn took half the objective or more{doctor}"));
     let took =
         took_us.map(|(median, most)| format!("it decides in {} (at most {})", span(Some(median)), span(Some(most))));
     let late = took_us.filter(|(median, _)| *median > period_ms * 1e3);
-    let late = late.map(|_| "which is longer than its period: state a longer one".to_owned());
+    let late = late.map(|_| "which is longer than its period: set a longer period".to_owned());
     [Some(missed), turns, took, late].into_iter().flatten().collect()
 }
 
-/// The last decision that changed a trigger: one change, and how many there were at once.
+/// Returns the last decision that changed a trigger: one change, and the number of others at the same time.
 fn last(control: &ControlReport) -> Option<(&ChangeReport, usize)> {
     let last = control.changes.iter().max_by(|a, b| a.at_s.total_cmp(&b.at_s))?;
     let together = control.changes.iter().filter(|change| change.at_s == last.at_s).count();
-    // The module that is named is always the first of them.
+    // Always name the first module.
     let first = control.changes.iter().find(|change| change.at_s == last.at_s)?;
     Some((first, together - 1))
 }
 
-/// The last decision that changed a trigger, without its reason.
+/// Formats the last decision that changed a trigger, without its reason.
 fn change((change, more): (&ChangeReport, usize)) -> String {
     let ChangeReport { module, from, to, .. } = change;
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{module} {from} -> {to}{more}")
 }
 
-/// The last decision that changed a trigger, with its reason.
+/// Formats the last decision that changed a trigger, with its reason.
 pub(crate) fn decision(control: &ControlReport) -> Option<String> {
-    let told = last(control)?;
-    let flow = told.0.flow.as_ref().map_or(String::new(), |flow| format!("flow {flow}, "));
-    Some(format!("last: {}: {} ({flow}{:.1} s)", change(told), told.0.why, told.0.at_s))
+    let change_and_more = last(control)?;
+    let flow = change_and_more.0.flow.as_ref().map_or(String::new(), |flow| format!("flow {flow}, "));
+    Some(format!(
+        "last: {}: {} ({flow}{:.1} s)",
+        change(change_and_more),
+        change_and_more.0.why,
+        change_and_more.0.at_s
+    ))
 }
 
-/// Objectives that are not kept: a sentence for each of the first, of delays and of rates. Those of `flows` are left
-/// out that the machine is the cause of: the controller does not know it.
+/// Returns sentences on the first objectives of delay and of rate that are not kept. Objectives that were missed
+/// because of the machine are left out: the controller cannot change that.
 pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<String> {
     let by_machine: HashSet<_> = flows.iter().filter(|flow| flow.missed_by_machine).map(|flow| &flow.name).collect();
     let sentence = |unkept: &UnkeptReport| {
@@ -76,7 +82,7 @@ pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<Strin
             UnkeptCause::Slow | UnkeptCause::Time => format!(" ({:.0} % in reserve)", control.guard * 100.0),
         };
         let why = match unkept.cause {
-            UnkeptCause::Share => "it is held back because it offers more than its share".to_owned(),
+            UnkeptCause::Share => "it is limited because it offers more than its share".to_owned(),
             UnkeptCause::Slow => format!("it takes {takes} although it waits for no batch"),
             UnkeptCause::Time => format!("it takes {takes}, as smaller batches would leave a worker no time"),
             UnkeptCause::Load => {
@@ -88,19 +94,19 @@ pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<Strin
     };
     let late: Vec<_> = control.unkept.iter().filter(|unkept| !by_machine.contains(&unkept.flow)).collect();
     let slow: Vec<_> = control.short.iter().filter(|short| !by_machine.contains(&short.flow)).collect();
-    let mut told = first_of(&late, |unkept| sentence(unkept));
-    told.extend(first_of(&slow, |short| too_slow(short)));
-    told
+    let mut sentences = first_of(&late, |unkept| sentence(unkept));
+    sentences.extend(first_of(&slow, |short| too_slow(short)));
+    sentences
 }
 
 fn first_of<T>(all: &[T], sentence: impl Fn(&T) -> String) -> Vec<String> {
-    let mut told: Vec<_> = all.iter().take(SENTENCES).map(sentence).collect();
+    let mut sentences: Vec<_> = all.iter().take(SENTENCES).map(sentence).collect();
     let more = all.len().saturating_sub(SENTENCES);
-    told.extend((more > 0).then(|| format!("and so do {more} more")));
-    told
+    sentences.extend((more > 0).then(|| format!("and so do {more} more")));
+    sentences
 }
 
-/// What has moved to another worker last, with its reason; and why what should move does not.
+/// Returns the last move of modules to another worker with its reason, and the reason for a move that was not made.
 pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
     let last = control.moves.last().map(|moved| {
         let MoveReport { at_s, from, to, why, turn_us, pause_us, .. } = moved;
@@ -121,9 +127,9 @@ pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
     last.into_iter().chain(control.unmoved.iter().map(|why| format!("not moved: {why}"))).collect()
 }
 
-/// A flow that does not have its rate: why, and what helps.
-fn too_slow(told: &ShortReport) -> String {
-    let why = match &told.cause {
+/// Explains why a flow does not have its rate, and what helps.
+fn too_slow(report: &ShortReport) -> String {
+    let why = match &report.cause {
         ShortCauseReport::Time { worker, load } => format!(
             "all stated rates take {:.0} % of the time that worker {worker} has: state less, or add a worker",
             load * 100.0
@@ -132,24 +138,24 @@ fn too_slow(told: &ShortReport) -> String {
             format!("{with} passes the same modules, {module} first: give each flow a module of its own")
         }
         ShortCauseReport::Held { module } => format!(
-            "its packets wait for others' before {module}: modules behind it that have no `when_full: drop` in `shares` need it; where \
-             all have it, offer less or add a worker"
+            "its packets wait for others' before {module}: set `when_full: drop` in `shares` for the modules after it; \
+             if all have it, offer less or add a worker"
         ),
     };
-    let (stated, has) = (short(told.min_rate_pps), short(told.rate_pps));
-    let stated = match told.min_rate_bps {
+    let (stated, has) = (short(report.min_rate_pps), short(report.rate_pps));
+    let stated = match report.min_rate_bps {
         Some(rate) => format!("{}bps ({stated} pps of its packets)", short(rate)),
         None => format!("{stated} pps"),
     };
-    format!("{} cannot have {stated}, it has {has}: {why}", told.flow)
+    format!("{} cannot have {stated}, it has {has}: {why}", report.flow)
 }
 
-/// All of it for a line that has little room.
+/// Describes the controller in one short line.
 pub(crate) fn in_short(control: &ControlReport) -> String {
-    let last = last(control).map_or(String::new(), |told| format!(" {}", change(told)));
+    let last = last(control).map_or(String::new(), |last| format!(" {}", change(last)));
     let slow = control.short.iter().map(|short| short.flow.as_str());
     let late = control.unkept.iter().map(|unkept| unkept.flow.as_str());
-    // Once, whichever of its objectives it misses.
+    // A flow that misses both objectives is named once.
     let mut seen = HashSet::new();
     let unkept: Vec<_> = late.chain(slow).filter(|flow| seen.insert(*flow)).collect();
     let moved = control.moves.last().map_or(String::new(), |moved| {
@@ -164,14 +170,14 @@ pub(crate) fn in_short(control: &ControlReport) -> String {
     )
 }
 
-/// How objectives fared.
+/// The outcome of objectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// None was missed.
+pub(crate) enum ObjectiveOutcome {
+    /// No objective was missed.
     Kept,
-    /// All that were missed were missed only because the machine took a core away.
+    /// Objectives were missed only because the machine took a core away.
     Machine,
-    /// Some were missed.
+    /// Objectives were missed.
     Missed,
 }
 
@@ -179,47 +185,46 @@ pub(crate) enum Fate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) text: String,
-    /// How many were kept and missed, without names; `None` of a sentence of another kind.
+    /// The numbers of kept and missed objectives, without names; `None` for other sentences.
     pub(crate) brief: Option<String>,
-    pub(crate) fate: Fate,
+    pub(crate) fate: ObjectiveOutcome,
 }
 
-/// Whether flows kept their objectives, of delays and of rates, where any has one.
+/// Returns sentences on whether flows kept their objectives of delay and rate, if they have any.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let delays = verdict("objectives", report, |flow| flow.slo_us.map(|_| flow.kept));
     let rates = verdict("rates", report, |flow| flow.min_rate_pps.or(flow.min_rate_bps).map(|_| flow.rate_kept));
     let name = report.control.as_ref().map_or("null", |control| control.controller.as_str());
     let serves = forebay_graph::controllers().iter().any(|controller| controller.name == name && controller.rates);
-    let missed = |text: String| Verdict { text, brief: None, fate: Fate::Missed };
-    let unserved =
-        (rates.is_some() && !serves).then(|| missed(format!("{name} does nothing for stated rates: fair does")));
+    let missed = |text: String| Verdict { text, brief: None, fate: ObjectiveOutcome::Missed };
+    let unserved = (rates.is_some() && !serves).then(|| missed(format!("{name} does not control rates: use fair")));
     let removed: Vec<_> = report.removed_flows.iter().map(|flow| flow.name.as_str()).collect();
     let removed = (!removed.is_empty())
         .then(|| missed(format!("MISSED before a reload removed flow or objective: {}", names(&removed))));
     [delays, rates, unserved, removed].into_iter().flatten().collect()
 }
 
-/// How many of those that `of` tells something about have kept it.
+/// Counts the flows that kept the objective; `of` returns `None` for flows without one.
 fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Option<bool>>) -> Option<Verdict> {
-    let told: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow, of(flow)?))).collect();
+    let judged: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow, of(flow)?))).collect();
     let names_of = |wanted: Option<bool>, by_machine: bool| -> Vec<&str> {
-        let those = told.iter().filter(|(flow, kept)| *kept == wanted && flow.missed_by_machine == by_machine);
+        let those = judged.iter().filter(|(flow, kept)| *kept == wanted && flow.missed_by_machine == by_machine);
         those.map(|(flow, _)| flow.name.as_str()).collect()
     };
     let (missed, machine) = (names_of(Some(false), false), names_of(Some(false), true));
-    let silent = told.iter().filter(|(_, kept)| kept.is_none()).count();
-    let (kept, all) = (told.iter().filter(|(_, kept)| *kept == Some(true)).count(), told.len());
+    let idle = judged.iter().filter(|(_, kept)| kept.is_none()).count();
+    let (kept, all) = (judged.iter().filter(|(_, kept)| *kept == Some(true)).count(), judged.len());
     let part = |count: usize, text: String| if count > 0 { format!(", {text}") } else { String::new() };
     let late = part(missed.len(), format!("{} MISSED", missed.len()));
     let late_names = if missed.is_empty() { String::new() } else { format!(": {}", names(&missed)) };
     let robbed = part(machine.len(), format!("{} missed only because the machine took the core away", machine.len()));
     let robbed_names = if machine.is_empty() { String::new() } else { format!(": {}", names(&machine)) };
     let robbed_brief = part(machine.len(), format!("{} by machine", machine.len()));
-    let silent = part(silent, format!("{silent} without packets"));
+    let idle = part(idle, format!("{idle} without packets"));
     let fate = match (missed.len(), machine.len()) {
-        (0, 0) => Fate::Kept,
-        (0, _) => Fate::Machine,
-        _ => Fate::Missed,
+        (0, 0) => ObjectiveOutcome::Kept,
+        (0, _) => ObjectiveOutcome::Machine,
+        _ => ObjectiveOutcome::Missed,
     };
     (all > 0).then(|| Verdict {
         text: format!("{what}: {kept} of {all} kept{late}{late_names}{robbed}{robbed_names}{silent}"),
@@ -228,28 +233,28 @@ fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Optio
     })
 }
 
-/// Whether any flow missed an objective, of delay or of rate; also one that a reload removed.
+/// Returns true if a flow missed an objective of delay or rate, also if a reload removed the flow.
 pub(crate) fn is_missed(report: &Report) -> bool {
     report.flows.iter().chain(&report.removed_flows).any(FlowReport::is_missed)
 }
 
-/// A flow's delay objective: `p99 ≤ 1.000 ms`; `-` without one.
+/// Formats a flow's delay objective: `p99 ≤ 1.000 ms`, or `-`.
 pub(crate) fn delay_objective(flow: &FlowReport) -> String {
     let objective = flow.slo_us.zip(flow.percentile);
     objective.map_or_else(|| "-".to_owned(), |(slo, percentile)| format!("{percentile} ≤ {}", span(Some(slo))))
 }
 
-/// Whether any flow has a rate objective: tables have columns for it only then.
+/// Returns true if any flow has a rate objective. Only then do tables have columns for it.
 pub(crate) fn has_rates(report: &Report) -> bool {
     report.flows.iter().any(|flow| flow.min_rate_pps.or(flow.min_rate_bps).is_some())
 }
 
-/// The head of the column of rate objectives.
+/// Returns the heading of the column of rate objectives.
 pub(crate) fn rate_head(report: &Report) -> &'static str {
     if report.flows.iter().any(|flow| flow.min_rate_bps.is_some()) { "least rate" } else { "least packets/s" }
 }
 
-/// A flow's rate objective; of one in bits, also what it has, which packets a second do not say.
+/// Formats a flow's rate objective. An objective in bits also shows the measured bit rate.
 pub(crate) fn stated_rate(flow: &FlowReport) -> String {
     let has = flow.rate_bps.map_or_else(String::new, |rate| format!("{} of ", short(rate)));
     let bits = || flow.min_rate_bps.map(|rate| format!("{has}{}bps", short(rate)));
@@ -273,7 +278,7 @@ pub(crate) mod tests {
         verdicts(report).into_iter().map(|verdict| verdict.text).collect()
     }
 
-    /// A controller that has set three triggers, two at once, and finds one objective too short.
+    /// A controller that set three triggers, two at the same time, and cannot keep one objective.
     pub(crate) fn control() -> ControlReport {
         let change = |at_s: f64, module: &str, from: usize, to: usize| ChangeReport {
             at_s,
@@ -304,30 +309,31 @@ pub(crate) mod tests {
 
     #[test]
     fn a_controller_is_told_in_sentences() {
-        let told = control();
-        let said = "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; it decides in 12.00 us (at most 90.00 us)";
+        let seen = control();
+        let said = "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; it decides in 12.00 us \
+                    (at most 90.00 us)";
         let workers = |share| {
             let machine_stalls = Stalls { share, ..Stalls::default() };
             [WorkerReport::default(), WorkerReport { machine_stalls, ..WorkerReport::default() }]
         };
-        assert_eq!(state(&told, &workers(0.5)), said);
-        let slow = ControlReport { took_us: Some((120e3, 300e3)), ..told.clone() };
-        assert!(state(&slow, &[]).ends_with("which is longer than its period: state a longer one"));
-        // The machine was blamed for turns that were as long as the pipeline's own calls.
-        let stalled = ControlReport { stalled: 3, took_us: None, ..told.clone() };
+        assert_eq!(state(&seen, &workers(0.5)), said);
+        let slow = ControlReport { took_us: Some((120e3, 300e3)), ..seen.clone() };
+        assert!(state(&slow, &[]).ends_with("which is longer than its period: set a longer period"));
+        // Regression: the machine was blamed for turns that were as long as the pipeline's own calls.
+        let stalled = ControlReport { stalled: 3, took_us: None, ..seen.clone() };
         let said = "4 of 123 periods missed an objective; in 3 of them a turn took half the objective or more";
-        let of_machine = format!("{said} (the machine was elsewhere: see `forebay doctor`)");
+        let of_machine = format!("{said} (the machine ran something else: see `forebay doctor`)");
         for (share, said) in [(0.0, said), (0.0049, said), (0.005, &of_machine)] {
-            let told = state(&stalled, &workers(share));
-            assert!(told.ends_with(said), "{told}");
+            let seen = state(&stalled, &workers(share));
+            assert!(seen.ends_with(said), "{seen}");
         }
         let said = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
-        assert_eq!(decision(&told).as_deref(), Some(said));
+        assert_eq!(decision(&seen).as_deref(), Some(said));
         let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch";
-        assert_eq!(unkept(&told, &[]), [said]);
-        let many = ControlReport { unkept: vec![told.unkept[0].clone(); 9], ..told.clone() };
+        assert_eq!(unkept(&seen, &[]), [said]);
+        let many = ControlReport { unkept: vec![seen.unkept[0].clone(); 9], ..seen.clone() };
         assert_eq!((unkept(&many, &[]).len(), unkept(&many, &[])[3].as_str()), (4, "and so do 6 more"));
-        assert_eq!(in_short(&told), "optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video");
+        assert_eq!(in_short(&seen), "optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video");
         let nothing = ControlReport { controller: "null".to_owned(), ..ControlReport::default() };
         assert_eq!((decision(&nothing), in_short(&nothing).as_str()), (None, "null, 0 of 0 periods missed"));
     }
@@ -344,18 +350,20 @@ pub(crate) mod tests {
             turn_us: 1_542.0,
             pause_us: 80.0,
         };
-        let mut told = ControlReport { moves: vec![moved(MoveReason::Apart, (0, 1))], ..control() };
-        let said = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective beside them, with turns of up to 1.542 ms (1.2 s, paused 80.00 us)";
-        assert_eq!(moves(&told), [said]);
+        let mut seen = ControlReport { moves: vec![moved(MoveReason::Apart, (0, 1))], ..control() };
+        let said = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective beside \
+                    them, with turns of up to 1.542 ms (1.2 s, paused 80.00 us)";
+        assert_eq!(moves(&seen), [said]);
         assert!(
-            in_short(&told).contains("4 of 123 periods missed, 5 modules to worker 1  cannot"),
+            in_short(&seen).contains("4 of 123 periods missed, 5 modules to worker 1  cannot"),
             "{}",
-            in_short(&told)
+            in_short(&seen)
         );
-        told.moves.push(moved(MoveReason::Together, (1, 0)));
-        told.unmoved = Some("no core".to_owned());
-        let said = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows fit together again, with turns of up to 1.542 ms (1.2 s, paused 80.00 us, the last of 2 moves)";
-        assert_eq!(moves(&told), [said, "not moved: no core"]);
+        seen.moves.push(moved(MoveReason::Together, (1, 0)));
+        seen.unmoved = Some("no core".to_owned());
+        let said = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows fit together again, with turns \
+                    of up to 1.542 ms (1.2 s, paused 80.00 us, the last of 2 moves)";
+        assert_eq!(moves(&seen), [said, "not moved: no core"]);
         assert!(moves(&control()).is_empty());
     }
 
@@ -373,15 +381,15 @@ pub(crate) mod tests {
             ShortCauseReport::Together { with: "rest".to_owned(), module: "fw".to_owned() },
             ShortCauseReport::Held { module: "split".to_owned() },
         ];
-        let told = ControlReport { unkept: Vec::new(), short: causes.map(short).to_vec(), ..control() };
+        let report = ControlReport { unkept: Vec::new(), short: causes.map(short).to_vec(), ..control() };
         let said = [
             "all stated rates take 144 % of the time that worker 0 has: state less, or add a worker",
             "rest passes the same modules, fw first: give each flow a module of its own",
-            "its packets wait for others' before split: modules behind it that have no `when_full: drop` in `shares` need it; where \
-             all have it, offer less or add a worker",
+            "its packets wait for others' before split: set `when_full: drop` in `shares` for the modules after it; \
+             if all have it, offer less or add a worker",
         ];
-        assert_eq!(unkept(&told, &[]), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
-        assert!(in_short(&told).ends_with("cannot be kept: video"));
+        assert_eq!(unkept(&report, &[]), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
+        assert!(in_short(&report).ends_with("cannot be kept: video"));
     }
 
     #[test]
@@ -406,37 +414,38 @@ pub(crate) mod tests {
             let cause = cause.clone();
             ShortReport { flow: flow.to_owned(), rate_pps: 4e5, min_rate_pps: 1e6, min_rate_bps: None, cause }
         };
-        let told = ControlReport { short: vec![short("video"), short("rest")], ..control() };
-        assert!(in_short(&told).ends_with("  cannot be kept: video, rest"), "{}", in_short(&told));
+        let report = ControlReport { short: vec![short("video"), short("rest")], ..control() };
+        assert!(in_short(&report).ends_with("  cannot be kept: video, rest"), "{}", in_short(&report));
     }
 
     #[test]
     fn an_objective_that_is_not_kept_is_told_with_why() {
-        let told = |least_us: f64, cause: UnkeptCause| {
+        let sentences = |least_us: f64, cause: UnkeptCause| {
             let held = UnkeptReport { flow: "video".to_owned(), least_us, slo_us: 100.0, cause };
             unkept(&ControlReport { unkept: vec![held], ..control() }, &[])
         };
-        let said = "video cannot keep 100.0 us: it is held back because it offers more than its share";
-        assert_eq!(told(3.0, UnkeptCause::Share), [said]);
-        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 110.0 us, as smaller batches would leave a worker no time";
-        assert_eq!(told(110.0, UnkeptCause::Time), [said]);
+        let said = "video cannot keep 100.0 us: it is limited because it offers more than its share";
+        assert_eq!(sentences(3.0, UnkeptCause::Share), [said]);
+        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 110.0 us, as smaller batches would leave a \
+                    worker no time";
+        assert_eq!(sentences(110.0, UnkeptCause::Time), [said]);
     }
 
     #[test]
     fn objectives_are_counted_and_those_missed_are_named() {
-        let mut told = report(1);
-        assert_eq!(texts(&told), ["objectives: 0 of 1 kept, 1 MISSED: video"]);
-        told.flows[0].kept = Some(true);
-        let quiet = forebay_protocol::report::FlowReport { kept: None, ..told.flows[0].clone() };
-        told.flows.push(quiet);
-        assert_eq!(texts(&told), ["objectives: 1 of 2 kept, 1 without packets"]);
-        told.flows.iter_mut().for_each(|flow| flow.slo_us = None);
-        assert_eq!(texts(&told), <Vec<String>>::new());
-        (told.flows[0].min_rate_pps, told.flows[0].rate_kept) = (Some(5e5), Some(false));
-        let nobody = "null does nothing for stated rates: fair does";
-        assert_eq!(texts(&told), ["rates: 0 of 1 kept, 1 MISSED: video", nobody]);
-        told.control = Some(ControlReport { controller: "fair".to_owned(), ..ControlReport::default() });
-        assert_eq!(texts(&told), ["rates: 0 of 1 kept, 1 MISSED: video"]);
+        let mut seen = report(1);
+        assert_eq!(texts(&seen), ["objectives: 0 of 1 kept, 1 MISSED: video"]);
+        seen.flows[0].kept = Some(true);
+        let quiet = forebay_protocol::report::FlowReport { kept: None, ..seen.flows[0].clone() };
+        seen.flows.push(quiet);
+        assert_eq!(texts(&seen), ["objectives: 1 of 2 kept, 1 without packets"]);
+        seen.flows.iter_mut().for_each(|flow| flow.slo_us = None);
+        assert_eq!(texts(&seen), <Vec<String>>::new());
+        (seen.flows[0].min_rate_pps, seen.flows[0].rate_kept) = (Some(5e5), Some(false));
+        let no_control = "null does not control rates: use fair";
+        assert_eq!(texts(&seen), ["rates: 0 of 1 kept, 1 MISSED: video", no_control]);
+        seen.control = Some(ControlReport { controller: "fair".to_owned(), ..ControlReport::default() });
+        assert_eq!(texts(&seen), ["rates: 0 of 1 kept, 1 MISSED: video"]);
         let missed = names(&["a", "b", "c", "d", "e"]);
         assert_eq!(missed, "a, b, c, d and 1 more");
     }

@@ -1,4 +1,5 @@
-//! `forebay profile --co-runs`: how much slower functions run beside each other, and models of that for `place`.
+//! `forebay profile --co-runs`: measures the slowdown of functions beside each other, and fits models of it for
+//! `place`.
 
 mod report;
 mod text;
@@ -37,28 +38,28 @@ use crate::{Answer, args, printed};
 
 pub(crate) use report::schema;
 
-/// The largest batch, where no other is asked for.
+/// The default largest batch, in packets.
 const BATCH: usize = 32;
-/// How long each function is measured, where nothing else is said.
+/// The default measuring time per function.
 const TIME: Nanos = Nanos(6_000_000_000);
-/// The shortest span; and what a run takes beside its two spans.
+/// The shortest span, and the time that a run needs in addition to its two spans.
 const SHORTEST: Duration = Duration::from_millis(1);
 const BESIDE: Duration = Duration::from_millis(45);
-/// How long a simulation of caches takes, about.
+/// Approximate duration of one cache simulation, in seconds.
 const SIMULATION: f64 = 3.0;
-/// The time between two writes of what has been measured.
+/// The time between two writes of the records.
 const KEEP: Duration = Duration::from_secs(1);
 
-/// Measures co-runs that are not known, and prints models of all that was asked for.
+/// Measures missing co-runs, and prints models of all requested functions.
 pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     let batch = arguments.batch.unwrap_or(BATCH);
     let subjects = subjects(arguments, batch)?;
-    // Before the current folder changes.
+    // Resolve the path before the current folder changes.
     let at = arguments.models.as_deref().map(std::path::absolute).transpose()?;
-    // Before it can be ended by a signal: the folder is gone in the end.
+    // Catch signals before the folder is created, so that it is removed at the end.
     let stop = stop()?;
     let elsewhere = tempfile::Builder::new().prefix("forebay-").tempdir().context("a temporary folder")?;
-    // A function's example may write files; they are not the user's.
+    // A function's example may write files, and they must not land in the user's folder.
     if arguments.functions.iter().all(|name| !subject::is_pipeline(name)) {
         std::env::set_current_dir(elsewhere.path())?;
     }
@@ -71,12 +72,12 @@ pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     }
     if report.interrupted {
         let file = &report.runs;
-        writeln!(printed::err(), "interrupted: runs are kept in {file}; the same command goes on from there")?;
+        writeln!(printed::err(), "interrupted: runs are stored in {file}; the same command continues from there")?;
     }
     Ok(if report.interrupted || !report.missing.is_empty() { Answer::No } else { Answer::Yes })
 }
 
-/// Measures the modules of a pipeline whose profile keys are among `keys`, and keeps their models.
+/// Measures the modules of a pipeline whose profile keys are among `keys`, and stores their models.
 pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) -> anyhow::Result<()> {
     let mut subjects = Subject::modules(source, None, batch)?;
     subjects.retain(|subject| keys.contains(&subject.key));
@@ -89,7 +90,7 @@ pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) ->
         co_runs: true,
         passes: 3,
         lms: false,
-        // Another process, which counts, does not find the modules.
+        // The counting process does not find the modules of this pipeline.
         no_count: true,
         models: None,
         json: false,
@@ -97,18 +98,18 @@ pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) ->
     let stop = stop()?;
     let report = measured(&arguments, batch, &subjects, None, &stop)?;
     if report.interrupted {
-        bail!("interrupted: runs are kept in {}; the same command goes on from there", report.runs);
+        bail!("interrupted: runs are stored in {}; the same command continues from there", report.runs);
     }
     match report.missing.first_key_value() {
         Some((key, why)) => {
             let name = subjects.iter().find(|subject| subject.key == *key).map_or(key, |subject| &subject.name);
-            bail!("{name}: {why}; runs that count are kept: the same command goes on from there")
+            bail!("{name}: {why}; valid runs are stored: the same command continues from there")
         }
         None => Ok(()),
     }
 }
 
-/// Measures co-runs that are not known, keeps the models, and reports them.
+/// Measures missing co-runs, stores the models, and reports them.
 fn measured(
     arguments: &args::Profile,
     batch: usize,
@@ -121,7 +122,7 @@ fn measured(
     let caches = caches(&tree, seats.subject);
     let key = Key::this(batch)?;
     let program = std::env::current_exe().context("this program's own file")?;
-    let kept = Kept::open(&key, &seats, arguments.again.then_some(subjects))?;
+    let kept = StoredRecords::open(&key, &seats, arguments.again.then_some(subjects))?;
     let mut measured = Measured { kept, bar: Bar::new(), last: Instant::now() };
     let ended = measured.all(subjects, &seats, caches, &program, arguments, stop);
     measured.bar.end();
@@ -133,13 +134,13 @@ fn measured(
     let method = if arguments.lms { FitMethod::Lms } else { FitMethod::NonNegative };
     let records = &measured.kept.records;
     let models = model::models(records, caches.shared, method);
-    // What `place` looks for.
+    // The file that `place` reads.
     let build = key.build.to_string();
     let mut file = None;
     if let Some(registry) = models.registry(&key.cpu, &build).filter(|registry| !registry.functions.is_empty()) {
         let at = match models_at {
             Some(file) => Some(file),
-            // `place` cannot take them: those that are there stay.
+            // `place` cannot use models by least mean squares, so the stored ones stay.
             None if arguments.lms => None,
             None => Some(Registry::file(&Store::folder("placement")?, &key.cpu, &build, batch)),
         };
@@ -149,17 +150,17 @@ fn measured(
         }
     }
     let domains = Topology::read(&tree, &Host::read(&tree)).map_or(1, |topology| topology.domains().len());
-    let asked: Vec<_> = subjects.iter().map(|subject| (subject.key.clone(), subject.name.clone())).collect();
-    let report = report::CoRunsReport::new(records, &models, &asked, caches, domains, &failed, file.as_deref());
+    let requested: Vec<_> = subjects.iter().map(|subject| (subject.key.clone(), subject.name.clone())).collect();
+    let report = report::CoRunsReport::new(records, &models, &requested, caches, domains, &failed, file.as_deref());
     Ok(report.ended(is_interrupted, &measured.kept.file))
 }
 
-/// The functions that were asked for; all of them where none was.
+/// Returns the requested functions; without any, all functions.
 fn subjects(arguments: &args::Profile, batch: usize) -> anyhow::Result<Vec<Subject>> {
     let names = &arguments.functions;
     if let Some(pipeline) = names.iter().find(|name| subject::is_pipeline(name)) {
         if let Some(other) = names.iter().find(|name| *name != pipeline) {
-            bail!("{pipeline}, {other}: allowed is one pipeline, or functions");
+            bail!("{pipeline}, {other}: name one pipeline, or functions");
         }
         let source = source(pipeline, &arguments.set)?;
         return Ok(Subject::modules(&source, origin(pipeline).as_deref(), batch)?);
@@ -174,25 +175,25 @@ fn subjects(arguments: &args::Profile, batch: usize) -> anyhow::Result<Vec<Subje
     Ok(names.iter().map(|name| Subject::function(name, batch)).collect::<Result<_, _>>()?)
 }
 
-/// Set by the first SIGINT or SIGTERM; a second one ends the process.
+/// Returns a flag that the first SIGINT or SIGTERM sets; a second signal ends the process.
 fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // In this order: the first signal finds the flag not yet set.
+        // Register in this order: at the first signal, the flag is not yet set.
         signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop)).context("signals")?;
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
     }
     Ok(stop)
 }
 
-/// Records, and the file that they are kept in.
-struct Kept {
+/// The records, and the file that stores them.
+struct StoredRecords {
     records: Records,
     file: PathBuf,
 }
 
-impl Kept {
-    /// What is known, without what is to be measured `again`.
+impl StoredRecords {
+    /// Reads the stored records, without those of functions that are measured `again`.
     fn open(key: &Key, seats: &Seats, again: Option<&[Subject]>) -> anyhow::Result<Self> {
         let folder = Store::folder("co-runs")?;
         let file = Records::file(&folder, key);
@@ -200,20 +201,20 @@ impl Kept {
         let mut records = match Records::read(&file, key) {
             Ok(known) => known.unwrap_or_else(empty),
             Err(error) => {
-                writeln!(printed::err(), "{error}: everything is measured again")?;
+                writeln!(printed::err(), "{error}: measuring everything again")?;
                 empty()
             }
         };
         if records.seats != *seats {
             let (before, now) = (records.seats.subject, seats.subject);
-            writeln!(printed::err(), "runs on core {before} do not count on core {now}: everything is measured again")?;
+            writeln!(printed::err(), "runs on core {before} are not valid on core {now}: measuring everything again")?;
             records = empty();
         }
         for subject in again.into_iter().flatten() {
             records.functions.remove(&subject.key);
         }
         let kept = Self { records, file };
-        // Before minutes are spent.
+        // Check that the file can be written, before measuring for minutes.
         kept.write()?;
         Ok(kept)
     }
@@ -223,16 +224,16 @@ impl Kept {
     }
 }
 
-/// A measurement that goes on.
+/// A measurement in progress.
 struct Measured {
-    kept: Kept,
+    kept: StoredRecords,
     bar: Bar,
-    /// When records were last written.
+    /// The time of the last write.
     last: Instant,
 }
 
 impl Measured {
-    /// Makes all runs and simulations. By function that cannot run: why.
+    /// Makes all runs and simulations. Returns the functions that cannot run, with the reasons.
     fn all(
         &mut self,
         subjects: &[Subject],
@@ -251,16 +252,16 @@ impl Measured {
         let mut records = self.kept.records.clone();
         let missing = missing(&work, &keys, &records);
         if missing > 0 {
-            // The cores of other pipelines of this user are disturbed, and disturb.
+            // Other pipelines of this user disturb the runs, and are disturbed by them.
             let held =
                 choose(&seats.competitors.iter().chain([&seats.subject]).map(|core| Some(*core)).collect::<Vec<_>>());
             if let Some(core) = held.as_ref().ok().and_then(|held| held.iter().find(|core| held.is_shared(**core))) {
-                self.bar.note(&format!("core {core} runs another pipeline: runs that it disturbs do not count"));
+                self.bar.note(&format!("core {core} runs another pipeline: runs that it disturbs are void"));
             }
             self.bar.begin(plan::runs(&keys, &demands, cores, passes));
             let seconds = missing as f64 * (2 * span + BESIDE).as_secs_f64();
             self.bar.expect(&format!("measuring {}", counted(missing as u64, "run")), seconds);
-            // Beyond four times the cache hardly a line is found again.
+            // Beyond four times the cache size, hardly any line is still in the cache.
             let beyond = (4 * shared).clamp(1 << 20, 256 << 20);
             let mut machine = Machine::new(seats.clone(), subjects, &demands, beyond, span, Arc::clone(stop));
             let failed = session::measure(&work, &mut records, &mut machine, stop, self);
@@ -287,7 +288,7 @@ impl Measured {
             return Ok(());
         }
         if without {
-            let why = "--no-count left it out".to_owned();
+            let why = "skipped by --no-count".to_owned();
             self.kept.records.unavailable.insert(simulation::UNAVAILABLE.to_owned(), why);
             return Ok(());
         }
@@ -312,13 +313,13 @@ impl Observer for Measured {
     fn keep(&mut self, records: &Records) {
         if self.last.elapsed() >= KEEP {
             self.last = Instant::now();
-            // The last write reports what is wrong.
+            // The last write reports errors.
             let _ = records.write(&self.kept.file);
         }
     }
 }
 
-/// The length of a span: so that each function takes the time that was asked for.
+/// Returns the length of a span, so that each function takes the requested time.
 fn span(arguments: &args::Profile, keys: &[String], demands: &[Demand], cores: usize) -> Duration {
     let runs = plan::competitors(keys, 0, demands, cores).len().max(1) * usize::from(arguments.passes);
     let time = Duration::from_nanos(arguments.time.unwrap_or(TIME).0);
@@ -326,7 +327,7 @@ fn span(arguments: &args::Profile, keys: &[String], demands: &[Demand], cores: u
     (run.saturating_sub(BESIDE) / 2).max(SHORTEST)
 }
 
-/// Runs that are still to be made.
+/// Counts the runs that are still missing.
 fn missing(work: &Work<'_>, keys: &[String], records: &Records) -> usize {
     let mut missing = 0;
     for (index, key) in keys.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! A frame's headers, found and named: what filters look at and traces show.
+//! Finds and names a frame's headers, for filters and traces.
 //!
-//! For people, not for speed. Whatever bytes it is given, what cannot be read is left out.
+//! This code is for people, not for speed. It accepts any bytes, and leaves out headers that it cannot read.
 
 mod fields;
 
@@ -11,7 +11,7 @@ use forebay_packet::wire::ipv6;
 
 pub use fields::{Field, changes, fields};
 
-/// VLAN tags that are looked through.
+/// Maximum number of VLAN tags that are skipped.
 const TAGS: usize = 4;
 
 /// Protocol numbers (IANA, "Assigned Internet Protocol Numbers").
@@ -20,24 +20,24 @@ pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMP6: u8 = 58;
 
-/// Where a frame's headers are and the values that filters ask for.
+/// The positions of a frame's headers, and the values that filters use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
     /// Tag control fields, outermost first.
     pub tags: Vec<u16>,
-    /// What follows the tags.
+    /// The type after the tags.
     pub ether_type: Option<u16>,
-    /// Where the network layer starts.
+    /// Offset of the network layer.
     pub network: usize,
-    /// Source and destination: of IP, or of ARP's sender and target.
+    /// Source and destination of IP, or sender and target of ARP.
     pub addresses: Option<(IpAddr, IpAddr)>,
-    /// One past the last byte of the IP packet, or of the frame that carries none: padding of Ethernet follows.
+    /// Offset after the last byte of the IP packet, or of the frame without one. Ethernet padding may follow.
     pub end: usize,
-    /// The protocol above IP, past IPv6 extension headers.
+    /// The protocol above IP, after IPv6 extension headers.
     pub protocol: Option<u8>,
-    /// Where the protocol above IP starts; unknown in fragments but the first.
+    /// Offset of the protocol above IP; unknown in fragments other than the first.
     pub transport: Option<usize>,
-    /// Source and destination port of TCP, UDP.
+    /// Source and destination port of TCP or UDP.
     pub ports: Option<(u16, u16)>,
 }
 
@@ -86,7 +86,7 @@ impl Layers {
         }
         let address = |at| Some(IpAddr::V4(Ipv4Addr::from(array::<4>(frame, at)?)));
         self.addresses = Some((address(at + 12)?, address(at + 16)?));
-        // A length of zero is none, as a sender writes it that leaves segmentation to its device.
+        // A length of zero means that the sender leaves segmentation to its device.
         self.end = match word(frame, at + 2)? {
             0 => frame.len(),
             length => frame.len().min(at + usize::from(length)),

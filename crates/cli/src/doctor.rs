@@ -1,4 +1,4 @@
-//! `forebay doctor`: what in this machine will cost performance, and how to mend that.
+//! `forebay doctor`: checks this machine for settings that cost performance, and shows the remedy.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -18,9 +18,9 @@ use crate::format::{Align, counted, wrapped};
 use crate::source::source;
 use crate::{Answer, args, format, printed};
 
-/// How long loads and rates are looked at: some fifty of the kernel's units.
+/// The time over which loads and rates are measured: about fifty of the kernel's time units.
 const LOOK: Duration = Duration::from_millis(500);
-/// What texts are wrapped to.
+/// Maximum width of text, in columns.
 const WIDTH: usize = 110;
 
 /// Examines the machine.
@@ -43,7 +43,7 @@ pub(crate) fn doctor(arguments: &args::Doctor) -> anyhow::Result<Answer> {
     Ok(if diagnosis.has_cost() { Answer::No } else { Answer::Yes })
 }
 
-/// What is to run, before it has cores.
+/// The workers and ports of the pipeline, before cores are chosen.
 struct Intended {
     pipeline: Option<String>,
     cores: Vec<Option<usize>>,
@@ -52,14 +52,14 @@ struct Intended {
     addresses: Vec<IpAddr>,
 }
 
-/// What the pipeline asks for, or else one worker with what is usual.
+/// Reads the needs of the pipeline; without one, assumes one worker with defaults.
 fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     let named: Vec<usize> = arguments.core.iter().flat_map(forebay_host::KernelList::iter).collect();
     if let Some(twice) = named.iter().enumerate().find(|(at, core)| named[..*at].contains(core)) {
-        bail!("--core {}: it is there twice, and each worker needs a core of its own", twice.1);
+        bail!("--core {}: named twice, but each worker needs its own core", twice.1);
     }
     if named.is_empty() && !arguments.core.is_empty() {
-        bail!("--core names none: allowed is a list of cores, such as 2-3,8");
+        bail!("--core: no core is named: write a list of cores, such as 2-3,8");
     }
     let mut named: Vec<_> = named.into_iter().map(Some).collect();
     let Some(pipeline) = &arguments.pipeline else {
@@ -75,9 +75,9 @@ fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     let demands = forebay_pipeline::demands(&source(pipeline, &arguments.set)?)?;
     if named.len() > demands.cores.len() {
         let workers = counted(demands.cores.len() as u64, "worker");
-        bail!("--core names {}: allowed are up to as many as the pipeline has workers, {workers}", named.len());
+        bail!("--core names {} cores, but the pipeline has {workers}: name at most that many", named.len());
     }
-    // Those that are named are the first ones'; a worker that is bound to one of them is left without.
+    // The first workers get the named cores. A later worker that is bound to one of them gets another core.
     let mut cores = demands.cores;
     cores.iter_mut().filter(|core| named.contains(core)).for_each(|core| *core = None);
     cores.iter_mut().zip(named.drain(..)).for_each(|(core, name)| *core = name);
@@ -97,7 +97,7 @@ fn port(port: PortDemand) -> Port {
     }
 }
 
-/// The event that the host answers ARP for the pipeline's addresses, if it does.
+/// Returns the event that the host answers ARP for the pipeline's addresses, if it does.
 pub(crate) fn arp_flux(ports: Vec<PortDemand>, addresses: Vec<IpAddr>) -> Option<NewEvent> {
     if !ports.iter().any(|port| port.kind == "af_packet" && port.host) {
         return None;
@@ -107,13 +107,14 @@ pub(crate) fn arp_flux(ports: Vec<PortDemand>, addresses: Vec<IpAddr>) -> Option
     let found = forebay_host::doctor::arp_flux(&Host::read(&Tree::default()), &intent)?;
     let command = found.remedy.first()?.as_str();
     let says = &found.says;
-    let message =
-        format!("{says}, and packets for Forebay are lost: `{command}`, or `host: false` of the `af_packet` port");
+    let message = format!(
+        "{says}, and packets for Forebay are lost: run `{command}`, or set `host: false` for the `af_packet` port"
+    );
     Some(NewEvent::new(EventName::ArpFlux, message).with("command", command))
 }
 
 impl Intended {
-    /// With the cores that it would have on this machine, or the one whose files are read.
+    /// Adds the cores that the workers would have on this machine, or on the machine whose files are read.
     fn on(self, host: &Host, tree: &Tree, arguments: &args::Doctor) -> anyhow::Result<Intent> {
         let Self { pipeline, cores, pool, mut ports, addresses } = self;
         let chosen = if tree.is_this_machine() { choose(&cores) } else { choose_of(&cores, &allowed(host)) };
@@ -121,13 +122,13 @@ impl Intended {
             Ok(chosen) => {
                 chosen.iter().map(|core| Worker { core: Some(*core), shared: chosen.is_shared(*core) }).collect()
             }
-            // A check says what is wrong.
+            // A check reports the error.
             Err(_) => cores.into_iter().map(|core| Worker { core, shared: false }).collect(),
         };
         for name in &arguments.interface {
             host.interface(name).with_context(|| {
                 let names: Vec<_> = host.interfaces.iter().map(|interface| interface.name.as_str()).collect();
-                format!("--interface {name}: there is none of this name: allowed are {}", names.join(", "))
+                format!("--interface {name}: unknown interface: allowed are {}", names.join(", "))
             })?;
             let workers = (0..workers.len()).collect();
             ports.push(Port { name: name.clone(), interface: Some(name.clone()), workers, ..Port::default() });
@@ -136,7 +137,7 @@ impl Intended {
     }
 }
 
-/// The cores that a process of that machine could have.
+/// Returns the cores that a process of that machine may use.
 fn allowed(host: &Host) -> Vec<Core> {
     let allowed = host.process.cpus.value();
     let may = host.cpus.iter().filter(|cpu| allowed.is_none_or(|allowed| allowed.contains(cpu.number)));
@@ -156,25 +157,25 @@ fn table(diagnosis: &Diagnosis) -> std::io::Result<()> {
         workers.iter().map(|worker| worker.core.map_or_else(|| "n/a".to_owned(), |core| core.to_string())).collect();
     let core = if workers.len() == 1 { "core" } else { "cores" };
     writeln!(out, "{of}: {} on {core} {}\n", counted(workers.len() as u64, "worker"), cores.join(", "))?;
-    let row = |told: &Outcome| vec![told.id.to_owned(), told.state.name().to_owned(), told.says.clone()];
+    let row = |check: &Outcome| vec![check.id.to_owned(), check.state.name().to_owned(), check.says.clone()];
     let rows: Vec<_> = diagnosis.checks.iter().map(row).collect();
-    let columns = [("check", Align::Left), ("state", Align::Left), ("what is there", Align::Left)];
+    let columns = [("check", Align::Left), ("state", Align::Left), ("finding", Align::Left)];
     write!(out, "{}", format::table(&columns, &rows))?;
-    for told in diagnosis.findings() {
-        writeln!(out, "\n{} ({}): {}", told.id, told.state.name(), told.says)?;
-        for (at, evidence) in told.evidence.iter().enumerate() {
+    for check in diagnosis.findings() {
+        writeln!(out, "\n{} ({}): {}", check.id, check.state.name(), check.says)?;
+        for (at, evidence) in check.evidence.iter().enumerate() {
             writeln!(out, "  {:5}  {evidence}", if at == 0 { "read" } else { "" })?;
         }
-        writeln!(out, "  costs  {}", wrapped(told.cost.unwrap_or_default(), 9, WIDTH))?;
-        for (at, line) in told.remedy.iter().enumerate() {
-            writeln!(out, "  {:5}  {line}", if at == 0 { "mend" } else { "" })?;
+        writeln!(out, "  costs  {}", wrapped(check.cost.unwrap_or_default(), 9, WIDTH))?;
+        for (at, line) in check.remedy.iter().enumerate() {
+            writeln!(out, "  {:5}  {line}", if at == 0 { "fix" } else { "" })?;
         }
     }
-    let number = |states: &[State]| diagnosis.checks.iter().filter(|told| states.contains(&told.state)).count();
+    let number = |states: &[State]| diagnosis.checks.iter().filter(|check| states.contains(&check.state)).count();
     writeln!(
         out,
-        "\n{} of {} checks found what costs performance or stops the pipeline, {} what may; {} not known on this \
-         machine",
+        "\n{} of {} checks found a loss of performance or an obstacle, {} found a possible loss, {} are not available \
+         on this machine",
         number(&[State::Stops, State::Costs]),
         diagnosis.checks.len(),
         number(&[State::May]),

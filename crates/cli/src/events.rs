@@ -1,4 +1,4 @@
-//! Prints the events of a run on standard error, a line each.
+//! Prints the events of a run on standard error, one line each.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use serde_json::json;
 
 use crate::printed;
 
-/// How events are written.
+/// The format of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line of NAME=VALUE pairs
+    /// One line of NAME=VALUE pairs
     #[default]
     Logfmt,
-    /// A JSON object a line
+    /// One JSON object per line
     Json,
 }
 
 impl LogFormat {
-    /// The event as a line, without its end.
+    /// Formats the event as a line, without the line end.
     pub(crate) fn line(self, event: &Event) -> String {
         match self {
             Self::Logfmt => event.to_logfmt(),
@@ -30,10 +30,10 @@ impl LogFormat {
         }
     }
 
-    /// The line in the place of so many events that the run did not keep until they could be printed.
+    /// Formats the line that replaces events which the run discarded before they were printed.
     fn gap(self, missing: u64) -> String {
         let what = if missing == 1 { "event is" } else { "events are" };
-        let message = format!("{missing} {what} not printed: more came meanwhile than the run keeps");
+        let message = format!("{missing} {what} not printed: there were more events than the run stores");
         match self {
             Self::Logfmt => format!("level=warn not_printed={missing} msg=\"{message}\""),
             Self::Json => json!({ "level": "warn", "not_printed": missing, "msg": message }).to_string(),
@@ -41,15 +41,15 @@ impl LogFormat {
     }
 }
 
-/// How long the end of a run waits for who reads standard error.
+/// Maximum time that the end of a run waits for the reader of standard error.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The events of a run, and how far they are printed.
+/// The events of a run, and the number of printed ones.
 pub(crate) struct Events {
     log: Arc<EventLog>,
     format: LogFormat,
     printed: u64,
-    /// Bytes of events that count as printed and that standard error has not taken yet.
+    /// Bytes of printed events that standard error has not yet accepted.
     rest: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Events {
         Self { log: Arc::default(), format, printed: 0, rest: Vec::new() }
     }
 
-    /// Where events are recorded, and can be looked at.
+    /// Returns the log in which events are recorded.
     pub(crate) fn log(&self) -> &Arc<EventLog> {
         &self.log
     }
@@ -72,13 +72,12 @@ impl Events {
         self.log.record(NewEvent::new(name, message));
     }
 
-    /// Prints the events that are not printed yet, as far as standard error takes them.
-    /// The run goes on if standard error is not read.
+    /// Prints new events, as far as standard error accepts them. The run continues if standard error is not read.
     pub(crate) fn print(&mut self) {
         self.print_until(Instant::now());
     }
 
-    /// The same at the end, which waits a second for who reads standard error, and no longer.
+    /// Prints new events at the end of the run. Waits at most a second for the reader of standard error.
     pub(crate) fn print_last(&mut self) {
         self.print_until(Instant::now() + LAST);
     }
@@ -99,7 +98,7 @@ impl Events {
     fn print_to(&mut self, out: &mut impl Write) {
         for event in self.log.after(self.printed) {
             let missing = event.id - self.printed - 1;
-            // A standard error that is gone does not end the run.
+            // A closed standard error does not end the run.
             if missing > 0 {
                 let _ = writeln!(out, "{}", self.format.gap(missing));
             }
@@ -115,10 +114,10 @@ mod tests {
 
     use super::*;
 
-    /// Events that a run no longer kept when they could be printed were left out without a word.
+    /// Regression: events that were discarded before they could be printed were left out silently.
     #[test]
     fn events_that_are_not_kept_until_they_are_printed_are_counted() {
-        let message = "3 events are not printed: more came meanwhile than the run keeps";
+        let message = "3 events are not printed: there were more events than the run stores";
         for (format, gap) in [
             (LogFormat::Logfmt, format!("level=warn not_printed=3 msg=\"{message}\"")),
             (LogFormat::Json, json!({ "level": "warn", "msg": message, "not_printed": 3 }).to_string()),

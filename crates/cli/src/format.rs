@@ -1,9 +1,9 @@
-//! Figures and tables as people read them.
+//! Formats figures and tables for people.
 
-/// A count or rate in four figures: `12.35M`.
+/// Formats a count or rate with four digits: `12.35M`.
 pub(crate) fn short(value: f64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // 999.96 would be written as 1000.0.
+    // The limit is below 1: 999.96 would be written as 1000.0.
     match units.iter().find(|(scale, _)| value >= scale * 0.99995) {
         Some((scale, unit)) => format!("{}{unit}", figures(value / scale)),
         None if value.fract() == 0.0 => format!("{value}"),
@@ -19,12 +19,12 @@ fn figures(value: f64) -> String {
     }
 }
 
-/// A figure that may not be known.
+/// Formats a figure that may be unknown.
 pub(crate) fn known(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// A span of time of so many microseconds.
+/// Formats a time in microseconds.
 pub(crate) fn span(micros: Option<f64>) -> String {
     match micros {
         None => "n/a".to_owned(),
@@ -34,7 +34,7 @@ pub(crate) fn span(micros: Option<f64>) -> String {
     }
 }
 
-/// A whole number with its thousands apart: `12 345 678`.
+/// Formats a whole number in groups of three digits: `12 345 678`.
 pub(crate) fn whole(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -47,49 +47,50 @@ pub(crate) fn whole(value: u64) -> String {
     text
 }
 
-/// So many of a thing: `1 module`, `12 000 modules`.
+/// Formats a number of things: `1 module`, `12 000 modules`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", whole(number), if number == 1 { "" } else { "s" })
 }
 
-/// A row of blocks, `most` at most, as high as values are between their least and their largest; of more values, each block
-/// has the mean of some.
+/// Draws values as blocks, from the lowest to the highest value. At most `most` blocks are drawn: with more values,
+/// each block is a mean.
 pub(crate) fn sparkline(values: &[f64], most: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let each = values.len().div_ceil(most.max(1)).max(1);
     let means: Vec<f64> = values.chunks(each).map(|some| some.iter().sum::<f64>() / some.len() as f64).collect();
     let (low, high) =
         means.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), mean| (low.min(*mean), high.max(*mean)));
-    // What rounding makes of equal values is no hill.
+    // Rounding differences between equal values must not show as a hill.
     let flat = high - low <= high.abs().max(low.abs()) * 1e-9;
     let block = |mean: f64| if flat { BLOCKS[3] } else { BLOCKS[((mean - low) / (high - low) * 7.0).round() as usize] };
     means.into_iter().map(block).collect()
 }
 
-/// Words in lines of at most `width` characters, all but the first behind `indent`; a longer word has a line of its own.
+/// Wraps words into lines of at most `width` characters; all lines but the first are indented by `indent`. A longer
+/// word gets its own line.
 pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
-    let (mut told, mut at) = (String::new(), indent);
+    let (mut wrapped, mut at) = (String::new(), indent);
     for word in text.split_whitespace() {
         let length = word.chars().count();
-        if !told.is_empty() {
+        if !wrapped.is_empty() {
             let fits = at + 1 + length <= width;
-            told.push_str(&if fits { " ".to_owned() } else { format!("\n{}", " ".repeat(indent)) });
+            wrapped.push_str(&if fits { " ".to_owned() } else { format!("\n{}", " ".repeat(indent)) });
             at = if fits { at + 1 } else { indent };
         }
-        told.push_str(word);
+        wrapped.push_str(word);
         at += length;
     }
-    told
+    wrapped
 }
 
-/// Which side of its column a text stands at.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// A table with its columns aligned, two spaces between them, each line ended.
+/// Formats a table with aligned columns, separated by two spaces.
 pub(crate) fn table(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let width = |text: &str| text.chars().count();
     let mut widths: Vec<_> = columns.iter().map(|(head, _)| width(head)).collect();
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "1".to_owned()]];
-        let told = table(&[("name", Align::Left), ("n", Align::Right)], &rows);
-        assert_eq!(told, "name   n\na     10\nlong   1\n");
+        let text = table(&[("name", Align::Left), ("n", Align::Right)], &rows);
+        assert_eq!(text, "name   n\na     10\nlong   1\n");
     }
 }

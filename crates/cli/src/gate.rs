@@ -1,4 +1,4 @@
-//! `forebay gate`: instructions against a baseline's, and what has become dearer and why.
+//! `forebay gate`: compares instructions per packet with a baseline, and shows which modules cost more and why.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::format::{Align, counted, known};
 use crate::source::origin;
 use crate::{Answer, args, format, printed};
 
-/// So many figures that changed by less than the limit are named.
+/// Maximum number of figures that are named if they changed by less than the limit.
 const NAMED: usize = 4;
 
-/// Compares, or writes the baseline.
+/// Compares with the baseline, or updates it.
 pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     let _temporary = crate::temporary::folder()?;
     let program = std::env::current_exe().context("this program's own file")?;
-    let here = std::env::current_dir().context("the present folder")?;
+    let here = std::env::current_dir().context("the current folder")?;
     let folder = match arguments.baseline.as_deref().and_then(Path::parent) {
         Some(folder) => here.join(folder).canonicalize().with_context(|| folder.display().to_string())?,
         None => here,
@@ -31,23 +31,21 @@ pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     if let Some(other) = &arguments.against {
         let other = other.canonicalize().with_context(|| other.display().to_string())?;
         let answer = gate.against(&other, &pipelines, &arguments.set).with_context(|| other.display().to_string())?;
-        return tell(arguments, &answer);
+        return print_answer(arguments, &answer);
     }
-    let Some(path) = &arguments.baseline else {
-        bail!("neither --baseline FILE nor --against PROGRAM: one of them is needed")
-    };
+    let Some(path) = &arguments.baseline else { bail!("gate: --baseline FILE or --against PROGRAM is required") };
     let wrong = || path.display().to_string();
     let before = Baseline::read(path).with_context(wrong)?;
     if arguments.update {
         return update(arguments, &gate, path, before, &gate::ask(&pipelines, &arguments.set));
     }
-    let before = before.ok_or_else(|| anyhow!("{}: there is no such file: --update makes it", wrong()))?;
+    let before = before.ok_or_else(|| anyhow!("{}: the file does not exist: create it with --update", wrong()))?;
     let cases = gate::select(&before, &pipelines, &arguments.set).with_context(wrong)?;
     let (answer, _) = gate.compare(&before, &cases).with_context(wrong)?;
-    tell(arguments, &answer)
+    print_answer(arguments, &answer)
 }
 
-/// Writes what is counted now into the baseline.
+/// Writes the new counts into the baseline.
 fn update(
     arguments: &args::Gate,
     gate: &Gate<'_>,
@@ -80,22 +78,22 @@ fn update(
     Ok(Answer::Yes)
 }
 
-/// The pipelines that are named, as a baseline in `folder` names them.
+/// Returns the names of the pipelines relative to the baseline's folder.
 fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
     let one = |name: &String| {
         let built_in = forebay_pipeline::is_built_in(name) || gate::GROUPS.contains(&name.as_str());
         if built_in {
             return Ok(name.clone());
         }
-        let Some(path) = origin(name) else { bail!("{name}: it is read several times: allowed is a file") };
+        let Some(path) = origin(name) else { bail!("{name}: it is read several times: name a file") };
         let path = PathBuf::from(path);
-        let whole = path.canonicalize().with_context(|| format!("{name}: it is neither a file nor built in"))?;
+        let whole = path.canonicalize().with_context(|| format!("{name}: neither a file nor built in"))?;
         Ok(relative(&whole, folder).display().to_string())
     };
     named.iter().map(one).collect()
 }
 
-/// Says on a terminal how far it is.
+/// Shows progress on a terminal.
 fn progress() -> impl Fn(usize, usize) {
     let shown = io::stderr().is_terminal();
     move |done, all| {
@@ -107,7 +105,7 @@ fn progress() -> impl Fn(usize, usize) {
     }
 }
 
-fn tell(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer> {
+fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer> {
     let exit = if answer.is_yes() { Answer::Yes } else { Answer::No };
     let mut out = printed::out();
     if arguments.json {
@@ -118,9 +116,10 @@ fn tell(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer>
     if let Some(note) = &answer.note {
         writeln!(out, "note: {note}")?;
     }
-    for (which, told) in [("the other build does not have", &answer.new), ("this build does not have", &answer.gone)] {
-        if !told.is_empty() {
-            writeln!(out, "note: {which} {}: not compared", told.join(", "))?;
+    for (side, missing) in [("the other build does not have", &answer.new), ("this build does not have", &answer.gone)]
+    {
+        if !missing.is_empty() {
+            writeln!(out, "note: {side} {}: not compared", missing.join(", "))?;
         }
     }
     let figures: usize = answer.cases.iter().map(|case| case.parts).sum();
@@ -132,32 +131,32 @@ fn tell(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer>
     let within = match within {
         0 => String::new(),
         few @ ..=NAMED => format!(", {few} changed by less ({})", less.join(", ")),
-        many => format!(", {many} changed by less (--json has them)"),
+        many => format!(", {many} changed by less (--json lists them)"),
     };
     if exit == Answer::No {
-        let (dearer, new) = (answer.number(Verdict::Increased), answer.number(Verdict::Appeared));
+        let (increased, new) = (answer.number(Verdict::Increased), answer.number(Verdict::Appeared));
         let new =
             if new > 0 { format!(", {} not in the baseline", counted(new as u64, "module")) } else { String::new() };
-        writeln!(out, "no: of {of} {dearer} are dearer by more than {limit}{new}{within}")?;
+        writeln!(out, "no: of {of}, {increased} grew by more than {limit}{new}{within}")?;
         if let Some(path) = arguments.baseline.as_ref() {
-            writeln!(out, "Where that is meant: forebay gate --baseline {} --update", path.display())?;
+            writeln!(out, "If this is intended: forebay gate --baseline {} --update", path.display())?;
         }
     } else {
-        writeln!(out, "yes: of {of} none is dearer by more than {limit}{within}")?;
+        writeln!(out, "yes: of {of}, none grew by more than {limit}{within}")?;
     }
     if cheaper > 0 && arguments.baseline.is_some() {
-        writeln!(out, "{cheaper} are cheaper: --update lowers the baseline")?;
+        writeln!(out, "{cheaper} shrank: --update lowers the baseline")?;
     }
     Ok(exit)
 }
 
-/// Nothing where nothing is in it.
+/// Formats findings as a table; empty without findings.
 fn table<'a>(findings: impl Iterator<Item = (&'a str, &'a Finding)>) -> String {
     let row = |(case, finding): (&str, &Finding)| {
         let change = match (finding.before, finding.now, finding.change) {
             (_, _, Some(change)) => format!("{:+.2} %", change * 100.0),
             (None, _, _) => "new".to_owned(),
-            (_, None, _) => "gone".to_owned(),
+            (_, None, _) => "removed".to_owned(),
             _ => "n/a".to_owned(),
         };
         let (before, now) = (known(finding.before, 2), known(finding.now, 2));
@@ -170,14 +169,14 @@ fn table<'a>(findings: impl Iterator<Item = (&'a str, &'a Finding)>) -> String {
         ("before", Align::Right),
         ("now", Align::Right),
         ("change", Align::Right),
-        ("why (instructions a packet)", Align::Left),
+        ("why (instructions per packet)", Align::Left),
     ];
     if rows.is_empty() { String::new() } else { format::table(&columns, &rows) }
 }
 
 fn why(finding: &Finding) -> String {
     let batches = match finding.packets_per_call {
-        [Some(was), Some(is)] if (was - is).abs() > 5e-4 => format!(" ({was:.2} -> {is:.2} packets a call)"),
+        [Some(was), Some(is)] if (was - is).abs() > 5e-4 => format!(" ({was:.2} -> {is:.2} packets per call)"),
         _ => String::new(),
     };
     let causes = finding.why.iter().map(|why| {
@@ -185,15 +184,15 @@ fn why(finding: &Finding) -> String {
             if matches!(why.cause, gate::Cause::Batches | gate::Cause::CodeOrBatches) { &batches } else { "" };
         format!("{} {:+.2}{batches}", why.cause.describe(why.ipp < 0.0), why.ipp)
     });
-    let mut told: Vec<_> = causes.collect();
+    let mut causes_text: Vec<_> = causes.collect();
     let mostly: Vec<_> = finding.mostly.iter().map(|(part, ipp)| format!("{part} {ipp:+.2}")).collect();
     if !mostly.is_empty() {
-        told.push(format!("mostly {}", mostly.join(" ")));
+        causes_text.push(format!("mostly {}", mostly.join(" ")));
     }
-    told.join(", ")
+    causes_text.join(", ")
 }
 
-/// Without zeros that say nothing.
+/// Formats a percentage without trailing zeros.
 fn trimmed(percent: f64) -> String {
     let text = format!("{percent:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

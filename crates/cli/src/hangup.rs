@@ -1,8 +1,8 @@
-//! Signals that a run outlives: SIGHUP reads its configuration again and opens its logs again, SIGUSR1 opens its logs
-//! again, and SIGUSR2 has no effect.
+//! Signals during a run: SIGHUP reloads the configuration and reopens logs, SIGUSR1 reopens logs, and SIGUSR2 has no
+//! effect.
 //!
-//! A terminal that goes away sends SIGHUP, too. A run that has a controlling terminal therefore goes on without it and
-//! with the configuration that it has; a run without one, which a service manager has started, reloads (`daemon(7)`).
+//! A closed terminal also sends SIGHUP. A run with a controlling terminal therefore continues without it and keeps its
+//! configuration. A run without a terminal, which a service manager started, reloads (`daemon(7)`).
 
 use std::fs::File;
 use std::io;
@@ -15,35 +15,35 @@ use forebay_protocol::event::EventName;
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
-/// Reads the configuration again, and records what comes of it; or why it cannot be read again.
+/// Reloads the configuration and records the result. Returns an error if the configuration cannot be read again.
 pub(crate) type Reload = Box<dyn Fn() -> Result<(), String> + Send>;
 
-/// Signals that have been caught, and wait for a run that can follow them.
+/// Caught signals, which wait for the run.
 pub(crate) struct Caught {
     signals: Signals,
     has_terminal: bool,
     lost: Arc<AtomicBool>,
 }
 
-/// Signals that a run follows, until this is dropped.
+/// The thread that follows signals. It stops when this is dropped.
 pub(crate) struct Followed {
     handle: Handle,
     lost: Arc<AtomicBool>,
 }
 
 impl Caught {
-    /// Catches signals from now on, also where SIGHUP was ignored (`nohup`): a run without a terminal gets it only from
-    /// a user or a service manager.
+    /// Catches signals from now on, even if SIGHUP was ignored (`nohup`): a run without a terminal receives it only
+    /// from a user or a service manager.
     ///
     /// # Errors
     /// As installing signal handlers.
     pub(crate) fn new() -> io::Result<Self> {
-        // Once the terminal is lost there is none to be found.
+        // Test now: once the terminal is lost, it cannot be found.
         let has_terminal = File::open("/dev/tty").is_ok();
         Ok(Self { signals: Signals::new([SIGHUP, SIGUSR1, SIGUSR2])?, has_terminal, lost: Arc::default() })
     }
 
-    /// Follows them, first those that came meanwhile, and records what they did.
+    /// Handles caught signals and records the effects.
     ///
     /// # Errors
     /// As starting a thread.
@@ -55,20 +55,20 @@ impl Caught {
                 let (name, signal, message) = match signal {
                     SIGHUP if has_terminal => {
                         is_lost.store(true, Ordering::Relaxed);
-                        let message = "SIGHUP: the run goes on without its terminal; logs will be opened again; \
+                        let message = "SIGHUP: the run continues without its terminal; logs will be reopened; \
                                        `forebay reload` reloads";
                         (EventName::TerminalLost, "SIGHUP", message)
                     }
                     SIGHUP => {
                         if let Err(why) = reload() {
-                            let message = format!("SIGHUP: the configuration that runs stays: {why}");
+                            let message = format!("SIGHUP: the running configuration stays: {why}");
                             log.record(NewEvent::new(EventName::ReloadRefused, message).with("by", "SIGHUP"));
                         }
-                        (EventName::LogsReopened, "SIGHUP", "SIGHUP: logs will be opened again")
+                        (EventName::LogsReopened, "SIGHUP", "SIGHUP: logs will be reopened")
                     }
-                    // Service managers and scripts send it by mistake: its default action would end the run.
+                    // Service managers and scripts send it by mistake. Its default action would end the run.
                     SIGUSR2 => continue,
-                    _ => (EventName::LogsReopened, "SIGUSR1", "SIGUSR1: logs will be opened again"),
+                    _ => (EventName::LogsReopened, "SIGUSR1", "SIGUSR1: logs will be reopened"),
                 };
                 reopen_logs();
                 log.record(NewEvent::new(name, message).with("signal", signal));
@@ -80,7 +80,7 @@ impl Caught {
 }
 
 impl Followed {
-    /// Whether the terminal has gone: nothing more is to be shown there.
+    /// Returns true if the terminal has gone away, so that nothing can be shown on it.
     pub(crate) fn is_terminal_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -88,7 +88,7 @@ impl Followed {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        // A reload that has begun is refused by a run that ends: nothing waits for it.
+        // Does not wait for a reload in progress: a run that ends refuses it.
         self.handle.close();
     }
 }

@@ -1,4 +1,4 @@
-//! `forebay lab`: experiments, with progress on a terminal and elsewhere.
+//! `forebay lab`: experiments with progress output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<Answer> {
         writeln!(printed::err(), "instructions are n/a: {why}")?;
     }
     let files = lean::write(&results, &arguments.out)?;
-    tell(&results, &files, arguments.json)?;
+    print_results(&results, &files, arguments.json)?;
     if results.interrupted {
-        writeln!(printed::err(), "interrupted: the report has fewer runs, rates and use cases, and says so")?;
+        writeln!(printed::err(), "interrupted: the report has fewer runs, rates and use cases")?;
     }
     verdict(&results.void(), results.interrupted)
 }
@@ -37,10 +37,10 @@ pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<Answer> {
 pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> {
     let (only, part) = (&arguments.only, batching::Part::Captures);
     match &arguments.captures {
-        None if only.contains(&part) => bail!("--only captures: no captures are given: --captures names their folder"),
+        None if only.contains(&part) => bail!("--only captures: no captures: name their folder with --captures"),
         Some(folder) if !only.is_empty() && !only.contains(&part) && !only.contains(&batching::Part::Grid) => {
             bail!(
-                "--captures {}: the parts `captures` and `grid`, which they are for, are not among those of --only",
+                "--captures {}: only the parts `captures` and `grid` use captures: add one of them to --only",
                 folder.display()
             )
         }
@@ -48,11 +48,11 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> 
     }
     let has_usecases = [batching::Part::Static, batching::Part::Grid].iter().any(|part| only.contains(part));
     if let Some(usecase) = arguments.usecase.first().filter(|_| !has_usecases) {
-        bail!("--usecase {usecase}: the parts `static` and `grid` are made of use cases: name one of them with --only");
+        bail!("--usecase {usecase}: only the parts `static` and `grid` have use cases: add one of them to --only");
     }
     let simulated = [(arguments.short, "--short"), (arguments.simulated, "--virtual")].into_iter().find(|(is, _)| *is);
     if let Some((_, flag)) = simulated.filter(|_| only.contains(&batching::Part::DataPath)) {
-        bail!("--only data-path: with {flag} time is simulated; it measures real time: leave {flag} out");
+        bail!("--only data-path: this part measures real time, but {flag} simulates time: omit {flag}");
     }
     ready(&arguments.out)?;
     let settings = batching::Settings {
@@ -69,9 +69,9 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> 
     let results = batching::run(&settings, &mut watched)?;
     watched.bar.end();
     let files = batching::write(&results, &arguments.out)?;
-    tell(&results, &files, arguments.json)?;
+    print_results(&results, &files, arguments.json)?;
     if let Some(complete) = &results.interrupted {
-        writeln!(printed::err(), "interrupted: the report has the parts that are complete: {complete}")?;
+        writeln!(printed::err(), "interrupted: the report has the complete parts: {complete}")?;
     }
     verdict(&results.void(), results.interrupted.is_some())
 }
@@ -84,45 +84,51 @@ pub(crate) fn placement(arguments: &args::LabPlacement) -> anyhow::Result<Answer
     let earlier = placement::Earlier::read(&arguments.out, &settings);
     if let Some(parts) = earlier.as_ref().map(placement::Earlier::parts).filter(|parts| !parts.is_empty()) {
         let parts = parts.join(", ");
-        writeln!(printed::err(), "--out {}: an interrupted run is continued; it has {parts}", arguments.out.display())?;
+        writeln!(
+            printed::err(),
+            "--out {}: continuing an interrupted run, which has {parts}",
+            arguments.out.display()
+        )?;
     }
     let mut watched = Watched::new()?;
     let results = placement::run(&settings, earlier, &mut watched)?;
     watched.bar.end();
     let files = placement::write(&results, &arguments.out)?;
-    tell(&results, &files, arguments.json)?;
+    print_results(&results, &files, arguments.json)?;
     if let Some(complete) = &results.interrupted {
-        writeln!(printed::err(), "interrupted: the report has the parts that are complete: {complete}")?;
+        writeln!(printed::err(), "interrupted: the report has the complete parts: {complete}")?;
     }
     verdict(&[], results.interrupted.is_some())
 }
 
-/// No where figures say nothing, because the machine was disturbed, or are missing.
+/// Returns the command's answer: `No` if the machine disturbed runs, or if results are missing.
 fn verdict(void: &[String], interrupted: bool) -> anyhow::Result<Answer> {
     if !void.is_empty() {
         let runs = counted(void.len() as u64, "run");
-        writeln!(printed::err(), "{runs} void, as something else ran on the machine: the report names them")?;
+        writeln!(printed::err(), "{runs} void, because other programs ran on the machine: the report names them")?;
     }
     Ok(if void.is_empty() && !interrupted { Answer::Yes } else { Answer::No })
 }
 
-/// Before minutes are spent: whether the folder can be written to.
+/// Checks that the folder is writable, before runs of several minutes.
 fn ready(folder: &Path) -> anyhow::Result<()> {
-    let told = || format!("--out {}", folder.display());
+    let option = || format!("--out {}", folder.display());
     if folder.exists() && !folder.is_dir() {
-        bail!("{}: it is no folder: allowed is one, which is made where it is not there", told());
+        bail!("{}: not a folder: name a folder (it is created if it does not exist)", option());
     }
-    std::fs::create_dir_all(folder).with_context(told)?;
-    tempfile::tempfile_in(folder).with_context(told)?;
-    // What every experiment writes.
+    std::fs::create_dir_all(folder).with_context(option)?;
+    tempfile::tempfile_in(folder).with_context(option)?;
+    // Every experiment writes these files.
     match ["results.json", "index.html"].map(|name| folder.join(name)).iter().find(|file| file.is_dir()) {
-        Some(taken) => bail!("{}: {} is a folder: results are written to a file of that name", told(), taken.display()),
+        Some(taken) => {
+            bail!("{}: {} is a folder, but results are written to a file of that name", option(), taken.display())
+        }
         None => Ok(()),
     }
 }
 
-/// The results as JSON, or the files that have them.
-fn tell(results: &impl Serialize, files: &[PathBuf], json: bool) -> anyhow::Result<()> {
+/// Prints the results as JSON, or the names of the result files.
+fn print_results(results: &impl Serialize, files: &[PathBuf], json: bool) -> anyhow::Result<()> {
     let mut out = printed::out();
     if json {
         return Ok(writeln!(out, "{}", serde_json::to_string(results)?)?);
@@ -131,10 +137,10 @@ fn tell(results: &impl Serialize, files: &[PathBuf], json: bool) -> anyhow::Resu
     Ok(())
 }
 
-/// Shows how far an experiment is, and ends it where a signal asks for that.
+/// Shows the progress of an experiment, and stops it on a signal.
 struct Watched {
     bar: Bar,
-    /// Set by SIGINT and SIGTERM; a second one ends the process.
+    /// Set by SIGINT and SIGTERM; a second signal ends the process.
     stop: Arc<AtomicBool>,
 }
 
@@ -142,7 +148,7 @@ impl Watched {
     fn new() -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // In this order: the first signal finds the flag not yet set.
+            // Register in this order: at the first signal, the flag is not yet set.
             signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop)).context("signals")?;
             signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
         }

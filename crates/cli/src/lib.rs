@@ -1,4 +1,4 @@
-//! The `forebay` command: arguments in, tables out. What it shows is worked out in the crates below it.
+//! The `forebay` command: parses arguments and prints results. Other crates do the work.
 
 #![forbid(unsafe_code)]
 
@@ -66,14 +66,14 @@ use signal_hook::consts::SIGXFSZ;
 
 use args::{Args, Command};
 
-/// How a command ended; exit codes in this order. What goes wrong instead ends with 2.
+/// The result of a command, in the order of exit codes. Errors end with 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Done.
+    /// Success.
     Yes,
-    /// The answer is no: a flow missed an objective, say, or lines are not in their file.
+    /// A negative result: a flow missed an objective, or lines are missing from a file.
     No,
-    /// Something went wrong, and was reported.
+    /// An error that has already been reported.
     Failed,
 }
 
@@ -81,10 +81,11 @@ enum Answer {
 #[must_use]
 pub fn main() -> ExitCode {
     complete::answer();
-    // A file that may not grow any more (RLIMIT_FSIZE) is an error of whoever writes it, like a disk that is full, and not
-    // the end of the process. Where that cannot be arranged, it is.
+    // With this handler, a write beyond the file size limit (RLIMIT_FSIZE) returns an error, like a full disk, and does
+    // not end the process. If the handler cannot be installed, the default stays.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    let arguments = match signed(Args::command()).try_get_matches().and_then(|told| Args::from_arg_matches(&told)) {
+    let arguments = match signed(Args::command()).try_get_matches().and_then(|matches| Args::from_arg_matches(&matches))
+    {
         Ok(arguments) => arguments,
         Err(error) => return refused::refuse(error),
     };
@@ -92,7 +93,7 @@ pub fn main() -> ExitCode {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Failed) => ExitCode::from(2),
-        // Who reads a pipe may leave (`| head`): nothing is wrong.
+        // The reader of a pipe may close it (`| head`): that is no error.
         Err(error)
             if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
         {
@@ -100,7 +101,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             let message = refused::message(&error);
-            // Each problem of a configuration is a line, and an error of its own.
+            // Each problem of a configuration is printed as an error line of its own.
             let message = if error.is::<Problems>() { message.replace('\n', "\nerror: ") } else { message };
             printed::last_err(&format!("error: {message}"));
             ExitCode::from(2)
@@ -108,8 +109,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The command with flags for numbers and times that take what begins with a minus: what is allowed is said by who reads them, and
-/// not that there is no flag `-1`.
+/// Lets options with numbers and times accept values that begin with a minus. Their parsers then report the allowed
+/// range; otherwise clap would report an unknown option `-1`.
 fn signed(command: clap::Command) -> clap::Command {
     let numbers = [TypeId::of::<Nanos>(), TypeId::of::<usize>(), TypeId::of::<u64>(), TypeId::of::<f64>()];
     let command = command.mut_args(|arg| {
@@ -128,7 +129,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         }
         Command::Measure(args::Measured { pipeline: Some(arguments), .. }) => return measure::measure(&arguments),
         Command::Measure(args::Measured { pipeline: None, .. }) => {
-            anyhow::bail!("measure: name a pipeline, or `handover`: `forebay measure --help` has examples")
+            anyhow::bail!("measure: name a pipeline, or `handover`; see `forebay measure --help`")
         }
         Command::Profile(arguments) => return profile::profile(&arguments),
         Command::Gate(arguments) => return gate::gate(&arguments),

@@ -1,4 +1,4 @@
-//! `forebay measure`: what a packet costs, module by module, in ticks and instructions.
+//! `forebay measure`: measures the cost of a packet, module by module, in ticks and instructions.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,24 +21,24 @@ use crate::source::{origin, source};
 use crate::{Answer, args, engine, format, printed};
 use crate::{hardware, rates};
 
-/// How often a run is made that is void.
+/// Maximum number of runs if runs are void.
 const TRIES: usize = 3;
 
-/// Measures a pipeline; the answer is no where the machine was too busy for it.
+/// Measures a pipeline. Returns `No` if the machine was too busy.
 pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
     if !arguments.no_count && origin(&arguments.pipeline).is_none() {
         bail!(
-            "{}: it is read twice, once to count: allowed are a file, `usecase:NAME`, or --no-count",
+            "{}: the pipeline is read twice, once to count: name a file or `usecase:NAME`, or use --no-count",
             arguments.pipeline
         );
     }
     let store =
         Store::new(&std::path::absolute(&arguments.store).with_context(|| arguments.store.display().to_string())?);
     crate::temporary::follow_parent()?;
-    // Before it can be replaced by another.
+    // Look up the program before its file can be replaced.
     let program = std::env::current_exe().context("this program's own file")?;
     let elsewhere = crate::temporary::folder()?;
-    // A function by itself may write files: where the user has set nothing, they are not the user's.
+    // A function's example may write files. Without settings of the user, they must not land in the user's folder.
     if arguments.pipeline.starts_with("function:") && arguments.set.is_empty() {
         std::env::set_current_dir(elsewhere.path())?;
     }
@@ -59,7 +59,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             break (timed, cores);
         }
     };
-    // The figures are those of a run whose files lack lines.
+    // These figures are of a run whose files lack lines.
     report_lost_lines(&timed.report.pipeline, &timed.report.lost_lines);
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     let counts = if arguments.no_count { None } else { count(&program, arguments)? };
@@ -81,26 +81,26 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
         if void {
             writeln!(
                 printed::err(),
-                "{TRIES} runs were void: only what was counted is kept for `history`; `compare` runs it anew"
+                "{TRIES} runs were void: only the counts are stored for `history`; `compare` runs the pipeline again"
             )?;
         }
     }
     Ok(if spoilt { Answer::No } else { Answer::Yes })
 }
 
-/// A function by itself with the settings that it is counted with, where nothing else is said.
+/// Adds the settings with which a function's example is counted, unless the user gave settings.
 fn settled(arguments: &args::Measure) -> args::Measure {
     let mut settled = arguments.clone();
     if settled.set.is_empty()
         && settled.pipeline.starts_with("function:")
-        && let [asked] = &cases::built_in(&settled.pipeline)[..]
+        && let [case] = &cases::built_in(&settled.pipeline)[..]
     {
-        settled.set.clone_from(&asked.set);
+        settled.set.clone_from(&case.set);
     }
     settled
 }
 
-/// One run, on these cores.
+/// Makes one run on these cores.
 fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, Cores)> {
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { plans, cores, made, .. } = forebay_pipeline::load(source, conditions)?;
@@ -110,13 +110,13 @@ fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, C
     let cores = choose(&cores)?;
     let timed = ticks::measure(plans, &cores, made, Duration::from_nanos(arguments.duration.0))?;
     if !timed.troubles.is_empty() {
-        let told: Vec<_> = timed.troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
-        bail!(told.join("\n"));
+        let troubles: Vec<_> = timed.troubles.iter().map(|(key, trouble)| format!("{key}: {trouble}")).collect();
+        bail!(troubles.join("\n"));
     }
     if timed.ended {
         bail!(
-            "{}: its sources ended before the time was up, after {}: allowed are endless ones (no `count`; enough `loops`), or less \
-             time (--duration)",
+            "{}: the sources ended before the time was up, after {}: use endless sources (no `count`; enough `loops`), \
+             or less time (--duration)",
             arguments.pipeline,
             format::counted(timed.whole.entered, "packet")
         );
@@ -126,17 +126,17 @@ fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, C
 
 fn subject(arguments: &args::Measure) -> anyhow::Result<Subject> {
     let Some(pipeline) = crate::source::origin(&arguments.pipeline) else {
-        bail!("{}: what is saved can be measured again: allowed are a file or `usecase:NAME`", arguments.pipeline);
+        bail!("{}: a saved measurement must be repeatable: name a file or `usecase:NAME`", arguments.pipeline);
     };
     Subject::of(pipeline, arguments.set.clone()).with_context(|| arguments.pipeline.clone())
 }
 
-/// The commit of the repository that this program was built in, where it lies in one and is no older than it.
+/// Returns the commit of the repository that contains this program, unless the commit is newer than the program.
 fn commit() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let git = |arguments: &[&str]| {
-        let told = Command::new("git").arg("-C").arg(program.parent()?).args(arguments).output().ok()?;
-        let text = String::from_utf8(told.stdout).ok().filter(|_| told.status.success())?;
+        let output = Command::new("git").arg("-C").arg(program.parent()?).args(arguments).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
     let built = program.metadata().ok()?.modified().ok()?;
@@ -147,7 +147,7 @@ fn commit() -> Option<String> {
     git(&["describe", "--always", "--dirty", "--abbrev=12"])
 }
 
-/// The instructions; nothing where this machine has no counter, which is told.
+/// Counts the instructions. Without a counter on this machine, reports that and returns `None`.
 fn count(program: &Path, arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> {
     let pipeline = origin(&arguments.pipeline).unwrap_or_else(|| arguments.pipeline.clone());
     match counting::count(program, &pipeline, &arguments.set, Extent::default()) {
@@ -159,7 +159,7 @@ fn count(program: &Path, arguments: &args::Measure) -> anyhow::Result<Option<cou
     }
 }
 
-/// Does what [`count`] counts, in a process under valgrind.
+/// Runs the workload of [`count`] in a process under valgrind.
 pub(crate) fn serve(arguments: &args::Count) -> anyhow::Result<()> {
     crate::temporary::follow_parent()?;
     let extent = Extent { before: arguments.before, packets: arguments.packets };
@@ -175,8 +175,8 @@ pub(crate) fn serve(arguments: &args::Count) -> anyhow::Result<()> {
 
 fn table(measurement: &Measurement) -> std::io::Result<()> {
     let Measurement { modules, chain, .. } = measurement;
-    // Mostly it cannot be told; the line below the table says why.
-    let has_ipc = modules.iter().any(|told| told.ipc.is_some());
+    // Mostly unknown; the line below the table gives the reason.
+    let has_ipc = modules.iter().any(|module| module.ipc.is_some());
     let row = |name: &str, figures: [Option<f64>; 4], ipc: Option<f64>| {
         let mut row = vec![name.to_owned()];
         row.extend(figures.map(|figure| known(figure, 1)));
@@ -185,9 +185,9 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
     };
     let mut rows: Vec<_> = modules
         .iter()
-        .map(|told| {
-            let figures = [told.cpp_ticks, told.ipp, told.instructions_per_tick, told.packets_per_call];
-            row(&told.name, figures, told.ipc)
+        .map(|module| {
+            let figures = [module.cpp_ticks, module.ipp, module.instructions_per_tick, module.packets_per_call];
+            row(&module.name, figures, module.ipc)
         })
         .collect();
     rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None], None));
@@ -197,7 +197,7 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
         ("ticks", Align::Right),
         ("instructions", Align::Right),
         ("per tick", Align::Right),
-        ("packets a call", Align::Right),
+        ("packets/call", Align::Right),
     ];
     columns.extend(has_ipc.then_some(("IPC", Align::Right)));
     let mut out = printed::out();
@@ -208,24 +208,24 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
     if measurement
         .modules
         .iter()
-        .any(|told| told.ipp.is_some() && told.instructions_per_tick.is_none() && told.cpp_ticks.is_some())
+        .any(|module| module.ipp.is_some() && module.instructions_per_tick.is_none() && module.cpp_ticks.is_some())
     {
-        writeln!(out, "\"per tick\" is n/a where this run's batches are not the full ones that were counted.")?;
+        writeln!(out, "\"per tick\" is n/a if this run's batches are smaller than the full ones that were counted.")?;
     }
     if let Some((sum, all)) = chain.sum_ticks.zip(chain.cpp_ticks) {
-        writeln!(out, "The parts' ticks, measured one by one, are {:.1} % of (all).", sum / all * 100.0)?;
+        writeln!(out, "The ticks of all parts, measured separately, are {:.1} % of (all).", sum / all * 100.0)?;
     }
     let stalls: u64 = measurement.workers.iter().map(|worker| worker.stalls.turns).sum();
     if stalls > 0 {
         let share = measurement.workers.iter().map(|worker| worker.stalls.share).fold(0.0, f64::max);
-        writeln!(out, "The machine was elsewhere in {stalls} turns, for {:.2} % of the time.", share * 100.0)?;
+        writeln!(out, "The machine ran something else in {stalls} turns, for {:.2} % of the time.", share * 100.0)?;
     }
     if chain.void {
-        writeln!(out, "VOID: that is too much for these figures to be believed. Repeat it when the machine is quiet.")?;
+        writeln!(out, "VOID: these figures are not reliable. Repeat the measurement when the machine is quiet.")?;
     }
     writeln!(
         out,
-        "{} packets a second entered, at {} % of the workers' time: they can take {}",
+        "{} packets/s entered, at {} % of the workers' time: the maximum is {}",
         short(chain.entered_pps),
         known(Some(chain.cur * 100.0), 1),
         chain.pps.map_or_else(|| "n/a".to_owned(), short)

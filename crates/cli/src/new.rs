@@ -1,7 +1,6 @@
-//! `forebay new`: a configuration to start from, with its own interfaces and addresses in place.
+//! `forebay new`: prints a configuration template with the user's interfaces and addresses.
 //!
-//! Templates are the examples themselves. A setting stands for words of the text, which it replaces wherever they are,
-//! so that comments and layout stay.
+//! Templates are the examples. A setting replaces words of the text wherever they occur, so comments and layout stay.
 
 mod words;
 
@@ -14,7 +13,7 @@ use crate::format::{Align, table};
 use crate::printed;
 use words::{Replaced, Words};
 
-/// A configuration to start from.
+/// A configuration template.
 struct Template {
     name: &'static str,
     summary: &'static str,
@@ -22,7 +21,7 @@ struct Template {
     settings: &'static [Setting],
 }
 
-/// Words of a template that may be others.
+/// Words of a template that can be replaced.
 struct Setting {
     key: &'static str,
     summary: &'static str,
@@ -43,11 +42,11 @@ const TEMPLATES: &[Template] = &[
             setting("wan", Words::Name("enp1s0"), "the interface to the provider"),
             setting("host", Words::Name("fb0"), "the host's own interface"),
             setting("office", Words::Own("192.168.1.1/24"), "the gateway's address in the office"),
-            setting("office6", Words::Own("2001:db8:1::1/64"), "the same of IPv6"),
+            setting("office6", Words::Own("2001:db8:1::1/64"), "the gateway's IPv6 address in the office"),
             setting("public", Words::Own("203.0.113.2/24"), "the public address"),
-            setting("public6", Words::Own("2001:db8:2::2/64"), "the same of IPv6"),
+            setting("public6", Words::Own("2001:db8:2::2/64"), "the public IPv6 address"),
             setting("provider", Words::Address("203.0.113.1"), "the provider's router"),
-            setting("provider6", Words::Address("2001:db8:2::1"), "the same of IPv6"),
+            setting("provider6", Words::Address("2001:db8:2::1"), "the IPv6 address of the provider's router"),
             setting("server", Words::Address("192.168.1.10"), "the server inside that port 443 is forwarded to"),
             setting("lan_mac", Words::Name("02:00:00:00:01:01"), "the gateway's Ethernet address in the office"),
             setting("wan_mac", Words::Name("02:00:00:00:02:01"), "its Ethernet address at the provider's side"),
@@ -91,7 +90,7 @@ const TEMPLATES: &[Template] = &[
     },
 ];
 
-/// Prints the template `name` with these settings, or lists all templates.
+/// Prints the template `name` with the settings, or lists all templates.
 pub(crate) fn new(name: Option<&str>, sets: &[String]) -> anyhow::Result<()> {
     let Some(name) = name else { return Ok(list()?) };
     let Some(template) = TEMPLATES.iter().find(|template| template.name == name) else {
@@ -100,7 +99,7 @@ pub(crate) fn new(name: Option<&str>, sets: &[String]) -> anyhow::Result<()> {
         bail!("there is no template '{name}'{near}: allowed are {}", names.join(", "));
     };
     let text = template.with(sets)?;
-    // A template with wrong settings is refused here, and not when it runs.
+    // Check here, so that a template with wrong settings is refused now and not when it runs.
     forebay_pipeline::check(&Source::new(text.clone(), template.name, "."))?;
     Ok(write!(printed::out(), "{text}")?)
 }
@@ -108,18 +107,18 @@ pub(crate) fn new(name: Option<&str>, sets: &[String]) -> anyhow::Result<()> {
 fn list() -> std::io::Result<()> {
     let mut out = printed::out();
     let rows: Vec<_> = TEMPLATES.iter().map(|it| vec![it.name.to_owned(), it.summary.to_owned()]).collect();
-    write!(out, "{}", table(&[("template", Align::Left), ("what it is", Align::Left)], &rows))?;
+    write!(out, "{}", table(&[("template", Align::Left), ("description", Align::Left)], &rows))?;
     for template in TEMPLATES.iter().filter(|template| !template.settings.is_empty()) {
         writeln!(out, "\n{}, --set KEY=VALUE:", template.name)?;
         for Setting { key, summary, words } in template.settings {
             writeln!(out, "  {:<28}{summary}", format!("{key}={}", words.written()))?;
         }
     }
-    writeln!(out, "\nforebay new {} > edge.yaml   writes one", TEMPLATES[0].name)
+    writeln!(out, "\nforebay new {} > edge.yaml   writes a template to edge.yaml", TEMPLATES[0].name)
 }
 
 impl Template {
-    /// Its text with other words.
+    /// Returns the template's text with replaced words.
     fn with(&self, sets: &[String]) -> anyhow::Result<String> {
         let mut replaced = Replaced::default();
         for set in sets {
@@ -133,7 +132,7 @@ impl Template {
             };
             setting.words.replace(value, &mut replaced).map_err(|why| anyhow::anyhow!("--set {key}={value}: {why}"))?;
         }
-        // The schema is beside the examples, not beside what is written from them.
+        // The schema's path is relative to the examples, so the line is removed.
         let lines = self.text.lines().filter(|line| !line.starts_with("# yaml-language-server:"));
         Ok(lines.map(|line| replaced.apply(line) + "\n").collect())
     }

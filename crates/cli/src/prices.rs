@@ -1,7 +1,8 @@
-//! What modules' calls take in a simulation: as was given, as their parameters say, or as was measured of their functions' examples.
+//! Costs of modules' calls in a simulation: given by the user, derived from parameters, or measured with the functions'
+//! examples.
 //!
-//! A profile is of the example of each function. What a module with other parameters takes may be another thing, ten thousand rules instead of
-//! two: whoever reads the result is told of whom that holds.
+//! A profile measures the example of each function. A module with other parameters, such as ten thousand rules instead
+//! of two, may cost more. The output names these functions.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +17,10 @@ use serde_json::{Map, Value};
 
 use crate::costs;
 
-/// The function whose cost is what its parameters say, in ticks.
+/// The function whose parameters state its cost, in ticks.
 const STATED: &str = "bypass";
 
-/// Functions that do the same to each packet whatever their parameters are.
+/// Functions that do the same work for each packet, independent of their parameters.
 const ALIKE: &[&str] = &[
     "ether_split",
     "hash_split",
@@ -31,22 +32,22 @@ const ALIKE: &[&str] = &[
     "weighted_split",
 ];
 
-/// What is known before anything is simulated.
+/// The costs that are known before the simulation.
 #[derive(Debug)]
 pub(crate) struct Prices {
-    /// By module: what its calls take.
+    /// For each module, the cost of its calls.
     pub(crate) lines: Vec<Line>,
-    /// Functions whose cost is that of their example although modules have other parameters.
+    /// Functions whose example was measured although modules have other parameters.
     pub(crate) of_example: BTreeSet<&'static str>,
-    /// The words by which another command finds the pipeline.
+    /// The pipeline's name and settings for another command line.
     pipeline: String,
 }
 
 impl Prices {
-    /// Of the modules of `plan`, which `source` is of.
+    /// Returns the costs of the modules of `plan`, which was loaded from `source`.
     ///
     /// # Errors
-    /// Functions of which nothing is known.
+    /// Functions without a known cost.
     pub(crate) fn of(plan: &Plan, source: &Source, given: &[(String, Cost)]) -> anyhow::Result<Self> {
         let (given, profiled) = (costs::given(plan, given)?, costs::of_pipeline(plan, source));
         let written = written(source);
@@ -77,34 +78,34 @@ impl Prices {
         }
         let names = unknown.into_iter().collect::<Vec<_>>();
         bail!(
-            "what calls of {} take is not known: `forebay profile {}` measures it, about a second for each module; or \
-             say `--cost {}=CALL+PACKET` for one function, `--cost '*=100+20'` for all",
+            "the cost of calls of {} is unknown: `forebay profile {}` measures it, in about a second per module; or \
+             set `--cost {}=CALL+PACKET` for one function, `--cost '*=100+20'` for all",
             names.join(", "),
             pipeline(source),
             names[0]
         )
     }
 
-    /// Which functions' costs may be others, in a sentence; nothing where there are none.
+    /// Returns a sentence about functions whose costs may be wrong, if there are any.
     pub(crate) fn doubt(&self) -> Option<String> {
         let first = self.of_example.first()?;
         let names = self.of_example.iter().copied().collect::<Vec<_>>().join(", ");
         Some(format!(
-            "{names}: calls are taken to cost what they do with the parameters of the function's example (`forebay describe {first}`), which \
-             are others here: `forebay profile {}` measures them, or `--cost {first}=CALL+PACKET` states it",
+            "{names}: costs are those of the function's example (`forebay describe {first}`), but the parameters \
+             differ here: `forebay profile {}` measures the modules, or `--cost {first}=CALL+PACKET` sets the cost",
             self.pipeline
         ))
     }
 }
 
-/// The words by which another command finds the pipeline.
+/// Returns the pipeline's name and settings for another command line.
 fn pipeline(source: &Source) -> String {
     let sets = shown_settings(source.given()).into_iter().map(|set| format!(" --set {}", in_shell(&set)));
     let name = if source.file() == "stdin" { "-".to_owned() } else { in_shell(source.file()) };
     std::iter::once(name).chain(sets).collect()
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn in_shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -114,25 +115,25 @@ fn in_shell(word: &str) -> String {
     }
 }
 
-/// The configuration as it is written, settings applied.
+/// Returns the configuration with settings applied.
 fn written(source: &Source) -> Value {
-    // What is wrong with it was said when it was loaded.
+    // Loading has already reported errors.
     parameters(source, |_| Schema::default()).unwrap_or_default()
 }
 
-/// The parameters of a function's example.
+/// Returns the parameters of a function's example.
 fn example(kind: &str) -> Value {
     let text = functions().into_iter().find(|function| function.name == kind).map_or("", |function| function.example);
     plain(written(&Source::new(text, kind, "")))
 }
 
-/// Parameters, those that are not written like an empty mapping.
+/// Returns parameters; missing ones become an empty mapping.
 fn plain(params: Value) -> Value {
     if params.is_null() { Value::Object(Map::new()) } else { params }
 }
 
-/// What a call takes whose parameters say so, at so many ticks a second, and what the engine takes of it besides: what was measured of
-/// the example beyond its own parameters.
+/// Returns the cost of a call whose parameters state it, plus the engine's own cost: the measured cost of the example
+/// minus its stated cost.
 fn stated(params: &Value, known: Option<Line>, hertz: f64) -> Line {
     let seconds = |params: &Value, key: &str| params[key].as_f64().unwrap_or_default() / hertz;
     let line = |params: &Value| Line {
@@ -140,11 +141,11 @@ fn stated(params: &Value, known: Option<Line>, hertz: f64) -> Line {
         each: seconds(params, "cycles_per_packet"),
     };
     let (own, of_example) = (line(params), line(&example(STATED)));
-    let besides = known.map_or(Line::default(), |known| Line {
+    let engine = known.map_or(Line::default(), |known| Line {
         fixed: (known.fixed - of_example.fixed).max(0.0),
         each: (known.each - of_example.each).max(0.0),
     });
-    Line { fixed: own.fixed + besides.fixed, each: own.each + besides.each }
+    Line { fixed: own.fixed + engine.fixed, each: own.each + engine.each }
 }
 
 #[cfg(test)]
@@ -154,20 +155,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_parameters_say_a_call_takes_it_takes_with_what_the_engine_needs_besides() {
+    fn stated_costs_include_the_cost_of_the_engine() {
         let params = json!({ "cycles_per_batch": 20_000, "cycles_per_packet": 500 });
         let near = |line: Line, fixed: f64, each: f64| {
             assert!((line.fixed * 1e9 - fixed).abs() < 1e-6 && (line.each * 1e9 - each).abs() < 1e-6, "{line:?}");
         };
         near(stated(&params, None, 2e9), 10_000.0, 250.0);
-        // 900 and 25 ticks of it are the example's own.
+        // The example's own cost is 900 and 25 ticks of these.
         let known = |fixed, each| Some(Line { fixed, each });
         near(stated(&params, known(480e-9, 12e-9), 2e9), 10_030.0, 250.0);
         near(stated(&json!({}), known(480e-9, 13e-9), 2e9), 30.0, 0.5);
     }
 
     #[test]
-    fn functions_that_are_named_here_are_there_and_examples_are_read() {
+    fn named_functions_exist_and_examples_are_read() {
         let all: Vec<_> = functions().into_iter().map(|function| function.name).collect();
         assert!(ALIKE.iter().chain([&STATED]).all(|name| all.contains(name)));
         assert_eq!(example(STATED), json!({ "cycles_per_batch": 900, "cycles_per_packet": 25 }));

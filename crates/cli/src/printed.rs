@@ -1,7 +1,7 @@
-//! What the command prints: as it is, but for characters that would act on a terminal instead of being shown.
+//! Output to standard output and standard error. Escapes characters that would control a terminal.
 //!
-//! Names in configurations, lines of changes and arguments come from outside and are repeated in messages and tables. They
-//! are escaped here, where everything passes, so that nobody who writes a message has to think of it.
+//! Configurations, table changes and arguments contain text from outside, and messages and tables repeat it. All output
+//! passes this module, so no message has to escape it.
 
 use std::io::{self, StderrLock, StdoutLock, Write};
 use std::time::{Duration, Instant};
@@ -21,50 +21,50 @@ pub(crate) fn err() -> Printed<StderrLock<'static>> {
     Printed(io::stderr().lock())
 }
 
-/// How much standard error takes without a wait where it [takes](err_takes) anything: a pipe
-/// says that it has room for so much.
+/// Number of bytes that standard error accepts without waiting if it [accepts](err_takes) any: a pipe reports at least
+/// this much room.
 const AT_ONCE: usize = 4_096;
 
-/// Whether standard error takes more by `until`: it may be a pipe that is not read.
+/// Returns true if standard error accepts output by `until`. It may be a pipe that is not read.
 pub(crate) fn err_takes(until: Instant) -> bool {
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&io::stderr(), PollFlags::OUT)], Some(&left)) {
+        let wait = until.saturating_duration_since(Instant::now());
+        let wait = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&io::stderr(), PollFlags::OUT)], Some(&wait)) {
             Err(Errno::INTR) => {}
-            // One that cannot be asked says what is wrong when it is written to.
+            // If polling fails, the write reports the error.
             polled => return polled.is_ok_and(|ready| ready > 0) || polled.is_err(),
         }
     }
 }
 
-/// Writes to standard error what it takes by `until` of `bytes`, and removes that; all where it takes nothing any more.
+/// Writes to standard error the part of `bytes` that it accepts by `until`, and removes that part. Removes everything
+/// if standard error has gone away.
 pub(crate) fn write_err(bytes: &mut Vec<u8>, until: Instant) {
     while !bytes.is_empty() && err_takes(until) {
         match io::stderr().lock().write(&bytes[..bytes.len().min(AT_ONCE)]) {
             Ok(written) => drop(bytes.drain(..written)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            // A standard error that is gone does not end the run.
+            // A closed standard error does not end the run.
             Err(_) => bytes.clear(),
         }
     }
 }
 
-/// Writes a last line to standard error, unless it takes none within a second: the end of a command waits
-/// for no reader.
+/// Writes the last line to standard error. Gives up after a second: the end of a command does not wait for a reader.
 pub(crate) fn last_err(line: &str) {
     let mut bytes = without_control(&format!("{line}\n")).into_bytes();
     write_err(&mut bytes, Instant::now() + Duration::from_secs(1));
 }
 
-/// Writes text with the characters escaped that are not to reach a terminal.
+/// A writer that escapes characters that must not reach a terminal.
 pub(crate) struct Printed<W>(pub(crate) W);
 
 impl<W: Write> Write for Printed<W> {
-    /// Takes all of `bytes`, which are whole characters: they come from formatted text.
+    /// Writes all of `bytes`. They are whole characters, because they come from formatted text.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Nothing that is escaped is of other bytes than these; most text has none of them.
+        // All escaped characters begin with one of these bytes; most text has none of them.
         if bytes.iter().any(|&byte| is_control(byte.into()) || matches!(byte, 0xc2 | 0xd8 | 0xe2)) {
             self.0.write_all(without_control(&String::from_utf8_lossy(bytes)).as_bytes())?;
         } else {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acts_on_a_terminal_is_escaped_and_nothing_else() {
+    fn only_control_characters_are_escaped() {
         assert_eq!(printed("a\tb\nc → µs 'é'"), "a\tb\nc → µs 'é'");
         assert_eq!(printed("\u{1b}[31mx\0\r\u{7f}"), "\\u001b[31mx\\u0000\\u000d\\u007f");
         assert_eq!(printed("\u{9b}2J \u{202e}abc\u{61c}"), "\\u009b2J \\u202eabc\\u061c");
@@ -99,7 +99,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_acts_and_json_stays_what_it_is(text in "(\\PC|\\p{Cc}|[\u{61c}\u{200e}\u{202e}\u{2066}])*") {
+        fn no_text_controls_a_terminal_and_json_is_unchanged(
+            text in "(\\PC|\\p{Cc}|[\u{61c}\u{200e}\u{202e}\u{2066}])*",
+        ) {
             prop_assert!(!printed(&text).contains(is_control));
             let json = serde_json::to_string(&text).expect("a string");
             let again: String = serde_json::from_str(&printed(&json)).expect("JSON");

@@ -1,4 +1,4 @@
-//! `forebay measure --search`: how far the search is, and what it has found.
+//! The progress and results of `forebay measure --search`.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use forebay_units::Nanos;
 use crate::engine;
 use crate::format::short;
 
-/// Searches; on a terminal a line says how far it is.
+/// Searches the rates. Shows progress on a terminal.
 pub(crate) fn find(source: &Source, cores: &Cores, time: Nanos) -> anyhow::Result<Rates> {
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { plans, made, .. } = forebay_pipeline::load(source, conditions)?;
     let shown = io::stderr().is_terminal();
     let time = Duration::from_nanos(time.0);
-    let mut told = |progress: &Progress<'_>| {
+    let mut report_progress = |progress: &Progress<'_>| {
         if shown {
-            // The line is written over by the next; on a terminal that has gone nothing is missed.
+            // The next line overwrites this one. A closed terminal is ignored.
             let _ = write!(io::stderr(), "\r{}\x1b[K", line(progress, time));
         }
     };
-    let found = rates::find(plans, cores, made, time, &mut told);
+    let found = rates::find(plans, cores, made, time, &mut report_progress);
     if shown {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
@@ -47,10 +47,10 @@ fn line(progress: &Progress<'_>, time: Duration) -> String {
     )
 }
 
-/// Prints what was found.
+/// Prints the rates.
 pub(crate) fn print(rates: &Rates, out: &mut impl Write) -> io::Result<()> {
     for (name, found) in [("non-drop rate (NDR)", &rates.ndr), ("partial drop rate (PDR, 0.5 %)", &rates.pdr)] {
-        writeln!(out, "{name}: {}", told(found))?;
+        writeln!(out, "{name}: {}", rate_text(found))?;
     }
     writeln!(
         out,
@@ -58,21 +58,21 @@ pub(crate) fn print(rates: &Rates, out: &mut impl Write) -> io::Result<()> {
         rates.trials, rates.seconds, rates.voids
     )?;
     if rates.void {
-        writeln!(out, "The search is void: the machine was too busy. Repeat it when it is quiet.")?;
+        writeln!(out, "The search is void, because the machine was too busy. Repeat it on a quiet machine.")?;
     }
     Ok(())
 }
 
-fn told(found: &Found) -> String {
-    let unsettled = if found.settled { "" } else { "; the time was up before the bounds were sure (--search-time)" };
+fn rate_text(found: &Found) -> String {
+    let unsettled = if found.settled { "" } else { "; the time was up before the bounds were certain (--search-time)" };
     match *found {
         Found { pps: Some(pps), lower_pps: Some(low), upper_pps: Some(high), .. } => {
-            format!("{} packets a second, offered between {} and {}{unsettled}", short(pps), short(low), short(high))
+            format!("{} packets/s, offered between {} and {}{unsettled}", short(pps), short(low), short(high))
         }
         Found { pps: Some(pps), .. } => {
-            format!("{} packets a second at least: no load was too much{unsettled}", short(pps))
+            format!("at least {} packets/s: no tried load was too much{unsettled}", short(pps))
         }
-        Found { upper_pps: Some(high), .. } => format!("n/a: even {} packets a second lose{unsettled}", short(high)),
+        Found { upper_pps: Some(high), .. } => format!("n/a: even {} packets/s lose packets{unsettled}", short(high)),
         _ => format!("n/a{unsettled}"),
     }
 }
@@ -82,11 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_is_told() {
+    fn rates_are_formatted() {
         let found = Found { pps: Some(4.95e6), lower_pps: Some(4.95e6), upper_pps: Some(4.97e6), settled: true };
-        assert_eq!(told(&found), "4.950M packets a second, offered between 4.950M and 4.970M");
-        assert_eq!(told(&Found { upper_pps: None, ..found }), "4.950M packets a second at least: no load was too much");
-        assert_eq!(told(&Found { pps: None, lower_pps: None, ..found }), "n/a: even 4.970M packets a second lose");
-        assert!(told(&Found::default()).starts_with("n/a; the time was up"));
+        assert_eq!(rate_text(&found), "4.950M packets/s, offered between 4.950M and 4.970M");
+        assert_eq!(
+            rate_text(&Found { upper_pps: None, ..found }),
+            "at least 4.950M packets/s: no tried load was too much"
+        );
+        assert_eq!(
+            rate_text(&Found { pps: None, lower_pps: None, ..found }),
+            "n/a: even 4.970M packets/s lose packets"
+        );
+        assert!(rate_text(&Found::default()).starts_with("n/a; the time was up"));
     }
 }

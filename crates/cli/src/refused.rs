@@ -1,4 +1,4 @@
-//! Messages of a command that ends with an error, without what may be a key: every one passes here.
+//! Error messages of the command. All messages pass this module, which removes possible keys.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -12,7 +12,7 @@ use forebay_protocol::ClientError;
 
 use crate::printed;
 
-/// Prints what is wrong with the arguments, or what was asked of them: help, the version.
+/// Prints errors in the arguments, or requested help or version.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
     if !error.use_stderr() {
@@ -21,7 +21,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let error = without_settings(error);
     let written = error.to_string();
     let shown = without_secrets(&written, &arguments);
-    // In colours where there are any, unless an argument would bring its own.
+    // Print in colour if possible, unless an argument contains control characters.
     if shown == written && !arguments.iter().any(|argument| argument.contains(printed::is_control)) {
         error.exit();
     }
@@ -29,7 +29,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// The same error with the settings that it quotes as they may be shown, whatever it is about.
+/// Returns the error with hidden values of the settings that it quotes.
 fn without_settings(mut error: clap::Error) -> clap::Error {
     let is_of_set =
         matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--set"));
@@ -42,7 +42,7 @@ fn without_settings(mut error: clap::Error) -> clap::Error {
             let shown = shown_argument(&text);
             if shown != text {
                 error.insert(kind, ContextValue::String(shown));
-                // A suggestion repeats the argument.
+                // A suggestion would repeat the argument.
                 error.remove(ContextKind::Suggested);
             }
         }
@@ -50,7 +50,8 @@ fn without_settings(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// A message without the settings among the arguments, and without what may be a key. Files that are there are no keys.
+/// Removes values of settings among the arguments, and possible keys, from a message. Names of existing files are no
+/// keys.
 fn without_secrets(message: &str, arguments: &[String]) -> String {
     let mut shown = message.to_owned();
     for argument in arguments.iter().filter(|argument| argument.contains('=')) {
@@ -63,25 +64,26 @@ fn without_secrets(message: &str, arguments: &[String]) -> String {
     without_keys_but(&shown, &files(arguments))
 }
 
-/// A flag with its `=`, and the rest of an argument.
+/// Splits an argument into an option with `=` and the rest.
 fn without_flag(argument: &str) -> (&str, &str) {
     let length = if argument.starts_with("--") { argument.find('=').map_or(0, |at| at + 1) } else { 0 };
     argument.split_at(length)
 }
 
-/// An argument as it may be shown: it may be a setting, also behind a flag.
+/// Hides the value of an argument if it is a setting, also after an option.
 fn shown_argument(argument: &str) -> String {
     let (flag, setting) = without_flag(argument);
     format!("{flag}{}", shown_setting(setting))
 }
 
-/// The arguments that name a file that is there.
+/// Returns the arguments that name existing files.
 fn files(arguments: &[String]) -> HashSet<String> {
     arguments.iter().map(|it| without_flag(it).1).filter(|it| Path::new(it).exists()).map(str::to_owned).collect()
 }
 
-/// Returns the error's text, from the outermost place to the first cause. A cause whose text ends the one before it is
-/// left out. The problems of a configuration are shown without secrets already, here or by the pipeline that runs.
+/// Returns the error's text, from the outermost context to the first cause. A cause that repeats the end of the text
+/// before it is left out. Configuration problems arrive without secrets, from this program or from the running
+/// pipeline.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
     let (mut whole, mut shown) = (String::new(), Vec::new());
@@ -116,8 +118,8 @@ mod tests {
         let flag = format!("--set={setting}");
         assert_eq!(shown_argument(&flag), "--set=modules.m.aes_gcm_encrypt.keys.0.key=(not shown)");
         let arguments = ["forebay".to_owned(), flag, "Cargo.toml".to_owned()];
-        let message = format!("'{setting}' is no pipeline");
-        let shown = "'modules.m.aes_gcm_encrypt.keys.0.key=(not shown)' is no pipeline";
+        let message = format!("'{setting}' is not a pipeline");
+        let shown = "'modules.m.aes_gcm_encrypt.keys.0.key=(not shown)' is not a pipeline";
         assert_eq!(without_secrets(&message, &arguments), shown);
         assert_eq!(files(&arguments).len(), 1);
         assert_eq!(without_secrets("--set <KEY=VALUE>: 'a=b'", &arguments), "--set <KEY=VALUE>: 'a=b'");

@@ -1,4 +1,4 @@
-//! `forebay replay`: another controller's decisions on what was recorded, beside those of then.
+//! `forebay replay`: makes decisions on recorded inputs, and compares them with the recorded decisions.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -20,15 +20,15 @@ use crate::format::Align::{Left, Right};
 use crate::format::{counted, known, table};
 use crate::{args, printed};
 
-/// A pipeline with the periods until its configuration changed.
+/// A pipeline, with the periods until its configuration changed.
 #[derive(Serialize)]
 struct Part<'a> {
     pipeline: &'a str,
     period_s: f64,
-    /// Who decided then, and now.
-    recorded: Who<'a>,
-    replayed: Who<'a>,
-    /// Names of what numbers stand for in `periods`.
+    /// The recorded controller.
+    recorded: ControllerChoice<'a>,
+    replayed: ControllerChoice<'a>,
+    /// Names for the indices in `periods`.
     modules: Vec<&'a str>,
     flows: Vec<&'a str>,
     summary: Summary,
@@ -37,9 +37,9 @@ struct Part<'a> {
     layout: &'a Layout,
 }
 
-/// A controller, its parameters, and what it keeps in reserve.
+/// A controller, its parameters, and its reserve.
 #[derive(Serialize)]
-struct Who<'a> {
+struct ControllerChoice<'a> {
     controller: &'a str,
     params: &'a Value,
     guard: f64,
@@ -55,7 +55,7 @@ pub(crate) fn replay(arguments: &args::Replay) -> anyhow::Result<()> {
         .and_then(|()| Ok(read(opened)?))
         .with_context(|| file.to_string())?;
     if cut {
-        writeln!(printed::err(), "{file}: its last line was not written to its end, and is left out")?;
+        writeln!(printed::err(), "{file}: the last line is incomplete and is ignored")?;
     }
     let settings: Vec<_> =
         recorded.iter().map(|(begin, _)| settings(arguments, begin)).collect::<anyhow::Result<_>>()?;
@@ -74,29 +74,29 @@ pub(crate) fn replay(arguments: &args::Replay) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who decides now on what `begin` tells of.
+/// Returns the settings of the controller that decides now on the recording of `begin`.
 fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings> {
     let file = arguments.file.display().to_string();
-    let (name, place) = match &arguments.controller {
+    let (name, origin) = match &arguments.controller {
         Some(name) => (name, "--controller"),
         None => (&begin.controller, file.as_str()),
     };
-    let controller = find(name).map_err(|told| anyhow!("{place}: {told}"))?;
+    let controller = find(name).map_err(|error| anyhow!("{origin}: {error}"))?;
     if let Some(needed) = controller.scheduler.filter(|needed| *needed != begin.layout.scheduler) {
         let word = |scheduler| serde_json::to_value(scheduler).ok().and_then(|it| it.as_str().map(str::to_owned));
-        let (needed, there) = (word(needed).unwrap_or_default(), word(begin.layout.scheduler).unwrap_or_default());
-        bail!("{place}: {name} needs `scheduler: {needed}`, and what was recorded has {there}");
+        let (needed, recorded) = (word(needed).unwrap_or_default(), word(begin.layout.scheduler).unwrap_or_default());
+        bail!("{origin}: {name} needs `scheduler: {needed}`, but the recording has {recorded}");
     }
     let recorded = if arguments.controller.is_none() { begin.params.clone() } else { Value::Null };
     let text = if recorded.is_null() { "{}".to_owned() } else { recorded.to_string() };
     let source = arguments.set.iter().fold(Source::new(text, file.as_str(), ""), Source::set);
     let params = parameters(&source, controller.schema).map_err(|problems| {
-        let told = problems.all.iter().map(|problem| match problem.place {
+        let messages = problems.all.iter().map(|problem| match problem.origin {
             Place::Set(_) => problem.to_string(),
-            Place::Line(..) => format!("{place}: {name}: {}", problem.message),
+            Place::Line(..) => format!("{origin}: {name}: {}", problem.message),
         });
-        let told = told.collect::<Vec<_>>().join("\n");
-        anyhow!("{told} (`forebay describe {name}` has its parameters; --set KEY=VALUE)")
+        let messages = messages.collect::<Vec<_>>().join("\n");
+        anyhow!("{messages} (`forebay describe {name}` lists its parameters; --set KEY=VALUE)")
     })?;
     let params = if params.as_object().is_some_and(Map::is_empty) { recorded } else { params };
     let period = Nanos((begin.period_s * 1e9) as u64);
@@ -108,7 +108,7 @@ fn find(name: &str) -> Result<&'static ControllerDeclaration, String> {
     let names = || all.iter().map(|it| it.name);
     all.iter().find(|it| it.name == name).copied().ok_or_else(|| {
         let near = nearest(name, names());
-        format!("there is no controller '{name}'{near}: there are {}", names().collect::<Vec<_>>().join(", "))
+        format!("there is no controller '{name}'{near}: allowed are {}", names().collect::<Vec<_>>().join(", "))
     })
 }
 
@@ -116,14 +116,14 @@ impl<'a> Part<'a> {
     fn of((begin, periods): &'a (Begin, Vec<Period>), settings: &'a Settings) -> anyhow::Result<Self> {
         let name = settings.controller.name;
         let periods = decide(begin, periods, settings).map_err(|error| {
-            anyhow!("{name}: {error} (`forebay describe {name}` has its parameters; --set KEY=VALUE)")
+            anyhow!("{name}: {error} (`forebay describe {name}` lists its parameters; --set KEY=VALUE)")
         })?;
         let layout = &begin.layout;
         Ok(Self {
             pipeline: &layout.pipeline,
             period_s: begin.period_s,
-            recorded: Who { controller: &begin.controller, params: &begin.params, guard: begin.guard },
-            replayed: Who { controller: name, params: &settings.params, guard: settings.guard },
+            recorded: ControllerChoice { controller: &begin.controller, params: &begin.params, guard: begin.guard },
+            replayed: ControllerChoice { controller: name, params: &settings.params, guard: settings.guard },
             modules: layout.modules.iter().map(|module| module.name.as_str()).collect(),
             flows: layout.flows.iter().map(|flow| flow.name.as_str()).collect(),
             summary: Summary::of(&periods),
@@ -135,8 +135,8 @@ impl<'a> Part<'a> {
     fn print(&self, most: usize, out: &mut impl Write) -> io::Result<()> {
         let Summary { periods, different, measured, recorded, replayed, .. } = self.summary;
         let differ = match different {
-            0 => "decided alike".to_owned(),
-            some => format!("decided otherwise in {some}"),
+            0 => "same decisions".to_owned(),
+            some => format!("different decisions in {some}"),
         };
         writeln!(out, "{}: {}, {differ}\n", self.pipeline, counted(periods as u64, "period"))?;
         let columns = [
@@ -147,16 +147,17 @@ impl<'a> Part<'a> {
             ("missed", Right),
             ("changes", Right),
         ];
-        let row = |what: &str, who: &Who<'_>, load: String, missed: usize, changes: String| {
+        let row = |what: &str, who: &ControllerChoice<'_>, load: String, missed: usize, changes: String| {
             let guard = format!("{:.0} %", who.guard * 100.0);
             let figures = [guard, load, missed.to_string(), changes];
             [what.to_owned(), who.controller.to_owned()].into_iter().chain(figures).collect()
         };
-        let told = |what: &str, who: &Who<'_>, Total { load, missed, changes }: Total| {
+        let total_row = |what: &str, who: &ControllerChoice<'_>, Total { load, missed, changes }: Total| {
             row(what, who, load.map_or_else(|| percent(None), |load| self.load(load)), missed, changes.to_string())
         };
         let busy = row("measured", &self.recorded, percent(measured.busy), measured.missed, String::new());
-        let rows = [busy, told("recorded", &self.recorded, recorded), told("replayed", &self.replayed, replayed)];
+        let rows =
+            [busy, total_row("recorded", &self.recorded, recorded), total_row("replayed", &self.replayed, replayed)];
         write!(out, "{}", table(&columns, &rows))?;
         let shown = &self.periods[self.periods.len() - most.min(self.periods.len())..];
         self.explain(shown, out)?;
@@ -192,13 +193,13 @@ impl<'a> Part<'a> {
         write!(out, "{}", table(&columns, &shown.iter().map(row).collect::<Vec<_>>()))
     }
 
-    /// What figures mean that could be taken for others.
+    /// Explains figures that could be misread.
     fn explain(&self, shown: &[Replayed], out: &mut impl Write) -> io::Result<()> {
         let Summary { periods, first, .. } = self.summary;
         writeln!(
             out,
-            "measured: what workers were busy and which periods missed an objective then; the others: what the model makes of \
-             the decisions"
+            "measured: the busy share of workers, and periods that missed an objective, in the recorded run; the \
+             others: the model's prediction for the decisions"
         )?;
         if (1..periods).contains(&first) {
             writeln!(out, "loads are means without the first {}", counted(first as u64, "period"))?;
@@ -208,15 +209,15 @@ impl<'a> Part<'a> {
         if self.periods.iter().filter(|period| period.settled).chain(shown).any(over) {
             writeln!(
                 out,
-                "{}: there is not so much time; packets would wait for it, which `missed` leaves out, and batches would grow by that \
-                 until they take less",
+                "{}: more than the available time; packets would wait (`missed` does not include that), and batches \
+                 would grow until they take less time",
                 self.most()
             )?;
         }
         Ok(())
     }
 
-    /// A load, not beyond what there is time for: what the model says of more does not come about.
+    /// Formats a load. Loads beyond the available time are not predicted exactly, so only the limit is shown.
     fn load(&self, load: f64) -> String {
         if load > self.layout.workers as f64 { self.most() } else { percent(Some(load)) }
     }
@@ -230,7 +231,7 @@ impl<'a> Part<'a> {
         decided.worst.map_or("-".to_owned(), |worst| format!("{} {}", percent(Some(worst.part)), name(worst.flow)))
     }
 
-    /// The first change, and how many more there are.
+    /// Formats the first change, and the number of others.
     fn changes(&self, decided: &Decided) -> String {
         let Some(first) = decided.changes.first() else { return "-".to_owned() };
         let more = decided.changes.len() - 1;

@@ -1,4 +1,4 @@
-//! `forebay simulate`: a pipeline batch by batch, for as long as is wanted.
+//! `forebay simulate`: simulates a pipeline batch by batch.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,15 +19,15 @@ use crate::prices::Prices;
 use crate::source::source;
 use crate::{Answer, args, control, decisions, engine, printed, summary};
 
-/// How many packets of each source are watched on their ways.
+/// Number of packets of each source whose paths are observed.
 const WATCHED: usize = 8_192;
-/// In how many pieces time passes, so that progress shows.
+/// Number of time steps, for the progress bar.
 const PIECES: u64 = 200;
 
-/// Simulates a pipeline, and prints what came of it.
+/// Simulates a pipeline, and prints the results.
 pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     if arguments.duration == Nanos(0) {
-        bail!("--duration {}: nothing happens in no time: allowed is more than 0", arguments.duration);
+        bail!("--duration {}: the duration must be more than 0", arguments.duration);
     }
     let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
     let written = |problems| arguments.settings.as_written(problems);
@@ -42,18 +42,21 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     let (workers, most) = (plans.len(), settings.as_ref().map_or(0, |settings| settings.workers));
     if most > workers {
         bail!(
-            "{}: control.workers: {most}: modules do not change their worker in a simulation: allowed is {workers}, as under \
-             `workers`; in `forebay run --virtual` they do",
+            "{}: control.workers: {most}: modules cannot change their worker in this simulation: the limit is \
+             {workers}, the number of `workers`; `forebay run --virtual` can move modules",
             arguments.pipeline
         );
     }
     let trouble = Arc::new(Mutex::new(None));
     let written = match &arguments.decisions {
         Some(_) if settings.is_none() => {
-            bail!("--decisions: nothing decides: name a controller (--controller, or `control:` in the configuration)")
+            bail!(
+                "--decisions: the pipeline has no controller: name one (--controller, or `control:` in the \
+                 configuration)"
+            )
         }
         Some(path) => {
-            made.claim("--decisions", path, true).map_err(|told| anyhow!("--decisions: {told}"))?;
+            made.claim("--decisions", path, true).map_err(|error| anyhow!("--decisions: {error}"))?;
             Some(decisions::write(path, &trouble)?)
         }
         None => None,
@@ -63,19 +66,20 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
         Simulator::new(scene, &prices.lines, settings.as_ref(), Options { seed, ..Options::default() })?;
     let decided = Arc::new(Mutex::new(None));
     if settings.is_some() {
-        simulator.set_log(Box::new(Told { decided: Arc::clone(&decided), written }));
+        simulator.set_log(Box::new(DecisionLog { decided: Arc::clone(&decided), written }));
     }
     let detail = pass(&mut simulator, arguments.duration);
     let mut report = simulator.engine_report();
-    report.control = decided.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(told, _)| told.report());
+    report.control =
+        decided.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(decided, _)| decided.report());
     let mut out = printed::out();
     if arguments.json {
-        let told = Simulated { report: &report, costs_of_example: &prices.of_example };
-        writeln!(out, "{}", serde_json::to_string(&told)?)?;
+        let output = Simulated { report: &report, costs_of_example: &prices.of_example };
+        writeln!(out, "{}", serde_json::to_string(&output)?)?;
     } else {
         summary::simulated(&report, detail, summary::Extent::of_output(arguments.full), &mut out)?;
     }
-    // The recording ends with the simulator.
+    // Dropping the simulator completes the recording.
     drop(simulator);
     if let Some(trouble) = trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
         bail!(trouble);
@@ -85,20 +89,20 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     Ok(if missed || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
 }
 
-/// What is told as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct Simulated<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    /// Functions whose calls are taken to cost what they do with other parameters.
+    /// Functions with the cost of their example although parameters differ.
     costs_of_example: &'a BTreeSet<&'static str>,
 }
 
-/// Lets time pass, and shows on a terminal how far it is; how much of it was simulated in detail, in seconds.
+/// Runs the simulation and shows its progress on a terminal. Returns the seconds that were simulated in detail.
 fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
     let bar = ProgressBar::new(PIECES);
     let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {percent} % of {msg}");
-    // The template is this program's own: a mistake in it would show in every run.
+    // The template is constant, so an error in it would show in every run.
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(duration.to_string());
     let seconds = duration.0 as f64 / 1e9;
@@ -111,16 +115,16 @@ fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
     simulator.report().detail_s
 }
 
-/// What was decided, and of which shape.
-type Account = Arc<Mutex<Option<(Decided, Layout)>>>;
+/// The decisions, with the layout that they refer to.
+type SharedDecisions = Arc<Mutex<Option<(Decided, Layout)>>>;
 
-/// Adds up what is decided, and hands it on to who writes it.
-struct Told {
-    decided: Account,
+/// Collects decisions, and passes them to the recording.
+struct DecisionLog {
+    decided: SharedDecisions,
     written: Option<Box<dyn Log>>,
 }
 
-impl Log for Told {
+impl Log for DecisionLog {
     fn begin(&mut self, settings: &Settings, layout: &Layout) {
         let account = (Decided::new(settings, layout), layout.clone());
         *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(account);
@@ -128,8 +132,8 @@ impl Log for Told {
     }
 
     fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
-        if let Some((told, layout)) = &mut *self.decided.lock().unwrap_or_else(PoisonError::into_inner) {
-            told.record(layout, snapshot, actions, None);
+        if let Some((decided, layout)) = &mut *self.decided.lock().unwrap_or_else(PoisonError::into_inner) {
+            decided.record(layout, snapshot, actions, None);
         }
         self.written.iter_mut().for_each(|log| log.period(snapshot, actions));
     }

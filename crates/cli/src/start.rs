@@ -1,4 +1,4 @@
-//! Which configuration a run with `--state` starts from: its file, or the one that was accepted last.
+//! Chooses the configuration that a run with `--state` starts from: its file, or the last accepted one.
 
 use std::path::{Path, PathBuf};
 
@@ -13,47 +13,47 @@ use crate::args;
 use crate::events::Events;
 use crate::source::{origin, source};
 
-/// The configuration to start from, whichever is newer.
+/// The configuration to start from, even if the other one is newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prefer {
-    /// The file
+    /// The pipeline's file
     File,
-    /// The configuration that was accepted last
+    /// The last accepted configuration, from the --state file
     State,
 }
 
-/// Where a run begins.
+/// The start of a run.
 pub(crate) struct Start {
     /// The configuration.
     pub(crate) source: Source,
-    /// The fingerprint of the file, for the next start.
+    /// The fingerprint of the pipeline's file, for the next start.
     pub(crate) fingerprint: Option<String>,
-    /// The file of the state that is replaced, and is to be kept as `.old`.
+    /// The state file that is replaced and kept as `.old`.
     pub(crate) replaced: Option<Replaced>,
-    /// The state that it begins with.
+    /// The state that the run starts from.
     kept: Option<Kept>,
 }
 
-/// A state that a run begins with.
+/// A state that a run starts from.
 struct Kept {
     state: PathBuf,
-    /// The pipeline's file, which could be started from instead.
+    /// The pipeline's file, the alternative to the state.
     file: Option<String>,
 }
 
 /// A state that is replaced.
 pub(crate) struct Replaced {
-    /// Its file.
+    /// The state file.
     pub(crate) path: PathBuf,
-    /// To be recorded once it is replaced: the configuration that takes its place may yet be refused.
+    /// The event, recorded after the replacement: the new configuration may still be refused.
     pub(crate) event: NewEvent,
 }
 
 impl Start {
-    /// Chooses. The state is not changed: the configuration may yet be refused.
+    /// Chooses the configuration. Does not change the state: the configuration may still be refused.
     pub(crate) fn choose(arguments: &args::Run, events: &Events) -> anyhow::Result<Self> {
         let Some(path) = &arguments.state else { return Self::from_file(arguments, None) };
-        // The state is this run's alone.
+        // Temporary files of this state: no other run uses it.
         remove_left(path);
         remove_left(&old(path));
         if arguments.prefer == Some(Prefer::File) {
@@ -71,22 +71,22 @@ impl Start {
             Ok(Self { source: kept.source(), fingerprint, replaced: None, kept: from })
         };
         if arguments.prefer == Some(Prefer::State) {
-            // A change of the file that is passed over now is for the next start without the option.
+            // The file's change is ignored now. The next start without the option sees it.
             return keep("prefer", "as --prefer says", known);
         }
         let pipeline = &arguments.pipeline;
         if !is_built_in(pipeline) && pipeline != "-" && !Path::new(pipeline).exists() {
-            return keep("no_file", "there is no such file", known);
+            return keep("no_file", "the file does not exist", known);
         }
         let read = read(arguments)?;
         let now = fingerprint(&read);
         match &known {
-            None => keep("no_hash", "an older version wrote the state, and did not note what the file was", now),
+            None => keep("no_hash", "an older version wrote the state, without the file's fingerprint", now),
             Some(_) if known == now => keep("unchanged", "the file has not changed since", now),
             Some(_) => {
                 let (why, text) = match (kept.origin(), origin(pipeline)) {
                     (Some(of), Some(here)) if of != here => {
-                        ("other_file", format!("as the state is of another pipeline, {}", shown_file(of)))
+                        ("other_file", format!("because the state is from another pipeline, {}", shown_file(of)))
                     }
                     _ => ("changed", "which has changed since".to_owned()),
                 };
@@ -105,11 +105,10 @@ impl Start {
         Ok(Self { fingerprint: fingerprint(&source), source, replaced, kept: None })
     }
 
-    /// The problems of the configuration, with a way out where the state is what was started from, or
-    /// would have been before.
+    /// Returns the problems of the configuration. If a state was used or replaced, adds the option that avoids it.
     pub(crate) fn refusal(&self, mut problems: Problems) -> anyhow::Error {
         if let Some(Kept { state, file }) = &self.kept {
-            // Its text is not what the file of that name has now.
+            // The accepted text may differ from the present text of that file.
             let (state, of) = (state.display(), shown_file(self.source.file()));
             for problem in &mut problems.all {
                 let is_text =
@@ -120,16 +119,16 @@ impl Start {
             }
             let hint = file
                 .as_ref()
-                .map(|file| format!("\n--prefer file starts from {file}, and keeps {state} as {state}.old"));
+                .map(|file| format!("\nto start from {file}, use --prefer file: {state} is kept as {state}.old"));
             return anyhow::anyhow!("{problems}{}", hint.unwrap_or_default());
         }
         let Some(Replaced { path, .. }) = &self.replaced else { return problems.into() };
         let path = path.display();
-        anyhow::anyhow!("{problems}\n{path} is as it was: --prefer state starts from the configuration that it has")
+        anyhow::anyhow!("{problems}\n{path} is unchanged: to start from its configuration, use --prefer state")
     }
 }
 
-/// Where a state is kept that another takes the place of.
+/// Returns the file to which a replaced state is moved.
 fn old(path: &Path) -> PathBuf {
     let mut old = path.as_os_str().to_owned();
     old.push(".old");
@@ -147,10 +146,10 @@ fn used(arguments: &args::Run, path: &Path, why: &str, text: &str) -> NewEvent {
     let (state, file) = (path.display().to_string(), shown_file(&arguments.pipeline));
     let rest = match ignored.as_str() {
         "" => String::new(),
-        flags => format!("; not used, as it has settings of its own: {flags}"),
+        flags => format!("; ignored, because it has its own settings: {flags}"),
     };
     let message = format!(
-        "starting from the configuration that was accepted last, kept in {state}: {text} (--prefer file starts from \
+        "starting from the last accepted configuration in {state}: {text} (--prefer file starts from \
          {file}){rest}"
     );
     let event = NewEvent::new(EventName::StateUsed, message).with("state", state).with("file", file).with("why", why);
@@ -162,10 +161,10 @@ fn replaced_by(arguments: &args::Run, path: &Path, why: &str, text: &str, only_k
     let only_kept = only_kept.join(", ");
     let rest = match only_kept.as_str() {
         "" => String::new(),
-        sets => format!("; not in force any more: {sets}"),
+        sets => format!("; no longer in force: {sets}"),
     };
     let message = format!(
-        "started from {file}, {text}; the configuration that was accepted last has gone from {state} to \
+        "started from {file}, {text}; the last accepted configuration was moved from {state} to \
          {state}.old{rest}"
     );
     let event = NewEvent::new(EventName::StateReplaced, message).with("state", state).with("file", file);

@@ -1,13 +1,13 @@
-//! Where a run is strained, in few words: how busy each worker is, what ports lose, whether packet memory runs out.
+//! Short descriptions of a run's load: busy workers, losses at ports, and exhausted packet memory.
 
 use forebay_protocol::report::{Report, WorkerReport};
 
 use crate::format::short;
 
-/// So many workers, or ports that lose packets, are told one by one.
+/// Maximum number of workers, or of ports with losses, that are listed one by one.
 const MOST: usize = 8;
 
-/// How busy workers are, in percent: each of a few, by their numbers, so that one that starves is seen among others.
+/// Formats the busy time of workers in percent. A few workers are listed one by one, so that an idle one is visible.
 pub(crate) fn busy(workers: &[WorkerReport], decimals: usize) -> String {
     let percent = |worker: &WorkerReport| worker.busy * 100.0;
     let all = workers.iter().map(percent);
@@ -21,8 +21,8 @@ pub(crate) fn busy(workers: &[WorkerReport], decimals: usize) -> String {
     format!("{least:.decimals$} to {most:.decimals$} %, on average {mean:.decimals$} %")
 }
 
-/// What was lost in the interval `recent` before it came in, and what the packet pool could not give; nothing where that is
-/// nothing.
+/// Describes the losses of the interval `recent`: packets that ports lost before they entered, and packets that the
+/// pool could not provide. Returns `None` without losses.
 pub(crate) fn losses(recent: &Report) -> Option<String> {
     let rate = |count: u64| short(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 });
     let losing: Vec<_> = recent.ports.iter().filter(|port| port.dropped > 0).collect();
@@ -31,8 +31,8 @@ pub(crate) fn losses(recent: &Report) -> Option<String> {
     let at = if names.len() <= MOST { names.join(", ") } else { format!("{} ports", names.len()) };
     let ports = (lost > 0).then(|| format!("lost at {at} {} pps", rate(lost)));
     let pool = (recent.pool_exhausted > 0).then(|| format!("pool lacked {} pps", rate(recent.pool_exhausted)));
-    let told: Vec<_> = ports.into_iter().chain(pool).collect();
-    (!told.is_empty()).then(|| told.join("  "))
+    let losses: Vec<_> = ports.into_iter().chain(pool).collect();
+    (!losses.is_empty()).then(|| losses.join("  "))
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_few_workers_is_told_and_the_span_of_many() {
+    fn few_workers_are_listed_and_many_are_summarised() {
         assert_eq!(busy(&[], 0), "n/a");
         assert_eq!(busy(&workers(&[0.5]), 1), "50.0 %");
         assert_eq!(busy(&workers(&[0.98, 0.0, 1.0]), 0), "98/0/100 %");

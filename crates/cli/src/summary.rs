@@ -1,4 +1,4 @@
-//! The summary at a run's end: short, or complete with `--full`.
+//! The summary at the end of a run: short, or complete with `--full`.
 
 mod brief;
 mod full;
@@ -15,17 +15,17 @@ pub(crate) use full::{flows, modules, ports, reasons, workers};
 use crate::format::{span, whole, wrapped};
 use crate::{control, machine};
 
-/// How much is printed, and how wide.
+/// The length and width of the summary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// All rows of all tables.
+    /// True if all rows of all tables are printed.
     pub(crate) full: bool,
-    /// Sentences are wrapped at this width: a terminal breaks words.
+    /// The width at which sentences are wrapped: a terminal would break words.
     width: Option<usize>,
 }
 
 impl Extent {
-    /// For standard output.
+    /// Returns the extent for standard output.
     pub(crate) fn of_output(full: bool) -> Self {
         let columns = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
         let width = if io::stdout().is_terminal() { columns().filter(|columns| *columns >= 20) } else { None };
@@ -47,7 +47,7 @@ pub(crate) fn print(report: &Report, extent: Extent, out: &mut impl Write) -> io
     beginning.extend(machine::notice(report, "the time"));
     if report.pool_exhausted > 0 {
         beginning.push(format!(
-            "the packet pool was exhausted: {} packets could not be had (raise pool.chunks)",
+            "the packet pool was exhausted: {} packets were not available (raise pool.chunks)",
             whole(report.pool_exhausted)
         ));
     }
@@ -69,7 +69,7 @@ pub(crate) fn print(report: &Report, extent: Extent, out: &mut impl Write) -> io
     writeln!(out, "{}", extent.wrap(&account(report)))
 }
 
-/// Prints what a simulation came to, of which so many seconds were simulated in detail.
+/// Prints the summary of a simulation; `detail_s` seconds of it were simulated in detail.
 pub(crate) fn simulated(report: &Report, detail_s: f64, extent: Extent, out: &mut impl Write) -> io::Result<()> {
     let seconds = report.duration_s;
     let detail = span(Some(detail_s * 1e6));
@@ -102,28 +102,28 @@ pub(crate) fn simulated(report: &Report, detail_s: f64, extent: Extent, out: &mu
     writeln!(out, "{}", extent.wrap(&sum))
 }
 
-/// Whether objectives were kept, and what the controller did about them.
+/// Prints whether objectives were kept, and what the controller did.
 fn objectives(report: &Report, extent: Extent, out: &mut impl Write) -> io::Result<()> {
-    let told = objectives_told(report);
-    told.iter().try_for_each(|told| writeln!(out, "{}", extent.wrap(told)))?;
-    if told.is_empty() { Ok(()) } else { writeln!(out) }
+    let sentences = objective_sentences(report);
+    sentences.iter().try_for_each(|sentence| writeln!(out, "{}", extent.wrap(sentence)))?;
+    if sentences.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
-/// The same, sentence by sentence.
-fn objectives_told(report: &Report) -> Vec<String> {
-    let mut told: Vec<_> = control::verdicts(report).into_iter().map(|verdict| verdict.text).collect();
+/// Returns the sentences about objectives and the controller.
+fn objective_sentences(report: &Report) -> Vec<String> {
+    let mut sentences: Vec<_> = control::verdicts(report).into_iter().map(|verdict| verdict.text).collect();
     if let Some(control) = &report.control {
-        told.push(control::state(control, &report.workers));
-        told.extend(control::decision(control));
-        told.extend(control::moves(control));
-        told.extend(control::unkept(control, &report.flows));
+        sentences.push(control::state(control, &report.workers));
+        sentences.extend(control::decision(control));
+        sentences.extend(control::moves(control));
+        sentences.extend(control::unkept(control, &report.flows));
         let trouble = control.trouble.iter();
-        told.extend(trouble.map(|trouble| format!("its last decision was not carried out: {trouble}")));
+        sentences.extend(trouble.map(|trouble| format!("its last decision was not carried out: {trouble}")));
     }
-    told
+    sentences
 }
 
-/// Where every packet is.
+/// Returns the account of all packets.
 fn account(report: &Report) -> String {
     let packets = &report.packets;
     let census = Census {
@@ -141,7 +141,8 @@ fn account(report: &Report) -> String {
     whereabouts(&census, packets.lost)
 }
 
-/// Where every packet is, in words. Ports lost `lost` packets before they entered: they are on neither side of the sum.
+/// Formats the account of all packets. Ports lost `lost` packets before they entered, so these are on neither side of
+/// the sum.
 pub(crate) fn whereabouts(census: &Census, lost: u64) -> String {
     let verdict = match (census.missing(), lost) {
         (0, 0) => "every packet accounted for".to_owned(),
@@ -156,7 +157,7 @@ pub(crate) fn whereabouts(census: &Census, lost: u64) -> String {
         whole(census.left),
         whole(census.dropped),
         whole(census.consumed),
-        // What is on its way between workers waits, too.
+        // Packets on their way between workers also count as queued.
         whole(census.queued + census.handed.saturating_sub(census.taken)),
         whole(census.held),
         whole(census.in_flight),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 Examples:
   forebay topology                                 this machine
   forebay topology --svg machine.svg               also as a picture
-  forebay topology --root /mnt/report              files of another machine, laid out as there
+  forebay topology --root /mnt/report              the files of another machine
   forebay topology server.xml                      a file that `lstopo server.xml` wrote
   forebay topology 4x10:llc=5:smt=2                40 cores on 4 nodes, 5 to a cache
   forebay topology --json | jq '.domains[].cores'

@@ -1,4 +1,4 @@
-//! The result of co-runs as JSON, and its schema.
+//! The results of co-runs as JSON, with their schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,39 +17,40 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Forebay co-runs")]
 pub(super) struct CoRunsReport {
-    /// Changes when a field goes or means something else. Fields may be added.
+    /// Format version. It changes when a field is removed or changes its meaning. Fields may be added without a new
+    /// version.
     pub(super) version: u32,
-    /// The CPU's model.
+    /// CPU model.
     pub(super) cpu: String,
-    /// Forebay's version.
+    /// Version of Forebay.
     pub(super) forebay: String,
-    /// The hash of its program's file, in 16 digits.
+    /// Hash of the program file, 16 digits.
     pub(super) program: String,
-    /// The largest batch.
+    /// Largest batch, in packets.
     pub(super) batch: usize,
     /// The cores that were used.
     pub(super) cores: Seats,
     /// The caches of the function's core.
     pub(super) caches: CachesReport,
-    /// The share of a span for which other programs or the host may have had a core; other spans do not count.
+    /// The share of a span for which other programs or the host may have had a core; longer spans are void.
     pub(super) allowed_away: f64,
-    /// Whether it was interrupted: some runs are missing.
+    /// True if the measurement was interrupted, so that runs are missing.
     pub(super) interrupted: bool,
-    /// The metrics' two tests.
+    /// The two tests of each metric.
     pub(super) metrics: Vec<Verdict>,
-    /// The metric that won.
+    /// The chosen metric.
     pub(super) metric: ChosenMetric,
     /// The loads at which a competing level is 1; null without a run beside a synthetic competitor.
     pub(super) limits: Option<LimitsReport>,
-    /// By function, or by key of a pipeline's module.
+    /// For each function, or key of a pipeline's module: its model.
     pub(super) functions: BTreeMap<String, FunctionReport>,
-    /// By function that has no model: why.
+    /// For each function without a model: the reason.
     pub(super) missing: BTreeMap<String, String>,
     /// Runs that the models were not fitted to.
     pub(super) held_out: HeldOutReport,
-    /// Why nothing is known of functions whose packets are in another domain's memory.
+    /// The reason why there are no parameters for packets in another domain's memory.
     pub(super) remote: &'static str,
-    /// The file of models; null where there are none.
+    /// The file of models; null without models.
     pub(super) models: Option<String>,
     /// The file of runs.
     pub(super) runs: String,
@@ -59,21 +60,22 @@ pub(super) struct CoRunsReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct CachesReport {
-    /// The core's own largest.
+    /// The core's largest private cache.
     pub(super) own: u64,
     /// The last-level cache.
     pub(super) shared: u64,
-    /// Whether the system does not say, and these are assumed.
+    /// True if the system does not report the sizes and they are assumed.
     pub(super) are_assumed: bool,
 }
 
-/// A metric and how it was chosen.
+/// A metric and the way it was chosen.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct ChosenMetric {
-    /// Its name.
+    /// The metric's name.
     pub(super) name: &'static str,
-    /// `qualifies`: it passes both tests. `circular`: only metrics that have the rate in them do. `none`: none does.
+    /// `qualifies`: the metric passes both tests. `circular`: only metrics that contain the rate pass. `none`: no
+    /// metric passes.
     pub(super) choice: Choice,
 }
 
@@ -81,43 +83,43 @@ pub(super) struct ChosenMetric {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct LimitsReport {
-    /// Of the last-level cache.
+    /// Load of the last-level cache.
     pub(super) cache: f64,
-    /// Of the memory.
+    /// Load of the memory.
     pub(super) memory: f64,
 }
 
-/// A function's model.
+/// The model of a function.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct FunctionReport {
     /// The function, or the pipeline's module.
     pub(super) name: String,
-    /// Packets a second alone.
+    /// Packets per second alone.
     pub(super) rate_pps: f64,
     /// The metric x.
     pub(super) metric: f64,
-    /// α, β and C of its drop.
+    /// The parameter α of its drop (cache).
     pub(super) cache: f64,
-    /// β.
+    /// The parameter β of its drop (memory).
     pub(super) memory: f64,
-    /// C.
+    /// The parameter C of its drop (constant).
     pub(super) constant: f64,
-    /// The h of the saturating form; null where the linear one predicts better.
+    /// The parameter h of the saturating form; null if the linear form predicts better.
     pub(super) half: Option<f64>,
     /// `non_negative` or `lms`.
     pub(super) fit: &'static str,
     /// The root of the mean squared error of λ.
     pub(super) error: f64,
-    /// The mean absolute error of λ of runs that were left out; null with too few.
+    /// The mean absolute error of λ in held-out runs; null with too few runs.
     pub(super) held_out_error: Option<f64>,
     /// Half the width of the 95 % interval of a predicted λ; null with too few runs.
     pub(super) interval_95: Option<f64>,
-    /// How well it holds.
+    /// The trial of the model on held-out runs.
     pub(super) trial: Trial,
-    /// Runs that count.
+    /// Number of valid runs.
     pub(super) runs: usize,
-    /// Runs that do not.
+    /// Void runs.
     pub(super) void: Void,
 }
 
@@ -125,20 +127,20 @@ pub(super) struct FunctionReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct HeldOutReport {
-    /// Those whose rate was in the predicted 95 % interval.
+    /// Number of runs with a rate in the predicted 95 % interval.
     pub(super) inside: usize,
-    /// All of them.
+    /// Number of all held-out runs.
     pub(super) runs: usize,
-    /// The share; null where there are none.
+    /// The share of runs in the interval; null without held-out runs.
     pub(super) share: Option<f64>,
 }
 
 impl CoRunsReport {
-    /// Reports the functions of `asked`, each a key and a name.
+    /// Reports the requested functions, each a key and a name.
     pub(super) fn new(
         records: &Records,
         models: &Models,
-        asked: &[(String, String)],
+        requested: &[(String, String)],
         caches: Caches,
         domains: usize,
         failed: &[(String, String)],
@@ -147,11 +149,11 @@ impl CoRunsReport {
         let mut missing: BTreeMap<String, String> = failed.iter().cloned().collect();
         let mut functions = BTreeMap::new();
         let (mut inside, mut runs) = (0, 0);
-        for (key, name) in asked {
+        for (key, name) in requested {
             let record = records.functions.get(key);
             let Some((fit, record)) = models.functions.get(key).zip(record) else {
                 let why = record.and_then(|record| record.void.why.clone());
-                let why = why.unwrap_or_else(|| "it has too few runs yet".to_owned());
+                let why = why.unwrap_or_else(|| "too few runs so far".to_owned());
                 let why = if name == key { why } else { format!("module '{name}': {why}") };
                 missing.entry(key.clone()).or_insert(why);
                 continue;
@@ -204,13 +206,13 @@ impl CoRunsReport {
         }
     }
 
-    /// The same with how it ended, and where the runs are.
+    /// Adds how the measurement ended, and the file of runs.
     pub(super) fn ended(self, interrupted: bool, runs: &Path) -> Self {
         Self { interrupted, runs: runs.display().to_string(), ..self }
     }
 }
 
-/// The JSON Schema of what `forebay profile --co-runs --json` prints.
+/// Returns the JSON Schema of `forebay profile --co-runs --json`.
 pub(crate) fn schema() -> serde_json::Value {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     generator.into_root_schema_for::<CoRunsReport>().to_value()

@@ -1,4 +1,4 @@
-//! The result of co-runs in tables of 80 columns.
+//! The results of co-runs as tables of 80 columns.
 
 use std::io::Write;
 
@@ -7,15 +7,15 @@ use forebay_corun::metric::{CORRELATION, Choice, FUNCTIONS, VARIANCE, Verdict};
 use super::report::CoRunsReport;
 use crate::format::{self, Align, counted, known, short, wrapped};
 
-/// Columns of the output.
+/// Maximum width of the output, in columns.
 const WIDTH: usize = 80;
-/// Columns that a function's name takes at the most.
+/// Maximum width of a function's name, in columns.
 const NAME: usize = 20;
 
 pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
     let CoRunsReport { cpu, forebay, program, batch, cores, caches, .. } = report;
     let others: Vec<_> = cores.competitors.iter().map(ToString::to_string).collect();
-    let said = format!(
+    let conditions = format!(
         "Functions on core {} beside competitors on {} {}: {cpu}, Forebay {forebay} ({program}), batches of up to \
          {batch}, a last-level cache of {}.",
         cores.subject,
@@ -23,19 +23,19 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
         others.join(", "),
         bytes(caches.shared),
     );
-    paragraph(&said, out)?;
+    paragraph(&conditions, out)?;
     if caches.are_assumed {
-        paragraph("The system does not say how large caches are: these sizes are assumed.", out)?;
+        paragraph("The system does not report cache sizes: these sizes are assumed.", out)?;
     }
     if cores.siblings {
-        paragraph("They are threads of one physical core: they share its own caches and units, too.", out)?;
+        paragraph("The cores are threads of one physical core: they also share its private caches and units.", out)?;
     }
     metrics(report, out)?;
     functions(report, out)?;
-    // Functions that have none for one reason are named together.
+    // Functions without a model are grouped by reason.
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (function, why) in &report.missing {
-        match reasons.iter_mut().find(|(there, _)| there == why) {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
             Some((_, names)) => names.push(function),
             None => reasons.push((why, vec![function])),
         }
@@ -46,15 +46,15 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
     let void: usize = report.functions.values().map(|it| it.void.runs).sum();
     if void > 0 {
         let why = report.functions.values().find_map(|it| it.void.why.clone()).unwrap_or_default();
-        let runs = if void == 1 { "run does" } else { "runs do" };
-        paragraph(&format!("{void} {runs} not count, one of them because {why}. The same command repeats them."), out)?;
+        let runs = if void == 1 { "run is" } else { "runs are" };
+        paragraph(&format!("{void} {runs} void, one of them because {why}. The same command repeats them."), out)?;
     }
-    let held = &report.held_out;
-    let tried = match held.share {
+    let held_out = &report.held_out;
+    let tried = match held_out.share {
         Some(share) => format!(
             "Of {} that models were not fitted to, {} ({:.0} %) had a rate in the predicted 95 % interval.",
-            counted(held.runs as u64, "run"),
-            held.inside,
+            counted(held_out.runs as u64, "run"),
+            held_out.inside,
             share * 100.0
         ),
         None => "Held-out runs: n/a: no function's drop spreads over more than twice the noise.".to_owned(),
@@ -64,7 +64,7 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
     match &report.models {
         Some(file) => writeln!(out, "Models are in {file}."),
         None if report.functions.is_empty() => writeln!(out, "There are no models yet."),
-        None => paragraph("Models by least mean squares are kept only where `--models FILE` says.", out),
+        None => paragraph("Models by least mean squares are stored only with `--models FILE`.", out),
     }
 }
 
@@ -85,20 +85,20 @@ fn metrics(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out)?;
     write!(out, "{}", format::table(&columns, &report.metrics.iter().map(row).collect::<Vec<_>>()))?;
     let rule = format!(
-        "A metric qualifies by a variance of at most {VARIANCE} beside competitors and |r| of at least {CORRELATION} \
-         with the rate alone, of at least {FUNCTIONS} functions."
+        "A metric qualifies if its variance beside competitors is at most {VARIANCE} and its |r| with the rate alone \
+         is at least {CORRELATION}, over at least {FUNCTIONS} functions."
     );
     let chosen = match report.metric.choice {
-        Choice::Qualifies => "* is the strongest that qualifies.",
-        Choice::Circular => "* has the rate in it, as all that qualify.",
-        Choice::None => "None qualifies: * is known everywhere.",
+        Choice::Qualifies => "* is the strongest one that qualifies.",
+        Choice::Circular => "* contains the rate, like all metrics that qualify.",
+        Choice::None => "No metric qualifies: * is known for all functions.",
     };
     paragraph(&format!("{rule} {chosen}"), out)?;
-    // Metrics that are missing for one reason are named together.
+    // Missing metrics are grouped by reason.
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for verdict in &report.metrics {
         let Some(why) = verdict.why.as_deref() else { continue };
-        match reasons.iter_mut().find(|(there, _)| *there == why) {
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
             Some((_, names)) => names.push(verdict.name),
             None => reasons.push((why, vec![verdict.name])),
         }
@@ -141,17 +141,18 @@ fn functions(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()>
     ];
     write!(out, "{}", format::table(&columns, &rows.collect::<Vec<_>>()))?;
     let is_lost = report.functions.values().any(|it| !it.trial.is_above_noise);
-    let lost = if is_lost { " ?: it is not above twice the noise." } else { "" };
-    let said = "drop: the share of the rate alone that the strongest synthetic competitor takes; noise: one standard \
-                deviation of such a share. The model is α f(cache) + β f(memory) + C; with h each f is f (1 + h) / (f + h).";
-    paragraph(&format!("{said}{lost}"), out)
+    let lost = if is_lost { " ?: not above twice the noise." } else { "" };
+    let legend = "drop: the share of the rate alone that the strongest synthetic competitor takes; noise: one standard \
+                deviation of such a share. The model is α f(cache) + β f(memory) + C; with h each f is f (1 + h) / (f \
+                + h).";
+    paragraph(&format!("{legend}{lost}"), out)
 }
 
 fn paragraph(text: &str, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "{}", wrapped(text, 0, WIDTH))
 }
 
-/// A size of a cache.
+/// Formats the size of a cache.
 fn bytes(bytes: u64) -> String {
     if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
 }

@@ -1,4 +1,4 @@
-//! A frame's header fields by name, and what differs between two frames in words.
+//! A frame's header fields by name, and the differences between two frames.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,16 +7,16 @@ use forebay_packet::wire::ethernet::{EtherType, MacAddress};
 
 use super::{ICMP, ICMP6, Layers, TCP, UDP, array, byte, word};
 
-/// A header field: its name as Wireshark and tcpdump users know it, and its value.
+/// A header field: its name, as users of Wireshark and tcpdump know it, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// `ipv4.ttl`, say.
+    /// For example `ipv4.ttl`.
     pub name: String,
-    /// `64`, say.
+    /// For example `64`.
     pub value: String,
 }
 
-/// Collects fields; what the frame is too short for is left out.
+/// Collects fields. Fields beyond the end of the frame are left out.
 struct Fields<'a> {
     frame: &'a [u8],
     found: Vec<Field>,
@@ -54,7 +54,7 @@ impl Fields<'_> {
     }
 }
 
-/// A frame's header fields in order, its length first.
+/// Returns a frame's header fields in order; the first is its length.
 #[must_use]
 pub fn fields(frame: &[u8]) -> Vec<Field> {
     let layers = Layers::of(frame);
@@ -63,7 +63,7 @@ pub fn fields(frame: &[u8]) -> Vec<Field> {
     fields.mac("eth.dst", 0);
     fields.mac("eth.src", 6);
     for (number, tag) in layers.tags.iter().enumerate() {
-        // Tags are counted from the innermost, so that pushing or popping one is not a change of all.
+        // Tags are counted from the innermost, so that pushing or popping one does not change all names.
         let name = match layers.tags.len() - 1 - number {
             0 => "vlan".to_owned(),
             outer => format!("vlan.outer{}", if outer == 1 { String::new() } else { outer.to_string() }),
@@ -142,36 +142,37 @@ fn transport(fields: &mut Fields<'_>, protocol: u8, at: usize) {
     }
 }
 
-/// TCP's flags by name (RFC 9293, section 3.1).
+/// Returns the names of TCP flags (RFC 9293, section 3.1).
 fn flags(bits: u8) -> String {
     let names = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
     let set: Vec<_> = names.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect();
     if set.is_empty() { "none".to_owned() } else { set.join("+") }
 }
 
-/// What became of a frame, a line each: `ipv4.ttl 64 → 63`; fields that came or went; bytes where no field tells.
+/// Returns the changes of a frame, one line each: `ipv4.ttl 64 → 63`, added and removed fields, or bytes if no field
+/// differs.
 #[must_use]
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
     let (old, new) = (fields(before), fields(after));
     let value = |fields: &[Field], name: &str| fields.iter().find(|it| it.name == name).map(|it| it.value.clone());
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for Field { name, value: now } in &new {
         match value(&old, name) {
-            Some(was) if was != *now => told.push(format!("{name} {was} → {now}")),
-            None => told.push(format!("+ {name} {now}")),
+            Some(was) if was != *now => lines.push(format!("{name} {was} → {now}")),
+            None => lines.push(format!("+ {name} {now}")),
             Some(_) => {}
         }
     }
     for Field { name, value: was } in old.iter().filter(|it| value(&new, &it.name).is_none()) {
-        told.push(format!("- {name} {was}"));
+        lines.push(format!("- {name} {was}"));
     }
-    if told.is_empty() && before != after {
-        told.extend(bytes(before, after));
+    if lines.is_empty() && before != after {
+        lines.extend(bytes(before, after));
     }
-    told
+    lines
 }
 
-/// Runs of bytes that differ between two frames of one length, at most four of them.
+/// Returns the runs of bytes that differ between two frames of equal length, at most four.
 fn bytes(before: &[u8], after: &[u8]) -> Vec<String> {
     const RUNS: usize = 4;
     let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -196,9 +197,9 @@ fn bytes(before: &[u8], after: &[u8]) -> Vec<String> {
         .iter()
         .take(RUNS)
         .map(|&(from, to)| format!("byte {from}: {} → {}", hex(&before[from..to]), hex(&after[from..to])));
-    let mut told: Vec<_> = shown.collect();
+    let mut lines: Vec<_> = shown.collect();
     if more > 0 {
-        told.push(format!("{more} more runs of bytes"));
+        lines.push(format!("{more} more runs of bytes"));
     }
-    told
+    lines
 }

@@ -1,4 +1,4 @@
-//! Decoding: known frames, hostile frames, and what etherparse finds.
+//! Tests of decoding: known frames, hostile frames, and a comparison with etherparse.
 
 use etherparse::{EtherType, NetSlice, PacketBuilder, SlicedPacket, TransportSlice, VlanId};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn value(frame: &[u8], name: &str) -> Option<String> {
 #[test]
 fn fields_are_named() {
     let frame = frame(Some(100));
-    for (name, told) in [
+    for (name, expected) in [
         ("length", "65"),
         ("eth.src", "02:00:00:00:00:01"),
         ("vlan.id", "100"),
@@ -34,12 +34,12 @@ fn fields_are_named() {
         ("tcp.dport", "443"),
         ("tcp.flags", "syn"),
     ] {
-        assert_eq!(value(&frame, name).as_deref(), Some(told), "{name}");
+        assert_eq!(value(&frame, name).as_deref(), Some(expected), "{name}");
     }
 }
 
 #[test]
-fn changes_are_told_by_field() {
+fn changes_are_listed_by_field() {
     let before = frame(None);
     let mut after = before.clone();
     after[22] = 63;
@@ -52,7 +52,7 @@ fn changes_are_told_by_field() {
 }
 
 #[test]
-fn where_no_field_tells_bytes_do() {
+fn without_a_changed_field_bytes_are_listed() {
     let before = frame(None);
     let mut after = before.clone();
     let last = after.len() - 1;
@@ -61,7 +61,7 @@ fn where_no_field_tells_bytes_do() {
     assert_eq!(changes(&before, &after), [format!("byte {}: 6164 → 4144", last - 1)]);
 }
 
-/// Padding of Ethernet behind a packet was shown as ports, flags and checksums.
+/// Regression: Ethernet padding after a packet was shown as ports, flags and checksums.
 #[test]
 fn padding_behind_a_packet_is_no_header() {
     let tagged = |frame: &[u8], tags| [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
@@ -86,13 +86,13 @@ fn padding_behind_a_packet_is_no_header() {
             }
         }
     }
-    // Of IPv4 a length of zero is none.
+    // In IPv4, a length of zero means that the length is unknown.
     let mut unset = frame(None);
     unset[16..18].fill(0);
     assert_eq!(Layers::of(&unset).ports, Some((1_024, 443)));
 }
 
-/// An authentication header (RFC 4302) was shown as the last: its length is in words of four bytes.
+/// Regression: an authentication header (RFC 4302) was taken as the last header. Its length counts words of four bytes.
 #[test]
 fn ports_are_found_behind_an_authentication_header() {
     let mut plain = Vec::new();
@@ -111,7 +111,10 @@ fn ports_are_found_behind_an_authentication_header() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(a in proptest::collection::vec(any::<u8>(), 0..200), b in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_it_panic(
+        a in proptest::collection::vec(any::<u8>(), 0..200),
+        b in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
         let _ = changes(&a, &b);
     }
 
@@ -124,9 +127,14 @@ proptest! {
         prop_assert_eq!(&found[0].value, &cut.len().to_string());
     }
 
-    /// What etherparse accepts whole is read alike.
+    /// Packets that etherparse accepts completely are decoded equally.
     #[test]
-    fn it_finds_what_etherparse_finds(v6 in any::<bool>(), vlan in proptest::option::of(0u16..4_096), tcp in any::<bool>(), ports in any::<(u16, u16)>()) {
+    fn it_finds_what_etherparse_finds(
+        v6 in any::<bool>(),
+        vlan in proptest::option::of(0u16..4_096),
+        tcp in any::<bool>(),
+        ports in any::<(u16, u16)>(),
+    ) {
         let mac = PacketBuilder::ethernet2([2; 6], [4; 6]);
         let ip = match (vlan.map(|id| VlanId::try_new(id).expect("twelve bits")), v6) {
             (Some(id), true) => mac.single_vlan(id).ipv6([1; 16], [2; 16], 9),
@@ -135,12 +143,21 @@ proptest! {
             (None, false) => mac.ipv4([1; 4], [2; 4], 9),
         };
         let mut frame = Vec::new();
-        if tcp { ip.tcp(ports.0, ports.1, 1, 2).write(&mut frame, &[]) } else { ip.udp(ports.0, ports.1).write(&mut frame, &[]) }.expect("written to memory");
+        let written = if tcp {
+            ip.tcp(ports.0, ports.1, 1, 2).write(&mut frame, &[])
+        } else {
+            ip.udp(ports.0, ports.1).write(&mut frame, &[])
+        };
+        written.expect("written to memory");
         let oracle = SlicedPacket::from_ethernet(&frame).expect("whole");
         let layers = Layers::of(&frame);
         let (kind, addresses): (_, (IpAddr, IpAddr)) = match oracle.net.expect("IP") {
-            NetSlice::Ipv4(ip) => (EtherType::IPV4, (ip.header().source_addr().into(), ip.header().destination_addr().into())),
-            NetSlice::Ipv6(ip) => (EtherType::IPV6, (ip.header().source_addr().into(), ip.header().destination_addr().into())),
+            NetSlice::Ipv4(ip) => {
+                (EtherType::IPV4, (ip.header().source_addr().into(), ip.header().destination_addr().into()))
+            }
+            NetSlice::Ipv6(ip) => {
+                (EtherType::IPV6, (ip.header().source_addr().into(), ip.header().destination_addr().into()))
+            }
             NetSlice::Arp(_) => unreachable!("IP was written"),
         };
         let (protocol, found) = match oracle.transport.expect("TCP or UDP") {
@@ -150,6 +167,7 @@ proptest! {
         };
         prop_assert_eq!(layers.ether_type, Some(kind.0));
         prop_assert_eq!(layers.tags, vlan.into_iter().collect::<Vec<_>>());
-        prop_assert_eq!((layers.addresses, layers.protocol, layers.ports), (Some(addresses), Some(protocol), Some(found)));
+        let decoded = (layers.addresses, layers.protocol, layers.ports);
+        prop_assert_eq!(decoded, (Some(addresses), Some(protocol), Some(found)));
     }
 }

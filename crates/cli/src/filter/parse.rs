@@ -1,4 +1,4 @@
-//! Text to a filter: words, then `or` over `and` over `not`.
+//! Parses a filter expression: words, then `or` above `and` above `not`.
 
 use std::error::Error;
 use std::fmt;
@@ -6,20 +6,20 @@ use std::net::IpAddr;
 
 use super::{Filter, Side};
 
-/// How deep parentheses and `not` may nest.
+/// Maximum nesting of parentheses and `not`.
 const DEPTH: usize = 64;
-/// The most words an expression may have.
+/// Maximum number of words in an expression.
 const WORDS: usize = 4_096;
 
-const PRIMITIVES: &str = "ip, ip6, tcp, udp, icmp, icmp6, arp, vlan [ID], [src|dst] host ADDRESS, [src|dst] net ADDRESS/LENGTH, \
-[src|dst] port NUMBER, greater LENGTH, less LENGTH, not …, ( … )";
+const PRIMITIVES: &str = "ip, ip6, tcp, udp, icmp, icmp6, arp, vlan [ID], [src|dst] host ADDRESS, \
+[src|dst] net ADDRESS/LENGTH, [src|dst] port NUMBER, greater LENGTH, less LENGTH, not …, ( … )";
 
-/// What is wrong with an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// Where, in characters from 1.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// What is there and what is allowed.
+    /// The wrong word, and the allowed ones.
     pub message: String,
 }
 
@@ -39,7 +39,7 @@ struct Word<'a> {
 struct Parser<'a> {
     words: Vec<Word<'a>>,
     at: usize,
-    /// Just past the last character.
+    /// The column after the last character.
     end: usize,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     }
 }
 
-/// Cuts a text into words; parentheses and `!` are words of their own.
+/// Splits a text into words. Parentheses and `!` are words of their own.
 fn words(text: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut start: Option<(usize, usize)> = None;
@@ -90,7 +90,7 @@ impl<'a> Parser<'a> {
         FilterError { column: self.words.get(at).map_or(self.end, |word| word.column), message: message.to_owned() }
     }
 
-    /// The present word is not what is allowed.
+    /// Returns an error that the current word is not allowed.
     fn expected(&self, allowed: &str) -> FilterError {
         let found = self.peek().map_or_else(
             || "the expression ends here".to_owned(),
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
 
     fn either(&mut self, depth: usize) -> Result<Filter, FilterError> {
         let mut filter = self.both(depth)?;
-        // A chain leans to the left, so that dropping it would nest as deep as it is long: balanced by pairs instead.
+        // Build a balanced tree: a left-leaning chain would be dropped with a recursion as deep as its length.
         let mut rest = Vec::new();
         while self.take(&["or", "||"]) {
             rest.push(self.both(depth)?);
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
 
     fn both(&mut self, depth: usize) -> Result<Filter, FilterError> {
         let mut all = vec![self.single(depth)?];
-        // As tcpdump has it, `and` may be left out: `tcp port 80`.
+        // As in tcpdump, `and` may be omitted: `tcp port 80`.
         while self.take(&["and", "&&"]) || self.peek().is_some_and(begins) {
             all.push(self.single(depth)?);
         }
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
             "icmp" => Filter::Icmp,
             "icmp6" => Filter::Icmp6,
             "arp" => Filter::Arp,
-            // An identifier follows, or something else that begins with a letter or parenthesis.
+            // A number is the identifier; any other word begins the next term.
             "vlan" if self.peek().is_some_and(|next| next.starts_with(|first: char| first.is_ascii_digit())) => {
                 Filter::Vlan(Some(self.number("a VLAN identifier, 0 to 4095", 4_095)?))
             }
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether a word begins a term.
+/// Returns true if a word begins a term.
 fn begins(word: &str) -> bool {
     const TERMS: [&str; 17] = [
         "ip", "ip6", "tcp", "udp", "icmp", "icmp6", "arp", "vlan", "greater", "less", "src", "dst", "host", "net",
@@ -213,7 +213,7 @@ fn begins(word: &str) -> bool {
     TERMS.contains(&word) || word == "("
 }
 
-/// Joins filters by pairs, which keeps the tree as deep as the logarithm of their number.
+/// Joins filters in pairs, so that the depth is the logarithm of their number.
 fn balanced(mut filters: Vec<Filter>, join: fn(Box<Filter>, Box<Filter>) -> Filter) -> Filter {
     while filters.len() > 1 {
         let mut joined = Vec::with_capacity(filters.len().div_ceil(2));

@@ -1,4 +1,4 @@
-//! Filters: what is read and refused, and that a filter means what its words mean one by one.
+//! Tests of filters: accepted and refused expressions, and a comparison with a model.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A packet by what was put in, not by what is read out.
+/// A packet described by its contents, without decoding.
 #[derive(Clone, Debug)]
 struct Model {
     vlan: Option<u16>,
@@ -84,7 +84,7 @@ fn models() -> impl Strategy<Value = Model> {
         })
 }
 
-/// A word of an expression with what it means of a model.
+/// A word of an expression, and its meaning for a model.
 #[derive(Clone, Debug)]
 enum Expr {
     Word(&'static str),
@@ -147,7 +147,7 @@ impl Expr {
                 let wanted: IpAddr = if *of_v6 { v6(*host).into() } else { v4(*host).into() };
                 side(*of, model.hosts, |host| model.address(host) == wanted)
             }
-            // By whole quotients: what the leading bits of the last byte are.
+            // Divide by powers of two: the quotients are equal if the leading bits of the last byte are.
             Self::Net(of, network, bits) => {
                 let size = 1u32 << (32 - bits);
                 !model.v6 && side(*of, model.hosts, |host| u32::from(host) / size == u32::from(*network) / size)
@@ -193,15 +193,22 @@ fn expressions() -> impl Strategy<Value = Expr> {
 
 proptest! {
     #[test]
-    fn a_filter_means_what_its_words_mean(expression in expressions(), models in proptest::collection::vec(models(), 1..8)) {
+    fn a_filter_means_what_its_words_mean(
+        expression in expressions(),
+        models in proptest::collection::vec(models(), 1..8),
+    ) {
         let filter: Filter = expression.text().parse().expect("well-formed");
         for model in models {
-            prop_assert_eq!(filter.matches(&model.frame()), expression.means(&model), "{} of {:?}", expression.text(), model);
+            let matches = filter.matches(&model.frame());
+            prop_assert_eq!(matches, expression.means(&model), "{} of {:?}", expression.text(), model);
         }
     }
 
     #[test]
-    fn no_text_and_no_frame_make_it_panic(text in "[ a-z0-9():/.!&|\u{e9}]{0,60}", bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+    fn no_text_and_no_frame_make_it_panic(
+        text in "[ a-z0-9():/.!&|\u{e9}]{0,60}",
+        bytes in proptest::collection::vec(any::<u8>(), 0..120),
+    ) {
         let whole = [text.as_bytes(), &[0], &bytes].concat();
         fuzz_filter(&whole);
         fuzz_filter(&bytes);
@@ -214,7 +221,7 @@ fn refused(text: &str) -> (usize, String) {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_column_and_what_is_allowed() {
+fn errors_name_the_column_and_the_allowed_words() {
     for (text, column, said) in [
         ("", 1, "ip, ip6, tcp"),
         ("tpc", 1, "'tpc'"),
@@ -238,7 +245,7 @@ fn what_is_wrong_is_told_with_its_column_and_what_is_allowed() {
 fn nesting_and_length_are_bounded() {
     assert!(refused(&"(".repeat(100_000)).1.contains("words"));
     assert!(refused(&"not ".repeat(100)).1.contains("no more than 64"));
-    // A long chain is fine, and neither matching nor dropping it takes a deep stack.
+    // A long chain is allowed. Neither matching nor dropping it needs a deep stack.
     let chain = vec!["tcp"; 2_000].join(" or ");
     assert!(!chain.parse::<Filter>().expect("2 000 primitives").matches(&[]));
 }

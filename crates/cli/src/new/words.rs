@@ -1,27 +1,27 @@
-//! Words of a template that a setting replaces, and those that follow from them.
+//! Words of a template that a setting replaces, and words derived from them.
 
 use std::net::IpAddr;
 
-/// The words of a template that a setting stands for, as they are written there.
+/// The words that a setting replaces, as they are in the template.
 pub(super) enum Words {
-    /// A name, which takes any other.
+    /// A name, replaced by any other name.
     Name(&'static str),
     /// An address.
     Address(&'static str),
-    /// An interface's own address with the length of its prefix. Where the address, its network and its route stand in
-    /// the text, they follow.
+    /// An interface's own address with its prefix length. The address, its network and its host route are replaced
+    /// together.
     Own(&'static str),
 }
 
 impl Words {
-    /// As it is in the template.
+    /// Returns the words as they are in the template.
     pub(super) fn written(&self) -> &'static str {
         match self {
             Self::Name(text) | Self::Address(text) | Self::Own(text) => text,
         }
     }
 
-    /// Adds what `value` puts in the place of what.
+    /// Adds the replacements for `value`.
     pub(super) fn replace(&self, value: &str, replaced: &mut Replaced) -> Result<(), String> {
         let mut add = |from: String, to: String| replaced.all.push((from, to));
         match self {
@@ -34,16 +34,16 @@ impl Words {
                 add((*name).to_owned(), value.to_owned());
             }
             Self::Address(address) => {
-                let to: IpAddr = value.parse().map_err(|_| format!("allowed is an address such as {address}"))?;
+                let to: IpAddr = value.parse().map_err(|_| format!("write an address such as {address}"))?;
                 if to.is_ipv4() == address.contains(':') {
-                    return Err(format!("allowed is an address such as {address}"));
+                    return Err(format!("write an address such as {address}"));
                 }
                 add((*address).to_owned(), to.to_string());
             }
             Self::Own(own) => {
-                let (from, to) = (Own::parse(own).ok_or("it is written")?, Own::parse(value));
+                let (from, to) = (Own::parse(own).ok_or("the template's own address is valid")?, Own::parse(value));
                 let to = to.filter(|to| to.address.is_ipv4() == from.address.is_ipv4());
-                let to = to.ok_or_else(|| format!("allowed is an address with its prefix, such as {own}"))?;
+                let to = to.ok_or_else(|| format!("write an address with its prefix, such as {own}"))?;
                 for (from, to) in from.forms().into_iter().zip(to.forms()) {
                     add(from, to);
                 }
@@ -53,7 +53,7 @@ impl Words {
     }
 }
 
-/// An address and its prefix.
+/// An address and its prefix length.
 struct Own {
     address: IpAddr,
     length: u32,
@@ -70,7 +70,7 @@ impl Own {
         if address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// With its prefix, its network, a route to it alone, and by itself.
+    /// Returns the address with its prefix, its network, its host route, and the address alone.
     fn forms(&self) -> [String; 4] {
         let Self { address, length } = *self;
         let host = Self::bits(address) - length;
@@ -91,14 +91,14 @@ impl Own {
     }
 }
 
-/// Words that are replaced by others, all at once.
+/// Words and their replacements, applied at the same time.
 #[derive(Default)]
 pub(super) struct Replaced {
     pub(super) all: Vec<(String, String)>,
 }
 
 impl Replaced {
-    /// A line with the others. Where two words begin at one place, the longer one counts.
+    /// Replaces the words of a line. If two words begin at the same position, the longer one wins.
     pub(super) fn apply(&self, line: &str) -> String {
         let mut text = String::new();
         let mut at = 0;
@@ -119,12 +119,12 @@ impl Replaced {
     }
 }
 
-/// Whether a word may begin behind this.
+/// Returns true if a word may begin after this text.
 fn text_ends(before: &str) -> bool {
     !before.ends_with(|c: char| c.is_ascii_alphanumeric() || ".:_/-".contains(c))
 }
 
-/// Whether a word may end before this. A port may follow an address.
+/// Returns true if a word may end before this text. A port may follow an address.
 fn ends(after: &str) -> bool {
     let mut chars = after.chars();
     match chars.next() {
@@ -169,17 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_word_is_refused() {
+    fn wrong_values_are_refused() {
         let refused = |words: Words, value| words.replace(value, &mut Replaced::default()).expect_err("refused");
         assert!(refused(Words::Name("a"), "b c").starts_with("allowed are letters"));
         for value in ["10.0.0.1", "10.0.0.1/33", "2001:db8::1/64", ""] {
             assert_eq!(
                 refused(Words::Own("192.168.1.1/24"), value),
-                "allowed is an address with its prefix, such as 192.168.1.1/24"
+                "write an address with its prefix, such as 192.168.1.1/24"
             );
         }
         for value in ["10.0.0.1", "x"] {
-            assert_eq!(refused(Words::Address("2001:db8::1"), value), "allowed is an address such as 2001:db8::1");
+            assert_eq!(refused(Words::Address("2001:db8::1"), value), "write an address such as 2001:db8::1");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The event that a run whose sources are used up waits for packets that modules hold.
+//! The event that a run with exhausted sources waits for packets that modules hold.
 //!
-//! A `shaper` or `reassemble` may hold packets for many seconds. Without the event such a run seems to hang.
+//! A `shaper` or `reassemble` may hold packets for many seconds. Without the event, such a run seems to hang.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use forebay_protocol::event::EventName;
 use crate::engine::Engine;
 use crate::events::Events;
 
-/// Reports once that a run whose sources are used up waits for packets that are held.
+/// Reports once that a run with exhausted sources waits for held packets.
 #[derive(Default)]
 pub(super) struct WaitNotice {
     since: Option<Instant>,
@@ -21,30 +21,31 @@ pub(super) struct WaitNotice {
 impl WaitNotice {
     /// Shorter waits are not reported.
     const SHORT: Duration = Duration::from_secs(1);
-    /// The notice comes too late where less is left, in seconds.
+    /// If less time remains, in seconds, the notice would come too late.
     const LEAST: f64 = 0.1;
 
-    /// Looks whether the run waits.
+    /// Checks whether the run waits.
     pub(super) fn look(&mut self, engine: &Engine, board: &Board, events: &Events) {
         let Some(until) = engine.waits_until().filter(|_| !self.reported) else {
             self.since = None;
             return;
         };
         let now = Tsc.now();
-        let left = Tsc.frequency().seconds(until.since(now));
-        let is_short =
-            self.since.get_or_insert_with(Instant::now).elapsed() < Self::SHORT && left < Self::SHORT.as_secs_f64();
-        if is_short || left < Self::LEAST {
+        let remaining = Tsc.frequency().seconds(until.since(now));
+        let is_short = self.since.get_or_insert_with(Instant::now).elapsed() < Self::SHORT
+            && remaining < Self::SHORT.as_secs_f64();
+        if is_short || remaining < Self::LEAST {
             return;
         }
         self.reported = true;
         let packets = board.report(&board.nothing(), &board.read(now)).packets;
         let held = packets.held + packets.queued;
         let message = format!(
-            "the sources are used up; modules still hold {held} packets, the next for {left:.1} s. Ctrl-C ends the run \
-             and drops them as wound_up"
+            "the sources are exhausted; modules still hold {held} packets, the next for {remaining:.1} s. Ctrl-C ends \
+             the run and drops them as wound_up"
         );
-        events
-            .record(NewEvent::new(EventName::Waiting, message).with("held", held).with("next_s", left.round() as u64));
+        events.record(
+            NewEvent::new(EventName::Waiting, message).with("held", held).with("next_s", remaining.round() as u64),
+        );
     }
 }

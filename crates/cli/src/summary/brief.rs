@@ -1,36 +1,36 @@
-//! The short summary: what matters most, on a screen of 24 lines.
+//! The short summary for a screen of 24 lines.
 
 use std::io::{self, Write};
 
 use forebay_protocol::report::{FlowReport, Report};
 
-use super::{Extent, full, objectives_told};
+use super::{Extent, full, objective_sentences};
 use crate::control;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, known, short, span, table, whole};
 
-/// The lines of a screen, without the one of the shell's next prompt.
+/// Lines of a screen, minus one for the shell's next prompt.
 const LINES: usize = 23;
-/// At least so many modules are shown, and at most.
+/// Minimum and maximum number of modules.
 const MODULES: (usize, usize) = (3, 10);
-/// So many flows are shown.
+/// Maximum number of flows.
 const FLOWS: usize = 4;
-/// So many reasons of a kind are named.
+/// Maximum number of reasons in a list.
 const REASONS: usize = 6;
-/// So many workers have a line each.
+/// Maximum number of workers with a line each.
 const WORKERS: usize = 4;
 
-/// Prints the beginning and what matters most.
+/// Prints the short summary, after the lines of `beginning`.
 pub(super) fn print(report: &Report, extent: Extent, beginning: &[String], out: &mut impl Write) -> io::Result<()> {
     let wrapped = |lines: Vec<String>| lines.iter().map(|line| extent.wrap(line) + "\n").collect::<String>();
     let beginning = wrapped(beginning.to_vec());
-    let objectives = wrapped(objectives_told(report));
+    let objectives = wrapped(objective_sentences(report));
     let flows = flows(report);
     let losses = wrapped(losses(report));
     let workers = wrapped(workers(report));
     let rest = extent.wrap(&rest(report));
     let parts = [&beginning, &flows, &objectives, &losses, &workers, &rest];
-    // An empty line after each table and the beginning, the heading of modules, and the last line.
+    // Empty lines after the beginning and each table, the heading of modules, and the last line.
     let taken = parts.iter().map(|part| part.lines().count()).sum::<usize>() + 5;
     let most = LINES.saturating_sub(taken).clamp(MODULES.0, MODULES.1);
     writeln!(out, "{beginning}")?;
@@ -40,7 +40,7 @@ pub(super) fn print(report: &Report, extent: Extent, beginning: &[String], out: 
     writeln!(out, "{rest}")
 }
 
-/// The busiest modules.
+/// Formats the busiest modules.
 fn modules(report: &Report, most: usize) -> String {
     let mut order: Vec<_> = report.modules.iter().collect();
     let load = |module: &forebay_protocol::report::ModuleReport| (module.share.unwrap_or(0.0), module.packets);
@@ -72,7 +72,7 @@ fn modules(report: &Report, most: usize) -> String {
     table(&columns, &rows.collect::<Vec<_>>())
 }
 
-/// The flows that are nearest to missing their objectives, or that missed them by most.
+/// Formats the flows that missed their objectives by most or are nearest to missing them.
 fn flows(report: &Report) -> String {
     let mut order: Vec<_> = report.flows.iter().collect();
     let strain = |flow: &FlowReport| {
@@ -113,7 +113,7 @@ fn flows(report: &Report) -> String {
     table(&columns, &rows.collect::<Vec<_>>())
 }
 
-/// Packets that were dropped, by reason, and those that ports lost or did not send.
+/// Lists dropped packets by reason, and packets that ports lost or did not send.
 fn losses(report: &Report) -> Vec<String> {
     let mut dropped: Vec<_> = report.packets.dropped.iter().map(|(reason, count)| (reason.clone(), *count)).collect();
     dropped.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -126,14 +126,14 @@ fn losses(report: &Report) -> Vec<String> {
         ("not sent by ports", of_ports(|port| port.refused)),
         ("errors of ports", of_ports(|port| port.errors)),
     ];
-    let told = lists.into_iter().filter(|(_, counts)| !counts.is_empty()).map(|(what, counts)| {
+    let sentences = lists.into_iter().filter(|(_, counts)| !counts.is_empty()).map(|(what, counts)| {
         let named: Vec<_> =
             counts.iter().take(REASONS).map(|(name, count)| format!("{name} {}", whole(*count))).collect();
         let more = counts.len().saturating_sub(REASONS);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{what}: {}{more}", named.join(", "))
     });
-    told.collect()
+    sentences.collect()
 }
 
 fn workers(report: &Report) -> Vec<String> {
@@ -141,11 +141,11 @@ fn workers(report: &Report) -> Vec<String> {
         let busy = crate::strain::busy(&report.workers, 1);
         return vec![format!("{} workers: {busy} busy", report.workers.len())];
     }
-    let told = report.workers.iter().map(|worker| {
+    let sentences = report.workers.iter().map(|worker| {
         let core = worker.core.map_or(String::new(), |core| format!(" on core {core}"));
         format!("worker {}{core}: {:.1} % busy", worker.id, worker.busy * 100.0)
     });
-    told.collect()
+    sentences.collect()
 }
 
 /// Lists the rows that `--full` adds.

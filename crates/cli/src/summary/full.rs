@@ -1,4 +1,4 @@
-//! The complete tables: of `--full`, and of `show` for a running pipeline.
+//! The complete tables of `--full` and of `show`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use crate::control;
 use crate::format::Align::{Left, Right};
 use crate::format::{known, short, span, table, whole};
 
-/// Own counters of a heading are shown where they are few, and anything was counted; `--json` has all.
+/// Maximum number of counters under a heading, if any is not zero; `--json` has all.
 const COUNTERS: usize = 8;
 
 pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -107,7 +107,8 @@ pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "delays are from arrival (clock: {clocks}) to departure; measured: at the objective's percentile\n")
 }
 
-/// A flow's name, its delay objective, the delay that it is judged by, the verdict, and how many packets were late.
+/// Returns the cells of a flow: name, delay objective, delay at the percentile of the objective, verdict, and number of
+/// late packets.
 pub(super) fn objectives_of(flow: &FlowReport) -> Vec<String> {
     let has = flow.slo_us.is_some();
     vec![
@@ -119,15 +120,15 @@ pub(super) fn objectives_of(flow: &FlowReport) -> Vec<String> {
     ]
 }
 
-/// Whether an objective was kept; a miss that the machine is the cause of is no fault of the pipeline.
+/// Formats the verdict on an objective. A miss caused by the machine is not the pipeline's fault.
 pub(super) fn verdict(kept: Option<bool>, flow: &FlowReport) -> String {
-    let told = match kept {
+    let text = match kept {
         Some(true) => "kept",
         Some(false) if flow.missed_by_machine => "missed: machine",
         Some(false) => "MISSED",
         None => "",
     };
-    told.to_owned()
+    text.to_owned()
 }
 
 pub(crate) fn ports(report: &Report, out: &mut impl Write) -> io::Result<()> {

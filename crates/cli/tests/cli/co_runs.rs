@@ -133,7 +133,7 @@ fn a_measurement_ends_on_a_signal_and_continues_later() {
     let report: Value = serde_json::from_str(&out).expect("JSON");
     check(&report);
     assert_eq!(report["interrupted"], true);
-    assert!(rest.contains("the same command goes on from there"), "{rest}");
+    assert!(rest.contains("the same command continues from there"), "{rest}");
     assert_eq!(runs(&cache)["schema"], 1);
 }
 
@@ -184,7 +184,7 @@ fn wrong_arguments_are_refused() {
     let file = fs::read_dir(&folder).expect("a folder").next().expect("a file").expect("a file").path();
     fs::write(&file, "{ \"schema\": 7 }").expect("a writable file");
     let done = co_runs(&cache, &[&["ttl"][..], &SHORT].concat());
-    assert!(done.err.contains("schema is 7: allowed is 1: everything is measured again"), "{}", done.err);
+    assert!(done.err.contains("schema is 7: allowed is 1: measuring everything again"), "{}", done.err);
 }
 
 #[test]

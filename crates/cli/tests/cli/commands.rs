@@ -55,13 +55,13 @@ fn settings_that_a_stored_configuration_ignores_are_reported() {
     let file = File::new(ROUTER);
     let state = file.beside("state");
     let first = forebay(&["run", file.path(), "--no-socket", "--state", &state, "--json"]);
-    assert!(first.code == Some(0) && !first.err.contains("not used"), "{}", first.err);
+    assert!(first.code == Some(0) && !first.err.contains("ignored"), "{}", first.err);
     let again = forebay(&["run", file.path(), "--no-socket", "--state", &state, "--json"]);
-    assert!(again.err.contains("accepted last") && !again.err.contains("not used"), "{}", again.err);
+    assert!(again.err.contains("last accepted") && !again.err.contains("ignored"), "{}", again.err);
     let more = ["--set", "batch=8", "--workers", "1", "--seed", "3", "--scheduler", "weighted-fair"];
     let again = forebay(&[&["run", file.path(), "--no-socket", "--state", &state, "--json"], &more[..]].concat());
     let expected =
-        "not used, as it has settings of its own: --set batch=8, --scheduler weighted-fair, --seed 3, --workers 1\"\n";
+        "ignored, because it has its own settings: --set batch=8, --scheduler weighted-fair, --seed 3, --workers 1\"\n";
     assert!(again.code == Some(0) && again.err.contains(expected), "{}", again.err);
 }
 

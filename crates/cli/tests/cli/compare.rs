@@ -56,22 +56,22 @@ fn equal_builds_have_no_change_and_an_increase_is_named_with_its_cause() {
     save(store, "sleep", |measurement| measurement["workers"][0]["slept"] = 0.2.into());
     save(store, "better", |measurement| measurement["modules"][2]["cpp_ticks"] = 9.into());
     let output = compare(store, ["before", "before"], &[]).success();
-    assert!(output.contains("Nothing has changed that 40 pairs of runs would show."), "{output}");
+    assert!(output.contains("40 pairs of runs show no change."), "{output}");
     let name = measured(&["--no-count"])["modules"][2]["name"].as_str().expect("a name").to_owned();
     for (other, why) in [
         ("code", "more instructions (+5.0 % instructions, +5.0 % ticks)"),
-        ("memory", "more ticks for an instruction: memory or branches (+0.0 % instructions, +66.7 % ticks)"),
+        ("memory", "more ticks per instruction: memory or branches (+0.0 % instructions, +66.7 % ticks)"),
         ("batches", "smaller batches (4.0 packets per call instead of 32.0)"),
     ] {
         let done = compare(store, ["before", other], &[]);
         assert_eq!(done.code, Some(1), "{}", done.err);
-        assert!(done.out.contains(&format!("{name} is dearer: {why}")), "{}", done.out);
-        assert_eq!(done.out.matches("is dearer").count(), 1, "{}", done.out);
+        assert!(done.out.contains(&format!("{name} is slower: {why}")), "{}", done.out);
+        assert_eq!(done.out.matches("is slower").count(), 1, "{}", done.out);
     }
     let done = compare(store, ["before", "sleep"], &["--json"]);
     assert_eq!((done.code, &done.json()["comparison"]["less_busy"]["cause"]), (Some(1), &"less_busy".into()));
     let output = compare(store, ["before", "better"], &[]).success();
-    assert!(output.contains(&format!("{name} is cheaper: fewer ticks for an instruction")), "{output}");
+    assert!(output.contains(&format!("{name} is faster: fewer ticks per instruction")), "{output}");
 }
 
 /// Regression: a side whose file of alerts missed lines looked faster, and nothing reported it.

@@ -64,9 +64,10 @@ fn a_healthy_server_is_ok_and_a_misconfigured_one_gets_fixes() {
         "test: 2 workers on cores 5, 6",
         "capabilities       stops  port 'host' (tap) needs CAP_NET_ADMIN",
         "  read   /sys/class/net/eth1/device/numa_node: 0",
-        "  mend   setcap cap_net_admin+ep $(command -v forebay)",
+        "  fix    setcap cap_net_admin+ep $(command -v forebay)",
         "         # or once, as root: ip tuntap add dev fb-doctor0 mode tap user NAME && ip link set fb-doctor0 up",
-        "2 of 23 checks found what costs performance or stops the pipeline, 0 what may; 0 not known on this machine",
+        "2 of 23 checks found a loss of performance or an obstacle, 0 found a possible loss, 0 are not available on this \
+         machine",
     ] {
         assert!(done.out.lines().any(|printed| printed == line), "no line {line:?} in\n{}", done.out);
     }
@@ -114,10 +115,10 @@ fn invalid_arguments_are_refused_with_the_allowed_values() {
         assert!(done.err.contains(expected), "{more:?}: {}", done.err);
     };
     refused(&["--core", "five"], "'five' is not a list of numbers: allowed are numbers up to 65535");
-    refused(&["--core", "5", "--core", "4-6"], "--core 5: it is there twice");
-    refused(&[file.path(), "--core", "4-6"], "--core names 3: allowed are up to as many as the pipeline has workers");
-    refused(&["--core", ""], "--core names none: allowed is a list of cores, such as 2-3,8");
-    refused(&["--interface", "eth7"], "--interface eth7: there is none of this name: allowed are eth1, lo");
+    refused(&["--core", "5", "--core", "4-6"], "--core 5: named twice");
+    refused(&[file.path(), "--core", "4-6"], "--core names 3 cores, but the pipeline has 1 worker: ");
+    refused(&["--core", ""], "--core: no core is named: write a list of cores, such as 2-3,8");
+    refused(&["--interface", "eth7"], "--interface eth7: unknown interface: allowed are eth1, lo");
     refused(&["--set", "n=1"], "<PIPELINE>");
     refused(&["none.yaml"], "none.yaml");
     let empty = folder();

@@ -77,7 +77,7 @@ pipeline: [ in -> slow -> out ]
 ";
     let mut running = Running::of(text);
     let line = running.line("modules still hold 2 packets, the next for ");
-    assert!(line.contains("the sources are used up") && line.contains("event=waiting"), "{line}");
+    assert!(line.contains("the sources are exhausted") && line.contains("event=waiting"), "{line}");
     let report = running.end();
     assert_eq!(
         (&report["packets"]["out"], &report["packets"]["dropped"]["wound_up"]),

@@ -336,11 +336,7 @@ fn a_changed_file_replaces_the_stored_configuration() {
     std::fs::write(&file, "ports: {\n").expect("a writable folder");
     let refused = run(&[]);
     assert_eq!(refused.code, Some(2), "{}", refused.err);
-    assert!(
-        refused.err.contains("edge.yaml:") && refused.err.contains("--prefer state starts from"),
-        "{}",
-        refused.err
-    );
+    assert!(refused.err.contains("edge.yaml:") && refused.err.contains("use --prefer state"), "{}", refused.err);
     std::fs::write(&file, b"\xff").expect("a writable folder");
     assert_eq!(run(&[]).code, Some(2));
     assert!(std::fs::metadata(&old).is_err() && std::fs::read(&state).expect("it is there") == before);
@@ -393,14 +389,14 @@ fn a_refused_file_is_not_reported_to_replace_the_state() {
         for wrong in ["ports: {\n", "ports: { in: { sink: {}, tap: {} } }\n"] {
             let refused = run(wrong, more);
             assert_eq!(refused.code, Some(2), "{}", refused.err);
-            assert!(refused.err.contains("is as it was"), "{}", refused.err);
+            assert!(refused.err.contains("is unchanged: "), "{}", refused.err);
             assert!(!refused.err.contains("state_replaced"), "{}", refused.err);
         }
         let done = run(&format!("name: x{}\n{PIPELINE}", more.len()), more);
         assert_eq!(done.code, Some(0), "{}", done.err);
         let events = Format::Logfmt.read(&done.err);
         let message = one(&events, "state_replaced")["msg"].as_str().expect("a text");
-        assert!(message.contains("has gone from") && std::path::Path::new(&path("state.old")).exists(), "{message}");
+        assert!(message.contains("was moved from") && std::path::Path::new(&path("state.old")).exists(), "{message}");
     }
 }
 

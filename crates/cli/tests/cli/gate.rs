@@ -96,7 +96,7 @@ fn a_new_module_and_a_decrease_are_reported_and_an_update_accepts_them() {
     assert!(done.out.contains(", 1 module not in the baseline"), "{}", done.out);
     let output = forebay(&[&gate[..], &["--update"]].concat()).success();
     assert!(output.contains("has 1 pipeline: 0 pipelines added; "), "{output}");
-    assert!(forebay(&gate).success().starts_with("yes: of 7 figures of 1 pipeline none is dearer"), "{output}");
+    assert!(forebay(&gate).success().starts_with("yes: of 7 figures of 1 pipeline, none grew"), "{output}");
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn invalid_arguments_are_refused_with_the_allowed_values() {
         assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.out);
         assert!(done.err.contains(expected), "{arguments:?}: {}", done.err);
     };
-    refused(&[], "neither --baseline FILE nor --against PROGRAM");
-    refused(&["--baseline", &empty], "there is no such file: --update makes it");
+    refused(&[], "--baseline FILE or --against PROGRAM is required");
+    refused(&["--baseline", &empty], "the file does not exist: create it with --update");
     refused(&["--baseline", &empty, "--update"], "no pipeline to count: name some, for example `usecases`");
-    refused(&["--baseline", &empty, "--update", "-"], "it is read several times: allowed is a file");
-    refused(&["--baseline", &empty, "--update", "not/there.yaml"], "it is neither a file nor built in");
+    refused(&["--baseline", &empty, "--update", "-"], "it is read several times: name a file");
+    refused(&["--baseline", &empty, "--update", "not/there.yaml"], "neither a file nor built in");
     refused(&["--baseline", file.path()], "schema 7 is not supported, allowed is 2");
     refused(&["--baseline", &empty, "--max-ipp", "1"], "write a share such as +0.5%");
     refused(&["--baseline", &empty, "--against", &empty], "cannot be used with");

@@ -13,7 +13,7 @@ fn lean(folder: &TempDir, more: &[&str]) -> Value {
     let arguments = ["lab", "lean", "--short", "--out", out.to_str().expect("a plain name")];
     let done = forebay(&[&arguments, more].concat());
     // If the machine is busy, the exit code is 1, and standard error contains the reason.
-    assert!(done.code == Some(0) || (done.code == Some(1) && done.err.contains(" void, as ")), "{}", done.err);
+    assert!(done.code == Some(0) || (done.code == Some(1) && done.err.contains(" void, because ")), "{}", done.err);
     assert!(done.err.contains(" steps, about "), "{}", done.err);
     let files = done.out;
     for name in ["results.json", "chains.csv", "handover.csv", "load.csv", "usecases.csv", "index.html"] {
@@ -365,13 +365,13 @@ fn an_experiment_without_runs_is_refused() {
     refused(
         &out,
         &["--only", "static,data-path"],
-        &["--only data-path: with --short time is simulated; it measures real time: leave --short out"],
+        &["--only data-path: this part measures real time, but --short simulates time: omit --short"],
     );
     refused(&out, &["--only", "static", "--captures", &none], &["--captures", &none, "--only"]);
     assert!(!Path::new(&out).exists(), "no folder is made before the arguments are checked");
     refused(&out, &["--captures", &none], &[&none, "no captures", ".pcapng.gz"]);
     refused(&out, &["--captures", &at("never")], &[&at("never"), "No such file"]);
-    refused(&file, &["--only", "static"], &["--out", &file, "no folder"]);
+    refused(&file, &["--only", "static"], &["--out", &file, "not a folder"]);
     refused(&at("taken"), &["--only", "static"], &["--out", "results.json is a folder"]);
 }
 
@@ -414,7 +414,7 @@ fn an_interrupted_experiment_writes_its_report() {
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
     let rest: Vec<_> = lines.map_while(Result::ok).collect();
     assert_eq!(run.wait().expect("it ends").code(), Some(1), "{rest:?}");
-    assert!(rest.iter().any(|line| line.starts_with("interrupted: the report has the parts")), "{rest:?}");
+    assert!(rest.iter().any(|line| line.starts_with("interrupted: the report has the complete parts")), "{rest:?}");
     let page = std::fs::read_to_string(out.join("index.html")).expect("it was written");
     assert!(page.contains("The experiment was interrupted."), "{page}");
 }

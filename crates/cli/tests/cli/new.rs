@@ -67,7 +67,7 @@ fn unknown_templates_and_settings_are_refused_with_the_known_ones() {
             &["new", "office-gateway", "--set", "lam=x"],
             "has no setting 'lam' (did you mean 'lan'?): allowed are lan, wan,",
         ),
-        (&["new", "office-gateway", "--set", "office=10.0.0.1"], "--set office=10.0.0.1: allowed is an address with"),
+        (&["new", "office-gateway", "--set", "office=10.0.0.1"], "--set office=10.0.0.1: write an address with"),
         (&["new", "office-gateway", "--set", "lan=a-very-long-interface"], "is not an interface name"),
         (&["new", "office-gateway", "--set", "office=192.168.1.0/24"], "is the network or broadcast address"),
     ] {

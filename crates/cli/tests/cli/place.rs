@@ -262,7 +262,7 @@ fn invalid_inputs_are_refused_with_the_allowed_values() {
     for (arguments, message) in [
         (&["--topology", "0x4"][..], "place: --topology: 0x4: '0x4': allowed is NODESxCORES"),
         (&["--topology", "no.xml"], "place: --topology: no.xml: there is no such file"),
-        (&["--topology", "2x4", "--root", "/"], "--root /: 2x4 has no kernel's files"),
+        (&["--topology", "2x4", "--root", "/"], "--root /: --root needs"),
         (&["--topology", "2x4", "--limit", "0s"], "allowed are 1ms to 1h"),
         (&["--topology", "2x4", "--search", "best"], "possible values"),
         (

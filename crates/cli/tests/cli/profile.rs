@@ -270,7 +270,7 @@ fn a_simulation_reports_a_damaged_profile() {
     let done = done(command.args(["simulate", "usecase:gw"]).env("XDG_CACHE_HOME", cache.0.path()));
     let file = cache.file().display().to_string();
     assert!(done.code == Some(2) && done.out.is_empty(), "{}{}", done.out, done.err);
-    for expected in [file.as_str(), "not a profile: ", "is not taken from it", "what calls of acl"] {
+    for expected in [file.as_str(), "not a profile: ", "are ignored", "the cost of calls of acl"] {
         assert!(done.err.contains(expected), "'{expected}' is not in\n{}", done.err);
     }
 }

@@ -31,7 +31,7 @@ fn a_rate_objective_is_kept_and_reported() {
     let expected = "rest cannot have 500.0k pps";
     assert!(done.code == Some(1) && done.out.contains("MISSED") && done.out.contains(expected), "{}", done.out);
     let out = run(&["--controller", "wfq"]).success();
-    assert!(out.contains("wfq does nothing for stated rates: fair does"), "{out}");
+    assert!(out.contains("wfq does not control rates: use fair"), "{out}");
     // The simulator has the same result.
     let arguments: Vec<_> = COSTS.into_iter().filter(|argument| *argument != "--virtual").collect();
     let simulated = forebay(&[&["simulate", file.path(), "--json"], &arguments[..]].concat()).json();

@@ -44,7 +44,7 @@ fn a_recording_is_written_by_one_process_at_a_time() {
     let locked = std::fs::File::open(file.path()).expect("the file");
     locked.lock().expect("no other process has a lock");
     let done = forebay(&[CASE, &["--controller", "optimal", "--decisions", file.path()]].concat());
-    assert!(done.code == Some(2) && done.err.contains("another process is writing it"), "{}", done.err);
+    assert!(done.code == Some(2) && done.err.contains("another process writes this file"), "{}", done.err);
     assert_eq!(std::fs::read_to_string(file.path()).expect("the file"), "as it was");
 }
 
@@ -76,7 +76,7 @@ fn another_controller_is_shown_beside_the_recorded_one() {
     assert_eq!(replay["parts"][0]["replayed"], replayed);
     let table = forebay(&["replay", file.path(), "--controller", "null", "--periods", "3"]).success();
     for expected in [
-        "decided otherwise in ",
+        "different decisions in ",
         "recorded  optimal",
         "replayed  null",
         "the last 3 periods:",
@@ -86,7 +86,7 @@ fn another_controller_is_shown_beside_the_recorded_one() {
     }
     assert_eq!(table.lines().filter(|line| line.contains(" s  ")).count(), 3, "{table}");
     let short = forebay(&["replay", file.path(), "--periods", "0"]).success();
-    assert!(short.contains("decided alike") && !short.contains("the last"), "{short}");
+    assert!(short.contains("same decisions") && !short.contains("the last"), "{short}");
 }
 
 /// The model predicts that `voice` keeps its objective. It misses it because another flow's calls take half of the
@@ -137,13 +137,13 @@ fn measured_figures_are_shown_beside_the_models_figures() {
     for expected in [
         "measured  optimal",
         "loads are means without the first 5 periods",
-        "> 100 %: there is not so much time",
+        "> 100 %: more than the available time",
         " yes ",
     ] {
         assert!(table.contains(expected), "'{expected}' is not in\n{table}");
     }
     let alike = forebay(&["replay", decisions.path(), "--periods", "1"]).success();
-    assert!(alike.contains("decided alike"), "{alike}");
+    assert!(alike.contains("same decisions"), "{alike}");
 }
 
 fn refused(arguments: &[&str], all: &[&str]) {
@@ -206,7 +206,7 @@ fn invalid_recordings_and_controllers_are_refused() {
     let cut = file.beside("cut");
     std::fs::write(&cut, &text[..text.len() - 40]).expect("a file beside the test's");
     let done = forebay(&["replay", &cut, "--json"]);
-    assert!(done.err.contains("its last line was not written to its end, and is left out"), "{}", done.err);
+    assert!(done.err.contains("the last line is incomplete and is ignored"), "{}", done.err);
     let replay: Value = serde_json::from_str(&done.out).expect("JSON");
     let whole = text.lines().count() as u64;
     assert_eq!((replay["parts"][0]["summary"]["periods"].as_u64(), begin.is_empty()), (Some(whole - 2), false));

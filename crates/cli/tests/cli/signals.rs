@@ -36,7 +36,7 @@ fn sighup_reloads_under_load_and_a_broken_file_changes_nothing() {
     running.write(&PIPELINE.replace("{ counter: }", &format!("{{ aes_gcm_encrypt: {{ keys: {key} }} }}")));
     running.signal(Signal::HUP);
     let lines = running.line("aes_gcm_encrypt");
-    let refused = lines.contains("event=reload_refused") && lines.contains("the configuration that runs stays");
+    let refused = lines.contains("event=reload_refused") && lines.contains("the running configuration stays");
     assert!(refused && !lines.contains(&key[..8]), "{lines}");
     assert_eq!(running.name(), "fourth");
     running.end();
@@ -49,7 +49,7 @@ fn sigusr1_reopens_a_renamed_log_and_copytruncate_continues() {
     wait_for("a log", || has_lines(&log));
     std::fs::rename(&log, &old).expect("it is there");
     running.signal(Signal::USR1);
-    running.line("SIGUSR1: logs will be opened again");
+    running.line("SIGUSR1: logs will be reopened");
     wait_for("a new log", || has_lines(&log));
     assert!(has_lines(&old));
     // `copytruncate`: lines continue at the beginning of the file, without a gap of zero bytes.
@@ -75,7 +75,7 @@ fn a_log_whose_name_is_taken_is_reopened_when_the_name_is_free() {
     running.signal(Signal::USR1);
     let lines = running.line("was not reopened");
     assert!(
-        lines.contains("SIGUSR1: logs will be opened again") && lines.contains("event=log_not_reopened"),
+        lines.contains("SIGUSR1: logs will be reopened") && lines.contains("event=log_not_reopened"),
         "{lines}"
     );
     std::fs::remove_dir(&log).expect("nothing is in it");
@@ -111,7 +111,7 @@ fn signals_reopen_a_renamed_file_of_alerts_and_no_alert_is_lost() {
     let mut running = Running::as_service(ALERTS, &[]);
     let file = running.path("alerts.json");
     let names = ["alerts.json.1", "alerts.json.2"].map(|name| running.path(name));
-    let signals = [(Signal::USR1, "SIGUSR1: logs will be opened again"), (Signal::HUP, " by=SIGHUP file=")];
+    let signals = [(Signal::USR1, "SIGUSR1: logs will be reopened"), (Signal::HUP, " by=SIGHUP file=")];
     for ((signal, line), old) in signals.into_iter().zip(&names) {
         wait_for("a file of alerts", || has_lines(&file));
         std::fs::rename(&file, old).expect("it is there");
@@ -149,7 +149,7 @@ fn a_recording_is_not_rotated_and_only_its_owner_can_read_it() {
     let controlled = format!("{PIPELINE}control: {{ batching: null, period: 1ms }}\n");
     let mut running = Running::as_service(&controlled, &["--decisions", "/dev/null"]);
     running.signal(Signal::USR1);
-    running.line("SIGUSR1: logs will be opened again");
+    running.line("SIGUSR1: logs will be reopened");
     running.end();
     let file = crate::File::new(&controlled);
     let decisions = file.beside("day.jsonl");

@@ -87,7 +87,7 @@ fn measured_costs_are_used_if_none_are_given() {
     let simulate = ["simulate", file.path(), "--duration", "100ms"];
     let (code, message) = run(&simulate);
     let named = format!(
-        "what calls of ether_split, hash_split, mac_rewrite, ttl take is not known: `forebay profile {}`",
+        "the cost of calls of ether_split, hash_split, mac_rewrite, ttl is unknown: `forebay profile {}`",
         file.path()
     );
     assert!(code == Some(2) && message.contains(&named), "{message}");
@@ -145,12 +145,12 @@ fn invalid_simulations_are_refused() {
     let cost = ["--cost", "*=100"];
     refused(&[finite.path(), cost[0], cost[1]], "port 'in': the arrival times of its packets are not known in advance");
     refused(&[endless.path(), "--cost", "hopp=100"], "no module or function is called 'hopp' (did you mean 'hop'?)");
-    refused(&[endless.path(), cost[0], cost[1], "--duration", "0s"], "allowed is more than 0");
+    refused(&[endless.path(), cost[0], cost[1], "--duration", "0s"], "must be more than 0");
     refused(&[endless.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: the pipeline has no controller");
     refused(&[endless.path(), cost[0], cost[1], "--controller", "fair"], "write `scheduler: weighted-fair` too");
     let optimal = [endless.path(), cost[0], cost[1], "--controller", "optimal"];
     let expected = format!(
-        "{}: control.workers: 2: modules do not change their worker in a simulation: allowed is 1",
+        "{}: control.workers: 2: modules cannot change their worker in this simulation: the limit is 1",
         endless.path()
     );
     refused(&[&optimal[..], &["--set", "control.workers=2"]].concat(), &expected);

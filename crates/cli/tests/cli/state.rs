@@ -40,7 +40,7 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     let at = |file: &str| folder.path().join(file).to_str().expect("UTF-8").to_owned();
     let more = ["--state", &at("state"), "--socket", &at("s")];
     let again = forebay(&[&["run", &at("pipeline.yaml"), "--no-live", "--duration", "10ms"][..], &more].concat());
-    assert!(again.code == Some(0) && again.err.contains("accepted last"), "{}", again.err);
+    assert!(again.code == Some(0) && again.err.contains("last accepted"), "{}", again.err);
 }
 
 /// Regression: a setting of a reload replaced all earlier settings, and the parameters of a use case were lost at every
@@ -120,7 +120,7 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     assert_eq!(std::fs::read(&state).expect("it is there"), before);
     std::fs::remove_file(&old).expect("it is there");
     let done = run(&slow, &[]);
-    let expected = format!("started from {slow}, as the state is of another pipeline, {fast}; ");
+    let expected = format!("started from {slow}, because the state is from another pipeline, {fast}; ");
     assert!(
         done.code == Some(0) && done.err.contains(&expected) && done.err.contains("why=other_file"),
         "{}",
@@ -131,7 +131,7 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     std::fs::write(&state, text.replace("ip_lookup", "ip_lockup")).expect("a writable folder");
     let done = run(&slow, &[]);
     let expected = format!("error: {state} ({slow}:6 as it was accepted): ");
-    let hint = format!("--prefer file starts from {slow}, and keeps {state} as {state}.old\n");
+    let hint = format!("to start from {slow}, use --prefer file: {state} is kept as {state}.old\n");
     assert!(done.code == Some(2) && done.err.contains(&expected) && done.err.ends_with(&hint), "{}", done.err);
     // For a file that is not a state, the error names the option that replaces it.
     std::fs::write(&state, "{").expect("a writable folder");

@@ -253,7 +253,7 @@ fn invalid_sources_are_refused_with_the_position_and_the_allowed_ones() {
         (&["2x4:llc=3"], "topology: 2x4:llc=3: 'llc=3': allowed is "),
         (&["2x4:nic=2"], "'nic=2': allowed is "),
         (&["99x99999"], "topology: 99x99999: 9899901 processors: allowed are 1 to 8192"),
-        (&[""], "topology: : it is no file and no machine: allowed is `host`, "),
+        (&[""], "topology: : neither a file nor a machine description: allowed is `host`, "),
         (&["hots"], "topology: hots: it is no file and no machine (did you mean 'host'?): allowed is "),
         (
             &[&path("sever.xml")],
@@ -274,7 +274,7 @@ fn invalid_sources_are_refused_with_the_position_and_the_allowed_ones() {
         (&[root], "a folder"),
         (&[&pipe], "a pipe"),
         (&["--root", root], "with a machine's proc and sys in it"),
-        (&["2x4", "--root", root], "2x4 has no kernel's files: allowed is --root with `host`"),
+        (&["2x4", "--root", root], "--root needs `host`, not 2x4"),
         (&["2x4", "--svg", &missing], &format!("topology: --svg {missing}: ")),
         (&["2x4", "2x4"], "unexpected argument"),
     ] {

@@ -41,7 +41,7 @@ fn each_of_many_traced_packets_is_shown_once() {
             .collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (1..=expected).collect::<Vec<_>>());
-        assert!(!out.contains("still under way"), "{out}");
+        assert!(!out.contains("still in flight"), "{out}");
     }
 }
 

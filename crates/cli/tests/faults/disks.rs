@@ -220,7 +220,7 @@ fn a_full_disk_of_decisions_is_reported_and_the_recording_is_incomplete() {
     report(&result);
     let replayed = done(Command::new(FOREBAY).args(["replay", &folder.path("kept/decisions")]));
     assert_eq!(replayed.code, Some(0), "{}{}", replayed.out, replayed.err);
-    assert!(replayed.err.contains("its last line was not written to its end"), "{}", replayed.err);
+    assert!(replayed.err.contains("the last line is incomplete"), "{}", replayed.err);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_host_that_responds_to_arp_for_a_taps_address_is_an_event() {
         return skip_without(NAME, &ended.err);
     }
     let expected = "the host replies to ARP requests for 192.0.2.1 at d1, too, and packets for Forebay are lost: \
-                  `sysctl -w net.ipv4.conf.d1.arp_ignore=1`, or `host: false`";
+                  run `sysctl -w net.ipv4.conf.d1.arp_ignore=1`, or set `host: false`";
     assert!(ended.err.contains("event=arp_flux") && ended.err.contains(expected), "{}", ended.err);
     let ended = events(false);
     if ended.code != Some(0) {
