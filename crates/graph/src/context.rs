@@ -107,7 +107,7 @@ impl Desk {
     }
 }
 
-/// What a function works with during a call. Only through the context can a function select gates, and create, hold and
+/// The tools of a function during a call. Only through the context can a function select gates, and create, hold and
 /// release packets.
 ///
 /// A packet without a decision goes out through the first gate.

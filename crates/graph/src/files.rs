@@ -198,8 +198,8 @@ pub fn open_to_write(path: &Path, mode: u32) -> io::Result<File> {
 
 fn check(kind: FileType) -> io::Result<()> {
     match refusal(kind) {
-        Some(what) => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}: allowed are regular files")))
+        Some(file_type) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {file_type}: allowed are regular files")))
         }
         None => Ok(()),
     }
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(error(MOST_RULES), "it is longer than 64 MiB: it has 1024 GiB");
         assert_eq!(error(MOST_TABLE), "it is longer than 256 MiB: it has 1024 GiB");
         // Below the limit, memory is missing.
-        let error = room(1 << 63).expect_err("more than there can be").to_string();
+        let error = room(1 << 63).expect_err("more than the address space").to_string();
         assert!(error.starts_with("there is no memory for its "), "{error}");
         std::fs::write(&long, "12345").expect("a writable folder");
         assert_eq!(
@@ -307,13 +307,13 @@ mod tests {
     fn a_file_has_one_writer_or_any_number_of_readers() {
         let folder = std::env::temp_dir().join(format!("forebay-files-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
-        let (there, new) = (folder.join("there"), folder.join("new"));
-        std::fs::write(&there, "x").expect("a writable folder");
+        let (present, new) = (folder.join("present"), folder.join("new"));
+        std::fs::write(&present, "x").expect("a writable folder");
         let mut files = Files::default();
-        assert_eq!(files.claim("port 'a'", &there, false), Ok(()));
-        assert_eq!(files.claim("port 'b'", &folder.join("./there"), false), Ok(()));
+        assert_eq!(files.claim("port 'a'", &present, false), Ok(()));
+        assert_eq!(files.claim("port 'b'", &folder.join("./present"), false), Ok(()));
         let refused =
-            files.claim("port 'c'", &folder.join("../").join(folder.file_name().expect("named")).join("there"), true);
+            files.claim("port 'c'", &folder.join("../").join(folder.file_name().expect("named")).join("present"), true);
         assert!(refused.expect_err("it is read").contains("port 'a' already reads"));
         assert_eq!(files.claim("port 'd'", &new, true), Ok(()));
         assert!(
@@ -325,8 +325,8 @@ mod tests {
         for who in ["one", "two"] {
             assert_eq!(files.claim(who, Path::new("/dev/null"), true), Ok(()));
         }
-        assert_eq!(read_up_to(&there, 1).expect("it is there"), b"x");
-        assert!(read_up_to(&there, 0).is_err());
+        assert_eq!(read_up_to(&present, 1).expect("it exists"), b"x");
+        assert!(read_up_to(&present, 0).is_err());
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 
@@ -335,11 +335,11 @@ mod tests {
     fn a_hard_link_is_the_same_file_even_if_made_later() {
         let folder = std::env::temp_dir().join(format!("forebay-links-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
-        let [there, link, new, later] = ["there", "link", "new", "later"].map(|name| folder.join(name));
-        std::fs::write(&there, "x").expect("a writable folder");
-        std::fs::hard_link(&there, &link).expect("links");
+        let [present, link, new, later] = ["present", "link", "new", "later"].map(|name| folder.join(name));
+        std::fs::write(&present, "x").expect("a writable folder");
+        std::fs::hard_link(&present, &link).expect("links");
         let mut files = Files::default();
-        assert_eq!(files.claim("'a'", &there, false), Ok(()));
+        assert_eq!(files.claim("'a'", &present, false), Ok(()));
         assert!(files.claim("'b'", &link, true).is_err_and(|error| error.contains("'a' already reads")));
         assert_eq!(files.claim("'b'", &new, true), Ok(()));
         std::fs::write(&new, "").expect("a writable folder");

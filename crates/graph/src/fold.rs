@@ -140,12 +140,12 @@ pub(crate) struct Arrival {
 }
 
 /// Returns, by module, its fold and its index in the fold.
-pub(crate) fn places(folds: &[Vec<usize>], modules: usize) -> Vec<Option<Arrival>> {
-    let mut places = vec![None; modules];
+pub(crate) fn positions(folds: &[Vec<usize>], modules: usize) -> Vec<Option<Arrival>> {
+    let mut positions = vec![None; modules];
     for (fold, members) in folds.iter().enumerate() {
         for (branch, &member) in members.iter().enumerate() {
-            places[member] = Some(Arrival { fold, branch });
+            positions[member] = Some(Arrival { fold, branch });
         }
     }
-    places
+    positions
 }

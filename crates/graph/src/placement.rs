@@ -121,20 +121,20 @@ mod tests {
 
     #[test]
     fn a_circle_over_workers_is_found() {
-        let place = |modules: &[&[usize]]| Placement {
+        let placement = |modules: &[&[usize]]| Placement {
             workers: 3,
             modules: modules.iter().map(|workers| workers.to_vec()).collect(),
             ports: vec![vec![0]],
             keyed: vec![false; modules.len()],
         };
         let line = [(0, 1), (1, 2)];
-        assert_eq!(place(&[&[0], &[1], &[2]]).circle(&line), None);
-        assert_eq!(place(&[&[0], &[0, 1], &[2]]).circle(&line), None);
-        assert_eq!(place(&[&[0, 1], &[0, 1], &[2]]).circle(&line), None);
-        assert_eq!(place(&[&[0, 1], &[0], &[0, 1]]).circle(&line), None);
-        let keyed = Placement { keyed: vec![true; 3], ..place(&[&[0, 1], &[0], &[0, 1]]) };
+        assert_eq!(placement(&[&[0], &[1], &[2]]).circle(&line), None);
+        assert_eq!(placement(&[&[0], &[0, 1], &[2]]).circle(&line), None);
+        assert_eq!(placement(&[&[0, 1], &[0, 1], &[2]]).circle(&line), None);
+        assert_eq!(placement(&[&[0, 1], &[0], &[0, 1]]).circle(&line), None);
+        let keyed = Placement { keyed: vec![true; 3], ..placement(&[&[0, 1], &[0], &[0, 1]]) };
         assert!(keyed.circle(&line).is_some(), "the last one is spread again");
-        assert!(place(&[&[0], &[1], &[0]]).circle(&line).is_some());
-        assert!(place(&[&[0], &[1], &[2]]).circle(&[(0, 1), (1, 2), (2, 0)]).is_some());
+        assert!(placement(&[&[0], &[1], &[0]]).circle(&line).is_some());
+        assert!(placement(&[&[0], &[1], &[2]]).circle(&[(0, 1), (1, 2), (2, 0)]).is_some());
     }
 }

@@ -116,7 +116,7 @@ pub struct Intake<'a> {
     pub most: usize,
 }
 
-/// What a source offers by its own schedule, whether or not a worker takes the packets.
+/// The offer of a source with its own schedule, whether or not a worker takes the packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// Packets per second, on average.

@@ -17,7 +17,7 @@ use crate::setup::{Declared, Setup, SetupError, Surroundings};
 pub struct Rig {
     /// The function under test.
     pub function: Box<dyn Function>,
-    /// What the function registered while it was created.
+    /// The gates, counters and tables that the function registered while it was created.
     pub declared: Declared,
     /// The time that the function sees.
     pub now: Ticks,
@@ -123,7 +123,7 @@ impl Rig {
         batch.drain_each(|index, packet| {
             let packet = if gates[index] == Gate::HOLD { shelf.put(index, packet).err() } else { Some(packet) };
             if let Some(packet) = packet {
-                rest.push(packet).expect("as many as before");
+                rest.push(packet).expect("the batch is as large");
             }
         });
         batch.append(&mut rest);

@@ -1,4 +1,4 @@
-//! What a function, port or shared state works with while it is created.
+//! The setup of a function, port or shared state while it is created.
 
 mod claim;
 mod error;
@@ -44,7 +44,7 @@ pub type SharedState = Arc<dyn Any + Send + Sync>;
 pub struct Surroundings {
     /// The folder that relative file names in the configuration refer to.
     pub base: PathBuf,
-    /// The folders outside of which no file may be named; `None`: any file may be.
+    /// The folders that all named files must be in. `None`: files may be in any folder.
     pub allowed_folders: Option<Vec<PathBuf>>,
     /// The frequency of the clock's ticks.
     pub frequency: Frequency,
@@ -130,8 +130,8 @@ impl Surroundings {
     }
 }
 
-/// What a function, port or shared state works with while it is created, and where it registers gates, counters and
-/// tables.
+/// The setup of a function, port or shared state while it is created. It gives access to facts about the run, to files
+/// and to shared state, and registers gates, counters and tables.
 pub struct Setup<'a> {
     shared: &'a mut Surroundings,
     name: &'a str,
@@ -230,8 +230,8 @@ impl<'a> Setup<'a> {
         self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)
     }
 
-    /// Returns the path of a file that is read while this is made. No other part may write it. `parameter` is the one that
-    /// names it. Relative names are relative to the configuration's folder.
+    /// Returns the path of a file that is read while the object is created. No other user may write the file.
+    /// `parameter` is the parameter that names it. Relative names refer to the configuration's folder.
     ///
     /// # Errors
     /// A file outside the [allowed folders](Surroundings::allowed_folders).
@@ -533,7 +533,7 @@ struct OnceAModule<T> {
     gauges: Vec<OwnCounters>,
 }
 
-/// What a function registered while it was created.
+/// The gates, counters and tables that a function registered while it was created.
 pub struct Declared {
     /// The names of its gates, in order.
     pub gates: Vec<String>,

@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// What a call does to a packet of its batch.
+    /// The action of a call on a packet of its batch.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum CallAction {
         /// The packet goes on.

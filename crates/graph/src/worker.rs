@@ -44,7 +44,7 @@ pub use make::MakeError;
 pub(crate) use make::shape;
 pub use succession::{Exchange, Former};
 
-/// What a worker waits for after a turn.
+/// The condition for a worker's next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing: call it again at once. There is, or may be, work.
@@ -144,7 +144,7 @@ pub struct Worker<C: Clock, S: Scheduler> {
     paused: Ticks,
     /// The packets that ports had received and sent when they were handed over.
     handed_ports: Vec<(String, [u64; 2])>,
-    /// What it takes over from the workers of the previous graph.
+    /// The functions and ports that it takes over from the workers of the previous graph.
     inherited: succession::Inherited,
     flows: FlowTable,
     /// By flow word: packets that have come to where they run folded. Shared with the telemetry.
@@ -209,7 +209,7 @@ struct Timer {
     keeps: bool,
 }
 
-/// What is measured in a turn.
+/// The measurements of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Counters only.

@@ -1,4 +1,4 @@
-//! The ring against a queue, and over two threads.
+//! Compares the ring with a queue, and tests it with two threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,10 @@ fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn a_ring_is_a_queue_of_messages_that_refuses_only_what_has_no_room((items, longest, steps) in (0..100usize, 1..40usize).prop_flat_map(|(items, longest)| (Just(items), Just(longest), steps(longest)))) {
+    fn a_ring_is_a_queue_that_refuses_only_messages_without_room(
+        (items, longest, steps) in (0..100usize, 1..40usize)
+            .prop_flat_map(|(items, longest)| (Just(items), Just(longest), steps(longest))),
+    ) {
         let (mut sender, mut receiver) = ring(items, longest);
         let slots = sender.slots();
         let mut model: VecDeque<(Head, Vec<Arc<u64>>)> = VecDeque::new();
@@ -41,8 +44,8 @@ proptest! {
                         model.push_back((head, message));
                         number += 1;
                     } else {
-                        prop_assert_eq!(giving.len(), n, "none is taken");
-                        // At most a message's length is left unused at the end of the ring.
+                        prop_assert_eq!(giving.len(), n, "no item is taken");
+                        // At most the length of a message is unused at the end of the ring.
                         let used: usize = model.iter().map(|(_, items)| items.len() + 2).sum();
                         prop_assert!(used + (n + 2) + (longest + 2) > slots, "{} of {} slots are used", used, slots);
                     }
@@ -59,7 +62,7 @@ proptest! {
         }
         drop(model);
         drop((sender, receiver));
-        prop_assert_eq!(Arc::strong_count(&every), 1, "what was in the ring is dropped, once");
+        prop_assert_eq!(Arc::strong_count(&every), 1, "remaining items are dropped once");
     }
 }
 

@@ -1,6 +1,6 @@
-//! The ring under every order in which two threads can interleave and see each other's writes (loom).
+//! Tests the ring under every order in which two threads can interleave and see each other's writes (loom).
 
-// What the ring offers beyond what the model needs is tested elsewhere.
+// Other tests cover the functions of the ring that the model does not use.
 #![allow(dead_code, missing_docs)]
 
 mod sync {
@@ -21,7 +21,7 @@ fn head(tag: u32) -> Head {
 #[test]
 fn messages_arrive_whole_in_order_and_once() {
     loom::model(|| {
-        // Six slots at the least, eight in all: the third message needs what the first gave back, and turns round.
+        // The ring has eight slots. The third message needs slots that the first one gave back, and starts at slot 0.
         let (mut sender, mut receiver) = ring::<Box<u32>>(1, 1);
         let giver = loom::thread::spawn(move || {
             let mut sent = 0;
@@ -48,7 +48,7 @@ fn messages_arrive_whole_in_order_and_once() {
 }
 
 #[test]
-fn what_is_left_is_dropped_by_whoever_goes_last() {
+fn remaining_items_are_dropped_with_the_last_end() {
     loom::model(|| {
         let item = loom::sync::Arc::new(());
         let (mut sender, mut receiver) = ring(2, 2);

@@ -209,9 +209,9 @@ mod tests {
         reopen_logs();
         assert_eq!(turn(&mut log), Turn::Renamed);
         log.write_all(b"3\n").expect("room");
-        assert_eq!(fs::read(&old).expect("it is there"), b"1\n2\n");
-        assert_eq!(fs::read(&path).expect("it is there"), b"3\n");
-        assert_eq!(path.metadata().expect("it is there").permissions().mode() & 0o037, 0);
+        assert_eq!(fs::read(&old).expect("it exists"), b"1\n2\n");
+        assert_eq!(fs::read(&path).expect("it exists"), b"3\n");
+        assert_eq!(path.metadata().expect("it exists").permissions().mode() & 0o037, 0);
         // On another request, the file that has the name stays open.
         reopen_logs();
         assert_eq!(turn(&mut log), Turn::Same);
@@ -223,10 +223,10 @@ mod tests {
         let path = folder.0.join("log");
         let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
         log.write_all(b"1\n").expect("room");
-        fs::remove_file(&path).expect("it is there");
+        fs::remove_file(&path).expect("it exists");
         assert_eq!(turn(&mut log), Turn::Removed);
         log.write_all(b"2\n").expect("room");
-        assert_eq!(fs::read(&path).expect("it is there"), b"2\n");
+        assert_eq!(fs::read(&path).expect("it exists"), b"2\n");
         // If no file can be created, each look reports an error, and the run goes on.
         fs::remove_dir_all(&folder.0).expect("made above");
         for _ in 0..2 {
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(turn(&mut log), Turn::Truncated);
         assert!(log.is_empty());
         log.write_all(b"2\n").expect("room");
-        assert_eq!((turn(&mut log), fs::read(&path).expect("it is there")), (Turn::Same, b"2\n".to_vec()));
+        assert_eq!((turn(&mut log), fs::read(&path).expect("it exists")), (Turn::Same, b"2\n".to_vec()));
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let (turn, result) = log.look();
         assert!(turn == Turn::Same && result.is_err());
         log.write_all(b"on\n").expect("the file that is open");
-        assert_eq!(fs::read(folder.0.join("log.1")).expect("it is there"), b"on\n");
+        assert_eq!(fs::read(folder.0.join("log.1")).expect("it exists"), b"on\n");
     }
 
     /// Once, a failed reopening was not tried again.
@@ -282,7 +282,7 @@ mod tests {
         fs::remove_dir(&path).expect("it is empty");
         assert_eq!(turn(&mut log), Turn::Renamed);
         log.write_all(b"on\n").expect("room");
-        assert_eq!((fs::read(&path).expect("it is there"), failures()), (b"on\n".to_vec(), 0));
+        assert_eq!((fs::read(&path).expect("it exists"), failures()), (b"on\n".to_vec(), 0));
         assert_eq!(turn(&mut log), Turn::Same);
     }
 }

@@ -117,12 +117,12 @@ mod tests {
         let path = folder.join("page");
         replace(&path, b"old").expect("a writable folder");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("our own file");
-        let mut open = File::open(&path).expect("it is there");
+        let mut open = File::open(&path).expect("it exists");
         replace(&path, b"new and longer").expect("a writable folder");
         let mut text = String::new();
         io::Read::read_to_string(&mut open, &mut text).expect("it is open");
-        assert_eq!((text.as_str(), fs::read(&path).expect("it is there")), ("old", b"new and longer".to_vec()));
-        assert_eq!(path.metadata().expect("it is there").permissions().mode() & 0o777, 0o640);
+        assert_eq!((text.as_str(), fs::read(&path).expect("it exists")), ("old", b"new and longer".to_vec()));
+        assert_eq!(path.metadata().expect("it exists").permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1);
         fs::remove_dir_all(&folder).expect("made above");
     }
@@ -136,9 +136,9 @@ mod tests {
         replace(&path, b"1").expect("a writable folder");
         symlink(&path, &link).expect("a link");
         replace(&link, b"2").expect("a writable folder");
-        assert!(link.symlink_metadata().expect("it is there").is_symlink());
-        assert_eq!(fs::read(&path).expect("it is there"), b"2");
-        assert_eq!(fs::read(&precious).expect("it is there"), b"kept");
+        assert!(link.symlink_metadata().expect("it exists").is_symlink());
+        assert_eq!(fs::read(&path).expect("it exists"), b"2");
+        assert_eq!(fs::read(&precious).expect("it exists"), b"kept");
         assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 3);
         fs::remove_dir_all(&folder).expect("made above");
     }
@@ -154,7 +154,7 @@ mod tests {
         let error = replace(Path::new("/dev/full"), b"1").expect_err("full").to_string();
         assert_eq!(error, "No space left on device (os error 28)");
         replace(Path::new("/dev/null"), b"1").expect("it takes all bytes");
-        assert!(!Path::new("/dev/null").metadata().expect("it is there").is_file());
+        assert!(!Path::new("/dev/null").metadata().expect("it exists").is_file());
         assert!(!beside(Path::new("/dev/null")).exists());
         fs::remove_dir_all(&folder).expect("made above");
     }

@@ -99,8 +99,8 @@ fn a_change_learns_of_readers_that_are_two_changes_behind() {
     let mut reader = Reader::new(Arc::clone(&live));
     for before in 0..3 {
         let held = reader.read();
-        assert!(change(), "it reads what is published");
-        assert!(!change(), "it reads what was published before the last change");
+        assert!(change(), "it reads the published value");
+        assert!(!change(), "it reads the value before the last change");
         assert!(!change(), "and still does");
         assert_eq!(held.numbers.len(), before * 4);
         drop(held);

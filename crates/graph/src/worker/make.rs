@@ -51,7 +51,7 @@ pub enum MakeError {
     Share {
         /// The module.
         module: String,
-        /// What is wrong with its share.
+        /// The fault in its share.
         error: ShareError,
     },
     /// The modules cannot be folded.
@@ -127,11 +127,11 @@ impl Plan {
 
     /// Returns, by fold, the fold that all its packets come from. `None` if there is no such fold.
     fn folds_before(&self) -> Vec<Option<usize>> {
-        let places = fold::places(&self.folds, self.modules.len());
+        let positions = fold::positions(&self.folds, self.modules.len());
         let mut before = vec![None; self.folds.len()];
         for (number, members) in self.folds.iter().enumerate() {
             if let [(_, Target::Module(next))] = self.modules[members[0]].gates[..]
-                && let Some(next) = places[next]
+                && let Some(next) = positions[next]
             {
                 before[next.fold] = Some(number);
             }
@@ -145,7 +145,7 @@ pub(crate) fn shape(plan: &Plan) -> Shape<'_> {
     Shape {
         modules: plan.modules.iter().map(|module| (module.name.as_str(), gates(&module.gates))).collect(),
         ports: plan.ports.iter().map(|port| (port.name.as_str(), port.entry)).collect(),
-        folds: fold::places(&plan.folds, plan.modules.len()),
+        folds: fold::positions(&plan.folds, plan.modules.len()),
     }
 }
 

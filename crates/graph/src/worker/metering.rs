@@ -23,7 +23,7 @@ const FROM_METER: u32 = EVERY - TO_METER - (SERIES - 1);
 const PARTS: u64 = 200;
 const TRIES: usize = 5;
 
-/// What a span of a metered turn was spent on.
+/// The part of a turn that a span belongs to.
 #[derive(Clone, Copy)]
 pub(super) enum Span {
     Module(usize),

@@ -101,7 +101,7 @@ fn stamp(packet: &Packet) -> (u32, u32) {
     (word(0), word(14))
 }
 
-/// What a test module does with a packet, depending on its session.
+/// The action of a test module on a packet, depending on the packet's session.
 #[derive(Clone, Copy, Debug)]
 enum TestFunction {
     /// Passes all packets.

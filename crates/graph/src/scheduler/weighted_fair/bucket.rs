@@ -77,7 +77,7 @@ mod tests {
     fn batch(pool: &Pool, packets: usize, bytes: usize) -> Batch {
         let mut batch = Batch::with_capacity(packets.max(1));
         for _ in 0..packets {
-            let mut packet = pool.take().expect("fewer than there are");
+            let mut packet = pool.take().expect("a free chunk");
             assert!(packet.write(&vec![0; bytes]));
             batch.push(packet).expect("room");
         }

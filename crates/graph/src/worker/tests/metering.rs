@@ -266,7 +266,7 @@ fn a_meter_that_fails_during_a_run_reports_nothing_and_packets_run_on() {
 }
 
 #[test]
-fn nothing_is_metered_where_the_scheduler_needs_all_ticks_or_timing_is_off() {
+fn no_turn_is_metered_if_the_scheduler_needs_all_ticks_or_timing_is_off() {
     let (counts, log) = (Counts::default(), Log::default());
     let meter = Scripted::of(&counts);
     let reads = Arc::clone(&meter.reads);

@@ -1,4 +1,4 @@
-//! Time shared out by weights, on whole workers in simulated time: who gets what, with unequal costs, over a second.
+//! Sharing of time by weights, on whole workers in simulated time: the ticks of modules with unequal costs in a second.
 
 use forebay_protocol::RateLimit;
 use forebay_units::{BitRate, PacketRate, Rate};
@@ -10,7 +10,7 @@ use crate::{Marks, WhenFull};
 /// A second of simulated time.
 const SECOND: Ticks = Ticks(1_000_000_000);
 
-/// A module that packets of its own port go through: its weight, and what it costs.
+/// A module with a port of its own: its weight and its cost.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     weight: u32,
@@ -19,7 +19,7 @@ struct Lane {
     every: u64,
 }
 
-/// Lanes side by side, each with a source of its own, and one drain.
+/// Returns a plan of parallel lanes, each with its own source, and one drain.
 fn lanes(lanes: &[Lane], log: &Log) -> Plan {
     let port = lanes.len();
     let modules =
@@ -46,7 +46,7 @@ fn of_lanes(all_lanes: &[Lane]) -> Worker<Simulated, WeightedFair> {
     fair(lanes(all_lanes, &Log::default()), all_lanes.iter().map(|lane| lane.cost).collect())
 }
 
-/// Runs on until `until`; the ticks that each module got meanwhile.
+/// Runs until `until`. Returns the ticks that each module got meanwhile.
 fn ticks_until(worker: &mut Worker<Simulated, WeightedFair>, costs: &[Cost], until: Ticks) -> Vec<f64> {
     let telemetry = worker.telemetry();
     let read = || {

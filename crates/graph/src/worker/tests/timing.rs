@@ -120,7 +120,7 @@ fn report_by(hand: &Hand, (per_call, calls): (u64, u32), gaps: &[u64], from: u64
 }
 
 #[test]
-fn each_part_has_its_ticks_and_their_sum_is_what_busy_turns_take() {
+fn each_part_has_its_ticks_and_their_sum_is_that_of_busy_turns() {
     let report = report(0, &[]);
     let parts = [
         report.ports[0].receiving.ticks_per_packet,
