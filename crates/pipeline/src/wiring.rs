@@ -1,4 +1,5 @@
-//! Joins modules and ports as the lines of `pipeline:` say, and finds what leads nowhere or is never reached.
+//! Connects modules and ports according to the lines of `pipeline:`. Finds gates that lead nowhere and modules that no
+//! packet reaches.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -9,46 +10,47 @@ use crate::line::{self, DROP, Stop};
 use crate::problem::{Findings, Place, listed, nearest, quote};
 use crate::yaml::Node;
 
-/// A port as far as lines are concerned.
+/// The properties of a port that lines depend on.
 pub(crate) struct PortEnd {
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// Whether a setting has made it, where the text has none of that name.
+    /// Whether a setting created the port, and the text has none of that name.
     pub(crate) new: bool,
-    /// Whether packets enter and leave by it; `None` where its parameters are wrong.
+    /// Whether packets enter and leave by the port. `None` if its parameters have errors.
     pub(crate) ways: Option<(bool, bool)>,
 }
 
-/// A module as far as lines are concerned.
+/// The properties of a module that lines depend on.
 pub(crate) struct ModuleEnd {
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// Its gates; `None` where it could not be made.
+    /// The gates. `None` if the module could not be created.
     pub(crate) gates: Option<Vec<String>>,
 }
 
-/// Modules and ports by name.
+/// The modules and ports, with an index by name.
 pub(crate) struct Ends {
     pub(crate) ports: Vec<PortEnd>,
     pub(crate) modules: Vec<ModuleEnd>,
     names: HashMap<String, Target>,
     gates: Vec<HashMap<String, usize>>,
-    /// How many more times a near miss is looked for: nobody reads more, and a hostile text could ask for millions.
+    /// The remaining number of searches for a similar name. A hostile text could cause millions of them.
     suggestions: Cell<u32>,
 }
 
 impl Ends {
     pub(crate) fn new(ports: Vec<PortEnd>, modules: Vec<ModuleEnd>, findings: &mut Findings) -> Self {
         let mut names = HashMap::new();
-        let ports_named = ports.iter().enumerate().map(|(at, end)| (&end.name, end.place, Target::Port(at)));
-        let modules_named = modules.iter().enumerate().map(|(at, end)| (&end.name, end.place, Target::Module(at)));
+        let ports_named = ports.iter().enumerate().map(|(index, end)| (&end.name, end.place, Target::Port(index)));
+        let modules_named =
+            modules.iter().enumerate().map(|(index, end)| (&end.name, end.place, Target::Module(index)));
         for (name, place, target) in ports_named.chain(modules_named) {
             if name == DROP {
                 findings.add(place, "'drop' is where unwanted packets end: give it another name");
             } else if names.insert(name.clone(), target).is_some() {
                 findings.add(
                     place,
-                    format!("{} is the name of a port and of a module: lines could not tell them apart", quote(name)),
+                    format!("{} is the name of a port and of a module: each name is allowed once", quote(name)),
                 );
             }
         }
@@ -57,7 +59,7 @@ impl Ends {
         Self { ports, modules, names, gates, suggestions: Cell::new(100) }
     }
 
-    /// The module or port called `name`.
+    /// Returns the module or port called `name`.
     pub(crate) fn find(&self, name: &str) -> Result<Target, String> {
         let found = self.names.get(name).copied();
         found.ok_or_else(|| {
@@ -67,12 +69,12 @@ impl Ends {
     }
 
     fn nearest<'a>(&self, wrong: &str, names: impl Iterator<Item = &'a str>) -> String {
-        let left = self.suggestions.get();
-        self.suggestions.set(left.saturating_sub(1));
-        if left > 0 { nearest(wrong, names) } else { String::new() }
+        let remaining = self.suggestions.get();
+        self.suggestions.set(remaining.saturating_sub(1));
+        if remaining > 0 { nearest(wrong, names) } else { String::new() }
     }
 
-    /// The gate of a module that a line or path names. `Ok(None)` where the module could not be made.
+    /// Returns the gate of a module that a line or path names. `Ok(None)` if the module could not be created.
     pub(crate) fn gate(&self, module: usize, gate: &str) -> Result<Option<usize>, String> {
         let Some(gates) = &self.modules[module].gates else { return Ok(None) };
         let found = self.gates[module].get(gate).copied();
@@ -88,29 +90,30 @@ impl Ends {
     }
 }
 
-/// From a module to another, and the line that says so.
+/// An edge from a module to another module or to a port, with the place of its line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) from: usize,
-    /// `None`: the module could not be made, so its gates are not known.
+    /// `None` if the module could not be created, so that its gates are not known.
     pub(crate) gate: Option<usize>,
     pub(crate) to: Target,
     pub(crate) place: Place,
 }
 
-/// What leads where.
+/// The connections of modules and ports.
 #[derive(Default)]
 pub(crate) struct Wiring {
-    /// Where each port's packets go.
+    /// The target of each port's packets.
     pub(crate) entries: Vec<Option<(Target, Place)>>,
     pub(crate) edges: Vec<Edge>,
-    /// Where each module's gates lead.
+    /// The targets of each module's gates.
     pub(crate) gates: Vec<Vec<Option<(Target, Place)>>>,
-    /// By which ports packets leave.
+    /// Whether packets leave by each port.
     exits: Vec<bool>,
-    /// Modules that some line leads to, be the line right or wrong.
+    /// Whether a line leads to each module, even if the line has errors.
     entered: Vec<bool>,
-    /// From where lines lead to what is wrong: they were meant to lead somewhere. `None` of a port.
+    /// The gates and ports whose line has an error behind them. No other error is reported for them. The gate is `None`
+    /// for a port.
     astray: HashSet<(Target, Option<usize>)>,
 }
 
@@ -120,7 +123,7 @@ impl Wiring {
         let gates = ends.modules.iter().map(|end| vec![None; end.gates.as_ref().map_or(0, Vec::len)]).collect();
         let mut wiring = Self { entries: vec![None; ends.ports.len()], gates, ..Self::default() };
         (wiring.exits, wiring.entered) = (vec![false; ends.ports.len()], vec![false; ends.modules.len()]);
-        // What is not text is the schema's to refuse.
+        // The schema check reports lines that are not text.
         for (text, place) in lines.iter().filter_map(|node| Some((node.as_text()?, node.place))) {
             match line::read(text) {
                 Err(wrong) => findings.add(place, wrong),
@@ -157,7 +160,8 @@ impl Wiring {
                 Target::Module(_) if last && stop.gate.is_some() => {
                     let (name, gate) = (stop.name, stop.gate.unwrap_or_default());
                     Some(format!(
-                        "the line ends with a gate: write where '{name}[{gate}]' leads, such as `{name}[{gate}] -> drop`"
+                        "the line ends with a gate: write where '{name}[{gate}]' leads, such as `{name}[{gate}] -> \
+                         drop`"
                     ))
                 }
                 Target::Drop | Target::Port(_) if stop.gate.is_some() => {
@@ -180,7 +184,7 @@ impl Wiring {
         }
     }
 
-    /// Notes that a line leads from here to what is wrong.
+    /// Notes that the line has an error behind this gate or port.
     fn strays(&mut self, ends: &Ends, from: Option<(Target, Option<&str>)>) {
         let Some((from, gate)) = from else { return };
         let gate = match (from, gate) {
@@ -230,7 +234,7 @@ impl Wiring {
                     }
                 }
             }
-            // Nothing comes after it, as was said already.
+            // The error was reported already: nothing follows `drop`.
             Target::Drop => return,
         };
         if let Some((_, first)) = slot {
@@ -241,13 +245,13 @@ impl Wiring {
         }
     }
 
-    /// Finds gates and ports that lead nowhere and modules that nothing leads to.
+    /// Adds errors for gates and ports that lead nowhere, and for modules to which no line leads.
     pub(crate) fn check(&self, ends: &Ends, findings: &mut Findings) {
         let modules = ends.modules.iter().zip(self.gates.iter().zip(&self.entered));
         for (module, (end, (gates, entered))) in modules.enumerate() {
             let name = &end.name;
             if !entered {
-                // Whatever follows is not reached either; this is the line to write.
+                // The modules behind it are not reached either, but only this line is missing.
                 findings.add(end.place, format!("no packet reaches module '{name}': no line leads to it"));
                 if gates.iter().all(Option::is_none) {
                     continue;
@@ -280,15 +284,29 @@ impl Wiring {
             sources += usize::from(receives);
             match entry {
                 None if self.astray.contains(&(Target::Port(port), None)) => {}
-                // One that a setting has made is mostly another, misspelt.
+                // A new port of a setting is mostly a misspelt name of another one.
                 None if end.new && (receives || !self.exits[port]) => {
                     let own = ends.ports.iter().filter(|end| !end.new);
                     let own = listed(own.map(|end| end.name.as_str()));
-                    findings.add(end.place, format!("the setting makes a new port '{name}', which no line begins with: the configuration's own ports are {own}"));
+                    let message = format!(
+                        "the setting makes a new port '{name}', which no line begins with: the configuration's own \
+                         ports are {own}"
+                    );
+                    findings.add(end.place, message);
                 }
-                None if !receives && !self.exits[port] => findings.add(end.place, format!("port '{name}' is not used: no line ends with it")),
-                None if receives => findings.add(end.place, format!("packets that enter by port '{name}' lead nowhere: write a line that starts with it, such as `{name} -> drop`")),
-                Some((_, place)) if !receives => findings.add(place, format!("no packet enters by port '{name}': it only sends")),
+                None if !receives && !self.exits[port] => {
+                    findings.add(end.place, format!("port '{name}' is not used: no line ends with it"));
+                }
+                None if receives => {
+                    let message = format!(
+                        "packets that enter by port '{name}' lead nowhere: write a line that starts with it, such as \
+                         `{name} -> drop`"
+                    );
+                    findings.add(end.place, message);
+                }
+                Some((_, place)) if !receives => {
+                    findings.add(place, format!("no packet enters by port '{name}': it only sends"));
+                }
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! The section `workers:`: how many threads there are, on which cores, and which of them run which modules.
+//! Reads the section `workers:`: the threads, their cores, and the modules that they run.
 
 use forebay_control::Arrangement;
 use forebay_graph::{Placement, StateKind, Target};
@@ -11,15 +11,16 @@ use crate::problem::{Findings, Place, nearest, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
 
-/// The most workers: more cores than any machine of today has.
+/// The largest number of workers. Machines with more cores are rare.
 pub(crate) const MOST: usize = 256;
 
-/// The workers, and by module in order of definition which of them run it, lowest first.
+/// The workers, and the workers of each module.
 pub(crate) struct Workers {
-    /// By worker: the core that was asked for.
+    /// The requested core of each worker.
     pub(crate) cores: Vec<Option<usize>>,
+    /// The workers of each module, lowest first. Modules are in order of definition.
     pub(crate) modules: Vec<Vec<usize>>,
-    /// Where each worker stands that is to have something to run; none where none is written.
+    /// The place of each worker that must have something to run. Empty if the section is missing.
     places: Vec<Option<Place>>,
 }
 
@@ -44,7 +45,8 @@ impl Workers {
                 findings.add(
                     places[number],
                     format!(
-                        "worker {number} is bound to core {core}, which is worker {first}'s: each needs one of its own"
+                        "worker {number} is bound to core {core}, which is worker {first}'s: each worker needs its own \
+                         core"
                     ),
                 );
             }
@@ -58,9 +60,9 @@ impl Workers {
         }
         let listed = |name: &str| {
             let of = |worker: &Worker| worker.modules.iter().flatten().any(|module| module == name);
-            (0..all.len()).filter(|at| of(&all[*at])).collect::<Vec<_>>()
+            (0..all.len()).filter(|worker| of(&all[*worker])).collect::<Vec<_>>()
         };
-        let others: Vec<usize> = (0..all.len()).filter(|at| all[*at].modules.is_none()).collect();
+        let others: Vec<usize> = (0..all.len()).filter(|worker| all[*worker].modules.is_none()).collect();
         let mut modules = Vec::new();
         for entry in entries(root, "modules") {
             let mut on = listed(&entry.key);
@@ -79,14 +81,14 @@ impl Workers {
             }
             modules.push(on);
         }
-        // One with an empty list waits for modules that will move to it.
+        // A worker with an empty list waits for modules that move to it.
         let waits = |worker: &Worker| worker.modules.as_ref().is_some_and(Vec::is_empty);
         let places = places.iter().zip(&all).map(|(place, worker)| (!waits(worker)).then_some(*place));
         let places = places.collect();
         Self { cores: all.iter().map(|worker| worker.core).collect(), modules, places }
     }
 
-    /// The same as they are arranged while packets run.
+    /// Applies an arrangement of modules that was made while packets run.
     pub(crate) fn arranged(mut self, root: &Node, arrangement: &Arrangement) -> Self {
         self.cores.resize(arrangement.workers, None);
         for (entry, on) in entries(root, "modules").zip(&mut self.modules) {
@@ -97,7 +99,7 @@ impl Workers {
         self
     }
 
-    /// Modules with state that every packet may change, on several workers.
+    /// Adds an error for each module on several workers whose state every packet may change.
     pub(crate) fn check_state(&self, root: &Node, findings: &mut Findings) {
         let known = forebay_graph::functions();
         for (entry, on) in entries(root, "modules").zip(&self.modules).filter(|(_, on)| on.len() > 1) {
@@ -106,8 +108,8 @@ impl Workers {
                 findings.add(
                     entry.place,
                     format!(
-                        "module '{}' is on {} workers, but {} has state that every packet may change: name the module in \
-                         one worker's `modules`",
+                        "module '{}' is on {} workers, but {} has state that every packet may change: name the module \
+                         in one worker's `modules`",
                         entry.key,
                         on.len(),
                         kind.name
@@ -117,10 +119,11 @@ impl Workers {
         }
     }
 
-    /// Places ports, and finds workers that have nothing to do or would wait for each other. `keyed` says of each
-    /// module whether it must run on the worker that has a packet's session, `queues` of each port whether it can be
-    /// open on several workers. Where modules are arranged while packets run, `running` says where ports are: one by
-    /// which packets only leave stays there, or it would be closed.
+    /// Assigns ports to workers. Adds errors for workers that have nothing to do or would wait for each other.
+    ///
+    /// `keyed` is true for each module that must run on the worker with a packet's session, `queues` for each port that
+    /// can be open on several workers. For an arrangement that is made while packets run, `running` has the present
+    /// workers of ports: an output port stays on its workers, because it would be closed otherwise.
     pub(crate) fn place(
         &self,
         ends: &Ends,
@@ -152,7 +155,7 @@ impl Workers {
         });
         let ports: Vec<Vec<usize>> = ports.collect();
         let placement = Placement { workers, modules: self.modules.clone(), ports, keyed };
-        for (worker, place) in self.places.iter().enumerate().filter_map(|(at, place)| Some((at, (*place)?))) {
+        for (worker, place) in self.places.iter().enumerate().filter_map(|(worker, place)| Some((worker, (*place)?))) {
             let idle = |places: &[Vec<usize>]| !places.iter().any(|on| on.contains(&worker));
             if !placement.modules.is_empty() && idle(&placement.modules) && idle(&placement.ports) {
                 findings.add(
@@ -174,8 +177,8 @@ impl Workers {
             findings.add(
                 place,
                 format!(
-                    "packets would go in a circle over workers, by way of '{from}' -> '{to}', and workers could wait for each \
-                     other for ever: let packets go from earlier workers to later ones only"
+                    "packets would go in a circle over workers, by way of '{from}' -> '{to}', and workers could wait for \
+                     each other for ever: let packets go from earlier workers to later ones only"
                 ),
             );
         }

@@ -1,8 +1,8 @@
-//! YAML text as a tree in which every value knows where it stands.
+//! Reads YAML text as a tree in which every value has its place.
 //!
-//! The scanner and grammar are a library's. The tree is our own because a configuration's reader must see all of it,
-//! wrong parts and duplicate keys included, each with its line. Hostile text meets limits: length, depth, and the
-//! number of values after aliases are written out.
+//! A library scans and parses the text. The tree is Forebay's own, because the check of a configuration needs all of
+//! it, with wrong parts and duplicate keys, and the line of each. There are limits for hostile text: its length, its
+//! depth, and the number of values after aliases are expanded.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,19 +14,19 @@ use crate::problem::{Findings, Place, quote};
 
 /// The longest text, in bytes.
 pub(crate) const MAX_TEXT: usize = 16 << 20;
-/// The deepest nesting of lists and mappings.
+/// The largest nesting depth of lists and mappings.
 const MAX_DEPTH: usize = 64;
-/// The most values in a text, those that aliases repeat counted again.
+/// The largest number of values in a text. Values that aliases repeat count again.
 const MAX_NODES: usize = 1 << 20;
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) place: Place,
     pub(crate) kind: Kind,
 }
 
-/// What a value is.
+/// The type and content of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Null,
@@ -49,9 +49,9 @@ pub(crate) struct Map {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) place: Place,
-    /// Whether a setting has made it, where the text has none of that name.
+    /// Whether a setting created the entry, and the text has none of that name.
     pub(crate) new: bool,
-    /// Whether a setting leaves it out: it is held against the schema by its key alone, and removed then.
+    /// Whether a setting leaves the entry out. The schema check sees only its key. Then it is removed.
     pub(crate) left_out: bool,
     pub(crate) value: Node,
 }
@@ -62,32 +62,35 @@ impl Map {
         if self.entries.iter().any(|entry| entry.left_out) {
             self.entries.retain(|entry| !entry.left_out);
             let keys = self.entries.iter().enumerate();
-            self.index = keys.map(|(at, entry)| (entry.key.clone(), at)).collect();
+            self.index = keys.map(|(index, entry)| (entry.key.clone(), index)).collect();
         }
         self.entries.iter_mut().for_each(|entry| entry.value.prune());
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
-        self.index.get(key).map(|at| &self.entries[*at])
+        self.index.get(key).map(|index| &self.entries[*index])
     }
 
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Entry> {
-        self.index.get(key).map(|at| &mut self.entries[*at])
+        self.index.get(key).map(|index| &mut self.entries[*index])
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// The entries; their keys must not be changed.
+    /// Returns the entries. The caller must not change their keys.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.iter_mut()
     }
 
-    /// Adds an entry; the one that has its key already, where there is one.
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// Returns the existing entry if the key exists already.
     pub(crate) fn add(&mut self, entry: Entry) -> Result<(), &Entry> {
-        if let Some(at) = self.index.get(&entry.key) {
-            return Err(&self.entries[*at]);
+        if let Some(index) = self.index.get(&entry.key) {
+            return Err(&self.entries[*index]);
         }
         self.index.insert(entry.key.clone(), self.entries.len());
         self.entries.push(entry);
@@ -95,7 +98,7 @@ impl Map {
     }
 }
 
-/// Whole numbers written in one way: 2 and 2.0 are one value (JSON Schema validation, section 4.2.3 of its core).
+/// Returns a whole number in its integer form: 2 and 2.0 are one value (JSON Schema, core, section 4.2.3).
 fn whole(number: &serde_json::Number) -> serde_json::Number {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 2f64.powi(53) => (float as i64).into(),
@@ -125,17 +128,17 @@ impl Node {
         if let Kind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Returns the value of a key for changes, if this is a mapping that has it.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
         if let Kind::Map(map) = &mut self.kind { map.get_mut(key).map(|entry| &mut entry.value) } else { None }
     }
 
-    /// The value of a key, where this is a mapping that has it.
+    /// Returns the value of a key, if this is a mapping that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         self.as_map()?.get(key).map(|entry| &entry.value)
     }
 
-    /// The value without its places.
+    /// Returns the value without places.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -149,7 +152,7 @@ impl Node {
         }
     }
 
-    /// The value as far as a message shows it: lists and mappings without what is in them.
+    /// Returns the value for messages: lists and mappings are empty.
     pub(crate) fn to_short_json(&self) -> Value {
         match &self.kind {
             Kind::List(_) => Value::Array(Vec::new()),
@@ -158,7 +161,8 @@ impl Node {
         }
     }
 
-    /// Where the value at `path` begins (a key's own place for a mapping's values); of the last part that is there.
+    /// Returns the place of the value at `path`; for a list or mapping in a mapping, the place of its key. If the path
+    /// does not exist, returns the place of its last existing part.
     pub(crate) fn place_of<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Place {
         let (mut node, mut place) = (self, self.place);
         for part in path {
@@ -168,7 +172,7 @@ impl Node {
                     Some(entry) => (&entry.value, entry.place),
                     None => break,
                 },
-                Kind::List(list) => match part.parse::<usize>().ok().and_then(|at| list.get(at)) {
+                Kind::List(list) => match part.parse::<usize>().ok().and_then(|index| list.get(index)) {
                     Some(item) => (item, item.place),
                     None => break,
                 },
@@ -191,10 +195,10 @@ impl Node {
     }
 }
 
-/// Reads a text. Problems that leave a tree to look at (duplicate keys) are added to `findings`.
+/// Reads a text. Adds errors that leave a usable tree (duplicate keys) to `findings`.
 ///
 /// # Errors
-/// Where there is no tree: the place and what is wrong.
+/// Returns the place and the message of an error that leaves no tree.
 pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (Place, String)> {
     if text.len() > MAX_TEXT {
         return Err((Place::START, format!("the text has {} bytes: allowed are up to {MAX_TEXT}", text.len())));
@@ -216,11 +220,12 @@ pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (Place,
     composer.document()
 }
 
-/// Stand-ins for the brackets of `module[gate]` while YAML is read.
+/// The characters that replace the brackets of `module[gate]` while YAML is parsed.
 const SHIELDS: [char; 2] = ['\u{e000}', '\u{e001}'];
 
-/// YAML forbids brackets in plain text inside `[ ]` and `{ }`, and so `path: [vlans[100], fw]`. A bracket right
-/// behind a name has no other meaning there, so it is hidden from the scanner and comes back with the text it is in.
+/// Replaces the brackets of gates. YAML forbids brackets in plain text inside `[ ]` and `{ }`, and so
+/// `path: [vlans[100], fw]`. A bracket directly after a name has no other meaning there, so it is hidden from the
+/// scanner and restored in the text of the value.
 fn shield_gates(text: &str) -> Cow<'_, str> {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if text.contains(SHIELDS) {
@@ -277,7 +282,7 @@ impl<'i> Composer<'i, '_> {
         root.ok_or_else(|| {
             (
                 Place::START,
-                "there is nothing in it: a pipeline has at least `ports` and `pipeline`, a file of chains has `chains`"
+                "the text is empty: a pipeline has at least `ports` and `pipeline`, a file of chains has `chains`"
                     .to_owned(),
             )
         })
@@ -326,7 +331,7 @@ impl<'i> Composer<'i, '_> {
                 (Kind::Map(map), anchor)
             }
             Event::Alias(anchor) => {
-                // An alias inside its own anchor finds nothing: the anchor is known when its value ends.
+                // An alias inside its own anchor is not found, because the anchor is added when its value ends.
                 let Some(node) = self.anchors.get(&anchor) else {
                     return Err((place, "the alias stands inside the value that it repeats".to_owned()));
                 };
@@ -362,12 +367,12 @@ impl<'i> Composer<'i, '_> {
             if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, left_out: false, value }) {
                 let line = if let Place::Line(line, _) = first.place { line } else { 1 };
                 self.findings
-                    .add(at, format!("the key {} stands here a second time; the first is in line {line}", quote(&key)));
+                    .add(at, format!("the key {} is here a second time; the first is in line {line}", quote(&key)));
             }
         }
     }
 
-    /// The next event inside a list or mapping, which has one more at least.
+    /// Returns the next event inside a list or mapping. There is at least one more.
     fn within(&mut self, start: Place) -> Result<(Event<'i>, Span), Fault> {
         self.next()?.ok_or_else(|| (start, "not YAML: it ends inside this value".to_owned()))
     }
@@ -407,18 +412,18 @@ fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> 
     Ok(if matches!(style, ScalarStyle::Plain) { plain(text) } else { Kind::Text(text) })
 }
 
-/// Whether text without quotes is null (YAML 1.2.2, section 10.3.2, the core schema).
+/// Returns whether text without quotes is null (YAML 1.2.2, section 10.3.2, the core schema).
 pub(crate) fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// Whether text without quotes is text.
+/// Returns whether text without quotes is read as text.
 pub(crate) fn is_plain_text(text: &str) -> bool {
     matches!(plain(text.to_owned()), Kind::Text(_))
 }
 
-/// What text without quotes is (YAML 1.2.2, section 10.3.2, the core schema). The numbers that JSON does not know,
-/// infinities and NaN, stay text.
+/// Returns the value of text without quotes (YAML 1.2.2, section 10.3.2, the core schema). Infinities and NaN stay
+/// text, because JSON does not have them.
 fn plain(text: String) -> Kind {
     if is_null(&text) {
         return Kind::Null;
@@ -431,10 +436,10 @@ fn plain(text: String) -> Kind {
     number(&text).map_or(Kind::Text(text), Kind::Number)
 }
 
-/// The number that a text is, where it is one.
+/// Returns the number in a text, if it is one.
 pub(crate) fn number(text: &str) -> Option<Number> {
     let radix = |digits: &str, radix| {
-        // The standard library would take a sign here, the core schema does not.
+        // The standard library would accept a sign here, but the core schema does not.
         digits.starts_with(|c: char| c.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix).ok())?
     };
     if let Some(digits) = text.strip_prefix("0x") {

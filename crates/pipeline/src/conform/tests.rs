@@ -1,4 +1,4 @@
-//! The walk against a complete validator, on values close to and far from what is allowed.
+//! Compares the walk with a complete validator, for values close to and far from the allowed ones.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::*;
 use crate::problem::Findings;
 use crate::yaml;
 
-/// The keywords that the walk knows, and those that say nothing about what fits.
+/// The keywords that the walk knows, and those that do not affect validity.
 const KEYWORDS: &[&str] = &[
     "$defs",
     "$ref",
@@ -86,16 +86,34 @@ fn schema() -> impl Strategy<Value = Value> {
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
-            (inner.clone(), 0..2usize, 1..4usize).prop_map(|(items, least, most)| json!({ "items": items, "minItems": least, "maxItems": most })),
-            (inner.clone(), inner.clone()).prop_map(|(first, rest)| json!({ "type": "array", "prefixItems": [first], "items": rest })),
+            (inner.clone(), 0..2usize, 1..4usize)
+                .prop_map(|(items, least, most)| { json!({ "items": items, "minItems": least, "maxItems": most }) }),
+            (inner.clone(), inner.clone())
+                .prop_map(|(first, rest)| json!({ "type": "array", "prefixItems": [first], "items": rest })),
             Just(json!({ "uniqueItems": true })),
-            (inner.clone(), inner.clone()).prop_map(|(a, rest)| json!({ "type": "object", "properties": { "a": a }, "additionalProperties": rest, "required": ["a"] })),
-            inner.clone().prop_map(|b| json!({ "type": "object", "properties": { "b": b }, "additionalProperties": false, "minProperties": 1, "maxProperties": 2 })),
-            inner.clone().prop_map(|each| json!({ "additionalProperties": each, "propertyNames": { "pattern": "^[a-z]$" } })),
+            (inner.clone(), inner.clone()).prop_map(|(a, rest)| {
+                json!({
+                    "type": "object", "properties": { "a": a }, "additionalProperties": rest, "required": ["a"],
+                })
+            }),
+            inner.clone().prop_map(|b| {
+                json!({
+                    "type": "object", "properties": { "b": b }, "additionalProperties": false, "minProperties": 1,
+                    "maxProperties": 2,
+                })
+            }),
+            inner.clone().prop_map(|each| {
+                json!({ "additionalProperties": each, "propertyNames": { "pattern": "^[a-z]$" } })
+            }),
             prop::collection::vec(inner.clone(), 1..4).prop_map(|forms| json!({ "anyOf": forms })),
             prop::collection::vec(inner.clone(), 1..4).prop_map(|forms| json!({ "oneOf": forms })),
             prop::collection::vec(inner.clone(), 1..3).prop_map(|parts| json!({ "allOf": parts })),
-            inner.prop_map(|target| json!({ "$defs": { "t": target }, "type": "object", "additionalProperties": { "$ref": "#/$defs/t" } })),
+            inner.prop_map(|target| {
+                json!({
+                    "$defs": { "t": target }, "type": "object",
+                    "additionalProperties": { "$ref": "#/$defs/t" },
+                })
+            }),
         ]
     })
 }
@@ -109,7 +127,10 @@ fn at_root(schema: &Value) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn what_fits_is_what_a_complete_validator_takes(schema in schema().prop_filter("references", at_root), values in prop::collection::vec(value(), 8)) {
+    fn valid_values_are_those_of_a_complete_validator(
+        schema in schema().prop_filter("references", at_root),
+        values in prop::collection::vec(value(), 8),
+    ) {
         let oracle = jsonschema::draft202012::new(&schema).expect("a schema");
         let rules = Rules::new(schema.clone());
         for value in values {
@@ -119,7 +140,7 @@ proptest! {
     }
 }
 
-/// 2 and 2.0 were two values.
+/// Regression: 2 and 2.0 were different values.
 #[test]
 fn numbers_of_one_value_are_the_same_item() {
     let rules = Rules::new(json!({ "uniqueItems": true }));

@@ -1,4 +1,4 @@
-//! Goes through a schema and a value side by side.
+//! Checks a value against a schema by a walk through both.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,9 +15,9 @@ use crate::problem::{listed, nearest, quote};
 use crate::secrets::has_secret;
 use crate::yaml::{Kind, Map, Node};
 
-/// How many misfits are found: nobody reads more, and a hostile text could have millions.
+/// The largest number of violations that are reported. A hostile text could have millions.
 const MOST: usize = 1_000;
-/// How many references may lead to each other before a value is looked at.
+/// The largest number of references that are followed in a row.
 const MOST_REFERENCES: usize = 16;
 
 /// 2^64.
@@ -29,23 +29,24 @@ pub struct Rules {
     patterns: HashMap<String, Regex>,
 }
 
-/// Something that does not fit.
+/// A violation of the schema.
 pub(super) struct Wrong {
     pub(super) path: Vec<String>,
     pub(super) message: String,
-    /// Whether the path ends with the key that is wrong, and the message is about the mapping that has it.
+    /// Whether the path ends with the wrong key, and the message is about its mapping.
     pub(super) of_key: bool,
-    /// Whether it is about a whole mapping or list, or a key.
+    /// Whether the violation is about a whole mapping or list, or a key.
     pub(super) whole: bool,
+    /// Whether the reader of the value may have a more precise message.
     pub(super) vague: bool,
     /// The bounds of a quantity that the message does not name.
     pub(super) bounds: Option<String>,
-    /// Whether the value is of another kind than the rule is about: another of several forms was meant.
+    /// Whether the value has a type that the rule does not allow, so that another of several forms was meant.
     other: bool,
 }
 
 impl Rules {
-    /// Rules of a schema. A pattern that is no regular expression matches everything.
+    /// Creates the rules of a schema. A pattern that is not a regular expression matches every text.
     #[must_use]
     pub fn new(schema: Value) -> Self {
         let mut patterns = HashMap::new();
@@ -53,7 +54,7 @@ impl Rules {
         Self { schema, patterns }
     }
 
-    /// The keys that a whole configuration may have.
+    /// Returns the keys at the top of a configuration.
     pub(crate) fn parts(&self) -> Vec<&str> {
         self.schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
     }
@@ -64,13 +65,13 @@ impl Rules {
         walk.found
     }
 
-    /// The rule that another one refers to, or itself.
+    /// Returns the rule that this rule refers to, or the rule itself.
     fn target<'r>(&'r self, rule: &'r Value) -> &'r Value {
         let mut rule = rule;
         for _ in 0..MOST_REFERENCES {
             let Some(reference) = rule["$ref"].as_str() else { break };
             let target = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
-            // The schema is generated: a reference leads somewhere.
+            // The schema is generated, so that every reference exists.
             rule = target.unwrap_or(&Value::Bool(true));
         }
         rule
@@ -100,13 +101,13 @@ struct Walk<'r> {
     rules: &'r Rules,
     path: Vec<String>,
     found: Vec<Wrong>,
-    /// How deep the parameter is that has a secret in it: nothing that stands at or below it is quoted.
+    /// The depth of the parameter with a secret. No value at or below it is quoted.
     hidden: Option<usize>,
 }
 
-/// How deep a module's, port's or state's parameters are: `modules.seal.aes_gcm_encrypt`.
+/// The depth of the parameters of a module, port or state: `modules.seal.aes_gcm_encrypt`.
 const PARAMETERS: usize = 3;
-/// Stands where a value is not quoted.
+/// The text in place of a value that is not quoted.
 const HIDDEN_VALUE: &str = "the value (not shown)";
 
 impl<'r> Walk<'r> {
@@ -119,11 +120,11 @@ impl<'r> Walk<'r> {
         if self.hidden.is_none() && self.path.len() >= PARAMETERS && has_secret(rule) {
             self.hidden = Some(self.path.len());
         }
-        self.hold(rule, node);
+        self.check(rule, node);
         self.hidden = before;
     }
 
-    /// A value as a message has it.
+    /// Returns a value for a message.
     fn shown(&self, value: &Value) -> String {
         if self.hidden.is_some() && !matches!(value, Value::Null | Value::Array(_) | Value::Object(_)) {
             return HIDDEN_VALUE.to_owned();
@@ -131,7 +132,7 @@ impl<'r> Walk<'r> {
         shown(value)
     }
 
-    /// A text as a message has it.
+    /// Returns a text for a message.
     fn quoted(&self, text: &str) -> String {
         if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { quote(text) }
     }
@@ -140,7 +141,7 @@ impl<'r> Walk<'r> {
         if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { format!("'{number}'") }
     }
 
-    fn hold(&mut self, rule: &'r Value, node: &Node) {
+    fn check(&mut self, rule: &'r Value, node: &Node) {
         if self.found.len() >= MOST {
             return;
         }
@@ -149,24 +150,24 @@ impl<'r> Walk<'r> {
             return self.wrong(node, "it is not allowed here".to_owned(), false, false);
         }
         let found = self.found.len();
-        self.hold_to(rule, node);
-        // The bounds in a key's own description come last, and count.
+        self.check_target(rule, node);
+        // The bounds in the description of the key itself are added last and take precedence.
         if let Some(bounds) = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES)) {
             let here = self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key);
             here.for_each(|wrong| wrong.bounds = Some(bounds.clone()));
         }
     }
 
-    /// Whether a number with a unit may stand where the rule holds.
+    /// Returns whether the rule allows a number with a unit.
     fn is_quantity(&self, rule: &Value, depth: usize) -> bool {
         let forms = ["anyOf", "oneOf"].iter().filter_map(|key| rule[key].as_array()).flatten();
         units(rule).is_some()
             || depth > 0 && forms.into_iter().any(|form| self.is_quantity(self.rules.target(form), depth - 1))
     }
 
-    fn hold_to(&mut self, rule: &'r Value, node: &Node) {
+    fn check_target(&mut self, rule: &'r Value, node: &Node) {
         if !self.of_type(rule, node) {
-            // Of nothing, what would have to be there is told.
+            // If the value is missing, reports the keys that are required.
             let before = self.found.len();
             if let (Kind::Null, Some("object")) = (&node.kind, rule["type"].as_str()) {
                 self.map(rule, node, &Map::default());
@@ -232,7 +233,7 @@ impl<'r> Walk<'r> {
             }
             _ if self.hidden.is_some() => format!("{value} is not {}{}", types(rule), within(rule)),
             (Some(units), Kind::Number(number)) => {
-                // An example: the number does not say which unit was meant.
+                // An example of a unit, because the intended unit is not known.
                 let unit =
                     units.split(", ").find(|unit| *unit == "us").or(units.split(", ").next()).unwrap_or_default();
                 let number = Some(number.to_string()).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -288,11 +289,11 @@ impl<'r> Walk<'r> {
             && bound("maximum").is_none_or(|most| value <= most)
             && bound("exclusiveMinimum").is_none_or(|below| value > below)
             && bound("exclusiveMaximum").is_none_or(|above| value < above)
-            // What is longer than any whole number here is none.
+            // Larger numbers than u64 are not whole numbers here.
             && !(is_only(rule, "integer") && value.abs() >= WHOLE && !number.is_u64());
         if !fits {
             let allowed = allowed(rule).join(", ");
-            // Where the rule has no upper limit, its description mostly names one.
+            // If the rule has no upper limit, its description often names one.
             let endless = bound("maximum").is_none() && bound("exclusiveMaximum").is_none();
             let hint = rule["description"].as_str().filter(|_| endless && stated(rule).is_none()).map(first_sentence);
             let hint = hint.map(|hint| format!(" ({})", hint.replace(" (", ", ").replace(')', ""))).unwrap_or_default();
@@ -425,7 +426,8 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Of several forms that a value may have, explains the one that was meant; where none can be told, names all.
+    /// Checks a value that may have several forms. Reports the violations of the intended form, or names all forms if
+    /// it is not clear.
     fn forms(&mut self, forms: &'r [Value], node: &Node, one: bool) {
         let depth = self.path.len();
         let before = std::mem::take(&mut self.found);
@@ -446,7 +448,7 @@ impl<'r> Walk<'r> {
             _ => return,
         }
         let other = |wrongs: &Vec<Wrong>| wrongs.iter().any(|wrong| wrong.other && wrong.path.len() == depth);
-        // A form of other keys was not meant, even where less is wrong with it.
+        // A form with other keys is not the intended one, even if it has fewer violations.
         let keys = |wrongs: &Vec<Wrong>| wrongs.iter().filter(|it| it.of_key && it.path.len() == depth + 1).count();
         let fits_best = |wrongs: &Vec<Wrong>| (keys(wrongs), wrongs.len());
         let meant = tries.into_iter().filter(|wrongs| !other(wrongs)).min_by_key(fits_best);

@@ -1,4 +1,4 @@
-//! Values and what a schema allows, in words.
+//! Describes values, and the values that a schema allows, in words.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::problem::{listed, nearest, quote};
 
-/// Whether a rule is for values of one type, beside nothing.
+/// Returns whether a rule allows only values of one type, apart from null.
 pub(super) fn is_only(rule: &Value, name: &str) -> bool {
     match &rule["type"] {
         Value::Array(names) => names.iter().all(|it| it == name || it == "null"),
@@ -117,7 +117,7 @@ const MEANT: &[(&str, &str, &[&str])] = &[
     ("ports", "drop", &["sink"]),
 ];
 
-/// The functions or kinds of ports that do what an unknown name says.
+/// Suggests functions or kinds of ports for a name that other programs use.
 fn meant(path: &[&str], key: &str, names: &[&str]) -> String {
     let [section, _, _] = path else { return String::new() };
     let key = key.to_ascii_lowercase().replace('-', "_");
@@ -129,8 +129,8 @@ fn meant(path: &[&str], key: &str, names: &[&str]) -> String {
     }
 }
 
-/// The long form of a module, port or state of which only one word was written. `path` leads to the word, `rule` is the
-/// schema of what should stand there.
+/// Returns the long form of a module, port or state for which only one word was written. `path` leads to the word.
+/// `rule` is the schema of the long form.
 pub(super) fn long_form(path: &[&str], text: &str, rule: &Value) -> Option<String> {
     let plain = |word: &str| {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
@@ -143,13 +143,13 @@ pub(super) fn long_form(path: &[&str], text: &str, rule: &Value) -> Option<Strin
         [section @ ("modules" | "ports" | "state"), name] => {
             let known = rule["properties"].as_object()?;
             let kind = known.keys().find(|known| *known == text);
-            let what = if *section == "modules" { "function" } else { "kind" };
+            let noun = if *section == "modules" { "function" } else { "kind" };
             match kind {
                 Some(kind) => {
                     Some(format!("write `{name}: {{ {kind}: }}`, or with parameters `{name}: {{ {kind}: {{ ... }} }}`"))
                 }
                 None => Some(format!(
-                    "write `{name}: {{ ... }}` with a {what} in it{}",
+                    "write `{name}: {{ ... }}` with a {noun} in it{}",
                     nearest(text, known.keys().map(String::as_str))
                 )),
             }
@@ -171,13 +171,13 @@ pub(super) fn long_form(path: &[&str], text: &str, rule: &Value) -> Option<Strin
     }
 }
 
-/// The units of a quantity's pattern.
+/// Returns the units in the pattern of a quantity.
 pub(super) fn units(rule: &Value) -> Option<String> {
     let pattern = rule["pattern"].as_str()?.strip_prefix("^\\s*[0-9][0-9._]*\\s*(")?;
     Some(pattern.strip_suffix(")\\s*$")?.replace('|', ", "))
 }
 
-/// What a schema allows, in words.
+/// Describes the values that a schema allows.
 pub(super) fn allowed(rule: &Value) -> Vec<String> {
     if let Some(value) = rule.get("const") {
         return vec![bare(value)];
@@ -211,7 +211,8 @@ pub(super) fn allowed(rule: &Value) -> Vec<String> {
     }]
 }
 
-/// The range that a description states, such as `1kbps to 1Tbps`, and the one for another unit, where it has that.
+/// Returns the range in a description, for example `1kbps to 1Tbps`, with a second range for another unit if there is
+/// one.
 pub(super) fn stated(rule: &Value) -> Option<String> {
     static RANGE: LazyLock<Regex> = LazyLock::new(|| {
         let amount = r"\d[\d.]*( \d{3})*[A-Za-z]*";
@@ -221,14 +222,14 @@ pub(super) fn stated(rule: &Value) -> Option<String> {
     RANGE.find(&description).map(|found| found.as_str().to_owned())
 }
 
-/// The bounds of a quantity, where its rule states them, or its type has them.
+/// Returns the bounds of a quantity from the description of its rule, or from its type.
 pub(super) fn bounds(rule: &Value) -> Option<String> {
     stated(rule)
         .map(|stated| format!("from {stated}"))
         .or_else(|| Some(format!("up to {}", most(units(rule)?.split(", "))?)))
 }
 
-/// The largest number of a type of whole numbers.
+/// Returns the largest number of an integer type.
 fn largest(rule: &Value) -> Option<u64> {
     match rule["format"].as_str()? {
         "uint32" => Some(u32::MAX.into()),
@@ -251,13 +252,13 @@ pub(super) fn range(rule: &Value) -> String {
     [least, above, most, below, largest].into_iter().flatten().collect()
 }
 
-/// The same beside other words: `, from 1 to 9`.
+/// Returns the range with a comma in front: `, from 1 to 9`.
 pub(super) fn within(rule: &Value) -> String {
     let range = if ["integer", "number"].iter().any(|name| is_only(rule, name)) { range(rule) } else { String::new() };
     if range.is_empty() { range } else { format!(",{range}") }
 }
 
-/// The number that is meant by one with a letter for its size: `100k`.
+/// Returns the number for text with a letter for its size: 100000 for `100k`.
 pub(super) fn multiple(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
@@ -269,7 +270,7 @@ pub(super) fn multiple(text: &str) -> Option<u64> {
     digits.trim_end().parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The types that a schema allows.
+/// Lists the types that a schema allows.
 pub(super) fn types(rule: &Value) -> String {
     match &rule["type"] {
         Value::Array(kinds) => {
@@ -293,12 +294,12 @@ fn word(kind: Option<&str>) -> &'static str {
     }
 }
 
-/// A value in a list of what is allowed.
+/// Returns a value for a list of allowed values.
 pub(super) fn bare(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A value in a message.
+/// Returns a value for a message.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -308,7 +309,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// The first sentence of a description, on one line.
+/// Returns the first sentence of a description, on one line.
 pub(super) fn first_sentence(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = text.find(". ").unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Messages without the words of a configuration that may be secrets.
+//! Removes the words of a configuration that may be secrets from messages.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
@@ -11,7 +11,7 @@ use super::{Setting, names, words};
 use crate::problem::Findings;
 use crate::yaml::{self, Kind, Node};
 
-/// The shortest word that is looked for, and how many letters of a key in a row are hidden: parts of keys are, too.
+/// The length of the shortest word that is hidden, and of the parts of keys that are hidden.
 const SHORTEST: usize = 8;
 
 /// Parameters whose value may be the name of a file.
@@ -20,16 +20,16 @@ const FILES: [&str; 9] = ["file", "patterns", "read", "routes", "rules", "sessio
 /// The words of a configuration that may be secrets.
 pub(crate) struct SecretWords<'t> {
     text: &'t str,
-    /// Those that are hidden as whole words.
+    /// The words that are hidden as whole words.
     whole: BTreeSet<String>,
-    /// Every part of [`SHORTEST`] characters of those that may be a key.
+    /// Every part of [`SHORTEST`] characters of the words that may be a key.
     parts: HashSet<Vec<char>>,
-    /// Names that are shown wherever they stand, when they have been looked for.
+    /// The names that are never hidden. Filled when they are needed.
     names: OnceCell<HashSet<String>>,
 }
 
 impl<'t> SecretWords<'t> {
-    /// Those of a text and of its settings.
+    /// Finds the words of a text and of its settings.
     pub(crate) fn of(text: &'t str, sets: &[String]) -> Self {
         let mut secret = Self { text, whole: BTreeSet::new(), parts: HashSet::new(), names: OnceCell::new() };
         if words(text).any(|word| names().has_secrets(word)) {
@@ -44,7 +44,8 @@ impl<'t> SecretWords<'t> {
         secret
     }
 
-    /// A kind's own lines are those that are further to the right, up to the first that is not.
+    /// Notes the words of a text that may be secrets. The lines of a kind with secrets are the following lines with a
+    /// larger indent.
     fn note_text(&mut self, text: &str) {
         let mut within: Option<usize> = None;
         for line in text.lines() {
@@ -65,15 +66,15 @@ impl<'t> SecretWords<'t> {
                 within = Some(indent);
                 self.note_values(line, at..code.len());
             } else if let Some(at) = of_names(&names().parameters) {
-                // A key in a wrong line, or below a kind with a typing error.
+                // A key in a wrong line, or below a misspelt kind.
                 words(&line[at..]).filter(|word| has_digit(word)).for_each(|word| self.note(word));
             }
             self.note_keys(line);
         }
     }
 
-    /// Notes the words of a line within `code` that are no names of `name=value`. Words of the comment behind it are
-    /// noted where they have a digit.
+    /// Notes the words of a line within `code` that are not names of `name=value`. Notes words of the comment after it
+    /// if they have a digit.
     fn note_values(&mut self, line: &str, code: Range<usize>) {
         for word in words(&line[code.start..]) {
             let at = word.as_ptr() as usize - line.as_ptr() as usize;
@@ -84,7 +85,7 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Notes the value of a setting that is not shown, and those parts of its path that are not shown.
+    /// Notes the hidden value and the hidden parts of the path of a setting.
     fn note_setting(&mut self, setting: &Setting<'_>) {
         setting.path.iter().filter(|(_, strange)| *strange).for_each(|(part, _)| self.note(part));
         self.note_keys(setting.value.unwrap_or(setting.text));
@@ -96,7 +97,7 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Notes what may be a key in any place.
+    /// Notes the parts of a text that may be keys in any place.
     fn note_keys(&mut self, text: &str) {
         keys(text, &HashSet::new()).into_iter().for_each(|key| self.note_parts(&text[key]));
     }
@@ -115,7 +116,7 @@ impl<'t> SecretWords<'t> {
         if word.chars().count() < SHORTEST || is_name && !is_key {
             return;
         }
-        // As messages show it that have read it as a number.
+        // Messages may show the word in the form of a number.
         let number = yaml::number(word).map(|number| number.to_string());
         for form in [Some(word), number.as_deref()].into_iter().flatten() {
             if is_key {
@@ -128,7 +129,7 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// A message without them, and without any other text of the shape of a key.
+    /// Returns a message without these words, and without any other text that looks like a key.
     pub(crate) fn remove(&self, message: &str) -> String {
         let mut secret: Vec<Range<usize>> = Vec::new();
         if !self.parts.is_empty() {
@@ -156,7 +157,7 @@ impl<'t> SecretWords<'t> {
         if without == shown { shown } else { without_keys_but(&shown, self.names()) }
     }
 
-    /// Whether a piece of a message is one of the whole words, or the first part of one where the message was cut.
+    /// Returns whether a piece of a message is one of the whole words, or the beginning of one that the message cuts.
     fn is_hidden(&self, message: &str, piece: &str) -> bool {
         let end = piece.as_ptr() as usize - message.as_ptr() as usize + piece.len();
         if message[end..].starts_with('…') && piece.chars().count() >= SHORTEST {
@@ -166,7 +167,7 @@ impl<'t> SecretWords<'t> {
         self.whole.contains(piece)
     }
 
-    /// The spans that are not the whole name of a module, a port, a state or a file.
+    /// Removes the spans in names of modules, ports, states and files.
     fn without_names(&self, message: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
         if !spans.is_empty() {
             spans.retain(|span| {
@@ -178,7 +179,7 @@ impl<'t> SecretWords<'t> {
         spans
     }
 
-    /// The names of modules, ports and states, and of files that others than secrets are in.
+    /// Returns the names of modules, ports and states, and of files without secrets.
     fn names(&self) -> &HashSet<String> {
         self.names.get_or_init(|| {
             let mut found = HashSet::new();
@@ -214,7 +215,7 @@ fn files(params: &Node, found: &mut HashSet<String>) {
     }
 }
 
-/// Spans in order, those that touch as one.
+/// Sorts spans, and joins those that touch.
 fn joined(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     spans.sort_by_key(|span| span.start);
     let mut joined = Vec::<Range<usize>>::new();
@@ -231,17 +232,18 @@ fn has_digit(word: &str) -> bool {
     word.bytes().any(|c| c.is_ascii_digit())
 }
 
-/// Whether names have such a character.
+/// Returns whether a character may be part of a name.
 fn of_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// A word without what may stand before and behind it.
+/// Returns a word without punctuation at its ends.
 fn trimmed(word: &str) -> &str {
     word.trim_matches(|c| matches!(c, '.' | '-' | '_' | '+' | '…'))
 }
 
-/// Where a line's comment begins, or its end: a number sign behind a blank, and not in quotes.
+/// Returns the index of a line's comment, or its length. A comment begins with a number sign after a blank, outside of
+/// quotes.
 pub(super) fn start_of_comment(line: &str) -> usize {
     let (mut double, mut single, mut blank) = (false, false, true);
     let begins = |(_, c): &(usize, char)| {

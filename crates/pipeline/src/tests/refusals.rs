@@ -134,7 +134,7 @@ pipeline:
         test.yaml:4: packets that enter by port 'both' lead nowhere: write a line that starts with it, such as `both -> drop`
         test.yaml:5: port 'idle' is not used: no line ends with it
         test.yaml:8: gates y, z of module 's' lead nowhere: write a line such as `s[y] -> drop`
-        test.yaml:10: 'both' is the name of a port and of a module: lines could not tell them apart
+        test.yaml:10: 'both' is the name of a port and of a module: each name is allowed once
         test.yaml:10: no packet reaches module 'both': no line leads to it
         test.yaml:11: 'drop' is where unwanted packets end: give it another name
         test.yaml:11: no packet reaches module 'drop': no line leads to it
@@ -283,7 +283,7 @@ workers:
 "), @r"
         test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each other for ever: let packets go from earlier workers to later ones only
         test.yaml:8: workers[0].modules: no module is called 'd'
-        test.yaml:9: worker 1 is bound to core 1, which is worker 0's: each needs one of its own
+        test.yaml:9: worker 1 is bound to core 1, which is worker 0's: each worker needs its own core
         test.yaml:10: worker 2 has nothing to run: every module is another's (`modules: []` lets it wait)
         ");
     insta::assert_snapshot!(refused("
@@ -393,11 +393,12 @@ fn texts_that_are_not_configurations() {
         test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
         test.yaml:1: `ports` is missing (Where packets enter and leave, by name)
         test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
-        test.yaml:2: the key 'a' stands here a second time; the first is in line 1
+        test.yaml:2: the key 'a' is here a second time; the first is in line 1
         ");
 }
 
-/// A fault in what a state is made of was told once more by each module that names it, and once more of a line with a wrong end.
+/// A fault in what a state is made of was told once more by each module that names it, and once more of a line with a
+/// wrong end.
 #[test]
 fn one_fault_is_told_once() {
     let faulty = refused(
@@ -449,7 +450,8 @@ fn the_greatest_whole_number_is_one() {
     assert!(told.contains("digits alone, from 1 to 16777216"), "{told}");
 }
 
-/// What a number or list may be was left to be guessed; the ranges that were told were those of a type in Rust, or none.
+/// What a number or list may be was left to be guessed; the ranges that were told were those of a type in Rust, or
+/// none.
 #[test]
 fn what_is_allowed_is_told_of_numbers_lists_and_nothing() {
     insta::assert_snapshot!(refused("

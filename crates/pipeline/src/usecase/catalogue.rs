@@ -106,7 +106,7 @@ pub(super) static ALL: &[UseCase] = &[
                 "size",
                 "60",
                 NUMBER,
-                "Frame length in bytes outside the tunnels, 60 to 1514; frames in tunnels are longer by the tunnel headers.",
+                "Frame length in bytes outside the tunnels, 60 to 1514; the tunnels add their headers.",
             ),
             SEED,
         ],

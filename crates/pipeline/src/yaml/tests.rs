@@ -12,7 +12,8 @@ fn read(text: &str) -> Result<Node, Fault> {
 #[test]
 fn values_are_those_of_the_core_schema() {
     let node = read(
-        "a: [1, -2, 0x1f, 0o17, 1.5, 1e3, .inf, 02:00:00:00:00:01, 192.0.2.0/28, 300us]\nb: {t: true, n: ~, e: , s: '1', u: !!str 2}\n",
+        "a: [1, -2, 0x1f, 0o17, 1.5, 1e3, .inf, 02:00:00:00:00:01, 192.0.2.0/28, 300us]\n\
+         b: {t: true, n: ~, e: , s: '1', u: !!str 2}\n",
     );
     let expected = json!({
         "a": [1, -2, 31, 15, 1.5, 1000, ".inf", "02:00:00:00:00:01", "192.0.2.0/28", "300us"],
@@ -22,7 +23,7 @@ fn values_are_those_of_the_core_schema() {
 }
 
 #[test]
-fn every_value_knows_its_line_and_column() {
+fn every_value_has_its_line_and_column() {
     let node = read("a:\n  b:\n    - 1\n    - c: two\n").expect("YAML");
     assert_eq!(node.place_of(["a", "b", "1", "c"]), Place::Line(4, 10));
     assert_eq!(node.place_of(["a", "b"]), Place::Line(2, 3));
@@ -31,7 +32,7 @@ fn every_value_knows_its_line_and_column() {
 }
 
 #[test]
-fn gates_may_stand_in_lists_without_quotes() {
+fn gates_are_allowed_in_lists_without_quotes() {
     let node = read("f: { path: [vlans[100], fw], x: 'a[1]' } # m[x]\np: [[a]]\nl: v[other] -> drop\n").expect("YAML");
     assert_eq!(
         node.to_json(),
@@ -50,19 +51,19 @@ fn a_duplicate_key_is_a_finding_with_both_lines() {
     let mut findings = Findings::default();
     parse("a: 1\nb: 2\na: 3\n", &mut findings).expect("a tree");
     let problems = findings.finish("f", "", &[]).expect_err("a duplicate");
-    assert_eq!(problems.to_string(), "f:3: the key 'a' stands here a second time; the first is in line 1");
+    assert_eq!(problems.to_string(), "f:3: the key 'a' is here a second time; the first is in line 1");
 }
 
-fn refused(text: &str, place: Place, what: &str) {
-    let (at, message) = read(text).expect_err(what);
-    assert!(message.contains(what), "{message}");
-    assert_eq!(at, place, "{message}");
+fn refused(text: &str, place: Place, expected: &str) {
+    let (found, message) = read(text).expect_err(expected);
+    assert!(message.contains(expected), "{message}");
+    assert_eq!(found, place, "{message}");
 }
 
 #[test]
 fn hostile_texts_meet_limits() {
-    refused("", Place::START, "nothing in it");
-    refused("# only a comment\n", Place::START, "nothing in it");
+    refused("", Place::START, "the text is empty");
+    refused("# only a comment\n", Place::START, "the text is empty");
     refused("a: 1\n---\nb: 2\n", Place::Line(2, 1), "a second document");
     refused("a: !secret 1\n", Place::Line(1, 12), "the tag '!secret'");
     refused("? [a]\n: 1\n", Place::Line(1, 3), "a key is a list");
