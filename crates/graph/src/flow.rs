@@ -69,8 +69,8 @@ pub(crate) enum Split {
     None,
     /// All paths to the module are equal. The new word is this word plus the gate's number.
     Sole(u32),
-    /// They advance by [`FlowTable::next`]. If the next split must be known from the word, a packet with an unknown
-    /// word gets that of an arbitrary path: this word plus the gate's number.
+    /// They advance by [`FlowTable::next`]. In a graph with folds the word must determine the branch. So there a packet
+    /// with an unknown word gets that of an arbitrary path: this word plus the gate's number.
     Many(Option<u32>),
 }
 
@@ -290,9 +290,9 @@ impl Builder<'_> {
     }
 }
 
-fn key_of(what: &impl Hash) -> u64 {
+fn key_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 

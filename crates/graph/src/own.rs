@@ -2,7 +2,7 @@
 //!
 //! Only one worker uses the state, so no module ever waits for it. But the type system does not know that its modules
 //! run on one thread. So a module borrows the value for a call, with one uncontended exchange of a flag a batch. If two
-//! workers get the same value by mistake, the second one finds it in use and gets an error instead of waiting.
+//! workers get the same value by mistake, the second one finds it in use and gets `None` instead of waiting.
 
 use try_lock::{Locked, TryLock};
 

@@ -396,9 +396,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Ok(worker)
     }
 
-    /// Derives the hold limits that the configuration does not set. A module's limit is half of the tightest objective
-    /// among the flows through the module, divided by the number of buffers on that flow's path. Without an objective
-    /// it is 1 ms.
+    /// Derives the hold limits that the configuration does not set. For each flow through the module, half of the
+    /// flow's objective is divided by the number of buffers on the flow's path. The module's limit is the smallest of
+    /// these values. Without an objective it is 1 ms.
     pub(super) fn derive_holds(&mut self) {
         self.buffered = (0..self.modules).filter(|&module| self.nodes[module].input.trigger() > 0).collect();
         let mut buffers_on = vec![0u64; self.telemetry.flows.len()];
