@@ -91,7 +91,7 @@ fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings>
     let text = if recorded.is_null() { "{}".to_owned() } else { recorded.to_string() };
     let source = arguments.set.iter().fold(Source::new(text, file.as_str(), ""), Source::set);
     let params = parameters(&source, controller.schema).map_err(|problems| {
-        let messages = problems.all.iter().map(|problem| match problem.origin {
+        let messages = problems.all.iter().map(|problem| match problem.place {
             Place::Set(_) => problem.to_string(),
             Place::Line(..) => format!("{origin}: {name}: {}", problem.message),
         });

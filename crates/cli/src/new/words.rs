@@ -41,7 +41,7 @@ impl Words {
                 add((*address).to_owned(), to.to_string());
             }
             Self::Own(own) => {
-                let (from, to) = (Own::parse(own).ok_or("the template's own address is valid")?, Own::parse(value));
+                let (from, to) = (Own::parse(own).ok_or("the template's own address is not valid")?, Own::parse(value));
                 let to = to.filter(|to| to.address.is_ipv4() == from.address.is_ipv4());
                 let to = to.ok_or_else(|| format!("write an address with its prefix, such as {own}"))?;
                 for (from, to) in from.forms().into_iter().zip(to.forms()) {
