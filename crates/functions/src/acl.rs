@@ -31,13 +31,13 @@ pub struct Params {
     /// The rules, first match wins: the name of a file, a list of lines such as `permit tcp from 10.0.0.0/8 to any port
     /// 80` or in ClassBench's form, or synthetic rules.
     rules: Rules,
-    /// What happens to IP packets that no rule matches.
+    /// The action for IP packets that no rule matches.
     #[serde(default)]
     default: Default,
-    /// What happens to frames that are not IP (ARP, for example), to which no rule applies.
+    /// The action for frames that are not IP, for example ARP. No rule applies to them.
     #[serde(default)]
     other: Default,
-    /// What happens to IP packets that are denied: `drop` (the default), or `gate`: they leave by the gate `denied`.
+    /// The action for denied IP packets: `drop` (the default), or `gate`, which sends them to the gate `denied`.
     #[serde(default)]
     denied: RejectAction,
 }

@@ -24,7 +24,7 @@ pub struct Params {
     /// `auto` (the default) is `hardware` if the processor has the instructions and `software` otherwise.
     #[serde(default)]
     backend: Implementation,
-    /// What happens to packets that are not UDP: `drop` (the default), or `pass` unchanged.
+    /// The action for packets that are not UDP: `drop` (the default), or `pass` unchanged.
     #[serde(default)]
     others: Others,
 }

@@ -32,7 +32,7 @@ pub struct Params {
     /// The longest IP packet in bytes after encryption, from 68. Longer packets are dropped. Without it, the longest
     /// that the header can express.
     mtu: Option<u16>,
-    /// What happens to packets that are not UDP: `drop` (the default), or `pass` unchanged.
+    /// The action for packets that are not UDP: `drop` (the default), or `pass` unchanged.
     #[serde(default)]
     others: Others,
 }

@@ -40,7 +40,7 @@ pub struct Params {
     /// default), or by `number`, with one of the metadata words `tunnel` and `next_hop`.
     #[serde(default)]
     by: By,
-    /// What happens to packets without an association: `drop` (the default) or `bypass`, which sends them to the gate
+    /// The action for packets without an association: `drop` (the default) or `bypass`, which sends them to the gate
     /// of this name.
     #[serde(default)]
     unmatched: Unmatched,
@@ -87,7 +87,7 @@ enum By {
     NextHop,
 }
 
-/// What happens to packets without an association.
+/// The action for packets without an association.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Unmatched {

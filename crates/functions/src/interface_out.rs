@@ -63,7 +63,7 @@ pub struct Params {
     /// The number of neighbours that packets may wait for at a time, 1 to 4096; 256 by default.
     #[serde(default = "resolving")]
     resolving: usize,
-    /// What happens to packets to neighbours that do not answer: `drop` (the default), or `gate`: they leave by the
+    /// The action for packets to neighbours that do not reply: `drop` (the default), or `gate`, which sends them to the
     /// gate `unreachable`.
     #[serde(default)]
     unreachable: RejectAction,

@@ -35,7 +35,7 @@ pub struct Params {
     state: Option<String>,
     /// The number of next hops, and so of gates; without it as many as the routes and `miss` mention.
     next_hops: Option<u32>,
-    /// What happens to packets that match no route: `drop` (the default), or the next hop that they go to.
+    /// The action for packets that match no route: `drop` (the default), or the next hop that they go to.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: NoMatch,

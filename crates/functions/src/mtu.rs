@@ -19,7 +19,8 @@ pub struct Params {
     /// Whether longer IPv4 packets that may be fragmented are fragmented: `true` (the default) or `false`.
     #[serde(default = "yes")]
     fragment: bool,
-    /// What happens to packets that are too long: `drop` (the default), or `gate`: they leave by the gate `too_big`.
+    /// The action for packets that are too long: `drop` (the default), or `gate`, which sends them to the gate
+    /// `too_big`.
     #[serde(default)]
     too_big: RejectAction,
 }

@@ -15,8 +15,8 @@ use crate::parameters::RejectAction;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// What happens to packets whose time to live or hop limit is 0 or 1: `drop` (the default), or `gate`: they leave
-    /// unchanged by the gate `expired`.
+    /// The action for packets whose time to live or hop limit is 0 or 1: `drop` (the default), or `gate`, which sends
+    /// them unchanged to the gate `expired`.
     #[serde(default)]
     expired: RejectAction,
 }

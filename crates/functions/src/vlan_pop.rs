@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// What happens to frames without a tag: `pass` (the default) or `drop`.
+    /// The action for frames without a tag: `pass` (the default) or `drop`.
     #[serde(default)]
     untagged: Untagged,
 }
 
-/// What happens to frames without a tag.
+/// The action for frames without a tag.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Untagged {

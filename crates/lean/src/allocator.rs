@@ -24,8 +24,8 @@ const PLAIN: usize = 2 * size_of::<usize>();
 
 static ALIGNING: AtomicBool = AtomicBool::new(false);
 
-/// From now on, [`AligningAllocator`] starts every block of 129 bytes to 32 MiB at a whole page. This takes up to a page more per
-/// block.
+/// From now on, [`AligningAllocator`] starts every block of 129 bytes to 32 MiB at a whole page. This takes up to a
+/// page more per block.
 pub fn align_to_pages() {
     ALIGNING.store(true, Ordering::Relaxed);
 }

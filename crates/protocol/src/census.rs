@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The number of packets that came into being, and of each fate.
 ///
 /// `entered + created + taken = left + dropped + consumed + queued + held + in_flight + handed`, at any moment between
-/// two turns of a worker. Over all workers of a pipeline, `handed - taken` packets are on their way between two workers.
+/// two turns of a worker. Over all workers of a pipeline, `handed - taken` packets are on their way between two
+/// workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Census {
     /// Packets that entered through ports.

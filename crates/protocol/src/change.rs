@@ -16,8 +16,8 @@ pub struct ConfigurationChange {
     pub removed: Vec<String>,
     /// Modules that run on other workers than before.
     pub moved: Vec<String>,
-    /// State whose sessions are lost, because it is made differently, runs on another number of workers, or was removed.
-    /// For a function without a named state, the module.
+    /// State whose sessions are lost, because it is made differently, runs on another number of workers, or was
+    /// removed. For a function without a named state, the module.
     #[serde(default)]
     pub forgotten: Vec<String>,
     /// Ports that are opened, for the first time or again.

@@ -32,8 +32,8 @@ pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
         stream.set_write_timeout(Some(patience))?;
     }
     loop {
-        // SAFETY: `address` lives until the call returns and has at least `length` bytes: the check above guarantees that
-        // the path fits.
+        // SAFETY: `address` lives until the call returns and has at least `length` bytes: the check above guarantees
+        // that the path fits.
         let done = unsafe {
             libc::connect(stream.as_raw_fd(), (&raw const address).cast::<libc::sockaddr>(), length as libc::socklen_t)
         };

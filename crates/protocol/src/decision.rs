@@ -88,7 +88,8 @@ pub enum UnkeptCause {
     Slow,
     /// Smaller batches would overload a worker. The delay is the present one.
     Time,
-    /// All packets together take more time than a worker has, even in the largest batches. The delay is the present one.
+    /// All packets together take more time than a worker has, even in the largest batches. The delay is the present
+    /// one.
     Load,
     /// The configuration sets a trigger for which packets wait so long. No controller may change it. The delay is the
     /// present one.
@@ -123,7 +124,7 @@ pub enum ShortCause {
         /// The share of its time that they need: above 1.
         load: f64,
     },
-    /// Another flow passes all its modules, so that no module can tell the two apart.
+    /// Another flow passes all its modules, so that no module can separate the two.
     Together {
         /// That flow.
         with: usize,

@@ -1,7 +1,7 @@
 //! Finds the sockets of running pipelines.
 //!
-//! A run without a name has the socket `PIPELINE-PID.sock`. A run with a name has `named/NAME.sock`, so that no two runs
-//! have one name at the same time.
+//! A run without a name has the socket `PIPELINE-PID.sock`. A run with a name has `named/NAME.sock`, so that no two
+//! runs have one name at the same time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -23,7 +23,10 @@ const NEW: Duration = Duration::from_secs(60);
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LocateError {
     /// No pipeline runs.
-    #[error("no pipeline is running here (looked in {}): start one with `forebay run`, or name its socket with --socket", .0.display())]
+    #[error(
+        "no pipeline is running here (looked in {}): start one with `forebay run`, or name its socket with --socket",
+        .0.display()
+    )]
     None(PathBuf),
     /// Several pipelines run: their names.
     #[error("several pipelines are running: name one{}", options(.0))]

@@ -91,8 +91,8 @@ pub struct Packets {
     /// Packets that left through ports.
     pub out: u64,
     /// Dropped packets, by reason: `module.reason`, `module.backpressure` (a module further on is overloaded),
-    /// `port.refused`, `unwanted` (the configuration sends them nowhere), `no_gate` (a defect of a function), `wound_up`
-    /// (still held at the end).
+    /// `port.refused`, `unwanted` (the configuration sends them nowhere), `no_gate` (a defect of a function),
+    /// `wound_up` (still held at the end).
     pub dropped: BTreeMap<String, u64>,
     /// Packets that functions consumed, by `module.reason`.
     pub consumed: BTreeMap<String, u64>,
@@ -123,8 +123,8 @@ impl Packets {
         self.consumed.values().sum()
     }
 
-    /// Replaces the totals by those of an exact census that was taken later. Packets that were created, dropped or consumed
-    /// in between have no reason yet: they are counted under `since`.
+    /// Replaces the totals by those of an exact census that was taken later. Packets that were created, dropped or
+    /// consumed in between have no reason yet: they are counted under `since`.
     pub fn correct(&mut self, census: &Census) {
         (self.entered, self.out) = (census.entered, census.left);
         self.queued = census.queued + census.handed.saturating_sub(census.taken);
@@ -229,12 +229,12 @@ pub struct FlowReport {
     /// Bits per second that left, if the rate objective is in bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<f64>,
-    /// Packets that were turned away on the flow's path or lost before they entered, if it has a rate objective. Packets
-    /// of other flows with the same path are included.
+    /// Packets that were turned away on the flow's path or lost before they entered, if it has a rate objective.
+    /// Packets of other flows with the same path are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turned_away: Option<u64>,
-    /// Whether the flow got that rate within 1 %, or everything that it offered; `None` without the objective or without
-    /// packets.
+    /// Whether the flow got that rate within 1 %, or everything that it offered; `None` without the objective or
+    /// without packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_kept: Option<bool>,
     /// Whether it missed its objectives only because the machine ran something else on a worker's core.
@@ -383,12 +383,12 @@ pub struct PortReport {
     pub sent: u64,
     /// Packets lost before they entered.
     pub dropped: u64,
-    /// Those of them that were skipped, by reason: a link type that is not supported, for example, or a frame longer than
-    /// `pool.frame` (`oversize`).
+    /// Those of them that were skipped, by reason: a link type that is not supported, for example, or a frame longer
+    /// than `pool.frame` (`oversize`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
-    /// The length in bytes of the longest `oversize` frame, if there was one and the port knows its length (`af_xdp` does
-    /// not).
+    /// The length in bytes of the longest `oversize` frame, if there was one and the port knows its length (`af_xdp`
+    /// does not).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_oversize: Option<u64>,
     /// Packets that it refused to send.

@@ -25,8 +25,8 @@ pub enum Request {
         rules: Vec<String>,
     },
     /// Watches the counters. The first response is that of `report`, as is the first one after each change of the
-    /// configuration; every other one has only the changes of the interval. Responses follow until the client closes the
-    /// connection or the run ends.
+    /// configuration; every other one has only the changes of the interval. Responses follow until the client closes
+    /// the connection or the run ends.
     Watch {
         /// The interval, in milliseconds: 100 to 60 000.
         interval_ms: u64,
@@ -92,8 +92,8 @@ pub enum Request {
         /// The largest number of entries in the response.
         most: usize,
     },
-    /// Changes a table. The changes follow, one line each, and end with an empty line. The response comes after the last
-    /// change.
+    /// Changes a table. The changes follow, one line each, and end with an empty line. The response comes after the
+    /// last change.
     Change {
         /// The module.
         module: String,

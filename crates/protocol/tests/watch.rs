@@ -56,7 +56,7 @@ proptest! {
         for (module, flow, port, trigger) in &intervals {
             let recent = report(module, flow, port, *trigger);
             let tick = Tick::of(&recent, &previous);
-            // What a client reads is what was sent.
+            // Encodes and decodes the tick, as for a client.
             let text = serde_json::to_string(&tick).expect("JSON");
             let tick: Tick = serde_json::from_str(&text).expect("a tick");
             prop_assert!(tick.add_to(&mut summed));

@@ -4,8 +4,8 @@ use forebay_measure::Distribution;
 
 use crate::tally::Tally;
 
-/// The results since the [beginning](crate::Simulator::begin_report) of the report. They include both the time simulated
-/// in detail and the extrapolated time.
+/// The results since the [beginning](crate::Simulator::begin_report) of the report. They include both the time
+/// simulated in detail and the extrapolated time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// The simulated time, in seconds.

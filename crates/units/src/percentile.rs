@@ -97,8 +97,8 @@ impl Percentile {
         packets as f64 * (1.0 - self.share().unwrap_or(0.0))
     }
 
-    /// Whether an objective in some unit was missed by packets of which `violations` were above it, and whose mean was
-    /// `mean`. Violations are counted packet by packet: percentiles are told up to 1/16 too high.
+    /// Returns true if packets missed an objective, in any unit. `violations` of them were above it, and their mean was
+    /// `mean`. Violations are counted packet by packet, because measured percentiles may be up to 1/16 too high.
     #[must_use]
     pub fn is_missed(self, objective: f64, packets: u64, violations: u64, mean: Option<f64>) -> bool {
         match self {
@@ -126,8 +126,8 @@ mod tests {
             assert_eq!(serde_json::to_string(&percentile).expect("plain"), text);
             assert_eq!(serde_json::from_str::<Percentile>(text).expect("plain"), percentile);
         }
-        let told = serde_json::from_str::<Percentile>("\"median\"").expect_err("no percentile").to_string();
-        assert!(told.contains("above 0 to 100, or `mean`"), "{told}");
+        let error = serde_json::from_str::<Percentile>("\"median\"").expect_err("no percentile").to_string();
+        assert!(error.contains("above 0 to 100, or `mean`"), "{error}");
         assert_eq!([Percentile::Of(95.0), Percentile::Mean].map(|it| it.to_string()), ["p95", "mean"]);
     }
 

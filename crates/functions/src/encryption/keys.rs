@@ -22,7 +22,7 @@ pub struct KeySettings {
     file: Option<String>,
 }
 
-/// What happens to packets that are not UDP.
+/// The action for packets that are not UDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Others {

@@ -23,8 +23,8 @@ const PATIENCE: usize = 100_000;
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 
 /// Runs the counted pipeline, with the modules from `first` on called through named functions. `load` creates the
-/// plans. From then on, this process's memory blocks start at pages ([`align_to_pages`](allocator::align_to_pages)) if its allocator is
-/// [`AligningAllocator`](allocator::AligningAllocator).
+/// plans. From then on, this process's memory blocks start at pages ([`align_to_pages`](allocator::align_to_pages)) if
+/// its allocator is [`AligningAllocator`](allocator::AligningAllocator).
 ///
 /// # Errors
 /// The pipeline cannot be created.

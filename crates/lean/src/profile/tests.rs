@@ -56,7 +56,8 @@ fn the_cost_of_timing_a_call_is_hardly_in_its_cost() {
     assert!((cost.t0_s * 1e9 - 25.0).abs() < 1.0 && cost.t1_s * 1e9 < 0.5 && cost.is_sound(), "{cost:?}");
 }
 
-/// The other modules take far more time, with noise larger than the cost of a call. Such a module was once reported without costs.
+/// The other modules take far more time, with noise larger than the cost of a call. Regression: the module was reported
+/// without costs.
 #[test]
 fn calls_are_timed_where_the_noise_of_other_modules_hides_their_cost() {
     let sample = |packets: f64| {

@@ -138,7 +138,7 @@ pub enum ShortCauseReport {
         /// The share of its time that they need: above 1.
         load: f64,
     },
-    /// Another flow passes all its modules, so that the worker cannot tell the two apart.
+    /// Another flow passes all its modules, so that the worker cannot separate the two.
     Together {
         /// That flow.
         with: String,
