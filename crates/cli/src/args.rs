@@ -75,11 +75,11 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Simulate a pipeline batch by batch: hours of traffic on any number of cores in seconds
     Simulate(Simulate),
-    /// Measure what a packet costs, module by module, in ticks and instructions
+    /// Measure the cost of a packet, module by module, in ticks and instructions
     Measure(Measured),
-    /// Measure what calls of functions cost on this machine: a part for the call, and one for each packet of it
+    /// Measure the cost of function calls on this machine: a fixed part per call and a part per packet
     Profile(Profile),
-    /// Compare what a packet costs in two builds, or by two configurations, side by side
+    /// Compare the cost of a packet in two builds or configurations
     Compare(Compare),
     /// Compare the instructions per packet with a baseline; exit code 1 if a module costs more than the limit
     Gate(Gate),
@@ -183,7 +183,7 @@ tables, flows and ports.")]
     },
 }
 
-/// `doctor`'s arguments.
+/// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -216,7 +216,7 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-/// `run`'s arguments.
+/// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -320,7 +320,7 @@ impl Running {
     }
 }
 
-/// `reload`'s arguments.
+/// Arguments of `reload`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -351,7 +351,7 @@ pub(crate) struct Reload {
     pub(crate) running: Running,
 }
 
-/// `show`'s arguments.
+/// Arguments of `show`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -415,7 +415,7 @@ pub(crate) enum Shown {
     Events,
 }
 
-/// `table`'s arguments.
+/// Arguments of `table`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -441,7 +441,7 @@ pub(crate) struct Table {
     pub(crate) running: Running,
 }
 
-/// `top`'s arguments.
+/// Arguments of `top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  forebay top --interval 500ms")]
 pub(crate) struct Top {
@@ -452,7 +452,7 @@ pub(crate) struct Top {
     pub(crate) running: Running,
 }
 
-/// `check`'s arguments.
+/// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

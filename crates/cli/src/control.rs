@@ -86,7 +86,9 @@ pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<Strin
             UnkeptCause::Slow => format!("it takes {takes} although it waits for no batch"),
             UnkeptCause::Time => format!("it takes {takes}, as smaller batches would leave a worker no time"),
             UnkeptCause::Load => {
-                format!("it takes {takes}, as more comes than a worker has time for, even in the largest batches")
+                format!(
+                    "it takes {takes}, as more packets arrive than a worker has time for, even in the largest batches"
+                )
             }
             UnkeptCause::Stated => format!("it takes {takes}, as it waits for batches whose trigger is stated"),
         };

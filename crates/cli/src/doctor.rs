@@ -27,7 +27,7 @@ const WIDTH: usize = 110;
 pub(crate) fn doctor(arguments: &args::Doctor) -> anyhow::Result<Answer> {
     let tree = Tree::at(&arguments.root);
     if !tree.has("/proc") && !tree.has("/sys") {
-        bail!("--root {}: allowed is a folder with a machine's proc and sys in it", arguments.root.display());
+        bail!("--root {}: name a folder that contains a machine's proc and sys", arguments.root.display());
     }
     let intended = intended(arguments)?;
     let mut host = Host::read(&tree);

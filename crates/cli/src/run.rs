@@ -202,7 +202,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
             Some(instance) => format!("--instance {instance}"),
             None => path.clone(),
         };
-        let message = format!("`forebay top`, `show`, `reload`, `table` and `stop` reach the run by {reached}");
+        let message = format!("`forebay top`, `show`, `reload`, `table` and `stop` reach it by {reached}");
         events.record(NewEvent::new(EventName::Listening, message).with("socket", path));
     }
     events.print();

@@ -269,7 +269,7 @@ fn binds(chain: &ChainAnswer) -> String {
         }
         _ => String::new(),
     };
-    let serves = if enough { "forwards all that comes; slowest is" } else { "is bound by" };
+    let serves = if enough { "forwards all packets; slowest is" } else { "is limited by" };
     format!("{} {serves} {function}: {taken}{short}{missed}", chain.chain)
 }
 

@@ -88,17 +88,17 @@ fn the_example_is_placed_and_its_moves_are_explained() {
     voice   2.00 Mpps  5.85 Mpps  5.67 to 6.03 Mpps     0  pipelined
     backup        any  9.42 Mpps  9.21 to 9.62 Mpps     0  pipelined
 
-    web forwards all that comes; slowest is ip_validate, fw, ids, route, ttl: 37.3
-      % slower than alone: contention for the last-level cache of domain 0 takes
-      22.7 %
-    voice forwards all that comes; slowest is fw: 35.0 % slower than alone:
+    web forwards all packets; slowest is ip_validate, fw, ids, route, ttl: 37.3 %
+      slower than alone: contention for the last-level cache of domain 0 takes 22.7
+      %
+    voice forwards all packets; slowest is fw: 35.0 % slower than alone:
       contention for the last-level cache of domain 0 takes 20.0 %
-    backup is bound by route: 7.7 % slower than alone: the model's constant takes
-      6.0 %
+    backup is limited by route: 7.7 % slower than alone: the model's constant
+      takes 6.0 %
 
-    web: all of it on domain 0: moving it to domain 1 costs 0.5 %
-    web: all of it on domain 0: moving it to domain 1 costs 0.5 %
-    voice: all of it on domain 0: moving it to domain 1 costs 0.2 %
+    web: the whole chain on domain 0: moving it to domain 1 costs 0.5 %
+    web: the whole chain on domain 0: moving it to domain 1 costs 0.5 %
+    voice: the whole chain on domain 0: moving it to domain 1 costs 0.2 %
     backup: ip_validate, route on domain 1: moving it to domain 0 costs 0.4 %
     backup: counter on domain 0: moving it to domain 1 costs nothing
 

@@ -254,7 +254,7 @@ fn invalid_sources_are_refused_with_the_position_and_the_allowed_ones() {
         (&["2x4:nic=2"], "'nic=2': allowed is "),
         (&["99x99999"], "topology: 99x99999: 9899901 processors: allowed are 1 to 8192"),
         (&[""], "topology: : neither a file nor a machine description: allowed is `host`, "),
-        (&["hots"], "topology: hots: it is no file and no machine (did you mean 'host'?): allowed is "),
+        (&["hots"], "topology: hots: neither a file nor a machine description (did you mean 'host'?): allowed is "),
         (
             &[&path("sever.xml")],
             &format!("there is no such file (did you mean '{}'?): allowed is ", path("server.xml")),
