@@ -62,7 +62,7 @@ Examples:
 Exit codes: 0 success; 1 the command worked, but the result is negative (with --strict, a flow missed an objective; \
 lines or packets are missing from an output file; a table change was refused; `move --moves` left a module where it \
 was; `stop` timed out; a module costs more than its baseline; `doctor` found a performance problem; `place` could not \
-place all chains); 2 wrong usage or input, or a port failed."
+place all chains); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -195,7 +195,7 @@ Examples:
 
 The command only reads, and takes half a second. A check that cannot be made on this host shows n/a. Exit codes: 0 no \
 check found a certain loss of performance; 1 a check found one, or something that keeps the pipeline from running; \
-2 wrong usage or input.")]
+2 bad usage or input.")]
 pub(crate) struct Doctor {
     /// A configuration file, `usecase:NAME`, or `-` for standard input (default: any pipeline with one worker)
     pub(crate) pipeline: Option<String>,
@@ -229,7 +229,7 @@ Examples:
 
 The run ends when every source is exhausted, after --duration, or on Ctrl-C (in the live table also on q, twice). It \
 always prints the summary. Exit codes: 0 success; 1 lines of a log or of alerts, copies of tap or packets of --drops \
-are missing from their file, or, with --strict, a flow missed an objective; 2 wrong usage or input, or a port failed \
+are missing from their file, or, with --strict, a flow missed an objective; 2 bad usage or input, or a port failed \
 (for example because its disk is full).")]
 pub(crate) struct Run {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
@@ -427,7 +427,7 @@ Examples:
   forebay show tables                     the tables, and the syntax of their changes
 
 Changes are made in order while packets flow. Each change is made completely or not at all. Exit codes: 0 all changes \
-were made; 1 some were refused, and the command lists them; 2 wrong usage.")]
+were made; 1 some were refused, and the command lists them; 2 bad usage.")]
 pub(crate) struct Table {
     /// The module, or `module.table` if it has several tables
     pub(crate) name: String,

@@ -19,7 +19,7 @@ Examples:
 
 This command writes the file, not the pipeline. While it watches, the pipeline observes every call, which makes it \
 slower. Packets that arrive faster than they can be sent to this command are missing, and are counted. Exit codes: 0 \
-all packets were shown or written; 1 some are missing; 2 wrong usage, or the file cannot be written.")]
+all packets were shown or written; 1 some are missing; 2 bad usage, or the file cannot be written.")]
 pub(crate) struct Drops {
     /// Write the packets to this pcapng file, with the drop reason as each packet's comment
     #[arg(long, value_name = "FILE")]

@@ -13,7 +13,7 @@ Examples:
 
 Instructions are counted under valgrind's callgrind. The counts are equal in every run, so every change comes from the \
 program. Exit codes: 0 no module exceeds the limit; 1 a module exceeds it, and the command names it and the cause; \
-2 wrong usage or input, or counting failed.")]
+2 bad usage or input, or counting failed.")]
 pub(crate) struct Gate {
     /// Check only these pipelines of the baseline; with --update, add them to it: a configuration file, `usecase:NAME`,
     /// `function:NAME` (the function's example), or all `usecases` or `functions`

@@ -23,7 +23,7 @@ Examples:
   forebay place chains.yaml --apply --moves 2                move at most two functions of the running pipeline
 
 Exit codes: 0 all chains are placed; 1 chains do not fit (the command names them), or a delay objective is missed; \
-2 wrong usage or input, or the placement cannot be applied.")]
+2 bad usage or input, or the placement cannot be applied.")]
 pub(crate) struct Place {
     /// A file of chains, or `-` for standard input
     #[arg(value_name = "CHAINS")]

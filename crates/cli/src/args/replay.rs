@@ -13,7 +13,7 @@ Examples:
   forebay replay day.jsonl --json | jq .parts[0].summary
 
 The recording stays as it is: in each period, the other controller sees the triggers that were in force then. The \
-batch model predicts the effect of both decisions. Exit codes: 0 success; 2 wrong usage, or the file is not a \
+batch model predicts the effect of both decisions. Exit codes: 0 success; 2 bad usage, or the file is not a \
 recording.")]
 pub(crate) struct Replay {
     /// The file that `forebay run --decisions` wrote

@@ -21,7 +21,7 @@ The command first runs the pipeline for some thousand packets to learn their pat
 batches, schedulers and controllers, but no packets. It refuses modules that hold packets, rate limits and sources \
 that end, and names them. `forebay run --virtual` runs every packet, which is slower and more exact. Exit codes: \
 0 success; 1 lines of a log or of alerts, or copies of tap, are missing from their file, or, with --strict, a flow \
-missed an objective; 2 wrong usage or input.")]
+missed an objective; 2 bad usage or input.")]
 pub(crate) struct Simulate {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,

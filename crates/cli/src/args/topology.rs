@@ -13,7 +13,7 @@ Examples:
   forebay topology 4x10:llc=5:smt=2                40 cores on 4 nodes, 5 to a cache
   forebay topology --json | jq '.domains[].cores'
 
-The command only reads. Exit codes: 0 success; 2 wrong usage or input, or the kernel lists no processors.")]
+The command only reads. Exit codes: 0 success; 2 bad usage or input, or the kernel lists no processors.")]
 pub(crate) struct Topology {
     /// `host`, an XML file that hwloc wrote, or NODESxCORES, optionally followed by `:llc=CORES`, `:smt=THREADS` and
     /// `:nic=NODE`

@@ -123,5 +123,5 @@ fn invalid_arguments_are_refused_with_the_allowed_values() {
     refused(&["none.yaml"], "none.yaml");
     let empty = folder();
     let done = doctor(&empty, &[]);
-    assert!(done.code == Some(2) && done.err.contains("with a machine's proc and sys in it"), "{}", done.err);
+    assert!(done.code == Some(2) && done.err.contains("that contains a machine's proc and sys"), "{}", done.err);
 }

@@ -273,7 +273,7 @@ fn invalid_sources_are_refused_with_the_position_and_the_allowed_ones() {
         (&[&path("long.xml")], "long.xml: it is longer than 64 MiB: it has 64.0 MiB"),
         (&[root], "a folder"),
         (&[&pipe], "a pipe"),
-        (&["--root", root], "with a machine's proc and sys in it"),
+        (&["--root", root], "that contains a machine's proc and sys"),
         (&["2x4", "--root", root], "--root needs `host`, not 2x4"),
         (&["2x4", "--svg", &missing], &format!("topology: --svg {missing}: ")),
         (&["2x4", "2x4"], "unexpected argument"),
