@@ -116,7 +116,7 @@ impl Client {
     /// Sets the time limit of a whole response, more than zero.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system calls.
     pub fn with_patience(self, patience: Duration) -> io::Result<Self> {
         self.reader.get_ref().set_write_timeout(Some(patience))?;
         Ok(Self { patience, ..self })
@@ -132,7 +132,7 @@ impl Client {
     /// Returns another handle of the connection, to shut it down while a response is awaited.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system calls.
     pub fn socket(&self) -> io::Result<UnixStream> {
         self.reader.get_ref().try_clone()
     }

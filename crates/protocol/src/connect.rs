@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Connects to the socket at `path`. If the listener's queue of connections is full, the call waits up to `patience`.
 ///
 /// # Errors
-/// Those of the system's `connect`; [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue stayed full.
+/// Errors of the system's `connect`; [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue stayed full.
 pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     // Refuses paths that no socket can have, with the error of the standard library.
     SocketAddr::from_pathname(path)?;

@@ -165,7 +165,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 /// Makes and returns the user's folder for sockets.
 ///
 /// # Errors
-/// Those of making folders; also a folder that another user owns or can enter.
+/// The folder cannot be created, or another user owns it or can enter it.
 pub fn own_folder() -> io::Result<PathBuf> {
     let folder = folder();
     make_folder(&folder)?;
@@ -242,7 +242,7 @@ fn sockets(folder: &Path) -> Vec<Located> {
 /// Returns whether a socket has a listener, which may be too busy to accept a connection.
 ///
 /// # Errors
-/// Those of the system's `connect`, except a missing listener.
+/// Errors of the system's `connect`, except a missing listener.
 pub fn is_listened_at(path: &Path) -> io::Result<bool> {
     match connect::connect(path, Duration::ZERO) {
         Ok(_) => Ok(true),

@@ -383,8 +383,8 @@ pub struct PortReport {
     pub sent: u64,
     /// Packets lost before they entered.
     pub dropped: u64,
-    /// Those of them that were skipped, by reason: a link type that is not supported, for example, or a frame longer
-    /// than `pool.frame` (`oversize`).
+    /// The dropped packets that were skipped, by reason: for example a link type that is not supported, or a frame
+    /// longer than `pool.frame` (`oversize`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
     /// The length in bytes of the longest `oversize` frame, if there was one and the port knows its length (`af_xdp`

@@ -86,7 +86,7 @@ modules:
     // Either part moves between workers with all its state.
     let stages = match (reload % 5, workers) {
         (_, 1) | (0 | 1, _) => "  - {}\n",
-        (2, _) if between.is_empty() => "  - {}\n  - { modules: [wall, route, slow, there] }\n",
+        (2, _) if middle.is_empty() => "  - {}\n  - { modules: [wall, route, slow, there] }\n",
         (2, _) => "  - {}\n  - { modules: [wall, extra, route, slow, there] }\n",
         (3, _) => "  - {}\n  - { modules: [route, slow, there] }\n",
         _ => "  - {}\n  - { modules: [fw-out, lb, nat-out, servers, nat-in, lb-back, fw-in] }\n",

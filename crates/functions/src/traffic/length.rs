@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Ipv4View;
 
-/// Which bytes of a packet count.
+/// The bytes of a packet that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// Those of the IP packet, without the Ethernet header and padding. For a frame that is not IP: the payload of the
-    /// frame.
+    /// The bytes of the IP packet, without the Ethernet header and padding. For a frame that is not IP: the payload of
+    /// the frame.
     Ip,
-    /// Those of the frame, without its check sequence.
+    /// The bytes of the frame, without its check sequence.
     Frame,
-    /// Those on a wire: the frame with check sequence, preamble and gap, at least 84 bytes.
+    /// The bytes on a wire: the frame with check sequence, preamble and gap, at least 84 bytes.
     Wire,
 }
 

@@ -18,8 +18,8 @@ pub struct ControlReport {
     pub periods: u64,
     /// Periods in which more packets of a flow were above its objective than its percentile allows.
     pub violated: u64,
-    /// Those of them in which a turn took at least half of the shortest missed objective: the machine had the core, or
-    /// the turn had too much to do.
+    /// The violated periods in which a turn took at least half of the shortest missed objective: the machine had the
+    /// core, or the turn had too much to do.
     #[serde(default)]
     pub stalled: u64,
     /// The time of a decision, from the first counter read to the last action written, in microseconds: median and
