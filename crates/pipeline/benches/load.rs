@@ -1,4 +1,5 @@
-//! How long configurations take to load: 1 000 modules, a file of 1 000 000 routes, the largest use cases. Bar: 2 s.
+//! Measures how long configurations take to load: 1 000 modules, a file of 1 000 000 routes, the largest use cases.
+//! Limit: 2 s.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -6,7 +7,7 @@ use std::time::Instant;
 use forebay_pipeline::{Conditions, Source, load, usecase};
 use forebay_units::Frequency;
 
-/// The best of five, in milliseconds.
+/// Prints the best time of five runs, in milliseconds.
 fn time(name: &str, source: &Source) {
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: false };
     let best = (0..5).map(|_| {
@@ -62,7 +63,7 @@ fn main() {
     }
 }
 
-/// Routes with the bits behind their prefix cleared.
+/// Returns routes with the bits after their prefix cleared.
 fn masked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Whole configurations: what is refused, with which words at which line, and what plan comes of the others.
+//! Tests of whole configurations: the errors of wrong ones, with their lines, and the plans of valid ones.
 
 mod checks;
 mod folds;

@@ -177,8 +177,8 @@ impl Workers {
             findings.add(
                 place,
                 format!(
-                    "packets would go in a circle over workers, by way of '{from}' -> '{to}', and workers could wait for \
-                     each other for ever: let packets go from earlier workers to later ones only"
+                    "packets would go in a circle over workers, by way of '{from}' -> '{to}', and workers could wait \
+                     for each other for ever: let packets go from earlier workers to later ones only"
                 ),
             );
         }

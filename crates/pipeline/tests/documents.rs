@@ -1,4 +1,4 @@
-//! What the documentation and the examples show is what the check takes.
+//! Tests that the check accepts the examples and those of the documentation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The blocks of a page that are in YAML, each at its own line, so that problems name the page's.
+/// Returns the YAML blocks of a page, each at its own line, so that errors name the lines of the page.
 fn blocks(page: &str) -> Vec<String> {
     let mut blocks: Vec<String> = Vec::new();
     let mut inside = false;
@@ -32,7 +32,7 @@ fn blocks(page: &str) -> Vec<String> {
     blocks
 }
 
-/// A section by itself becomes whole with the smallest pipeline around it.
+/// Completes a single section to a configuration with the smallest pipeline.
 fn whole(block: &str) -> String {
     if block.contains("\nports:") {
         return block.to_owned();
@@ -41,7 +41,7 @@ fn whole(block: &str) -> String {
 }
 
 #[test]
-fn every_example_of_the_documentation_is_in_order() {
+fn every_example_of_the_documentation_is_valid() {
     for page in [
         "docs/af_xdp.md",
         "docs/balancer.md",
@@ -72,12 +72,12 @@ fn every_example_of_the_documentation_is_in_order() {
 }
 
 #[test]
-fn every_shipped_example_is_in_order() {
+fn every_shipped_example_is_valid() {
     let mut seen = 0;
     let folders = ["examples", "examples/netns"].map(|folder| fs::read_dir(root().join(folder)));
     for entry in folders.into_iter().flat_map(|folder| folder.expect("a folder of examples")) {
         let path = entry.expect("an entry").path();
-        // Chains are no pipeline: `forebay place` makes one of them.
+        // A file of chains is not a pipeline: `forebay place` makes one of it.
         if path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with("chains.yaml") {
             seen += 1;
             let source = Source::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
@@ -88,7 +88,7 @@ fn every_shipped_example_is_in_order() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_not_text_is_an_error_with_its_name() {
+fn a_missing_or_binary_file_is_an_error_with_its_name() {
     let missing = Source::read(Path::new("no-such-folder/gateway.yaml")).expect_err("refused").to_string();
     assert!(missing.starts_with("no-such-folder/gateway.yaml: cannot be read: "), "{missing}");
     let path = std::env::temp_dir().join(format!("forebay-{}-bytes.yaml", std::process::id()));
@@ -99,7 +99,7 @@ fn a_file_that_is_not_there_or_not_text_is_an_error_with_its_name() {
 }
 
 #[test]
-fn files_that_would_be_written_are_left_alone_until_everything_is_in_order() {
+fn output_files_are_unchanged_until_the_pipeline_runs() {
     let path = std::env::temp_dir().join(format!("forebay-{}-tap.pcap", std::process::id()));
     fs::write(&path, b"kept").expect("a temporary file");
     let text = |gate: &str| {

@@ -1,5 +1,5 @@
-//! The gateway of a mobile network on several workers, in simulated time: tunnelled packets are spread as plain ones are,
-//! a user's session has one worker for both directions, and keeps its order.
+//! Tests the gateway of a mobile network on several workers, in simulated time: tunnelled packets are distributed like
+//! plain ones, and a user's session has one worker for both directions and keeps its order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,18 +16,18 @@ use forebay_units::{Frequency, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Sessions of users, and packets of each, either way.
+/// The number of sessions, and the number of packets of each in each direction.
 const SESSIONS: u32 = 256;
 const EACH: u32 = 20;
-/// Users, and bearers of each.
+/// The number of users, and of bearers of each user.
 const USERS: u32 = 4;
 const BEARERS: u32 = 4;
 
-/// What left: by direction and session, the worker and number of each packet.
+/// The worker and number of each output packet, by direction and session.
 type Log = HashMap<(bool, u32), Vec<(usize, u32)>>;
 static LEFT: Mutex<Option<Log>> = Mutex::new(None);
 
-/// Which way a port's packets go.
+/// The direction of a port's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Way {
@@ -59,7 +59,8 @@ fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     [&source.to_be_bytes()[..], &destination.to_be_bytes(), &length, &[0, 0], payload].concat()
 }
 
-/// A session's packet of this number. Bearers are told by destination ports, 5000 and up, in both directions.
+/// Returns the packet of a session with this number. Destination ports from 5000 on identify bearers in both
+/// directions.
 fn frame(way: Way, session: u32, number: u32) -> Vec<u8> {
     let stamp = [session.to_be_bytes(), number.to_be_bytes()].concat();
     let user = session % USERS;
@@ -72,14 +73,15 @@ fn frame(way: Way, session: u32, number: u32) -> Vec<u8> {
             let teid = 0x1000 + user * BEARERS + u32::from(there - 5_000);
             let length = (inner.len() as u16).to_be_bytes();
             let message = [&[0x30, 0xff, length[0], length[1]][..], &teid.to_be_bytes(), &inner].concat();
-            // One pair of addresses, one port on both sides.
+            // One pair of addresses, and the same port on both sides.
             ipv4([198, 18, 0, 1], [192, 0, 2, 1], &udp(2_152, 2_152, &message))
         }
     };
     [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], &ip[..]].concat()
 }
 
-/// Gives each session's packets, numbered, session by session; on one worker, which hands over what is not its own.
+/// Sends the numbered packets of each session, session by session. The port is on one worker, which hands over the
+/// packets of other workers.
 struct Users {
     way: Way,
     given: u32,
@@ -94,7 +96,7 @@ impl Port for Users {
             let Some(mut packet) = intake.pool.take() else { break };
             assert!(packet.write(&frame(self.way, self.given % SESSIONS, self.given / SESSIONS)), "there is room");
             packet.set_arrival(intake.now, ArrivalClock::Poll);
-            batch.push(packet).expect("no more than there is room for");
+            batch.push(packet).expect("the batch has room");
             self.given += 1;
         }
         Ready::At(intake.now + Ticks(5_000))
@@ -124,7 +126,7 @@ impl DeclarePort for Users {
     }
 }
 
-/// Writes down what leaves, and on which worker.
+/// Records the output packets and their workers.
 struct Ledger {
     worker: usize,
 }
@@ -140,7 +142,7 @@ impl Port for Ledger {
             let data = packet.data();
             let word =
                 |at: usize| u32::from_be_bytes(data[at..at + 4].try_into().expect("both frames end with the stamp"));
-            // What goes down is in a tunnel by now.
+            // Packets to users are in a tunnel here.
             let down = data.len() > 60;
             let (session, number) = (word(data.len() - 8), word(data.len() - 4));
             left.get_or_insert_default().entry((down, session)).or_default().push((self.worker, number));
@@ -174,7 +176,7 @@ register!(port Users);
 register!(port Ledger);
 
 #[test]
-fn sessions_in_tunnels_are_spread_over_workers_and_keep_both_directions_together_and_in_order() {
+fn sessions_in_tunnels_are_distributed_and_keep_their_worker_and_order() {
     const WORKERS: usize = 3;
     let sets = [
         "m=4",
@@ -211,6 +213,6 @@ fn sessions_in_tunnels_are_spread_over_workers_and_keep_both_directions_together
         assert_eq!(*packets, expected, "session {session}: all, in order, on one worker");
         shares[usize::from(*down)][worker] += 1;
     }
-    // A third of 256 each: half of that is six standard deviations off.
+    // Each worker expects a third of 256 sessions. Half of that is six standard deviations below.
     assert!(shares.iter().flatten().all(|sessions| *sessions > SESSIONS as usize / 6), "{shares:?}");
 }

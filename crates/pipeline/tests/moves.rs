@@ -1,4 +1,4 @@
-//! Which modules of a running configuration can move to which workers, and what is said of those that cannot.
+//! Tests the moves of modules of a running configuration to other workers, and the errors of impossible moves.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,16 +40,16 @@ fn made(more: &str) -> Made {
     load(&source(more), CONDITIONS()).unwrap_or_else(|problems| panic!("{problems}")).made
 }
 
-fn wanted(wishes: &[(&str, &[usize])]) -> Vec<WantedWorkers> {
-    wishes.iter().map(|(module, to)| WantedWorkers { module: (*module).to_owned(), to: to.to_vec() }).collect()
+fn wanted(moves: &[(&str, &[usize])]) -> Vec<WantedWorkers> {
+    moves.iter().map(|(module, to)| WantedWorkers { module: (*module).to_owned(), to: to.to_vec() }).collect()
 }
 
-fn moving(made: &Made, wishes: &[(&str, &[usize])], most: Option<usize>) -> Result<Option<Moving>, MoveError> {
-    move_modules(made, CONDITIONS(), &wanted(wishes), most)
+fn moving(made: &Made, moves: &[(&str, &[usize])], most: Option<usize>) -> Result<Option<Moving>, MoveError> {
+    move_modules(made, CONDITIONS(), &wanted(moves), most)
 }
 
-fn refused(made: &Made, wishes: &[(&str, &[usize])], most: Option<usize>) -> String {
-    moving(made, wishes, most).err().expect("it cannot be").to_string()
+fn refused(made: &Made, moves: &[(&str, &[usize])], most: Option<usize>) -> String {
+    moving(made, moves, most).err().expect("it cannot be").to_string()
 }
 
 fn moved(moving: &Moving) -> Vec<&str> {
@@ -59,32 +59,32 @@ fn moved(moving: &Moving) -> Vec<&str> {
 #[test]
 fn moves_become_a_setting_that_names_every_worker_and_module() {
     let made = made("workers: [{ core: 3 }, { core: 1, modules: [] }]\n");
-    let answer = moving(&made, &[("slow", &[1]), ("second", &[1])], None).expect("it can be").expect("they move");
-    assert_eq!(moved(&answer), ["second", "slow"]);
+    let result = moving(&made, &[("slow", &[1]), ("second", &[1])], None).expect("it can be").expect("they move");
+    assert_eq!(moved(&result), ["second", "slow"]);
     let setting =
         r#"workers=[{"core":3,"modules":["first","there","back","third"]},{"core":1,"modules":["second","slow"]}]"#;
-    assert_eq!(answer.source.sets(), [setting]);
-    assert_eq!(answer.source.given(), [setting]);
-    assert_eq!((answer.forgetful.len(), answer.remaining.len()), (0, 0));
-    // A setting before is replaced by it.
+    assert_eq!(result.source.sets(), [setting]);
+    assert_eq!(result.source.given(), [setting]);
+    assert_eq!((result.forgetful.len(), result.remaining.len()), (0, 0));
+    // It replaces an earlier setting.
     let sets = source("").set("batch=16").set("workers=[{}, { modules: [] }]").set("workers.0.core=2");
     let loaded = load(&sets, CONDITIONS()).unwrap_or_else(|problems| panic!("{problems}"));
-    let answer = moving(&loaded.made, &[("third", &[1])], None).expect("it can be").expect("it moves");
+    let result = moving(&loaded.made, &[("third", &[1])], None).expect("it can be").expect("it moves");
     let setting = r#"workers=[{"core":2,"modules":["first","there","second","slow","back"]},{"modules":["third"]}]"#;
-    assert_eq!(answer.source.sets(), ["batch=16", setting]);
+    assert_eq!(result.source.sets(), ["batch=16", setting]);
 }
 
 #[test]
-fn a_worker_may_wait_for_modules_and_one_that_is_left_without_may_stay() {
+fn workers_without_modules_are_allowed_before_and_after_a_move() {
     let made = made(TWO);
     let all = ["first", "there", "second", "slow", "back", "third"].map(|name| (name, &[1][..]));
-    let answer = moving(&made, &all, None).expect("it can be").expect("they move");
-    assert!(answer.source.sets()[0].starts_with(r#"workers=[{"modules":[]},"#), "{:?}", answer.source.sets());
+    let result = moving(&made, &all, None).expect("it can be").expect("they move");
+    assert!(result.source.sets()[0].starts_with(r#"workers=[{"modules":[]},"#), "{:?}", result.source.sets());
     assert!(moving(&made, &[("first", &[0])], None).expect("it can be").is_none(), "it is there");
 }
 
 #[test]
-fn what_cannot_move_is_refused_with_what_is_allowed() {
+fn errors_of_impossible_moves_name_the_allowed_ones() {
     let two = made(TWO);
     assert_eq!(
         refused(&two, &[("firts", &[1])], None),
@@ -97,23 +97,23 @@ fn what_cannot_move_is_refused_with_what_is_allowed() {
     assert_eq!(refused(&two, &[("first", &[])], None), "module 'first' would run on no worker: name at least one");
     let twice = [("first", &[0][..]), ("first", &[1])];
     assert_eq!(refused(&two, &twice, None), "module 'first' is named twice: allowed is once, with all of its workers");
-    for (wishes, why) in [
+    for (moves, why) in [
         (&[("first", &[1][..]), ("there", &[1])][..], "'nat1' is shared with 'there', which is on worker 1"),
         (&[("second", &[1])], "packets would go in a circle over workers, by way of 'second' -> 'slow'"),
         (&[("slow", &[0, 1])], "module 'slow' is on 2 workers, but shaper has state that every packet may change"),
     ] {
-        let answer = refused(&two, wishes, None);
-        assert!(answer.contains(why), "{answer}");
+        let result = refused(&two, moves, None);
+        assert!(result.contains(why), "{result}");
     }
 }
 
-/// Modules whose sessions would be lost are named: others come to each worker than before.
+/// Modules that would lose sessions are named, because each worker would get other sessions than before.
 #[test]
 fn modules_whose_sessions_would_be_lost_are_named() {
     let made = made(TWO);
     let forgetful = |to: &[usize], more: &[(&str, &[usize])]| {
-        let wishes = [&[("there", to), ("back", to)][..], more].concat();
-        moving(&made, &wishes, None).expect("it can be").expect("they move").forgetful
+        let moves = [&[("there", to), ("back", to)][..], more].concat();
+        moving(&made, &moves, None).expect("it can be").expect("they move").forgetful
     };
     let behind = [("second", &[1][..]), ("slow", &[1])];
     assert_eq!(forgetful(&[0, 1], &[&behind[..], &[("third", &[0, 1])]].concat()), ["there", "back"]);
@@ -121,7 +121,7 @@ fn modules_whose_sessions_would_be_lost_are_named() {
 }
 
 #[test]
-fn a_controller_that_moves_modules_is_not_interfered_with() {
+fn modules_that_a_controller_moves_are_refused() {
     let made = made(&format!("{TWO}control: {{ batching: optimal, workers: 3 }}\n"));
     assert_eq!(
         refused(&made, &[("third", &[1])], None),
@@ -129,7 +129,7 @@ fn a_controller_that_moves_modules_is_not_interfered_with() {
     );
 }
 
-/// A file that has changed is for a reload to read: a move changes nothing but workers.
+/// A move changes only workers. Only a reload reads changed files.
 #[test]
 fn a_move_does_not_read_files_that_have_changed() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
@@ -143,31 +143,34 @@ fn a_move_does_not_read_files_that_have_changed() {
     let source = Source::new(text, "moves.yaml", folder.path());
     let made = load(&source, CONDITIONS()).unwrap_or_else(|problems| panic!("{problems}")).made;
     std::fs::write(&file, "deny ip from any to any port 80 # longer\n").expect("a writable folder");
-    let answer = refused(&made, &[("after", &[1])], None);
-    assert!(answer.contains("'wall' reads a file that was changed since: reload, or change it back"), "{answer}");
+    let result = refused(&made, &[("after", &[1])], None);
+    assert!(result.contains("'wall' reads a file that was changed since: reload, or change it back"), "{result}");
 }
 
 #[test]
-fn of_more_moves_than_allowed_the_first_that_are_possible_are_made() {
+fn the_first_possible_moves_are_made_if_there_are_more_than_allowed() {
     let made = made(TWO);
     let all = ["there", "back", "third", "second", "slow", "first"].map(|name| (name, &[1][..]));
     let of = |most| moving(&made, &all, Some(most)).expect("it can be").expect("some move");
-    // Both ways of a translation together; `there` alone would lie in the middle of its line.
+    // Both directions of a translation move together. `there` cannot move alone, because it is in the middle of its
+    // line.
     assert_eq!(moved(&of(1)), ["third"]);
     assert_eq!(moved(&of(2)), ["slow", "third"]);
     assert_eq!(moved(&of(6)).len(), 6);
     let remaining: Vec<_> = of(2).remaining.iter().map(|moved| moved.module.clone()).collect();
     assert_eq!(remaining, ["there", "back", "second", "first"]);
-    let answer = refused(&made, &[("there", &[1]), ("back", &[1]), ("first", &[1])], Some(0));
-    assert!(answer.starts_with("none of 3 moves can be made with at most 0: "), "{answer}");
+    let result = refused(&made, &[("there", &[1]), ("back", &[1]), ("first", &[1])], Some(0));
+    assert!(result.starts_with("none of 3 moves can be made with at most 0: "), "{result}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What is chosen of a wish is no more than allowed, can be, and with the rest is the wish.
+    /// The chosen moves are possible and not more than allowed. With the remaining moves they are all wanted moves.
     #[test]
-    fn what_is_chosen_is_allowed_and_possible(to in prop::array::uniform6(0usize..2), from in prop::array::uniform6(0usize..2), most in 1usize..6) {
+    fn chosen_moves_are_allowed_and_possible(
+        to in prop::array::uniform6(0usize..2), from in prop::array::uniform6(0usize..2), most in 1usize..6,
+    ) {
         const NAMES: [&str; 6] = ["first", "there", "second", "slow", "back", "third"];
         let on = |worker: usize| {
             let modules = NAMES.iter().zip(&from).filter(|(_, on)| **on == worker).map(|(name, _)| *name);
@@ -176,17 +179,18 @@ proptest! {
         let workers = format!("workers: [{{ modules: [{}] }}, {{ modules: [{}] }}]\n", on(0), on(1));
         let Ok(loaded) = load(&source(&workers), CONDITIONS()) else { return Ok(()) };
         let to = to.map(|worker| [worker]);
-        let wishes: Vec<_> = NAMES.iter().zip(&to).map(|(name, to)| (*name, &to[..])).collect();
-        match moving(&loaded.made, &wishes, Some(most)) {
-            Ok(Some(answer)) => {
-                prop_assert!(answer.moves.len() <= most);
-                let all = answer.moves.iter().chain(&answer.remaining);
+        let moves: Vec<_> = NAMES.iter().zip(&to).map(|(name, to)| (*name, &to[..])).collect();
+        match moving(&loaded.made, &moves, Some(most)) {
+            Ok(Some(result)) => {
+                prop_assert!(result.moves.len() <= most);
+                let all = result.moves.iter().chain(&result.remaining);
                 let all: BTreeSet<_> = all.map(|moved| moved.module.as_str()).collect();
-                let wanted: BTreeSet<_> = (0..6).filter(|at| to[*at] != [from[*at]]).map(|at| NAMES[at]).collect();
+                let wanted = (0..6).filter(|module| to[*module] != [from[*module]]).map(|module| NAMES[module]);
+                let wanted: BTreeSet<_> = wanted.collect();
                 prop_assert_eq!(all, wanted);
-                prop_assert!(load(&answer.source, CONDITIONS()).is_ok());
+                prop_assert!(load(&result.source, CONDITIONS()).is_ok());
             }
-            Ok(None) => prop_assert!((0..6).all(|at| to[at] == [from[at]])),
+            Ok(None) => prop_assert!((0..6).all(|module| to[module] == [from[module]])),
             Err(MoveError::TooFew { .. } | MoveError::Problems(_)) => {}
             Err(other) => prop_assert!(false, "{other}"),
         }

@@ -1,4 +1,4 @@
-//! Modules that share sessions, on workers.
+//! Tests the workers of modules that share sessions.
 
 use std::path::Path;
 
@@ -7,12 +7,14 @@ use forebay_pipeline::{Conditions, Source, prepare};
 use forebay_ports as _;
 use forebay_units::Frequency;
 
-/// What is wrong with a translation whose ways are on these workers.
-fn told(workers: &str) -> Option<String> {
+/// Returns the errors of a translation whose two directions are on these workers.
+fn errors(workers: &str) -> Option<String> {
     let yaml = format!(
-        "ports:\n  inside: {{ generator: {{ source: 10.0.0.0/24 }} }}\n  outside: {{ generator: {{ destination: 192.0.2.0/28 }} }}\n  \
-         sink: {{ sink: }}\nstate:\n  nat1: {{ nat: {{ pool: 192.0.2.0/28 }} }}\nmodules:\n  out: {{ nat_out: {{ state: nat1 }} }}\n  \
-         back: {{ nat_in: {{ state: nat1 }} }}\npipeline:\n  - inside -> out -> sink\n  - outside -> back -> sink\nworkers: {workers}\n"
+        "ports:\n  inside: {{ generator: {{ source: 10.0.0.0/24 }} }}\n  \
+         outside: {{ generator: {{ destination: 192.0.2.0/28 }} }}\n  sink: {{ sink: }}\n\
+         state:\n  nat1: {{ nat: {{ pool: 192.0.2.0/28 }} }}\n\
+         modules:\n  out: {{ nat_out: {{ state: nat1 }} }}\n  back: {{ nat_in: {{ state: nat1 }} }}\n\
+         pipeline:\n  - inside -> out -> sink\n  - outside -> back -> sink\nworkers: {workers}\n"
     );
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let source = Source::new(yaml, "nat.yaml", Path::new("."));
@@ -20,19 +22,19 @@ fn told(workers: &str) -> Option<String> {
 }
 
 #[test]
-fn both_ways_of_a_translation_need_the_same_workers() {
-    for right in ["[{}]", "[{}, {}]", "[{ modules: [out, back] }]"] {
-        assert_eq!(told(right), None, "{right}");
+fn both_directions_of_a_translation_need_the_same_workers() {
+    for valid in ["[{}]", "[{}, {}]", "[{ modules: [out, back] }]"] {
+        assert_eq!(errors(valid), None, "{valid}");
     }
-    let told = told("[{ modules: [out] }, { modules: [back] }]").expect("sessions that nobody would find");
+    let errors = errors("[{ modules: [out] }, { modules: [back] }]").expect("different workers");
     assert!(
-        told.contains("'nat1' is shared with 'out', which is on worker 0, and this module is on worker 1"),
-        "{told}"
+        errors.contains("'nat1' is shared with 'out', which is on worker 0, and this module is on worker 1"),
+        "{errors}"
     );
-    assert!(told.contains("nat.yaml:9"), "{told}");
+    assert!(errors.contains("nat.yaml:9"), "{errors}");
 }
 
-/// The findings about a `nids` that looks up the sessions of `named`, before a module `opens`, on these workers.
+/// Returns the errors of a `nids` that looks up the sessions of `named`, before a module `opens`, on these workers.
 fn followed(named: &str, opens: &str, workers: &str) -> Option<String> {
     let vips = "  vips: { balancer: { replies: endpoint, services: [{ address: 192.0.2.1, protocol: tcp, port: 80, \
                 backends: [{ address: 10.0.0.1 }] }] } }\n";
@@ -52,14 +54,14 @@ fn followed(named: &str, opens: &str, workers: &str) -> Option<String> {
 const OPENS: &str = "{ firewall: { state: known, default: permit } }";
 
 #[test]
-fn rules_may_ask_the_sessions_of_a_module_on_the_same_workers() {
-    for right in ["[{}]", "[{}, {}]", "[{ modules: [ids, fw] }]"] {
-        assert_eq!(followed("known", OPENS, right), None, "{right}");
+fn rules_may_look_up_sessions_of_a_module_on_the_same_workers() {
+    for valid in ["[{}]", "[{}, {}]", "[{ modules: [ids, fw] }]"] {
+        assert_eq!(followed("known", OPENS, valid), None, "{valid}");
     }
 }
 
 #[test]
-fn rules_cannot_ask_sessions_of_other_workers() {
+fn rules_cannot_look_up_sessions_of_other_workers() {
     let error = followed("known", OPENS, "[{ modules: [ids] }, { modules: [fw] }]").expect("another table");
     assert!(
         error.contains("'known' is shared with 'ids', which is on worker 0, and this module is on worker 1"),
@@ -69,7 +71,7 @@ fn rules_cannot_ask_sessions_of_other_workers() {
 }
 
 #[test]
-fn rules_cannot_ask_sessions_that_no_module_opens() {
+fn rules_cannot_look_up_sessions_that_no_module_opens() {
     let error = followed("known", "{ counter: }", "[{}]").expect("no module");
     let expected = "modules.ids.nids.flow.state: no other module has the state 'known': \
                     name one whose sessions a module opens";
@@ -77,7 +79,7 @@ fn rules_cannot_ask_sessions_that_no_module_opens() {
 }
 
 #[test]
-fn rules_cannot_ask_a_state_that_is_not_there_or_has_no_such_sessions() {
+fn rules_cannot_look_up_a_missing_state_or_one_without_connections() {
     let error = followed("none", OPENS, "[{}]").expect("no such state");
     assert!(error.contains("modules.ids.nids.flow.state: no state is called 'none' (defined: known)"), "{error}");
     assert_eq!(error.matches("flow.state").count(), 1, "{error}");
@@ -85,7 +87,7 @@ fn rules_cannot_ask_a_state_that_is_not_there_or_has_no_such_sessions() {
     let expected = "modules.ids.nids.flow.state: the state 'vips' is a 'balancer': allowed are 'connections' and 'nat'";
     assert!(error.contains(expected), "{error}");
     assert_eq!(error.matches("flow.state").count(), 1, "{error}");
-    // The parameter is no name at all.
+    // The parameter is not a name.
     for wrong in ["[known]", "7", "null", "''"] {
         let error = followed(wrong, OPENS, "[{}]").expect(wrong);
         assert!(error.contains("modules.ids.nids.flow"), "{wrong}: {error}");

@@ -1,22 +1,23 @@
-//! What `check` refuses: all that a run would, as far as it can be told without opening an interface or making a file.
+//! Tests that `check` refuses everything that a run would refuse, as far as it can without opening interfaces and
+//! creating files.
 
 use std::path::Path;
 
 use super::load_source;
 use crate::{Source, check};
 
-/// What is said of a configuration that is only checked, and that a run says the same and leaves the folder alone.
-fn told(text: &str, base: &Path) -> String {
+/// Returns the errors of a check. Asserts that a run has the same errors and creates no file.
+fn check_error(text: &str, base: &Path) -> String {
     let source = Source::new(text, "test.yaml", base);
     let files = || {
         let files = std::fs::read_dir(base).expect("a folder").map(|file| file.expect("a file").file_name());
         files.collect::<std::collections::BTreeSet<_>>()
     };
     let before = files();
-    let told = check(&source).map(|_| ()).expect_err(text).to_string();
-    assert_eq!(load_source(&source).err().expect(text).to_string(), told);
+    let error = check(&source).map(|_| ()).expect_err(text).to_string();
+    assert_eq!(load_source(&source).err().expect(text).to_string(), error);
     assert_eq!(files(), before, "{text}");
-    told
+    error
 }
 
 fn over(port: &str, rest: &str) -> String {
@@ -25,7 +26,7 @@ fn over(port: &str, rest: &str) -> String {
     )
 }
 
-/// `check` said "in order" of parameters that ports refused when they were opened.
+/// Regression: `check` accepted parameters that ports refused when they were opened.
 #[test]
 fn parameters_of_ports_are_checked() {
     let folder = tempfile::tempdir().expect("a writable folder");
@@ -56,14 +57,14 @@ fn parameters_of_ports_are_checked() {
         ("{ generator: { sessions: 0 } }", "sessions: 0: allowed are 1 to 16777216"),
         ("{ generator: { source: [] } }", "source: no prefix at all"),
     ] {
-        let told = told(&over(port, ""), folder.path());
-        assert!(told.starts_with("test.yaml:1: ports.in.") && told.contains(expected), "{port}: {told}");
+        let error = check_error(&over(port, ""), folder.path());
+        assert!(error.starts_with("test.yaml:1: ports.in.") && error.contains(expected), "{port}: {error}");
     }
 }
 
-/// `check` said "in order" of two workers with one table of sessions, which no run takes.
+/// Regression: `check` accepted two workers with one table of sessions, which a run refuses.
 #[test]
-fn sessions_on_different_workers_are_told() {
+fn sessions_on_different_workers_are_refused() {
     let folder = tempfile::tempdir().expect("a writable folder");
     let text = "
 ports: { a: { generator: }, b: { generator: }, c: { sink: }, d: { sink: } }
@@ -72,8 +73,8 @@ modules: { one: { firewall: { state: known, default: permit } }, two: { firewall
 workers: [{ modules: [one] }, { modules: [two] }]
 pipeline: [a -> one -> c, b -> two -> d]
 ";
-    let told = told(text, folder.path());
-    assert!(told.contains("'known' is shared with"), "{told}");
+    let error = check_error(text, folder.path());
+    assert!(error.contains("'known' is shared with"), "{error}");
 }
 
 fn logging(file: &str) -> String {
@@ -98,9 +99,9 @@ modules:
 
 const ALONE: &str = "pipeline: [in -> ids -> out]";
 
-/// `check` said "in order" of files for lines that no run can write.
+/// Regression: `check` accepted output files that a run cannot write.
 #[test]
-fn files_that_cannot_be_written_are_told() {
+fn files_that_cannot_be_written_are_refused() {
     let folder = tempfile::tempdir().expect("a writable folder");
     std::fs::write(folder.path().join("my.rules"), "alert ip any any -> any any (sid:1;)\n")
         .expect("a writable folder");
@@ -115,22 +116,22 @@ fn files_that_cannot_be_written_are_told() {
         ("missing/file", "No such file or directory"),
         ("my.rules/file", "Not a directory"),
     ] {
-        let log = told(&logging(file), folder.path());
+        let log = check_error(&logging(file), folder.path());
         assert!(log.contains("modules.o.nat_out.state: log.file: cannot write ") && log.contains(expected), "{log}");
-        let alerts = told(&alerting(file, ALONE), folder.path());
+        let alerts = check_error(&alerting(file, ALONE), folder.path());
         assert!(alerts.contains("nids.alerts.file: cannot write ") && alerts.contains(expected), "{alerts}");
     }
     let tap = "  copy: { tap: { file: . } }\npipeline: [in -> ids -> copy -> out]";
-    let told = told(&alerting("new", tap), folder.path());
+    let error = check_error(&alerting("new", tap), folder.path());
     assert!(
-        told.contains("test.yaml:4: modules.copy.tap.file: cannot create ") && told.contains("Is a directory"),
-        "{told}"
+        error.contains("test.yaml:4: modules.copy.tap.file: cannot create ") && error.contains("Is a directory"),
+        "{error}"
     );
 }
 
-/// Each reload was refused of a pipeline whose alerts went on into a folder that had been moved.
+/// Regression: every reload of a pipeline was refused after the folder of its open alert file had been moved.
 #[test]
-fn files_that_a_running_pipeline_has_open_are_not_looked_for_anew() {
+fn files_that_a_running_pipeline_has_open_are_not_opened_again() {
     let folder = tempfile::tempdir().expect("a writable folder");
     let (before, after) = (folder.path().join("alerts"), folder.path().join("moved"));
     std::fs::create_dir(&before).expect("a writable folder");
@@ -147,7 +148,8 @@ fn files_that_a_running_pipeline_has_open_are_not_looked_for_anew() {
     assert!(check(&more).is_err(), "by itself it cannot run");
 }
 
-/// Alerts were added to the very rules that they are told by; `check` knew nothing of files that somebody else uses.
+/// Regression: alerts were appended to the rule file that defines them. `check` did not know the files that other parts
+/// use.
 #[test]
 fn a_file_that_is_read_or_written_elsewhere_is_not_written() {
     let folder = tempfile::tempdir().expect("a writable folder");
@@ -156,30 +158,31 @@ fn a_file_that_is_read_or_written_elsewhere_is_not_written() {
     std::fs::write(folder.path().join("vpn.key"), "000102030405060708090a0b0c0d0e0f\n").expect("a writable folder");
     std::fs::hard_link(folder.path().join("my.rules"), folder.path().join("link")).expect("links");
     for file in ["my.rules", "./my.rules", "link"] {
-        let told = told(&alerting(file, ALONE), folder.path());
+        let error = check_error(&alerting(file, ALONE), folder.path());
         assert!(
-            told.contains("modules.ids.nids.alerts.file: ") && told.contains("'ids' already reads this file"),
-            "{told}"
+            error.contains("modules.ids.nids.alerts.file: ") && error.contains("'ids' already reads this file"),
+            "{error}"
         );
     }
-    assert_eq!(std::fs::read_to_string(folder.path().join("my.rules")).expect("there"), rules);
-    let key = "  seal: { aes_gcm_encrypt: { use: 1, keys: [{ id: 1, file: vpn.key }] } }\npipeline: [in -> ids -> seal -> out]";
-    let of_key = told(&alerting("vpn.key", key), folder.path());
+    assert_eq!(std::fs::read_to_string(folder.path().join("my.rules")).expect("the file exists"), rules);
+    let key = "  seal: { aes_gcm_encrypt: { use: 1, keys: [{ id: 1, file: vpn.key }] } }\n\
+               pipeline: [in -> ids -> seal -> out]";
+    let of_key = check_error(&alerting("vpn.key", key), folder.path());
     assert!(of_key.contains("'seal' already reads this file: allowed is another file"), "{of_key}");
     let two = "  more: { nids: { rules: ['alert ip any any -> any any (sid:1;)'], alerts: { file: new } } }\n\
                pipeline: [in -> ids -> more -> out]";
-    let of_two = told(&alerting("new", two), folder.path());
+    let of_two = check_error(&alerting("new", two), folder.path());
     assert!(
         of_two.contains("modules.more.nids.alerts.file: ") && of_two.contains("'ids' already writes this file"),
         "{of_two}"
     );
     let port = alerting("new", ALONE).replace("{ sink: }", "{ pcap: { write: new } }");
-    let of_port = told(&port, folder.path());
+    let of_port = check_error(&port, folder.path());
     let expected = ["ports.out.pcap.write: ", "'ids' already writes this file"];
     assert!(expected.iter().all(|part| of_port.contains(part)), "{of_port}");
     let log = logging("x").replace("{ generator: }", "{ generator: { destination: { routes: x } } }");
     std::fs::write(folder.path().join("x"), "10.0.0.0/8\n").expect("a writable folder");
-    let of_log = told(&log, folder.path());
+    let of_log = check_error(&log, folder.path());
     assert!(
         of_log.contains("state 'n' already writes this file") || of_log.contains("'in' already reads this file"),
         "{of_log}"

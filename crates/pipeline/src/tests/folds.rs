@@ -1,9 +1,9 @@
-//! Which modules run as one.
+//! Tests which modules run as one.
 
 use super::{load, load_source};
 use crate::{Source, usecase};
 
-/// The names of modules that run as one.
+/// Returns the names of modules that run as one.
 fn folds(loaded: &crate::Loaded) -> Vec<Vec<String>> {
     let plan = &loaded.plans[0];
     let name = |member: &usize| plan.modules[*member].name.clone();
@@ -21,30 +21,30 @@ fn branches_of_routers_and_gateways_run_as_one() {
     assert_eq!(of_usecase("l2l3", &["n=2"]), [["ttl0", "ttl1"], ["mac0", "mac1"], ["sum0", "sum1"]]);
     let gateway = of_usecase("gw", &["n=3"]);
     assert_eq!((gateway.len(), gateway[0].len()), (5, 3), "{gateway:?}");
-    // Per VRF its tag is taken off and its routes asked; then the hops of all VRFs.
+    // For each VRF, its VLAN pop and its lookup; then the hops of all VRFs.
     let vrf = of_usecase("vrf", &["m=2", "n=3"]);
     assert_eq!(vrf.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 6, 6, 6, 6, 6], "{vrf:?}");
-    // Down: the users of each bearer are told by modules that run as one, and behind them all that users and bearers have.
+    // Down: the modules that separate the users of each bearer run as one, and then all modules of users and bearers.
     let mobile = of_usecase("mgw", &["m=2", "n=3"]);
     let down: Vec<_> = mobile.iter().filter(|fold| fold[0].starts_with("down")).map(Vec::len).collect();
     assert_eq!(down, [3, 6, 6, 6, 6, 6], "{mobile:?}");
     let up: Vec<_> = mobile.iter().filter(|fold| fold[0].starts_with("up")).map(Vec::len).collect();
     assert_eq!(up, [3, 6, 6, 6, 6], "{mobile:?}");
-    // Branches that cost what they were given are each their own.
+    // Functions with a given cost do not run as one.
     assert!(of_usecase("rc", &["n=4"]).is_empty());
 }
 
 #[test]
-fn what_is_told_of_one_alone_keeps_modules_apart() {
+fn modules_with_settings_of_their_own_run_alone() {
     assert!(of_usecase("l2l3", &["n=4", "fold=off"]).is_empty());
     assert!(of_usecase("l2l3", &["n=4", "scheduler=weighted-fair"]).is_empty());
     // The others still run as one.
-    let told = of_usecase("l2l3", &["n=3", "buffers.sum1.trigger=8"]);
-    assert_eq!(told, [["ttl0", "ttl2"], ["mac0", "mac2"], ["sum0", "sum2"]]);
+    let others = of_usecase("l2l3", &["n=3", "buffers.sum1.trigger=8"]);
+    assert_eq!(others, [["ttl0", "ttl2"], ["mac0", "mac2"], ["sum0", "sum2"]]);
     assert!(of_usecase("l2l3", &["n=2", "buffers.sum1.trigger=8"]).is_empty());
 }
 
-/// Three branches, of which the last goes where it likes.
+/// Returns a configuration with three branches, of which the last leads to `last`.
 fn branches(last: &str) -> String {
     format!(
         "
@@ -66,24 +66,24 @@ pipeline:
 }
 
 #[test]
-fn members_go_on_alike() {
+fn members_lead_to_the_same_target() {
     let of = |text: &str| folds(&load(text).unwrap_or_else(|problems| panic!("{problems}")));
     let alone = |text: String| text.replace("  last: { ttl: }\n", "");
     assert_eq!(of(&alone(branches("out"))), [["a", "b", "c"]]);
-    // Nothing would say at `c` which port its packets leave by.
+    // At `c` the output port of a packet would not be known.
     assert_eq!(of(&alone(branches("other"))), [["a", "b"]]);
     assert_eq!(of(&branches("last -> out")), [["a", "b"]]);
-    // Where two branches lead to one module, it has packets of both.
+    // A module behind two branches has packets of both.
     let shared = alone(branches("out")).replace("split[1] -> b -> out", "split[1] -> a").replace("  b: { ttl: }\n", "");
     assert_eq!(of(&shared), [["a", "c"]]);
-    // Packets that come from elsewhere, too, are in no branch.
+    // Packets from another port are in no branch.
     let entered = alone(branches("out"))
         .replace("ports: { in: { generator: },", "ports: { in: { generator: }, in2: { generator: },");
     let entered = entered.replace("  - in -> split\n", "  - in -> split\n  - in2 -> c\n");
     assert_eq!(of(&entered), [["a", "b"]]);
 }
 
-/// Five branches of two lengths, and one with something between.
+/// Five branches of two lengths, and one with another module in between.
 #[test]
 fn branches_that_are_alike_run_as_one_without_the_others() {
     let mut text = "
@@ -102,12 +102,12 @@ modules:
         let end = if rest == "out" { "" } else { " -> out" };
         text.push_str(&format!("  - split[{branch}] -> t{branch} -> {rest}{end}\n"));
     }
-    let told = folds(&load(&text).unwrap_or_else(|problems| panic!("{problems}")));
-    assert_eq!(told, [vec!["t0", "t2", "t5"], vec!["s0", "s2", "s5"], vec!["t1", "t4"]]);
+    let folds = folds(&load(&text).unwrap_or_else(|problems| panic!("{problems}")));
+    assert_eq!(folds, [vec!["t0", "t2", "t5"], vec!["s0", "s2", "s5"], vec!["t1", "t4"]]);
 }
 
 #[test]
-fn what_runs_as_one_is_kept_as_one() {
+fn modules_that_run_as_one_are_taken_over_together() {
     let text = |last: &str, fold: &str| {
         let text =
             branches("out").replace("  last: { ttl: }\n", "").replace("c: { ttl: }", &format!("c: {{ {last} }}"));
@@ -115,8 +115,8 @@ fn what_runs_as_one_is_kept_as_one() {
     };
     let made = |text: &str| load(text).unwrap_or_else(|problems| panic!("{problems}")).made;
     let change = |old: &str, new: &str| {
-        let told = made(old).change_to(&made(new));
-        (told.kept, told.changed)
+        let change = made(old).change_to(&made(new));
+        (change.kept, change.changed)
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let all = text("ttl: ", "on");
@@ -129,8 +129,8 @@ fn what_runs_as_one_is_kept_as_one() {
 }
 
 #[test]
-fn on_and_off_are_all_there_is() {
+fn only_on_and_off_are_allowed() {
     let source = Source::new(format!("fold: maybe{}", branches("out")), "test.yaml", "");
-    let told = load_source(&source).err().expect("refused").to_string();
-    assert!(told.contains("test.yaml:1: fold: ") && told.contains("on") && told.contains("off"), "{told}");
+    let error = load_source(&source).err().expect("refused").to_string();
+    assert!(error.contains("test.yaml:1: fold: ") && error.contains("on") && error.contains("off"), "{error}");
 }

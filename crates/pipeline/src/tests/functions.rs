@@ -1,4 +1,4 @@
-//! Functions, a port and a kind of state for these tests alone; they do nothing to packets.
+//! Functions, a port and a kind of state for these tests only. They do not change packets.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct PassParams {
 }
 
 struct Pass {
-    #[allow(dead_code, reason = "holding it is the use")]
+    #[allow(dead_code, reason = "holding the reference is its use")]
     table: Option<Arc<Table>>,
 }
 
@@ -77,11 +77,11 @@ register!(Whole);
 struct SplitParams {
     /// The gates' names.
     gates: Vec<String>,
-    /// What to do.
+    /// The action.
     #[allow(dead_code, reason = "only its form matters")]
     #[serde(default)]
     action: Action,
-    /// How often.
+    /// The number of times.
     #[allow(dead_code, reason = "only its range matters")]
     #[schemars(range(max = 9))]
     #[serde(default)]
@@ -91,10 +91,10 @@ struct SplitParams {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Action {
-    /// Lets through.
+    /// Lets packets through.
     #[default]
     Permit,
-    /// Does not.
+    /// Drops packets.
     Deny,
 }
 
@@ -103,14 +103,14 @@ struct Split;
 impl Declare for Split {
     type Params = SplitParams;
     const NAME: &'static str = "test_split";
-    const SUMMARY: &'static str = "has as many gates as it is told";
+    const SUMMARY: &'static str = "has the configured gates";
     const HELP: &'static str = "";
     const EXAMPLE: &'static str = "{ gates: [a, b] }";
     const STATE: StateKind = StateKind::None;
     fn new(params: SplitParams, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let gates = params.gates;
-        if let Some(at) = gates.iter().position(|gate| gate == "bad") {
-            return Err(SetupError::at(format!("gates[{at}]"), "'bad' is not allowed"));
+        if let Some(index) = gates.iter().position(|gate| gate == "bad") {
+            return Err(SetupError::at(format!("gates[{index}]"), "'bad' is not allowed"));
         }
         setup.gates(gates)?;
         Ok(Self)

@@ -1,4 +1,4 @@
-//! What a configuration hands on to the one that follows it: sessions of what is the same, and nothing of what is not.
+//! Tests the handover between configurations: sessions of unchanged parts are kept, and all others are not.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,8 @@ use forebay_units::Frequency;
 
 use crate::{Conditions, Loaded, Source, prepare};
 
-/// A firewall whose state has so many sessions, another whose state stays, a translator, a balancer and users.
+/// A firewall whose state never changes, and another firewall, a translator, a balancer and users whose state changes
+/// with `varied`.
 fn configuration(varied: usize, more: &str) -> String {
     format!(
         "ports: {{ a: {{ generator: }}, b: {{ generator: }}, c: {{ sink: }} }}
@@ -17,7 +18,8 @@ state:
   known: {{ connections: {{ sessions: 100 }} }}
   strangers: {{ connections: {{ sessions: {varied} }} }}
   nat1: {{ nat: {{ pool: 203.0.113.0/28, sessions: {varied} }} }}
-  web: {{ balancer: {{ sessions: {varied}, services: [{{ address: 192.0.2.10, protocol: udp, backends: [{{ address: 10.0.0.1 }}] }}] }} }}
+  web: {{ balancer: {{ sessions: {varied}, services: [{{ address: 192.0.2.10, protocol: udp, \
+   backends: [{{ address: 10.0.0.1 }}] }}] }} }}
   users: {{ pdu_sessions: {{ limit: 100, sessions: ['10.60.0.1 teid={varied}'], rules: rules.txt }} }}
 modules:
   fw: {{ firewall: {{ state: known, default: permit }} }}
@@ -41,7 +43,7 @@ fn folder(rules: &str) -> tempfile::TempDir {
     folder
 }
 
-/// Loads what is to follow, as a reload does: what runs is there until it is replaced.
+/// Loads the next configuration as a reload does. The running one exists until it is replaced.
 fn follow(running: Option<Loaded>, text: &str, base: &Path) -> (Loaded, ConfigurationChange) {
     let source = Source::new(text, "test.yaml", base);
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
@@ -52,13 +54,13 @@ fn follow(running: Option<Loaded>, text: &str, base: &Path) -> (Loaded, Configur
     (loaded, change)
 }
 
-/// What is handed on, by key.
+/// Returns the objects that are handed on, with their keys.
 fn kept(loaded: &Loaded) -> Vec<(String, Weak<dyn std::any::Any + Send + Sync>)> {
     let tables = loaded.made.tables.iter().filter(|(key, _)| kept_as(key).is_some());
-    tables.map(|(key, what)| (key.clone(), Arc::downgrade(what))).collect()
+    tables.map(|(key, object)| (key.clone(), Arc::downgrade(object))).collect()
 }
 
-/// What is kept under the one key that begins and goes on so.
+/// Returns the object under the only key of this kind and name.
 fn find(loaded: &Loaded, kind: &str, of: &str) -> SharedState {
     let named = |key: &&String| {
         key.starts_with("handed on") && !key.contains("listing") && key.contains(kind) && key.contains(of)
@@ -68,7 +70,7 @@ fn find(loaded: &Loaded, kind: &str, of: &str) -> SharedState {
     Arc::clone(&loaded.made.tables[keys[0]])
 }
 
-/// Tables of sessions were held by the very configurations that were compared, and so by all that ever ran.
+/// Regression: each configuration held the tables of sessions of the one before, so that all tables stayed in memory.
 #[test]
 fn sessions_of_what_has_changed_are_not_kept() {
     let folder = folder("1 tcp\n");
@@ -80,16 +82,16 @@ fn sessions_of_what_has_changed_are_not_kept() {
         let (next, change) = follow(Some(running), &configuration(1_000 + round, ALONE), folder.path());
         running = next;
         assert_eq!(change.forgotten, ["nat1", "strangers", "users", "web"]);
-        let there: Vec<_> = old.iter().filter(|(_, what)| what.strong_count() > 0).map(|(key, _)| key).collect();
-        assert!(there.is_empty(), "round {round}: {there:?}");
+        let alive: Vec<_> = old.iter().filter(|(_, object)| object.strong_count() > 0).map(|(key, _)| key).collect();
+        assert!(alive.is_empty(), "round {round}: {alive:?}");
         assert_eq!(kept(&running).len(), count, "round {round}: {:?}", kept(&running));
-        assert!(Arc::ptr_eq(&find(&running, "connections", "known"), &known), "what has not changed goes on");
+        assert!(Arc::ptr_eq(&find(&running, "connections", "known"), &known), "unchanged state is kept");
     }
 }
 
-/// Changed back, a state found the sessions that it had had before.
+/// Regression: a state that was changed back found its old sessions.
 #[test]
-fn a_state_that_is_as_it_was_once_begins_anew() {
+fn a_state_that_is_changed_back_starts_empty() {
     let folder = folder("1 tcp\n");
     let (first, _) = follow(None, &configuration(1_000, ALONE), folder.path());
     let of = |loaded: &Loaded| {
@@ -104,8 +106,8 @@ fn a_state_that_is_as_it_was_once_begins_anew() {
     }
 }
 
-/// A state that is taken over does not ask for what it has: that is kept all the same, and there when the state is made anew
-/// of the same sessions.
+/// A state that is taken over does not request its objects again. They are kept nevertheless, and the state finds them
+/// when it is created again with the same sessions.
 #[test]
 fn users_outlast_their_rules_whatever_changes_between() {
     let folder = folder("1 tcp\n");
@@ -119,8 +121,8 @@ fn users_outlast_their_rules_whatever_changes_between() {
     assert!(Arc::ptr_eq(&find(&third, "pdu_sessions", "users"), &users));
 }
 
-/// Each worker's sessions are kept as long as there are as many workers, also where a worker's module is taken over and does
-/// not ask for them.
+/// The sessions of each worker are kept as long as the number of workers is the same, also if a module is taken over
+/// and does not request them.
 #[test]
 fn sessions_are_kept_as_long_as_they_come_to_the_same_workers() {
     let text = |more: &str, workers: &str| {
@@ -150,13 +152,17 @@ workers: {workers}
     assert_eq!((tables(&beside), change.kept, change.forgotten), (both, 1, vec![]));
     let (changed, change) = follow(Some(beside), &text("", "[{}]"), base);
     assert_eq!((tables(&changed).len(), change.forgotten), (1, vec!["known".to_owned()]));
-    assert!(!Arc::ptr_eq(&find(&changed, "connections", "known"), &one), "not the first, though they are as many");
+    assert!(
+        !Arc::ptr_eq(&find(&changed, "connections", "known"), &one),
+        "a new table, although the number of workers is the same as at first"
+    );
 }
 
-/// What a table of a module states was in no report: it was asked for by the function that was made to be checked, which is
-/// thrown away where another is made to run; and it was not there after a reload that made the module anew.
+/// Regression: the gauges of a module's table were in no report. Only the function of the check had requested them,
+/// which is dropped when another one is created to run. They were also missing after a reload that created the module
+/// again.
 #[test]
-fn gauges_of_what_replicas_share_are_shown_by_each_that_runs() {
+fn gauges_of_shared_objects_are_shown_by_each_running_replica() {
     let folder = folder("");
     let text = |gates: &str| {
         format!(
@@ -193,7 +199,7 @@ pipeline: [in -> ids -> look, look[clean] -> list -> more -> out, look[match] ->
     };
     let expected = vec![("known".to_owned(), 1); 2];
     assert_eq!(known(&running), expected);
-    // Other sessions come to one worker alone: all is made anew, but the tables.
+    // With one worker instead of two, that worker takes over the modules.
     let alone = text("more: { counter: }").replace("[{}, {}]", "[{}]");
     let (alone, _) = follow(Some(running), &alone, folder.path());
     assert_eq!(shown(&alone, "ids", "rules").len() + shown(&alone, "look", "patterns").len(), 0, "taken over");

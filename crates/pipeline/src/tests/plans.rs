@@ -1,4 +1,4 @@
-//! What plan comes of a configuration.
+//! Tests the plans of configurations.
 
 use forebay_graph::{Plan, Step, Target};
 use forebay_units::{Nanos, Percentile};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{load, load_source};
 use crate::{Loaded, Source};
 
-/// In the style of the language's definition, with the flow's path as it is written there.
+/// The example of the language's definition.
 const EXAMPLE: &str = "
 name: example
 batch: 64
@@ -46,7 +46,7 @@ fn module(plan: &Plan, name: &str) -> usize {
 
 #[test]
 fn the_example_is_a_plan() {
-    // In a mapping in braces an arrow path with a gate is not YAML's to forbid either.
+    // Gates in a mapping in braces are allowed, although YAML forbids brackets there.
     let loaded = load(EXAMPLE).unwrap_or_else(|problems| panic!("{problems}"));
     let plan = &loaded.plans[0];
     assert_eq!((plan.name.as_str(), plan.batch, plan.pool.chunks, plan.pool.frame), ("example", 64, 1024, 1500));
@@ -71,7 +71,7 @@ fn the_example_is_a_plan() {
 }
 
 #[test]
-fn a_check_says_what_there_is_and_opens_nothing() {
+fn a_check_lists_the_parts_and_opens_nothing() {
     let closed = EXAMPLE.replace("core:   { test_port: { receives: true }", "core:   { test_port: { opens: false }");
     let checked = crate::check(&Source::new(&closed, "test.yaml", "")).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(checked.modules[1], ("fw".to_owned(), "test_pass"));
@@ -82,7 +82,7 @@ fn a_check_says_what_there_is_and_opens_nothing() {
 }
 
 #[test]
-fn settings_override_what_is_written_and_add_what_is_not() {
+fn settings_override_and_add_values() {
     let source = Source::new(EXAMPLE, "test.yaml", "");
     let source = source
         .set("batch=128")
@@ -95,7 +95,7 @@ fn settings_override_what_is_written_and_add_what_is_not() {
 }
 
 #[test]
-fn what_is_wrong_with_a_setting_is_said_of_the_setting() {
+fn errors_of_settings_name_the_setting() {
     let source = Source::new(EXAMPLE, "test.yaml", "");
     let source = source
         .set("batch=0")
@@ -116,7 +116,7 @@ fn what_is_wrong_with_a_setting_is_said_of_the_setting() {
         ");
 }
 
-/// `null` leaves a key out. The error of an item of a list named neither the value nor what is allowed.
+/// Regression: the error of `null` for an item of a list named neither the value nor the allowed ones.
 #[test]
 fn null_for_an_item_of_a_list_is_refused_with_what_is_allowed() {
     let problems = |source: Source| load_source(&source).err().expect("refused").to_string();
@@ -138,41 +138,44 @@ fn null_for_an_item_of_a_list_is_refused_with_what_is_allowed() {
     assert_eq!((plan.flows[0].slo, plan.flows[1].slo), (None, Some(Nanos(1_000_000))));
     let source = Source::new(EXAMPLE, "test.yaml", "").set("flows=null");
     assert!(load_source(&source).unwrap_or_else(|problems| panic!("{problems}")).plans[0].flows.is_empty());
-    // Written in the file it has no key either.
+    // The same in the text is a missing value.
     let problems = problems(Source::new(EXAMPLE, "test.yaml", "").set("workers=[~]"));
     assert_eq!(problems, "--set workers=[~]: workers[0]: it has no value: allowed is a mapping");
 }
 
-/// A pipeline of modules in a random order of definition, each leading to later ones of another, hidden order.
+/// Returns a pipeline whose modules are defined in random order. Each leads to later modules of another order.
 fn pipeline(choices: &[(usize, Vec<usize>)]) -> String {
     let count = choices.len();
     let mut modules: Vec<(usize, String)> = Vec::new();
     let mut lines = vec!["in -> m0".to_owned()];
     let mut entered = vec![false; count];
     entered[0] = true;
-    for (at, (key, targets)) in choices.iter().enumerate() {
-        let later = |pick: &usize| at + 1 + pick % (count - at);
+    for (module, (key, targets)) in choices.iter().enumerate() {
+        let later = |pick: &usize| module + 1 + pick % (count - module);
         let mut targets: Vec<usize> = targets.iter().map(later).collect();
         // Every module is reached from the one before it.
-        targets.push(at + 1);
+        targets.push(module + 1);
         let gates: Vec<String> = (0..targets.len()).map(|gate| format!("g{gate}")).collect();
-        modules.push((*key, format!("  m{at}: {{ test_split: {{ gates: [{}] }} }}\n", gates.join(", "))));
+        modules.push((*key, format!("  m{module}: {{ test_split: {{ gates: [{}] }} }}\n", gates.join(", "))));
         for (gate, target) in gates.iter().zip(targets) {
             let target = if target == count { "out".to_owned() } else { format!("m{target}") };
-            lines.push(format!("m{at}[{gate}] -> {target}"));
+            lines.push(format!("m{module}[{gate}] -> {target}"));
         }
     }
     modules.sort();
     let modules: String = modules.into_iter().map(|(_, text)| text).collect();
     let lines: String = lines.into_iter().rev().map(|line| format!("  - {line}\n")).collect();
     format!(
-        "ports:\n  in: {{ test_port: {{ sends: false }} }}\n  out: {{ test_port: {{ receives: false }} }}\nmodules:\n{modules}pipeline:\n{lines}"
+        "ports:\n  in: {{ test_port: {{ sends: false }} }}\n  out: {{ test_port: {{ receives: false }} }}\n\
+         modules:\n{modules}pipeline:\n{lines}"
     )
 }
 
 proptest! {
     #[test]
-    fn random_pipelines_become_plans_in_topological_order(choices in prop::collection::vec((0usize..100, prop::collection::vec(0usize..100, 0..4)), 1..24)) {
+    fn random_pipelines_become_plans_in_topological_order(
+        choices in prop::collection::vec((0usize..100, prop::collection::vec(0usize..100, 0..4)), 1..24),
+    ) {
         let text = pipeline(&choices);
         let plan = match load(&text) {
             Ok(mut loaded) => loaded.plans.remove(0),
@@ -211,17 +214,17 @@ fn workers_without_modules_replicate_and_named_modules_are_cut_off() {
     // This kind of port has one queue, which belongs to the first of the workers that its packets go to.
     assert_eq!(placement.ports, [vec![0], vec![2]]);
     for plan in &loaded.plans {
-        for (told, on) in plan.modules.iter().zip(&placement.modules) {
-            assert_eq!(told.function.is_some(), on.contains(&plan.worker), "{} on {}", told.name, plan.worker);
+        for (module, on) in plan.modules.iter().zip(&placement.modules) {
+            assert_eq!(module.function.is_some(), on.contains(&plan.worker), "{} on {}", module.name, plan.worker);
         }
-        for (told, on) in plan.ports.iter().zip(&placement.ports) {
-            assert_eq!(told.open.is_some(), on.contains(&plan.worker), "{} on {}", told.name, plan.worker);
+        for (port, on) in plan.ports.iter().zip(&placement.ports) {
+            assert_eq!(port.open.is_some(), on.contains(&plan.worker), "{} on {}", port.name, plan.worker);
         }
     }
 }
 
 #[test]
-fn a_changed_configuration_takes_over_what_is_the_same() {
+fn a_changed_configuration_takes_over_unchanged_parts() {
     let first = two_workers(EXAMPLE);
     let conditions = crate::Conditions { frequency: forebay_units::Frequency::new(1e9), simulated: true };
     let reload =
@@ -235,14 +238,14 @@ fn a_changed_configuration_takes_over_what_is_the_same() {
     let fw = &second.plans[0].modules[module(&second.plans[0], "fw")];
     assert!(fw.function.is_some(), "its parameter has changed");
     assert!(second.plans[0].modules[0].function.is_none(), "it is taken over");
-    // The port that packets of `back` enter by moves with it.
+    // The input port of `back` moves with it.
     assert_eq!((second.plans[0].ports[0].from, second.plans[1].ports[1].from), (Some(0), Some(0)));
     assert!(second.plans[1].ports[1].open.is_none());
-    // A configuration with a mistake that a start would refuse is refused here, too.
+    // A reload refuses the same errors as a start.
     let unused = EXAMPLE.replace("  nat1:", "  idle:   { test_table: { size: 1 } }\n  nat1:");
-    let told = reload(&unused).err().expect("refused").to_string();
-    assert!(told.contains("no module uses the state 'idle'"), "{told}");
-    // State that another parameter made is another, and so are the modules that use it.
+    let error = reload(&unused).err().expect("refused").to_string();
+    assert!(error.contains("no module uses the state 'idle'"), "{error}");
+    // State with another parameter is not taken over, and neither are the modules that use it.
     let other = reload(&EXAMPLE.replace("size: 3", "size: 4")).unwrap_or_else(|problems| panic!("{problems}"));
     let of = |name| other.plans[0].modules[module(&other.plans[0], name)].from;
     assert_eq!((of("out"), of("back"), of("vlans")), (None, None, Some(0)));
@@ -255,13 +258,15 @@ fn a_changed_configuration_takes_over_what_is_the_same() {
     );
 }
 
-/// A function that was taken over wrote to one word, and those made after the change read another.
+/// Regression: a function that was taken over wrote to one word, and functions that were created after the change read
+/// another.
 #[test]
 fn metadata_words_keep_their_numbers_over_a_change() {
     let module = "  route: { ip_lookup: { routes: ['0.0.0.0/0 1'], to: word } }\n";
     let text = |modules: &str, path: &str| {
         format!(
-            "ports:\n  in: {{ generator: {{}} }}\n  out: {{ sink: }}\nmodules:\n{modules}{module}pipeline:\n  - in -> {path}route -> out\n"
+            "ports:\n  in: {{ generator: {{}} }}\n  out: {{ sink: }}\nmodules:\n{modules}{module}\
+             pipeline:\n  - in -> {path}route -> out\n"
         )
     };
     let first = two_workers(&text("", ""));

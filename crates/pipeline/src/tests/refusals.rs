@@ -1,9 +1,9 @@
-//! Every kind of mistake: the whole message, with its line.
+//! Tests the whole message of every kind of error, with its line.
 
 use super::load;
 
-/// The problems of a text whose first line is the one after the opening quotes. Lists of what is registered, which
-/// grow with every function, are left out.
+/// Returns the errors of a text. Its first line is the one after the opening quotes. Omits lists of registered names,
+/// which grow with every function.
 fn refused(text: &str) -> String {
     let problems = load(text.strip_prefix('\n').unwrap_or(text)).err().expect("refused").to_string();
     let short = |line: &str| {
@@ -229,7 +229,7 @@ flows:
 }
 
 #[test]
-fn rate_objectives_that_cannot_be_or_that_nobody_keeps() {
+fn rate_objectives_that_are_impossible_or_without_a_controller() {
     let flows = |rest: &str| {
         refused(&format!(
             "
@@ -397,10 +397,10 @@ fn texts_that_are_not_configurations() {
         ");
 }
 
-/// A fault in what a state is made of was told once more by each module that names it, and once more of a line with a
-/// wrong end.
+/// Regression: an error in a state was reported again by each module that names it, and an error in a line by its
+/// gates.
 #[test]
-fn one_fault_is_told_once() {
+fn one_error_is_reported_once() {
     let faulty = refused(
         "
 ports: { in: { generator: }, out: { sink: } }
@@ -437,23 +437,23 @@ pipeline: [in -> m -> sinks, b -> nowhere -> out, 'c -> s', 's[x] -> sinks']
         ");
 }
 
-/// The greatest numbers were out of a range that ends with them: they were compared as floating-point ones.
+/// Regression: the largest numbers were out of ranges that end with them, because they were compared as floating-point
+/// numbers.
 #[test]
-fn the_greatest_whole_number_is_one() {
+fn the_largest_whole_number_is_allowed() {
     let with = |seed: &str| {
         format!("seed: {seed}\nports: {{ in: {{ generator: {{}} }}, out: {{ sink: }} }}\npipeline: [in -> out]\n")
     };
     assert!(super::load(&with("18446744073709551615")).is_ok());
     assert!(refused(&with("18446744073709551616")).contains("is out of range"));
     let chunks = with("1").replace("seed: 1", "pool: { chunks: 100g }");
-    let told = refused(&chunks);
-    assert!(told.contains("digits alone, from 1 to 16777216"), "{told}");
+    let error = refused(&chunks);
+    assert!(error.contains("digits alone, from 1 to 16777216"), "{error}");
 }
 
-/// What a number or list may be was left to be guessed; the ranges that were told were those of a type in Rust, or
-/// none.
+/// Regression: messages did not name the allowed numbers and lists. The ranges were those of a Rust type, or missing.
 #[test]
-fn what_is_allowed_is_told_of_numbers_lists_and_nothing() {
+fn messages_name_allowed_numbers_and_lists() {
     insta::assert_snapshot!(refused("
 ports: { in: { generator: { queue: -1, burst: 1e3 } }, out: { sink: } }
 state:
@@ -480,7 +480,7 @@ pipeline: in -> nat -> out
         ");
 }
 
-/// Lists of rules were told of by lines that no file has.
+/// Regression: errors in lists of rules named lines that do not exist.
 #[test]
 fn elements_of_lists_are_named() {
     insta::assert_snapshot!(refused(r#"
@@ -512,7 +512,7 @@ pipeline: [in -> list -> fw -> look, "look[clean] -> ids", "look[match] -> drop"
 }
 
 #[test]
-fn a_state_of_another_kind_is_named_with_its_kind_and_the_one_that_is_needed() {
+fn a_state_of_a_wrong_kind_is_named_with_both_kinds() {
     insta::assert_snapshot!(refused("
 ports: { in: { generator: }, out: { sink: } }
 state: { c: { connections: { } } }
@@ -521,9 +521,10 @@ pipeline: [in -> o -> out]
 "), @"test.yaml:3: modules.o.nat_out.state: the state 'c' is a 'connections': allowed is a 'nat'");
 }
 
-/// The hint was missing how a file is named, a large number was 'no number', and two limits contradicted each other.
+/// Regression: the hint did not say how to name a file, a large number was 'no number', and two limits contradicted
+/// each other.
 #[test]
-fn values_that_are_nearly_right_are_told_how_they_are() {
+fn errors_of_nearly_valid_values_say_what_is_wrong() {
     insta::assert_snapshot!(refused(r#"
 ports: { in: { generator: }, out: { sink: } }
 state:
@@ -546,16 +547,16 @@ pipeline: [in -> lb -> seal -> esp -> out]
         ");
 }
 
-/// The list of the configuration's own ports left out the one that another setting had touched.
+/// Regression: the list of the configuration's own ports omitted a port that another setting changed.
 #[test]
 fn ports_that_settings_touch_are_the_configurations_own() {
     let text = "ports: { in: { generator: }, more: { generator: }, out: { sink: } }\nmodules: { m: { counter: } }\npipeline: [in -> m -> out, more -> drop]\n";
     let source = crate::Source::new(text, "test.yaml", "")
         .set("ports.in.generator.rate=1Mpps")
         .set("ports.inn.generator.rate=1Mpps");
-    let told = super::load_source(&source).err().expect("refused").to_string();
+    let error = super::load_source(&source).err().expect("refused").to_string();
     assert_eq!(
-        told,
+        error,
         "--set ports.inn.generator.rate=1Mpps: the setting makes a new port 'inn', which no line begins with: the configuration's own ports are in, more, out"
     );
 }

@@ -1,12 +1,12 @@
-//! The marker test: a marker stands in the place of every secret that the schema knows, with every kind of mistake, and
-//! no message has a part of it.
+//! The marker test: puts a marker in place of every secret in the schema, with every kind of error. No message may
+//! contain a part of the marker.
 
 use serde_json::{Map, Value, json};
 
 use crate::secrets::has_secret;
 use crate::{Source, check};
 
-/// Keys, numbers and words; the test looks for any eight characters of them in a row.
+/// Keys, numbers and words. The test searches messages for any eight consecutive characters of them.
 const MARKERS: [&str; 5] = [
     "a0b1c2d3e4f506172839405162738495",
     "98765432109876543210987654321098",
@@ -15,7 +15,7 @@ const MARKERS: [&str; 5] = [
     "c0ffee11c0ffee22c0ffee33c0ffee44c0ffee55c0ffee66c0ffee77c0ffee88",
 ];
 
-/// How a marker is written in the place of a value.
+/// The forms of a marker (`M`) in place of a value.
 const FORMS: &[&str] = &[
     "M",
     "\"M\"",
@@ -60,10 +60,10 @@ const FORMS: &[&str] = &[
     "1M",
 ];
 
-/// How it is written in the place of a word of a text, and beside it.
+/// The forms of a marker in place of a word of a text, and beside it.
 const WORDS: &[&str] = &["M", "M=1", "key=M", "key=@M", "M=M", "=M", "M/24", "192.0.2.1/M", "1M", "0xM", "#M M"];
 
-/// Ways to `value` and to every value in it.
+/// Finds the paths to `value` and to every value in it.
 fn ways(value: &Value, way: &[String], found: &mut Vec<Vec<String>>) {
     found.push(way.to_vec());
     let mut step = |part: String, value: &Value| ways(value, &[way, &[part]].concat(), found);
@@ -85,11 +85,12 @@ fn at<'v>(value: &'v mut Value, way: &[String]) -> &'v mut Value {
 fn text(kind: &str, params: &Value, form: &str) -> String {
     let params = params.to_string().replace("\"@@\"", form).replace("@@", form);
     format!(
-        "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\nmodules:\n  m:\n    {kind}: {params}\npipeline: [ in -> m -> out ]\n"
+        "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\nmodules:\n  m:\n    {kind}: {params}\n\
+         pipeline: [ in -> m -> out ]\n"
     )
 }
 
-/// A part of the marker in a message.
+/// Returns a part of the marker that is in the message.
 fn part_of<'m>(message: &str, marker: &'m str) -> Option<&'m str> {
     let digits = |text: &str| text.replace('.', "");
     (0..=marker.len() - 8)
@@ -100,13 +101,13 @@ fn part_of<'m>(message: &str, marker: &'m str) -> Option<&'m str> {
 #[test]
 fn no_message_has_a_part_of_a_marker_in_the_place_of_a_secret() {
     let (mut cases, mut refused) = (0_usize, 0_usize);
-    let mut look = |source: Source, what: &str, marker: &str| {
+    let mut check_message = |source: Source, written: &str, marker: &str| {
         cases += 1;
         if let Err(problems) = check(&source) {
             refused += 1;
             let message = format!("{problems} {problems:?}");
             let part = part_of(&message, marker);
-            assert!(part.is_none(), "{part:?} of {what}\nin {message}");
+            assert!(part.is_none(), "{part:?} of {written}\nin {message}");
         }
     };
     let schema = crate::schema();
@@ -124,7 +125,7 @@ fn no_message_has_a_part_of_a_marker_in_the_place_of_a_secret() {
         let secret: Vec<_> = parameters.expect("parameters").iter().filter(|(_, rule)| has_secret(rule)).collect();
         assert!(!secret.is_empty(), "{kind} has a secret that is in no parameter");
         for (name, _) in secret {
-            // A parameter that is not in the example is there as the marker itself.
+            // A parameter that is not in the example is added.
             let mut params = example.clone();
             params.as_object_mut().expect("parameters").entry(name.clone()).or_insert(json!("x"));
             let mut all = Vec::new();
@@ -137,12 +138,12 @@ fn no_message_has_a_part_of_a_marker_in_the_place_of_a_secret() {
                     let mut with = params.clone();
                     *at(&mut with, way) = json!("@@");
                     let written = text(kind, &with, &form);
-                    look(Source::new(&written, "t.yaml", ""), &written, marker);
-                    // The same as a setting.
+                    check_message(Source::new(&written, "t.yaml", ""), &written, marker);
+                    // The same form as a setting.
                     if number % 3 == 0 {
                         let set = format!("modules.m.{kind}.{}={form}", way.join("."));
                         let source = Source::new(text(kind, &params, ""), "t.yaml", "").set(&set);
-                        look(source, &set, marker);
+                        check_message(source, &set, marker);
                     }
                 }
                 let marker = MARKERS[number % MARKERS.len()];
@@ -155,11 +156,11 @@ fn no_message_has_a_part_of_a_marker_in_the_place_of_a_secret() {
                     "modules.m.KINDx.WAY=M",
                 ] {
                     let set = set.replace('M', marker).replace("KIND", kind).replace("WAY", &way.join("."));
-                    look(Source::new(text(kind, &params, ""), "t.yaml", "").set(&set), &set, marker);
+                    check_message(Source::new(text(kind, &params, ""), "t.yaml", "").set(&set), &set, marker);
                 }
                 let mut with = params.clone();
                 match at(&mut with, way) {
-                    // A key that is not known, and every key by another name.
+                    // Renames every key to an unknown one.
                     Value::Object(map) => {
                         let keys: Vec<String> = map.keys().cloned().collect();
                         for key in &keys {
@@ -169,7 +170,7 @@ fn no_message_has_a_part_of_a_marker_in_the_place_of_a_secret() {
                             let mut with = params.clone();
                             *at(&mut with, way) = Value::Object(renamed);
                             let written = text(kind, &with, "");
-                            look(Source::new(&written, "t.yaml", ""), &written, marker);
+                            check_message(Source::new(&written, "t.yaml", ""), &written, marker);
                         }
                     }
                     // Every word of a text.
@@ -191,7 +192,7 @@ fn no_message_has_a_part_of_a_marker_in_the_place_of_a_secret() {
                                 let mut with = params.clone();
                                 *at(&mut with, way) = json!(words.join(" "));
                                 let written = text(kind, &with, "");
-                                look(Source::new(&written, "t.yaml", ""), &written, marker);
+                                check_message(Source::new(&written, "t.yaml", ""), &written, marker);
                             }
                         }
                     }

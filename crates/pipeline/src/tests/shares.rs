@@ -1,4 +1,4 @@
-//! `scheduler:` and `shares:`: what comes of them, and what is refused.
+//! Tests `scheduler:` and `shares:`, and their errors.
 
 use forebay_graph::{Marks, Share, WhenFull};
 use forebay_protocol::{RateLimit, SchedulerKind};
@@ -17,7 +17,7 @@ fn refused(lines: &str) -> String {
 }
 
 #[test]
-fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
+fn shares_are_read_and_missing_values_have_their_defaults() {
     let shares = "shares:
   c: { weight: 7, rate: 2Mpps, burst: 10us, queue: 500, high: 90, low: 10, when_full: drop }
   b: { rate: 1Gbps }
@@ -27,15 +27,15 @@ fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
     assert_eq!(plan.scheduler, SchedulerKind::WeightedFair);
     let marks = Marks { queue: 500, high: 90, low: 10, when_full: WhenFull::Drop };
     let limit = |rate, burst| Some(RateLimit { rate, burst: Nanos(burst) });
-    let told: Vec<_> = plan.modules.iter().map(|module| (module.name.as_str(), module.share)).collect();
+    let found: Vec<_> = plan.modules.iter().map(|module| (module.name.as_str(), module.share)).collect();
     let b = Share { limit: limit(Rate::Bits(BitRate(1e9)), 1_000_000), ..Share::default() };
     let c = Share { weight: 7, limit: limit(Rate::Packets(PacketRate(2e6)), 10_000), marks };
-    assert_eq!(told, [("a", Share::default()), ("b", b), ("c", c)]);
-    // Named, the other scheduler leaves them unused.
+    assert_eq!(found, [("a", Share::default()), ("b", b), ("c", c)]);
+    // If the configuration names the other scheduler, shares are allowed but unused.
     let plan = load(&with(&format!("scheduler: run-to-completion\n{shares}"))).map(|loaded| loaded.plans[0].scheduler);
     assert_eq!(plan.ok(), Some(SchedulerKind::RunToCompletion));
-    let unsaid = load(&with("")).map(|loaded| loaded.plans[0].scheduler);
-    assert_eq!(unsaid.ok(), Some(SchedulerKind::RunToCompletion));
+    let default = load(&with("")).map(|loaded| loaded.plans[0].scheduler);
+    assert_eq!(default.ok(), Some(SchedulerKind::RunToCompletion));
 }
 
 #[test]
@@ -74,21 +74,22 @@ shares:
 fn several_workers_may_drop_at_full_rings_whatever_the_scheduler() {
     let workers = "workers: [{ modules: [a] }, { modules: [b, c] }]\nshares: { b: { when_full: drop } }\n";
     let plans = load(&with(workers)).unwrap_or_else(|problems| panic!("{problems}")).plans;
-    let told = |plan: &forebay_graph::Plan| plan.modules.iter().map(|it| it.share.marks.when_full).collect::<Vec<_>>();
-    // The worker that hands packets over knows it, too.
+    let when_full =
+        |plan: &forebay_graph::Plan| plan.modules.iter().map(|it| it.share.marks.when_full).collect::<Vec<_>>();
+    // The plan of the sending worker has the setting, too.
     for plan in &plans {
-        assert_eq!(told(plan), [WhenFull::Wait, WhenFull::Drop, WhenFull::Wait]);
+        assert_eq!(when_full(plan), [WhenFull::Wait, WhenFull::Drop, WhenFull::Wait]);
     }
     assert!(load(&with("control: { batching: optimal, workers: 2 }\nshares: { b: { when_full: wait } }\n")).is_ok());
     assert!(refused("shares: { b: { when_full: drop } }\n").contains("several workers"));
 }
 
 #[test]
-fn modules_that_have_moved_drop_at_full_rings_unless_it_is_written_otherwise() {
+fn moved_modules_drop_at_full_rings_unless_when_full_is_set() {
     let text = with("shares: { b: { when_full: wait } }\n");
     let root = crate::yaml::parse(&text, &mut Default::default()).expect("YAML");
     let mut shares = vec![Share::default(); 3];
     crate::shares::drop_for_moved(&root, &[vec![0], vec![0], vec![0]], &[vec![0, 1], vec![1], vec![1]], &mut shares);
-    let told: Vec<_> = shares.iter().map(|share| share.marks.when_full).collect();
-    assert_eq!(told, [WhenFull::Wait, WhenFull::Wait, WhenFull::Drop]);
+    let when_full: Vec<_> = shares.iter().map(|share| share.marks.when_full).collect();
+    assert_eq!(when_full, [WhenFull::Wait, WhenFull::Wait, WhenFull::Drop]);
 }
