@@ -43,7 +43,7 @@ fn runs(cache: &TempDir) -> Value {
     let files: Vec<PathBuf> =
         fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
-    serde_json::from_str(&fs::read_to_string(&files[0]).expect("it was kept")).expect("JSON")
+    serde_json::from_str(&fs::read_to_string(&files[0]).expect("it was stored")).expect("JSON")
 }
 
 /// Returns the numbers of a function's runs that count and that do not count.

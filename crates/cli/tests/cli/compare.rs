@@ -111,7 +111,7 @@ fn a_saved_measurement_is_found_and_never_overwritten() {
     let again = save("one");
     assert!(again.code == Some(2) && again.err.contains("a measurement of this name exists"), "{}", again.err);
     let program = folder.path().join("one/program");
-    let size = |path: &std::path::Path| fs::metadata(path).expect("it is there").len();
+    let size = |path: &std::path::Path| fs::metadata(path).expect("it exists").len();
     assert!(size(&program) < size(env!("CARGO_BIN_EXE_forebay").as_ref()), "it has no debugging sections");
     let version = |program: &std::path::Path| {
         std::process::Command::new(program).arg("--version").output().expect("it runs").stdout

@@ -135,7 +135,7 @@ modules: { wall: { firewall: { state: known, default: permit } }, slow: { shaper
 pipeline: [ in -> wall -> slow -> out ]
 ",
     );
-    std::fs::write(file.beside("in.pcap"), &capture).expect("a folder that can be written");
+    std::fs::write(file.beside("in.pcap"), &capture).expect("a writable folder");
     for more in [&[][..], &["--controller", "optimal"]] {
         let report = forebay(&[&["run", file.path(), "--virtual", "--json"], more].concat()).json();
         assert_eq!(report["packets"]["out"], 3, "{report}");

@@ -229,7 +229,7 @@ pipeline:
   - arrive[reply] -> out
 ",
     );
-    std::fs::write(file.beside("in.pcap"), &capture).expect("a folder that can be written");
+    std::fs::write(file.beside("in.pcap"), &capture).expect("a writable folder");
     file
 }
 
@@ -284,7 +284,7 @@ fn rates_are_printed_only_with_an_interval() {
 #[test]
 fn every_event_is_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
-    let text = std::fs::read_to_string(path).expect("it is there");
+    let text = std::fs::read_to_string(path).expect("it exists");
     for name in EventName::ALL {
         let row = format!("| `{name}` | {} |", name.level());
         assert!(text.contains(&row), "docs/events.md has no row {row}");
@@ -319,7 +319,7 @@ fn a_changed_file_replaces_the_stored_configuration() {
     };
     let mode = |path: &str| {
         use std::os::unix::fs::PermissionsExt;
-        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+        std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777
     };
     write("first");
     starts_as(&["--prefer", "state"], "first", None);
@@ -328,7 +328,7 @@ fn a_changed_file_replaces_the_stored_configuration() {
     write("first");
     let err = starts_as(&["--set", "name=other"], "first", Some(("state_used", "unchanged")));
     assert!(err.contains("ignored=\"--set name=other\""), "{err}");
-    let before = std::fs::read(&state).expect("it is there");
+    let before = std::fs::read(&state).expect("it exists");
     write("second");
     assert!(std::fs::metadata(&old).is_err());
     starts_as(&["--prefer", "state"], "first", Some(("state_used", "prefer")));
@@ -339,12 +339,12 @@ fn a_changed_file_replaces_the_stored_configuration() {
     assert!(refused.err.contains("edge.yaml:") && refused.err.contains("use --prefer state"), "{}", refused.err);
     std::fs::write(&file, b"\xff").expect("a writable folder");
     assert_eq!(run(&[]).code, Some(2));
-    assert!(std::fs::metadata(&old).is_err() && std::fs::read(&state).expect("it is there") == before);
-    std::fs::remove_file(&file).expect("it is there");
+    assert!(std::fs::metadata(&old).is_err() && std::fs::read(&state).expect("it exists") == before);
+    std::fs::remove_file(&file).expect("it exists");
     starts_as(&[], "first", Some(("state_used", "no_file")));
     write("second");
     starts_as(&[], "second", Some(("state_replaced", "changed")));
-    assert!(std::fs::read(&old).expect("it was kept") == before && (mode(&old), mode(&state)) == (0o600, 0o600));
+    assert!(std::fs::read(&old).expect("it was stored") == before && (mode(&old), mode(&state)) == (0o600, 0o600));
     starts_as(&[], "second", Some(("state_used", "unchanged")));
     starts_as(&["--prefer", "file", "--set", "name=third"], "third", Some(("state_replaced", "prefer")));
     // Settings that only the state has are reported. They are no longer in force.
@@ -352,7 +352,7 @@ fn a_changed_file_replaces_the_stored_configuration() {
     let err = starts_as(&[], "fourth", Some(("state_replaced", "changed")));
     assert!(err.contains("dropped=\"--set name=third\""), "{err}");
     // A state of an older version has no hash.
-    let text = std::fs::read_to_string(&state).expect("it is there");
+    let text = std::fs::read_to_string(&state).expect("it exists");
     let mut older: Value = serde_json::from_str(&text).expect("JSON");
     older.as_object_mut().and_then(|older| older.remove("started_from")).expect("a fingerprint");
     std::fs::write(&state, older.to_string()).expect("a writable folder");

@@ -147,7 +147,7 @@ fn level(event: &Event) -> &'static str {
 /// Checks that the event's row in the documentation has each of its fields.
 fn assert_documented(event: &Event) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
-    let text = std::fs::read_to_string(path).expect("it is there");
+    let text = std::fs::read_to_string(path).expect("it exists");
     let mut known = BTreeSet::new();
     for line in text.lines() {
         let cells: Vec<_> = line.split('|').collect();

@@ -48,7 +48,7 @@ fn a_written_capture_continues_over_reloads() {
     }
     let (report, _folder) = running.end_keeping();
     let frames = report["packets"]["out"].as_u64().expect("a number");
-    let length = std::fs::metadata(&file).expect("it is there").len();
+    let length = std::fs::metadata(&file).expect("it exists").len();
     assert_eq!(length, 24 + frames * (16 + 60), "each sent packet is in the capture");
 }
 
@@ -75,7 +75,7 @@ fn files_that_a_pipeline_reads_are_not_overwritten() {
         std::fs::write(&pipeline, writes(name)).expect("a writable folder");
         refused(forebay(&[&["run", &pipeline], &short[..]].concat()), reader);
     }
-    assert_eq!(std::fs::read(&routes).expect("it is there"), b"0.0.0.0/0 0\n10.0.0.0/8 1\n");
+    assert_eq!(std::fs::read(&routes).expect("it exists"), b"0.0.0.0/0 0\n10.0.0.0/8 1\n");
     let running = Running::in_folder(folder, &reads, &[]);
     for (name, reader) in [("routes", "'route'"), ("link", "'route'"), ("pipeline.yaml", "the configuration")] {
         running.write(&writes(name));
@@ -99,7 +99,7 @@ fn files_that_a_pipeline_reads_are_not_overwritten() {
     running.write(&PIPELINE.replace("out: { sink: }", "out: { pcap: { write: link } }"));
     json(&running.request(&["reload", "--json"]));
     let (_, folder) = running.end_keeping();
-    assert!(std::fs::read(folder.path().join("routes")).expect("it is there").starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
+    assert!(std::fs::read(folder.path().join("routes")).expect("it exists").starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
 }
 
 /// Regression: a file that may never end blocked a reload, and all later requests.
@@ -141,7 +141,7 @@ fn a_file_that_is_not_a_socket_is_not_removed() {
     let done =
         forebay(&["run", "usecase:rc", "--no-live", "--duration", "1s", "--socket", file.to_str().expect("UTF-8")]);
     assert!(done.code == Some(2) && done.err.contains("no socket"), "{}", done.err);
-    assert_eq!(std::fs::read(&file).expect("it is there"), b"x");
+    assert_eq!(std::fs::read(&file).expect("it exists"), b"x");
 }
 
 /// Regression: a frame that a device had joined from several was lost, and the summary reported that every packet was

@@ -114,7 +114,8 @@ fn the_same_build_is_equal_to_itself() {
 #[test]
 fn a_pipeline_that_the_other_build_lacks_and_a_foreign_program_are_refused() {
     let other = File::new("#!/bin/sh\necho '[{\"name\":\"acl\",\"summary\":\"\"}]'\n");
-    std::fs::set_permissions(&other.path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    std::fs::set_permissions(&other.path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("the owner can change it");
     for (program, expected) in [
         (other.path(), "does not have function:ttl: allowed are pipelines that both builds have"),
         ("/bin/true", "list usecases --json: no list: it is not a build of Forebay"),
@@ -130,7 +131,7 @@ fn a_baseline_of_another_processor_or_build_is_refused() {
         return;
     }
     let pipeline = Baselined::new();
-    let text = std::fs::read_to_string(&pipeline.baseline).expect("it is there");
+    let text = std::fs::read_to_string(&pipeline.baseline).expect("it exists");
     for (old, new) in [("compiled for ", "compiled for sse9 "), ("\"profile\":\"", "\"profile\":\"slow ")] {
         assert!(text.contains(old), "{text}");
         std::fs::write(&pipeline.baseline, text.replace(old, new)).expect("a writable folder");

@@ -37,7 +37,7 @@ fn save(store: &Path, name: &str, text: &str) {
 
 /// Saves a changed copy of the store's `n0`.
 fn save_changed(store: &TempDir, name: &str, change: impl Fn(&mut Value)) {
-    let text = std::fs::read_to_string(store.path().join("n0/measurement.json")).expect("it is there");
+    let text = std::fs::read_to_string(store.path().join("n0/measurement.json")).expect("it exists");
     let mut measurement = serde_json::from_str(&text).expect("JSON");
     change(&mut measurement);
     save(store.path(), name, &measurement.to_string());
@@ -91,7 +91,7 @@ fn invalid_stores_and_options_are_named() {
         let done = forebay(&[&["history"], &arguments[..]].concat());
         assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
     }
-    std::fs::remove_dir_all(store.path().join("broken")).expect("it is there");
+    std::fs::remove_dir_all(store.path().join("broken")).expect("it exists");
     for (option, expected) in [("--pipeline", "there are gw-4"), ("--module", "there are (all), acl0, ttl<0>")] {
         let done = forebay(&["history", "--store", path(&store), option, "other"]);
         assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
@@ -165,7 +165,7 @@ fn a_page_is_written_completely_or_not_at_all() {
         assert_eq!(err, format!("error: {}: File too large (os error 27)\n", page.display()));
         assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
-    assert_eq!(std::fs::read_to_string(&page).expect("it is there"), "the old one");
+    assert_eq!(std::fs::read_to_string(&page).expect("it exists"), "the old one");
     forebay(&["history", "--store", path(&store), "--html", page.to_str().expect("a plain name")]).success();
-    assert!(std::fs::read_to_string(&page).expect("it is there").trim_end().ends_with("</html>"));
+    assert!(std::fs::read_to_string(&page).expect("it exists").trim_end().ends_with("</html>"));
 }

@@ -176,7 +176,7 @@ pipeline: [ in -> hop -> out ]
     );
     forebay(&["run", file.path(), "--virtual"]).success();
     let whole = std::fs::read(file.beside("whole.pcap")).expect("it was written");
-    std::fs::write(file.beside("cut.pcap"), &whole[..whole.len() - 10]).expect("a folder that can be written");
+    std::fs::write(file.beside("cut.pcap"), &whole[..whole.len() - 10]).expect("a writable folder");
     let faulty = format!(
         "ports:
   in: {{ generator: {{ rate: 1kpps }} }}

@@ -46,7 +46,7 @@ fn done(command: &mut Command) -> CommandResult {
 }
 
 fn read(file: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(file).expect("it was kept")).expect("JSON")
+    serde_json::from_str(&fs::read_to_string(file).expect("it was stored")).expect("JSON")
 }
 
 /// Checks the entry of a function, and that its parts agree.
@@ -122,7 +122,7 @@ fn a_damaged_profile_is_reported_and_measured_again() {
     let short = ["ttl", "--time", "10ms", "--batch", "4"];
     cache.profile(&short).success();
     let file = cache.file();
-    let text = fs::read_to_string(&file).expect("it was kept");
+    let text = fs::read_to_string(&file).expect("it was stored");
     let other = text.replacen("\"batch\": 4", "\"batch\": 5", 1);
     for (damaged, expected) in [(&text[..100], "not a profile: EOF"), (&other, "it is not valid here")] {
         fs::write(&file, damaged).expect("a writable folder");
@@ -150,7 +150,7 @@ fn without_a_folder_for_profiles_the_measurement_is_only_printed() {
         done.err
     );
     check(&done.json()["functions"]["ttl"], 4.0, &[1.0, 2.0, 4.0]);
-    assert_eq!((done.code, fs::read_to_string(&file).expect("it is there").as_str()), (Some(0), "precious"));
+    assert_eq!((done.code, fs::read_to_string(&file).expect("it exists").as_str()), (Some(0), "precious"));
     let nowhere = crate::profile::done(cache.command(&short).env_remove("XDG_CACHE_HOME").env("HOME", "relative"));
     assert!(nowhere.code == Some(0) && nowhere.err.starts_with("no folder for profiles: "), "{}", nowhere.err);
     let home = crate::profile::done(cache.command(&short).env_remove("XDG_CACHE_HOME").env("HOME", folder.path()));

@@ -47,8 +47,7 @@ fn counters_of_removed_rules_are_not_listed() {
     }
     let counters = || {
         let modules = json(&running.request(&["show", "modules", "--json"]));
-        let fw =
-            modules.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
+        let fw = modules.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it exists");
         fw["counters"].clone()
     };
     let listed = counters();
@@ -81,7 +80,7 @@ fn held_packets_that_a_reload_drops_are_written() {
     assert!(dropped > 0, "{reloaded}");
     let (report, folder) = running.end_keeping();
     assert_eq!(report["packets"]["dropped"]["wound_up"].as_u64(), Some(dropped));
-    let written = std::fs::read(drops).expect("it is there");
+    let written = std::fs::read(drops).expect("it exists");
     let comment = b"b.wound_up";
     let seen = written.windows(comment.len()).filter(|window| window == comment).count();
     assert_eq!(seen as u64, dropped);
@@ -113,13 +112,13 @@ fn a_tap_port_keeps_its_interface_when_it_changes() {
         std::fs::read_to_string(format!("/sys/class/net/{interface}/{attribute}")).map(|text| text.trim().to_owned())
     };
     let running = Running::in_folder(folder, &with("mtu: 1400"), &[]);
-    let number = read("ifindex").expect("it is there");
-    assert_eq!(read("mtu").expect("it is there"), "1400");
+    let number = read("ifindex").expect("it exists");
+    assert_eq!(read("mtu").expect("it exists"), "1400");
     running.write(&with("mtu: 1300, poll: 1ms"));
     let reloaded = json(&running.request(&["reload", "--json"]))["reloaded"].clone();
     assert_eq!(reloaded["ports_opened"], serde_json::json!(["host"]), "{reloaded}");
     assert_eq!(
-        (read("ifindex").expect("it is there"), read("mtu").expect("it is there")),
+        (read("ifindex").expect("it exists"), read("mtu").expect("it exists")),
         (number.clone(), "1300".to_owned())
     );
     // A refused reload leaves the interface unchanged.
@@ -127,7 +126,7 @@ fn a_tap_port_keeps_its_interface_when_it_changes() {
         running.write(&wrong);
         assert_eq!(running.request(&["reload"]).code, Some(2));
         assert_eq!(
-            (read("ifindex").expect("it is there"), read("mtu").expect("it is there")),
+            (read("ifindex").expect("it exists"), read("mtu").expect("it exists")),
             (number.clone(), "1300".to_owned())
         );
     }
@@ -206,7 +205,7 @@ pipeline:
             .expect("modules")
             .iter()
             .find(|module| module["name"] == name)
-            .expect("it is there")
+            .expect("it exists")
             .clone();
         module["folded"].clone()
     };
@@ -230,7 +229,7 @@ pipeline:
     let report = running.end();
     let packets_of = |name: &str| {
         let mut modules = report["modules"].as_array().expect("modules").iter();
-        modules.find(|module| module["name"] == name).expect("it is there")["packets"].as_u64().expect("a number")
+        modules.find(|module| module["name"] == name).expect("it exists")["packets"].as_u64().expect("a number")
     };
     let entered = report["packets"]["in"].as_u64().expect("a number");
     assert_eq!(report["packets"]["out"].as_u64().expect("a number") + dropped(&report), entered);

@@ -47,7 +47,7 @@ fn simulated_runs_with_the_same_seed_are_equal() {
     contract::check(&report);
     assert_eq!((report["kind"].as_str(), report["packets"]["in"].as_u64()), (Some("simulated"), Some(1_000)));
     let module = |name: &str| {
-        report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == name).expect("it is there")
+        report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == name).expect("it exists")
     };
     assert_eq!(module("hop")["ticks_per_batch"].as_f64(), Some(500.0), "each call takes the given cost");
 }
@@ -57,13 +57,8 @@ fn triggers_from_the_command_line_are_in_force() {
     let file = File::new(&ROUTER.replace("count: 1000", "count: 960, rate: 1Mpps"));
     let done = forebay(&["run", file.path(), "--json", "--virtual", "--trigger", "hop=16", "--duration", "1s"]);
     let report = done.json();
-    let hop = report["modules"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .find(|it| it["name"] == "hop")
-        .expect("it is there")
-        .clone();
+    let hop =
+        report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == "hop").expect("it exists").clone();
     assert_eq!((hop["trigger"].as_u64(), hop["batch_mean"].as_f64()), (Some(16), Some(16.0)), "{hop}");
     assert!(hop["hold_us"].is_number());
 }
@@ -236,9 +231,9 @@ pipeline:
         let report = done.json();
         let count = |module: &str, heading: &str, name: &str| {
             let modules = report["modules"].as_array().expect("modules");
-            let module = modules.iter().find(|entry| entry["name"] == module).expect("it is there");
+            let module = modules.iter().find(|entry| entry["name"] == module).expect("it exists");
             let counters = module["counters"][heading].as_object().expect("counters");
-            let (_, count) = counters.iter().find(|(counter, _)| counter.starts_with(name)).expect("it is there");
+            let (_, count) = counters.iter().find(|(counter, _)| counter.starts_with(name)).expect("it exists");
             count.as_u64()
         };
         assert_eq!(count("wall", "connections, IPv4", "open"), Some(100), "{report}");

@@ -427,10 +427,10 @@ pipeline: [ in -> seal -> open -> out ]
         // Another key with most digits of this one.
         let other = format!("{}6", &key[..31]);
         for (name, text) in [("k", &other), ("s", &salted)] {
-            std::fs::write(file.beside(name), text).expect("a folder that can be written");
+            std::fs::write(file.beside(name), text).expect("a writable folder");
         }
         let line = format!("0x1001 key={salted} peer=192.0.2.2 for=0.0.0.0/0\n");
-        std::fs::write(file.beside("a"), line).expect("a folder that can be written");
+        std::fs::write(file.beside("a"), line).expect("a writable folder");
         let existing: std::collections::HashSet<_> = files(&file).into_iter().collect();
         let drops = file.beside("drops.pcapng");
         for how in [
@@ -448,7 +448,7 @@ pipeline: [ in -> seal -> open -> out ]
             assert!(!shows(&format!("{}{}", done.out, done.err), &salted), "{how:?}: {}{}", done.out, done.err);
         }
         for written in files(&file).iter().filter(|path| !existing.contains(*path)) {
-            let bytes = std::fs::read(written).expect("it is there");
+            let bytes = std::fs::read(written).expect("it exists");
             assert!(!shows(&String::from_utf8_lossy(&bytes), &salted), "{}", written.display());
         }
     }

@@ -47,17 +47,17 @@ fn sigusr1_reopens_a_renamed_log_and_copytruncate_continues() {
     let mut running = Running::as_service(LOGGED, &[]);
     let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
     wait_for("a log", || has_lines(&log));
-    std::fs::rename(&log, &old).expect("it is there");
+    std::fs::rename(&log, &old).expect("it exists");
     running.signal(Signal::USR1);
     running.line("SIGUSR1: logs will be reopened");
     wait_for("a new log", || has_lines(&log));
     assert!(has_lines(&old));
     // `copytruncate`: lines continue at the beginning of the file, without a gap of zero bytes.
-    std::fs::copy(&log, running.path("ports.json.2")).expect("it is there");
-    std::fs::File::options().write(true).open(&log).and_then(|file| file.set_len(0)).expect("it is there");
+    std::fs::copy(&log, running.path("ports.json.2")).expect("it exists");
+    std::fs::File::options().write(true).open(&log).and_then(|file| file.set_len(0)).expect("it exists");
     wait_for("a line after the copy", || has_lines(&log));
     // SIGHUP reopens the log, too, and reloads.
-    std::fs::rename(&log, &old).expect("it is there");
+    std::fs::rename(&log, &old).expect("it exists");
     running.signal(Signal::HUP);
     running.line(" by=SIGHUP file=");
     wait_for("a log after a reload", || has_lines(&log));
@@ -70,14 +70,11 @@ fn a_log_whose_name_is_taken_is_reopened_when_the_name_is_free() {
     let mut running = Running::as_service(LOGGED, &[]);
     let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
     wait_for("a log", || has_lines(&log));
-    std::fs::rename(&log, &old).expect("it is there");
+    std::fs::rename(&log, &old).expect("it exists");
     std::fs::create_dir(&log).expect("its name is free");
     running.signal(Signal::USR1);
     let lines = running.line("was not reopened");
-    assert!(
-        lines.contains("SIGUSR1: logs will be reopened") && lines.contains("event=log_not_reopened"),
-        "{lines}"
-    );
+    assert!(lines.contains("SIGUSR1: logs will be reopened") && lines.contains("event=log_not_reopened"), "{lines}");
     std::fs::remove_dir(&log).expect("nothing is in it");
     wait_for("a new log", || has_lines(&log));
     let (code, report, err) = running.end_with();
@@ -90,7 +87,7 @@ fn a_log_that_could_not_be_reopened_is_reported_at_the_end() {
     let mut running = Running::as_service(LOGGED, &[]);
     let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
     wait_for("a log", || has_lines(&log));
-    std::fs::rename(&log, &old).expect("it is there");
+    std::fs::rename(&log, &old).expect("it exists");
     std::fs::create_dir(&log).expect("its name is free");
     running.signal(Signal::USR1);
     running.line("was not reopened");
@@ -114,14 +111,14 @@ fn signals_reopen_a_renamed_file_of_alerts_and_no_alert_is_lost() {
     let signals = [(Signal::USR1, "SIGUSR1: logs will be reopened"), (Signal::HUP, " by=SIGHUP file=")];
     for ((signal, line), old) in signals.into_iter().zip(&names) {
         wait_for("a file of alerts", || has_lines(&file));
-        std::fs::rename(&file, old).expect("it is there");
+        std::fs::rename(&file, old).expect("it exists");
         running.signal(signal);
         running.line(line);
     }
     wait_for("a third file of alerts", || has_lines(&file));
     let (report, folder) = running.end_keeping();
     let lines =
-        |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("it is there").lines().count() as u64;
+        |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("it exists").lines().count() as u64;
     let all = ["alerts.json", "alerts.json.1", "alerts.json.2"].map(lines);
     assert!(all.iter().all(|lines| *lines > 0), "{all:?}");
     assert_eq!(Some(all.iter().sum()), report["modules"][0]["counters"]["alerts"]["written"].as_u64());
@@ -134,8 +131,8 @@ fn a_copied_and_truncated_file_of_alerts_continues_at_its_beginning() {
     let file = running.path("alerts.json");
     for signal in [None, Some(Signal::USR1), Some(Signal::HUP)] {
         wait_for("a file of alerts", || has_lines(&file));
-        std::fs::copy(&file, running.path("copy")).expect("it is there");
-        std::fs::File::options().write(true).open(&file).and_then(|file| file.set_len(0)).expect("it is there");
+        std::fs::copy(&file, running.path("copy")).expect("it exists");
+        std::fs::File::options().write(true).open(&file).and_then(|file| file.set_len(0)).expect("it exists");
         signal.into_iter().for_each(|signal| running.signal(signal));
         wait_for("an alert after the copy", || has_lines(&file));
         assert!(has_lines(&running.path("copy")));
@@ -161,7 +158,7 @@ fn a_recording_is_not_rotated_and_only_its_owner_can_read_it() {
         let done = crate::CommandResult::of(command.output().expect("a shell"));
         assert!(matches!(done.code, Some(0 | 1)), "{}", done.err);
     }
-    let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let mode = |path: &Path| std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
     assert_eq!(mode(Path::new(&decisions)), 0o600);
     let mut stored = 0;
     let mut folders = vec![std::path::PathBuf::from(file.beside("store"))];
@@ -185,7 +182,7 @@ fn a_recording_is_not_rotated_and_only_its_owner_can_read_it() {
 #[test]
 fn only_the_owner_can_read_the_state_whatever_the_umask() {
     let running = Running::as_service(PIPELINE, &[]);
-    let mode = || std::fs::metadata(running.path("state")).expect("it is there").permissions().mode() & 0o777;
+    let mode = || std::fs::metadata(running.path("state")).expect("it exists").permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
     running.request(&["reload", "--set", "name=next"]).success();
     assert_eq!(mode(), 0o600);

@@ -21,7 +21,7 @@ fn json(command: &str, more: &str) -> Value {
 fn figures(report: &Value) -> [f64; 4] {
     let flow = &report["flows"][0];
     let modules = report["modules"].as_array().expect("a list");
-    let acl = modules.iter().find(|module| module["name"] == "acl0").expect("it is there");
+    let acl = modules.iter().find(|module| module["name"] == "acl0").expect("it exists");
     let figures = [&flow["rate_pps"], &flow["delay_us"]["mean"], &acl["batch_mean"], &report["workers"][0]["busy"]];
     figures.map(|figure| figure.as_f64().expect("a number"))
 }

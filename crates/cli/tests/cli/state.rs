@@ -11,7 +11,7 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     json(&running.request(&["reload", "--set", "name=first", "--json"]));
     let name = |file: &str| running.path(file).to_str().expect("UTF-8").to_owned();
     let (state, socket, drops, pipeline) = (name("state"), name("s"), name("drops"), name("pipeline.yaml"));
-    let before = std::fs::read(&state).expect("it is there");
+    let before = std::fs::read(&state).expect("it exists");
     std::fs::write(&drops, "precious").expect("a writable folder");
     let run = |more: &[&str]| {
         forebay(&[&["run", &pipeline, "--no-live", "--duration", "10ms", "--drops", &drops][..], more].concat())
@@ -29,8 +29,8 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
                         path of its own\n"
     );
     assert_eq!((second.code, second.err), (Some(2), expected));
-    assert_eq!(std::fs::read(&state).expect("it is there"), before);
-    assert_eq!(std::fs::read(&drops).expect("it is there"), b"precious");
+    assert_eq!(std::fs::read(&state).expect("it exists"), before);
+    assert_eq!(std::fs::read(&drops).expect("it exists"), b"precious");
     assert!(running.request(&["show", "modules"]).out.contains("route"));
     // With its own files, a second run is accepted. A run that has ended releases its files.
     let other = name("other");
@@ -110,15 +110,15 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     run(&fast, &[]).success();
     assert!(leftovers.iter().all(|path| !std::path::Path::new(path).exists()));
     // The state is of another pipeline. A pipe with the name of the old state is refused, and the state is unchanged.
-    let (before, old) = (std::fs::read(&state).expect("it is there"), path("state.old"));
+    let (before, old) = (std::fs::read(&state).expect("it exists"), path("state.old"));
     assert!(std::process::Command::new("mkfifo").arg(&old).status().expect("the command mkfifo").success());
     for more in [&[][..], &["--prefer", "file"]] {
         let done = run(&slow, more);
         let expected = format!("--state {old}: it is a pipe: allowed are regular files");
         assert!(done.code == Some(2) && done.err.contains(&expected), "{}", done.err);
     }
-    assert_eq!(std::fs::read(&state).expect("it is there"), before);
-    std::fs::remove_file(&old).expect("it is there");
+    assert_eq!(std::fs::read(&state).expect("it exists"), before);
+    std::fs::remove_file(&old).expect("it exists");
     let done = run(&slow, &[]);
     let expected = format!("started from {slow}, because the state is from another pipeline, {fast}; ");
     assert!(
@@ -127,7 +127,7 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
         done.err
     );
     // An error in the stored text is reported as an error of the state.
-    let text = std::fs::read_to_string(&state).expect("it is there");
+    let text = std::fs::read_to_string(&state).expect("it exists");
     std::fs::write(&state, text.replace("ip_lookup", "ip_lockup")).expect("a writable folder");
     let done = run(&slow, &[]);
     let expected = format!("error: {state} ({slow}:6 as it was accepted): ");
@@ -139,5 +139,5 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     let hint = format!("--prefer file ignores it, and keeps it as {state}.old\n");
     assert!(done.code == Some(2) && done.err.ends_with(&hint), "{}", done.err);
     run(&slow, &["--prefer", "file"]).success();
-    assert_eq!(std::fs::read(&old).expect("it was kept"), b"{");
+    assert_eq!(std::fs::read(&old).expect("it was stored"), b"{");
 }

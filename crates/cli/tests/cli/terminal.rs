@@ -184,7 +184,7 @@ fn ctrl_z_suspends_a_run_and_fg_brings_its_table_back() {
     wait_for("a table", || terminal.read("screen").contains("modules"));
     terminal.type_keys(b"\x1a");
     wait_for("the shell", || terminal.path("stopped").exists());
-    let status = std::fs::read_to_string(format!("/proc/{}/stat", run.as_raw_nonzero())).expect("it is there");
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", run.as_raw_nonzero())).expect("it exists");
     assert!(status.contains(") T "), "{status}");
     // The run leaves the alternate screen, so that the shell's screen is visible.
     let drawn = terminal.read("screen");

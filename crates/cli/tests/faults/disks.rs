@@ -169,7 +169,7 @@ pipeline:
     assert_eq!(result.code, Some(2), "{}", result.err);
     assert!(result.err.contains("alerts.json, which is not complete: No space left on device"), "{}", result.err);
     report(&result);
-    let text = std::fs::read_to_string(folder.path("kept/alerts.json")).expect("it was begun");
+    let text = std::fs::read_to_string(folder.path("kept/alerts.json")).expect("it was created");
     let (complete, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
     assert!(complete.lines().count() > 50);
     assert!(complete.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "lines are complete");
@@ -197,7 +197,7 @@ pipeline:
         let result =
             done(Command::new(FOREBAY).args(["run", "--no-live", "--no-socket"]).arg(folder.path("pipeline.yaml")));
         assert_eq!(result.code, Some(0), "{}", result.err);
-        let text = std::fs::read_to_string(folder.path("alerts.json")).expect("it is there");
+        let text = std::fs::read_to_string(folder.path("alerts.json")).expect("it exists");
         let all: Vec<_> = text.lines().collect();
         assert!(all.len() > lines, "{text}");
         assert!(all[lines..].iter().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{text}");
@@ -247,13 +247,13 @@ fn a_full_disk_of_the_state_refuses_starts_and_reloads_and_keeps_the_state() {
     let by = ["unshare", "-m", "sh", "-c", MOUNT, "64", disk];
     let running = Running::start(&by, folder.folder.path(), small, &["--state", &state]).expect("it starts");
     let seen = running.sees(Path::new(&state));
-    let stored = std::fs::read(&seen).expect("it was kept");
+    let stored = std::fs::read(&seen).expect("it was stored");
     std::fs::write(folder.path("pipeline.yaml"), &large).expect("a writable folder");
     let result = running.request(&["reload"]);
     assert_eq!(result.code, Some(2), "{}", result.out);
     assert!(result.err.contains("No space left on device"), "{}", result.err);
-    assert_eq!(std::fs::read(&seen).expect("it is there"), stored, "the accepted configuration is complete");
-    let files = std::fs::read_dir(seen.parent().expect("a folder")).expect("it is there").count();
+    assert_eq!(std::fs::read(&seen).expect("it exists"), stored, "the accepted configuration is complete");
+    let files = std::fs::read_dir(seen.parent().expect("a folder")).expect("it exists").count();
     assert_eq!(files, 2, "the file and its lock");
     // The run continues, and accepts a configuration that fits.
     let before = running.packets("afterwards")["in"].as_u64();
@@ -261,7 +261,7 @@ fn a_full_disk_of_the_state_refuses_starts_and_reloads_and_keeps_the_state() {
     std::fs::write(folder.path("pipeline.yaml"), format!("# another\n{small}")).expect("a writable folder");
     let result = running.request(&["reload"]);
     assert_eq!(result.code, Some(0), "{}", result.err);
-    assert_ne!(std::fs::read(&seen).expect("it is there"), stored);
+    assert_ne!(std::fs::read(&seen).expect("it exists"), stored);
     let (code, _, err) = running.end();
     assert_eq!(code, Some(0), "{err}");
 }

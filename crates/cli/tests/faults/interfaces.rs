@@ -53,7 +53,7 @@ fn a_removed_interface_is_reopened(kind: &str, short: &str) {
             let (port, interface) = if round % 2 == 0 { ("left", "d0") } else { ("right", "d1") };
             let errors = number(&running.port(port)["errors"]);
             running.packets("before it goes");
-            row.device.ip(&format!("link del {interface}")).expect("it is there");
+            row.device.ip(&format!("link del {interface}")).expect("it exists");
             until("it is noticed", || number(&running.port(port)["errors"]) > errors);
             if port == "right" {
                 // Packets continue to arrive, and the port refuses and counts them.
@@ -100,15 +100,15 @@ fn link_changes_are_events(kind: &str, short: &str) {
     until("both links are up", || {
         ["left", "right"].iter().all(|port| running.events(port).last().is_none_or(|last| last == "link_up"))
     });
-    row.device.ip("link set d0 down").expect("it is there");
+    row.device.ip("link set d0 down").expect("it exists");
     until_last(&running, "left", "link_down down");
-    row.device.ip("link set d0 up").expect("it is there");
+    row.device.ip("link set d0 up").expect("it exists");
     until_last(&running, "left", "link_up");
-    row.right.ip("link set r0 down").expect("it is there");
+    row.right.ip("link set r0 down").expect("it exists");
     until_last(&running, "right", "link_down no_carrier");
-    row.right.ip("link set r0 up").expect("it is there");
+    row.right.ip("link set r0 up").expect("it exists");
     until_last(&running, "right", "link_up");
-    row.device.ip("link del d0").expect("it is there");
+    row.device.ip("link del d0").expect("it exists");
     until_last(&running, "left", "port_lost");
     row.connect_left().expect("made again");
     until("it is made again", || running.events("left").iter().any(|event| event == "port_remade"));
@@ -143,11 +143,11 @@ fn an_interface_that_is_down_is_an_error_but_a_missing_carrier_is_not() {
     for (command, event, expected) in [("r0", "link_down no_carrier", 0), ("d1", "link_down down", 2)] {
         let Some(running) = start(NAME, "af_packet", &row, folder.path(), &text) else { return };
         let namespace = if command == "r0" { &row.right } else { &row.device };
-        namespace.ip(&format!("link set {command} down")).expect("it is there");
+        namespace.ip(&format!("link set {command} down")).expect("it exists");
         until_last(&running, "right", event);
         let (code, _, err) = running.end();
         assert_eq!(code, Some(expected), "{err}");
-        namespace.ip(&format!("link set {command} up")).expect("it is there");
+        namespace.ip(&format!("link set {command} up")).expect("it exists");
     }
 }
 
@@ -222,7 +222,7 @@ fn a_clogged_link_refuses_and_recovers() {
             until("packets are refused", || refused() > before + 500);
             let waiting = number(&running.packets("while it is clogged")["in_flight"]);
             assert!(waiting > 0, "round {round}: frames wait in the kernel");
-            tc("qdisc del dev d1 root").expect("it is there");
+            tc("qdisc del dev d1 root").expect("it exists");
             traffic.until_received("packets pass again");
             until("nothing waits", || number(&running.packets("afterwards")["in_flight"]) < waiting.min(100));
         }
@@ -284,7 +284,7 @@ pipeline:
     let mut sent = number(&running.port("host")["sent"]);
     until("packets pass", || number(&running.port("host")["sent"]) > sent + 100);
     for round in 1..=4 {
-        row.device.ip("link del fbt0").expect("it is there");
+        row.device.ip("link del fbt0").expect("it exists");
         until("it is noticed", || number(&running.port("host")["errors"]) == round);
         running.packets("after it has gone");
         until("it is there again", || {
@@ -309,9 +309,9 @@ pipeline:
         || running.events("host").into_iter().filter(|event| event.starts_with("port_")).collect::<Vec<_>>();
     until("the last reopening is an event", || port_events().len() == 8);
     assert_eq!(port_events(), ["port_lost", "port_remade"].repeat(4));
-    row.device.ip("link set fbt0 down").expect("it is there");
+    row.device.ip("link set fbt0 down").expect("it exists");
     until_last(&running, "host", "link_down down");
-    row.device.ip("link set fbt0 up").expect("it is there");
+    row.device.ip("link set fbt0 up").expect("it exists");
     until_last(&running, "host", "link_up");
     let (code, report, err) = running.end();
     assert_eq!(code, Some(0), "{err}");

@@ -37,7 +37,7 @@ fn a_killed_run_leaves_no_program_and_no_interface() {
         Ok(running) => running,
         Err(err) => return skip_without(NAME, &err),
     };
-    let has_program = || row.device.ip("link show d0").expect("it is there").contains("xdp");
+    let has_program = || row.device.ip("link show d0").expect("it exists").contains("xdp");
     with_traffic(&row, 20, Duration::from_millis(2), |traffic| {
         for round in 0..5 {
             traffic.until_received("packets pass");
@@ -139,12 +139,12 @@ fn a_truncated_state_is_refused() {
         done(command.args(["run", "--no-live", "--no-socket", "--duration", "10ms", "--state"]).args([&state, &file]))
     };
     assert_eq!(run().code, Some(0));
-    let whole = std::fs::read(&state).expect("it was kept");
+    let whole = std::fs::read(&state).expect("it was stored");
     for length in [0, 1, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&state, &whole[..length]).expect("a writable folder");
         let result = run();
         assert_eq!(result.code, Some(2), "{length} bytes: {}", result.err);
         assert!(result.err.contains("the file does not contain an accepted configuration"), "{}", result.err);
-        assert_eq!(std::fs::read(&state).expect("it is there").len(), length, "the file stays for inspection");
+        assert_eq!(std::fs::read(&state).expect("it exists").len(), length, "the file stays for inspection");
     }
 }

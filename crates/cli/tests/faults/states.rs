@@ -44,7 +44,7 @@ fn pipeline(result: &CommandResult) -> String {
 }
 
 fn read(folder: &Path) -> Folder {
-    let entries = fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it is there"));
+    let entries = fs::read_dir(folder).expect("it exists").map(|entry| entry.expect("it exists"));
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().expect("UTF-8");
     entries.map(|entry| (name(&entry), fs::read(entry.path()).expect("readable"))).collect()
 }
@@ -53,7 +53,7 @@ fn read(folder: &Path) -> Folder {
 fn operations(folder: &Path, work: impl FnOnce()) -> Vec<Operation> {
     let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("the kernel has inotify");
     let all = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVE | WatchFlags::DELETE;
-    inotify::add_watch(&watch, folder, all).expect("it is there");
+    inotify::add_watch(&watch, folder, all).expect("it exists");
     work();
     let mut buffer = [MaybeUninit::uninit(); 65_536];
     let mut reader = inotify::Reader::new(&watch, &mut buffer);

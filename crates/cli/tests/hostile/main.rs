@@ -214,7 +214,7 @@ impl Run {
             self.check();
         }
         for (heading, counters, names) in &self.sessions {
-            let open = names.iter().position(|name| name == "open").expect("it was there above");
+            let open = names.iter().position(|name| name == "open").expect("a table of sessions has it");
             assert_eq!(counters[open].get(), 0, "{}, {heading}: sessions that never end", self.name);
         }
         let worker = &mut self.worker;

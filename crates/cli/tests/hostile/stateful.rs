@@ -111,7 +111,7 @@ fn sessions_work_after_mutated_frames() {
     assert!(run.sessions.len() >= 4, "tables of both IP versions, of NAT and of the balancer");
     let opened = |run: &Run| -> u64 {
         let opened_in_table = |(_, counters, names): &(_, std::sync::Arc<[forebay_measure::Counter]>, Vec<String>)| {
-            counters[names.iter().position(|name| name == "opened").expect("it is there")].get()
+            counters[names.iter().position(|name| name == "opened").expect("it exists")].get()
         };
         run.sessions.iter().map(opened_in_table).sum()
     };

@@ -119,7 +119,7 @@ fn sessions(report: &Report) -> Vec<[u64; 5]> {
 
 /// Returns the same numbers of one table.
 fn sessions_of(report: &Report, module: &str, heading: &str) -> [u64; 5] {
-    let module = report.modules.iter().find(|entry| entry.name == module).expect("it is there");
+    let module = report.modules.iter().find(|entry| entry.name == module).expect("it exists");
     let counters =
         module.counters.iter().find(|(name, counters)| name.starts_with(heading) && counters.contains_key("opened"));
     let (_, counters) = counters.unwrap_or_else(|| panic!("{:?}", module.counters));
@@ -268,7 +268,7 @@ pipeline:
     const FIRST: [&str; 2] = ["flowbits:isnotset,seen; flowbits:set,seen;", "flowbits:isset,seen;"];
     // Returns the numbers of matches of the two rules.
     let matches = |report: &Report, sid: u32| {
-        let ids = report.modules.iter().find(|module| module.name == "ids").expect("it is there");
+        let ids = report.modules.iter().find(|module| module.name == "ids").expect("it exists");
         [sid, sid + 1].map(|sid| ids.counters["matches"].get(&format!("{sid} rule {sid}")).copied().unwrap_or_default())
     };
     let mut running = RunningPipeline::start(&text(FIRST, 1));

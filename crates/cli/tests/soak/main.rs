@@ -119,7 +119,7 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
             }
             other => panic!("second {second}: {other:?}"),
         }
-        let accepted = Accepted::read(&state).expect("it can be read").expect("it was kept");
+        let accepted = Accepted::read(&state).expect("it can be read").expect("it was stored");
         assert_eq!(
             accepted.source().text(),
             configuration(second, workers),
@@ -184,7 +184,7 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
     );
     // A tenth for memory that the allocator keeps.
     assert!(*late <= early + early / 10 + 4_096, "memory grows: {memory:?}");
-    let leftovers = std::fs::read_dir(folder.path()).expect("it is there").flatten();
+    let leftovers = std::fs::read_dir(folder.path()).expect("it exists").flatten();
     let leftovers: Vec<_> =
         leftovers.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().ends_with(".new")).collect();
     assert!(leftovers.is_empty(), "{leftovers:?}");
