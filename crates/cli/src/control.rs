@@ -189,7 +189,7 @@ pub(crate) struct Verdict {
     pub(crate) text: String,
     /// The numbers of kept and missed objectives, without names; `None` for other sentences.
     pub(crate) brief: Option<String>,
-    pub(crate) fate: ObjectiveOutcome,
+    pub(crate) outcome: ObjectiveOutcome,
 }
 
 /// Returns sentences on whether flows kept their objectives of delay and rate, if they have any.
@@ -198,7 +198,7 @@ pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let rates = verdict("rates", report, |flow| flow.min_rate_pps.or(flow.min_rate_bps).map(|_| flow.rate_kept));
     let name = report.control.as_ref().map_or("null", |control| control.controller.as_str());
     let serves = forebay_graph::controllers().iter().any(|controller| controller.name == name && controller.rates);
-    let missed = |text: String| Verdict { text, brief: None, fate: ObjectiveOutcome::Missed };
+    let missed = |text: String| Verdict { text, brief: None, outcome: ObjectiveOutcome::Missed };
     let unserved = (rates.is_some() && !serves).then(|| missed(format!("{name} does not control rates: use fair")));
     let removed: Vec<_> = report.removed_flows.iter().map(|flow| flow.name.as_str()).collect();
     let removed = (!removed.is_empty())
@@ -223,7 +223,7 @@ fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Optio
     let robbed_names = if machine.is_empty() { String::new() } else { format!(": {}", names(&machine)) };
     let robbed_brief = part(machine.len(), format!("{} by machine", machine.len()));
     let idle = part(idle, format!("{idle} without packets"));
-    let fate = match (missed.len(), machine.len()) {
+    let outcome = match (missed.len(), machine.len()) {
         (0, 0) => ObjectiveOutcome::Kept,
         (0, _) => ObjectiveOutcome::Machine,
         _ => ObjectiveOutcome::Missed,
@@ -231,7 +231,7 @@ fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Optio
     (all > 0).then(|| Verdict {
         text: format!("{what}: {kept} of {all} kept{late}{late_names}{robbed}{robbed_names}{silent}"),
         brief: Some(format!("{what}: {kept} of {all} kept{late}{robbed_brief}")),
-        fate,
+        outcome,
     })
 }
 
@@ -312,27 +312,27 @@ pub(crate) mod tests {
     #[test]
     fn a_controller_is_told_in_sentences() {
         let seen = control();
-        let said = "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; it decides in 12.00 us \
-                    (at most 90.00 us)";
+        let expected = "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; it decides in 12.00 \
+                        us (at most 90.00 us)";
         let workers = |share| {
             let machine_stalls = Stalls { share, ..Stalls::default() };
             [WorkerReport::default(), WorkerReport { machine_stalls, ..WorkerReport::default() }]
         };
-        assert_eq!(state(&seen, &workers(0.5)), said);
+        assert_eq!(state(&seen, &workers(0.5)), expected);
         let slow = ControlReport { took_us: Some((120e3, 300e3)), ..seen.clone() };
         assert!(state(&slow, &[]).ends_with("which is longer than its period: set a longer period"));
         // Regression: the machine was blamed for turns that were as long as the pipeline's own calls.
         let stalled = ControlReport { stalled: 3, took_us: None, ..seen.clone() };
-        let said = "4 of 123 periods missed an objective; in 3 of them a turn took half the objective or more";
-        let of_machine = format!("{said} (the machine ran something else: see `forebay doctor`)");
-        for (share, said) in [(0.0, said), (0.0049, said), (0.005, &of_machine)] {
+        let expected = "4 of 123 periods missed an objective; in 3 of them a turn took half the objective or more";
+        let of_machine = format!("{expected} (the machine ran something else: see `forebay doctor`)");
+        for (share, expected) in [(0.0, expected), (0.0049, expected), (0.005, &of_machine)] {
             let seen = state(&stalled, &workers(share));
-            assert!(seen.ends_with(said), "{seen}");
+            assert!(seen.ends_with(expected), "{seen}");
         }
-        let said = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
-        assert_eq!(decision(&seen).as_deref(), Some(said));
-        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch";
-        assert_eq!(unkept(&seen, &[]), [said]);
+        let expected = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
+        assert_eq!(decision(&seen).as_deref(), Some(expected));
+        let expected = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch";
+        assert_eq!(unkept(&seen, &[]), [expected]);
         let many = ControlReport { unkept: vec![seen.unkept[0].clone(); 9], ..seen.clone() };
         assert_eq!((unkept(&many, &[]).len(), unkept(&many, &[])[3].as_str()), (4, "and so do 6 more"));
         assert_eq!(in_short(&seen), "optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video");
@@ -353,9 +353,9 @@ pub(crate) mod tests {
             pause_us: 80.0,
         };
         let mut seen = ControlReport { moves: vec![moved(MoveReason::Apart, (0, 1))], ..control() };
-        let said = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective beside \
-                    them, with turns of up to 1.542 ms (1.2 s, paused 80.00 us)";
-        assert_eq!(moves(&seen), [said]);
+        let expected = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective beside \
+                        them, with turns of up to 1.542 ms (1.2 s, paused 80.00 us)";
+        assert_eq!(moves(&seen), [expected]);
         assert!(
             in_short(&seen).contains("4 of 123 periods missed, 5 modules to worker 1  cannot"),
             "{}",
@@ -363,9 +363,9 @@ pub(crate) mod tests {
         );
         seen.moves.push(moved(MoveReason::Together, (1, 0)));
         seen.unmoved = Some("no core".to_owned());
-        let said = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows fit together again, with turns \
-                    of up to 1.542 ms (1.2 s, paused 80.00 us, the last of 2 moves)";
-        assert_eq!(moves(&seen), [said, "not moved: no core"]);
+        let expected = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows fit together again, with \
+                        turns of up to 1.542 ms (1.2 s, paused 80.00 us, the last of 2 moves)";
+        assert_eq!(moves(&seen), [expected, "not moved: no core"]);
         assert!(moves(&control()).is_empty());
     }
 
@@ -384,13 +384,16 @@ pub(crate) mod tests {
             ShortCauseReport::Held { module: "split".to_owned() },
         ];
         let report = ControlReport { unkept: Vec::new(), short: causes.map(short).to_vec(), ..control() };
-        let said = [
+        let expected = [
             "all stated rates take 144 % of the time that worker 0 has: state less, or add a worker",
             "rest passes the same modules, fw first: give each flow a module of its own",
             "its packets wait for others' before split: set `when_full: drop` in `shares` for the modules after it; \
              if all have it, offer less or add a worker",
         ];
-        assert_eq!(unkept(&report, &[]), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
+        assert_eq!(
+            unkept(&report, &[]),
+            expected.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}"))
+        );
         assert!(in_short(&report).ends_with("cannot be kept: video"));
     }
 
@@ -426,11 +429,11 @@ pub(crate) mod tests {
             let held = UnkeptReport { flow: "video".to_owned(), least_us, slo_us: 100.0, cause };
             unkept(&ControlReport { unkept: vec![held], ..control() }, &[])
         };
-        let said = "video cannot keep 100.0 us: it is limited because it offers more than its share";
-        assert_eq!(sentences(3.0, UnkeptCause::Share), [said]);
-        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 110.0 us, as smaller batches would leave a \
-                    worker no time";
-        assert_eq!(sentences(110.0, UnkeptCause::Time), [said]);
+        let expected = "video cannot keep 100.0 us: it is limited because it offers more than its share";
+        assert_eq!(sentences(3.0, UnkeptCause::Share), [expected]);
+        let expected = "video cannot keep 100.0 us (5 % in reserve): it takes 110.0 us, as smaller batches would leave \
+                        a worker no time";
+        assert_eq!(sentences(110.0, UnkeptCause::Time), [expected]);
     }
 
     #[test]

@@ -53,10 +53,10 @@ fn update(
     before: Option<Baseline>,
     more: &[forebay_lean::cases::Asked],
 ) -> anyhow::Result<Answer> {
-    let asked = gate::updated(before.as_ref(), more);
+    let requested = gate::updated(before.as_ref(), more);
     let extent = before.as_ref().map_or_else(Extent::default, |before| before.extent);
     let wrong = || path.display().to_string();
-    let now = gate.baseline(gate.program, &asked, extent).with_context(wrong)?;
+    let now = gate.baseline(gate.program, &requested, extent).with_context(wrong)?;
     now.write(path).with_context(wrong)?;
     let changed = gate::changes(before.as_ref(), &now, gate.max_ipp);
     let mut out = printed::out();

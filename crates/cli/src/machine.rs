@@ -11,7 +11,7 @@ pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
     let preempted: Vec<_> = report.workers.iter().filter(|worker| worker.without_core() >= LEAST).collect();
     let most = preempted.iter().max_by(|a, b| a.without_core().total_cmp(&b.without_core()))?;
     let cores: Vec<_> = preempted.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
-    let (cores, those) = match &cores[..] {
+    let (cores, the_cores) = match &cores[..] {
         [] => ("the worker's core".to_owned(), "the core"),
         [core] => (format!("core {core}"), "the core"),
         several => (format!("cores {}", several.join(", ")), "the cores"),
@@ -19,16 +19,16 @@ pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
     let up_to = if preempted.len() > 1 { "up to " } else { "" };
     let choose = if report.workers.len() > 1 { "give the workers other cores" } else { "use --core N" };
     let (steal, wait) = (most.machine_time.steal, most.machine_time.wait);
-    let (who, helps) = match (steal, wait) {
+    let (cause, remedy) = match (steal, wait) {
         (Some(steal), wait) if steal > wait.unwrap_or(0.0) => {
-            ("the host of this virtual machine", format!("Reserve {those} on the host"))
+            ("the host of this virtual machine", format!("Reserve {the_cores} on the host"))
         }
-        (_, Some(_)) => ("other processes", format!("Free {those}")),
-        (_, None) => ("other processes, or the host", format!("Free {those}")),
+        (_, Some(_)) => ("other processes", format!("Free {the_cores}")),
+        (_, None) => ("other processes, or the host", format!("Free {the_cores}")),
     };
     let share = most.without_core() * 100.0;
     Some(format!(
-        "The machine took {cores} away for {up_to}{share:.0} % of {when} ({who}): delays include that. {helps}, or \
+        "The machine took {cores} away for {up_to}{share:.0} % of {when} ({cause}): delays include that. {remedy}, or \
          {choose}."
     ))
 }

@@ -45,9 +45,9 @@ mod tests {
     fn a_controller_is_described_briefly() {
         let mut recent = report(1);
         recent.control = Some(crate::control::tests::control());
-        let said = "SLO missed by 1 of 1 flows  optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  \
-                    cannot be kept: video\n";
-        assert!(line_text(&recent).ends_with(said), "{}", line_text(&recent));
+        let expected = "SLO missed by 1 of 1 flows  optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  \
+                        cannot be kept: video\n";
+        assert!(line_text(&recent).ends_with(expected), "{}", line_text(&recent));
     }
 
     /// Regression: an idle worker was not visible beside a busy one, and losses at ports were only in the JSON.

@@ -147,13 +147,13 @@ impl<'a> Part<'a> {
             ("missed", Right),
             ("changes", Right),
         ];
-        let row = |what: &str, who: &ControllerChoice<'_>, load: String, missed: usize, changes: String| {
-            let guard = format!("{:.0} %", who.guard * 100.0);
+        let row = |what: &str, choice: &ControllerChoice<'_>, load: String, missed: usize, changes: String| {
+            let guard = format!("{:.0} %", choice.guard * 100.0);
             let figures = [guard, load, missed.to_string(), changes];
-            [what.to_owned(), who.controller.to_owned()].into_iter().chain(figures).collect()
+            [what.to_owned(), choice.controller.to_owned()].into_iter().chain(figures).collect()
         };
-        let total_row = |what: &str, who: &ControllerChoice<'_>, Total { load, missed, changes }: Total| {
-            row(what, who, load.map_or_else(|| percent(None), |load| self.load(load)), missed, changes.to_string())
+        let total_row = |what: &str, choice: &ControllerChoice<'_>, Total { load, missed, changes }: Total| {
+            row(what, choice, load.map_or_else(|| percent(None), |load| self.load(load)), missed, changes.to_string())
         };
         let busy = row("measured", &self.recorded, percent(measured.busy), measured.missed, String::new());
         let rows =

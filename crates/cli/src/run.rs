@@ -387,12 +387,12 @@ fn serve(
 /// Returns the event that the workers have started, with their cores.
 fn started(cores: &Cores) -> NewEvent {
     let list: Vec<_> = cores.iter().map(ToString::to_string).collect();
-    let event = NewEvent::new(EventName::Started, places(cores)).with("workers", cores.len() as u64);
+    let event = NewEvent::new(EventName::Started, locations(cores)).with("workers", cores.len() as u64);
     event.with("cores", list.join(","))
 }
 
 /// Lists the cores of the workers.
-fn places(cores: &Cores) -> String {
+fn locations(cores: &Cores) -> String {
     let location = |core: usize| {
         let shared = if cores.is_shared(core) { ", which another pipeline also uses" } else { "" };
         format!("on core {core}{shared}")
@@ -400,8 +400,8 @@ fn places(cores: &Cores) -> String {
     if let [core] = cores[..] {
         return format!("the worker runs {}", location(core));
     }
-    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", location(*core)));
-    places.collect::<Vec<_>>().join(", ")
+    let locations = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", location(*core)));
+    locations.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a flag that SIGINT and SIGTERM set; a second signal ends the process at once.

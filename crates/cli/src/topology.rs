@@ -72,8 +72,8 @@ pub(crate) fn read(what: &str, source: &str, root: Option<&Path>) -> anyhow::Res
         return Ok((SourceType::Hwloc, hwloc(what, source, &bytes)?));
     }
     if source.contains(['/', '.']) {
-        let meant = meant(source);
-        bail!("{what}: {source}: there is no such file{meant}: allowed is {ALLOWED}");
+        let suggestion = suggestion(source);
+        bail!("{what}: {source}: there is no such file{suggestion}: allowed is {ALLOWED}");
     }
     match Topology::synthetic(source) {
         Ok(topology) => Ok((SourceType::Synthetic, topology)),
@@ -81,7 +81,10 @@ pub(crate) fn read(what: &str, source: &str, root: Option<&Path>) -> anyhow::Res
             Err(error).with_context(|| format!("{what}: {source}"))
         }
         Err(_) => {
-            bail!("{what}: {source}: neither a file nor a machine description{}: allowed is {ALLOWED}", meant(source))
+            bail!(
+                "{what}: {source}: neither a file nor a machine description{}: allowed is {ALLOWED}",
+                suggestion(source)
+            )
         }
     }
 }
@@ -99,7 +102,7 @@ fn hwloc(what: &str, file: &str, bytes: &[u8]) -> anyhow::Result<Topology> {
 }
 
 /// Suggests a name for a missing source: `host`, or a file in the same folder.
-fn meant(source: &str) -> String {
+fn suggestion(source: &str) -> String {
     let with_ending = format!("{source}.xml");
     if Path::new(&with_ending).is_file() {
         return format!(" (did you mean '{with_ending}'?)");

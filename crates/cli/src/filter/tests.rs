@@ -222,7 +222,7 @@ fn refused(text: &str) -> (usize, String) {
 
 #[test]
 fn errors_name_the_column_and_the_allowed_words() {
-    for (text, column, said) in [
+    for (text, column, expected) in [
         ("", 1, "ip, ip6, tcp"),
         ("tpc", 1, "'tpc'"),
         ("tcp and", 8, "the expression ends here"),
@@ -237,7 +237,7 @@ fn errors_name_the_column_and_the_allowed_words() {
         ("é or tcp", 1, "'é'"),
     ] {
         let (at, message) = refused(text);
-        assert!(at == column && message.contains(said), "{text}: {at}: {message}");
+        assert!(at == column && message.contains(expected), "{text}: {at}: {message}");
     }
 }
 

@@ -61,7 +61,7 @@ impl View {
         }
         let top = text.len();
         show(frame, text, (0, 0), width);
-        for (pane, (x, y), size) in self.places((width, room.saturating_sub(top)), recent, so_far) {
+        for (pane, (x, y), size) in self.placed_panes((width, room.saturating_sub(top)), recent, so_far) {
             show(frame, self.table(pane, recent, so_far, size), (x, top + y), size.0);
         }
     }
@@ -72,7 +72,7 @@ impl View {
     }
 
     /// Returns the tables that fit, beginning with the chosen one, each with its position and size.
-    fn places(&self, (width, height): (usize, usize), recent: &Report, so_far: &Report) -> Vec<PlacedPane> {
+    fn placed_panes(&self, (width, height): (usize, usize), recent: &Report, so_far: &Report) -> Vec<PlacedPane> {
         let two = width >= TWO_COLUMNS && height >= TABLE;
         let chosen = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
         let count = (height / TABLE * if two { 2 } else { 1 }).clamp(1, Pane::ALL.len());
@@ -80,16 +80,16 @@ impl View {
         // The left column has few tables, so that the chosen table is long.
         let left = if two { count.div_ceil(2).min(2) } else { count };
         let column = if two { (width - GUTTER) / 2 } else { width };
-        let mut places = Vec::new();
+        let mut placed_panes = Vec::new();
         for (x, panes) in [(0, &panes[..left]), (column + GUTTER, &panes[left..])] {
             let wanted: Vec<_> = panes.iter().map(|pane| pane.sheet(recent, so_far).rows.len() + 3).collect();
             let mut y = 0;
             for (pane, height) in panes.iter().zip(shared(&wanted, height)) {
-                places.push((*pane, (x, y), (column, height)));
+                placed_panes.push((*pane, (x, y), (column, height)));
                 y += height;
             }
         }
-        places
+        placed_panes
     }
 
     /// Returns a table's title, headings and rows.

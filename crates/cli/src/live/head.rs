@@ -73,7 +73,7 @@ fn of_reports(recent: &Report, so_far: &Report) -> Vec<Note> {
         None => Note::new(10, plain, "no losses at ports"),
     });
     for verdict in control::verdicts(recent) {
-        let style = match verdict.fate {
+        let style = match verdict.outcome {
             control::ObjectiveOutcome::Kept => plain.fg(Color::Green),
             control::ObjectiveOutcome::Machine => yellow,
             control::ObjectiveOutcome::Missed => red,

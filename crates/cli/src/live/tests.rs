@@ -200,20 +200,20 @@ fn no_explanation_is_cut() {
         }
         text += &screen(&view, width, height);
         let text = unwrapped(&text);
-        for said in explanations {
-            assert!(text.contains(said), "'{said}' is not in\n{text}");
+        for expected in explanations {
+            assert!(text.contains(expected), "'{expected}' is not in\n{text}");
         }
     }
     let large = unwrapped(&screen(&busy_view(), 200, 50));
-    for said in explanations {
-        assert!(large.contains(said), "'{said}' is not in\n{large}");
+    for expected in explanations {
+        assert!(large.contains(expected), "'{expected}' is not in\n{large}");
     }
 }
 
 #[test]
 fn modules_flows_and_totals_are_shown() {
     let shown = screen(&view(3), 120, 30);
-    for said in [
+    for expected in [
         "gateway: 2.0 s on core 1, busy 50.0 %",
         "packets/s: in 1.000M",
         "m2",
@@ -224,7 +224,7 @@ fn modules_flows_and_totals_are_shown() {
         "lost at ports 4",
         "objectives: 0 of 1 kept, 1 MISSED: video",
     ] {
-        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+        assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }
 }
 
@@ -233,21 +233,21 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     let mut view = view(3);
     view.recent.as_mut().expect("a report").control = Some(crate::control::tests::control());
     let shown = unwrapped(&screen(&view, 130, 40));
-    for said in [
+    for expected in [
         "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; ",
         "it decides in 12.00 us (at most 90.00 us)",
         "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)",
         "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch",
     ] {
-        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+        assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }
     let control = view.recent.as_mut().and_then(|report| report.control.as_mut()).expect("set above");
     let unkept = control.unkept[0].clone();
     control.unkept.resize(9, unkept);
     control.trouble = Some("a worker does not answer".to_owned());
     let shown = screen(&view, 130, 40);
-    for said in ["and so do 6 more", "a worker does not answer", "m2", "missed"] {
-        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    for expected in ["and so do 6 more", "a worker does not answer", "m2", "missed"] {
+        assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }
 }
 
@@ -285,8 +285,8 @@ fn losses_of_the_interval_and_every_worker_are_shown() {
     recent.workers.push(WorkerReport { id: 1, core: Some(0), busy: 0.015, ..first });
     recent.ports[0].dropped = 0;
     let shown = screen(&view, 120, 30);
-    for said in ["gateway: 2.0 s on cores 1, 0, ", "busy 50.0/1.5 %", "lost at ports 4", "no losses at ports"] {
-        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    for expected in ["gateway: 2.0 s on cores 1, 0, ", "busy 50.0/1.5 %", "lost at ports 4", "no losses at ports"] {
+        assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }
 }
 
@@ -362,8 +362,8 @@ fn the_last_events_are_shown_and_cannot_act_on_the_terminal() {
     view.today = "2026-11-25".to_owned();
     let shown = screen(&view, 100, 30);
     let refused = "22:04:02Z reload_refused: the configuration that runs stays: \\u001b[2J\\u000d\\u202ea; b\\u2028";
-    for said in [refused, &format!("22:04:03Z link_down: {NO_CARRIER}")] {
-        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    for expected in [refused, &format!("22:04:03Z link_down: {NO_CARRIER}")] {
+        assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }
     assert!(!shown.contains("listening"), "{shown}");
     // The last event is visible on the smallest screen, too.
@@ -372,17 +372,18 @@ fn the_last_events_are_shown_and_cannot_act_on_the_terminal() {
     busy.handle_key(KeyCode::Char('0'), false, 5);
     busy.handle_key(KeyCode::End, false, 5);
     let text = unwrapped(&screen(&busy, 80, 24));
-    for said in [&format!("22:04:05Z link_down: {NO_CARRIER}"), "2026-11-24 22:04:02Z reload_accepted", ", 7 times"] {
-        assert!(text.contains(said), "'{said}' is not in\n{text}");
+    for expected in [&format!("22:04:05Z link_down: {NO_CARRIER}"), "2026-11-24 22:04:02Z reload_accepted", ", 7 times"]
+    {
+        assert!(text.contains(expected), "'{expected}' is not in\n{text}");
     }
 }
 
 /// With `top`, `q` leaves the view, and the pipeline continues.
 #[test]
 fn the_effect_of_q_is_shown() {
-    for (quit, said) in [(Quit::EndRun, "q end"), (Quit::Leave, "q leave")] {
-        assert!(screen(&View { quit, ..View::default() }, 120, 30).contains(said));
-        assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("{said}   ? help")));
+    for (quit, expected) in [(Quit::EndRun, "q end"), (Quit::Leave, "q leave")] {
+        assert!(screen(&View { quit, ..View::default() }, 120, 30).contains(expected));
+        assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("{expected}   ? help")));
     }
 }
 
