@@ -66,8 +66,8 @@ fn a_healthy_server_is_ok_and_a_misconfigured_one_gets_fixes() {
         "  read   /sys/class/net/eth1/device/numa_node: 0",
         "  fix    setcap cap_net_admin+ep $(command -v forebay)",
         "         # or once, as root: ip tuntap add dev fb-doctor0 mode tap user NAME && ip link set fb-doctor0 up",
-        "2 of 23 checks found a loss of performance or an obstacle, 0 found a possible loss, 0 are not available on this \
-         machine",
+        "2 of 23 checks found a loss of performance or an obstacle, 0 found a possible loss, 0 are not available \
+         on this machine",
     ] {
         assert!(done.out.lines().any(|printed| printed == line), "no line {line:?} in\n{}", done.out);
     }
