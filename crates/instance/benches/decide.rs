@@ -1,5 +1,5 @@
-//! What a decision takes, from the first counter read to the last action written, and what a worker takes to apply one that changes
-//! everything: gateways whose branches run by themselves.
+//! Measures the time of a decision, from the first counter read to the last action written, and the time that a worker
+//! needs to apply a decision that changes everything. The pipelines are gateways whose branches do not run as one.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use forebay_units::{Nanos, Ticks};
 /// A period, in ticks of simulated time.
 const PERIOD: u64 = 2_000_000;
 
-/// A gateway with so many branches, in simulated time.
+/// Loads a gateway with this number of branches, in simulated time.
 fn gateway(hops: usize) -> Loaded {
     let sets = [format!("n={hops}"), "slo=1ms".to_owned(), "fold=off".to_owned(), "rate=1Mpps".to_owned()];
     let source = usecase("gw", &sets).expect("a use case");
@@ -60,7 +60,7 @@ fn decide(c: &mut Criterion) {
             let known = Costs::Known(vec![Line { fixed: 150e-9, each: 20e-9 }; modules]);
             let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, None).expect("a plan that runs");
             let mut sampler = Sampler::new(team.board.telemetries(), Ticks::ZERO, Ticks::ZERO);
-            let controller = forebay_graph::controllers().into_iter().find(|it| it.name == name).expect("it is there");
+            let controller = forebay_graph::controllers().into_iter().find(|it| it.name == name).expect("a controller");
             let settings = Settings {
                 controller,
                 params: serde_json::Value::Null,

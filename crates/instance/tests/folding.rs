@@ -1,4 +1,4 @@
-//! Branches that run as one and branches that run as they are written treat every packet alike, and are told alike.
+//! Tests that branches that run as one treat every packet like branches that run separately, and have the same reports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,29 +15,30 @@ use forebay_protocol::report::Report;
 use forebay_units::Ticks;
 use proptest::prelude::*;
 
-/// What a branch does with packets: functions in order.
+/// A function of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BranchFunction {
     Ttl,
     Mac,
     Nat,
     Acl,
     Checksum,
     Counter,
-    /// Not to be folded.
+    /// Cannot be folded.
     Bypass,
 }
 
-impl Kind {
-    /// It with the parameters of a branch, as it is configured.
-    fn told(self, branch: usize) -> String {
+impl BranchFunction {
+    /// Returns the configuration of the function in a branch.
+    fn text(self, branch: usize) -> String {
         match self {
             Self::Ttl => "ttl: ".to_owned(),
             Self::Mac => format!(
                 "mac_rewrite: {{ source: '02:00:00:00:00:{branch:02x}', destination: '06:00:00:00:00:{branch:02x}' }}"
             ),
             Self::Nat => format!(
-                "static_nat: {{ direction: out, unmatched: drop, mappings: [{{ inside: 198.18.0.0/17, outside: {}.1.0.0/17 }}] }}",
+                "static_nat: {{ direction: out, unmatched: drop, \
+                 mappings: [{{ inside: 198.18.0.0/17, outside: {}.1.0.0/17 }}] }}",
                 branch + 1
             ),
             Self::Acl => format!("acl: {{ rules: {{ synthetic: 20, seed: {branch} }}, default: deny }}"),
@@ -48,26 +49,26 @@ impl Kind {
     }
 }
 
-/// A split over branches, each a chain.
+/// A split over branches, each of which is a chain.
 #[derive(Clone, Debug)]
 struct Shape {
-    branches: Vec<Vec<Kind>>,
-    /// Whether all go on to one module more.
+    branches: Vec<Vec<BranchFunction>>,
+    /// Whether all branches lead to one common module.
     meets: bool,
     trigger: usize,
-    /// Whether flows are declared, and packets of every other branch are of none.
+    /// Whether flows are declared for every second branch. Packets of the others belong to no declared flow.
     declared: bool,
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
     let kind = || {
         prop_oneof![
-            Just(Kind::Ttl),
-            Just(Kind::Mac),
-            Just(Kind::Nat),
-            Just(Kind::Acl),
-            Just(Kind::Checksum),
-            Just(Kind::Counter)
+            Just(BranchFunction::Ttl),
+            Just(BranchFunction::Mac),
+            Just(BranchFunction::Nat),
+            Just(BranchFunction::Acl),
+            Just(BranchFunction::Checksum),
+            Just(BranchFunction::Counter)
         ]
     };
     let odd = prop::option::weighted(0.3, (0..6usize, 0..4usize));
@@ -77,7 +78,7 @@ fn shape() -> impl Strategy<Value = Shape> {
             if let Some((branch, stage)) = odd {
                 let branch = branch % branches.len();
                 let stage = stage % branches[branch].len();
-                branches[branch][stage] = Kind::Bypass;
+                branches[branch][stage] = BranchFunction::Bypass;
             }
             Shape { branches, meets, trigger, declared }
         },
@@ -87,7 +88,8 @@ fn shape() -> impl Strategy<Value = Shape> {
 impl Shape {
     fn text(&self, fold: &str) -> String {
         let mut text = format!(
-            "batch: 16\nfold: {fold}\nports:\n  in: {{ generator: {{ rate: 1Mpps, count: 3000, sessions: 64, burst: 3, size: imix, source: [198.18.0.0/16] }} }}\n  \
+            "batch: 16\nfold: {fold}\nports:\n  in: {{ generator: {{ rate: 1Mpps, count: 3000, sessions: 64, burst: 3, \
+             size: imix, source: [198.18.0.0/16] }} }}\n  \
              out: {{ pcap: {{ write: {fold}.pcap }} }}\nmodules:\n  split: {{ hash_split: {{ gates: {} }} }}\n",
             self.branches.len()
         );
@@ -101,7 +103,7 @@ impl Shape {
         for (branch, chain) in self.branches.iter().enumerate() {
             let names: Vec<_> = (0..chain.len()).map(|stage| format!("m{branch}-{stage}")).collect();
             for (name, kind) in names.iter().zip(chain) {
-                text.push_str(&format!("  {name}: {{ {} }}\n", kind.told(branch)));
+                text.push_str(&format!("  {name}: {{ {} }}\n", kind.text(branch)));
             }
             lines.push_str(&format!("  - split[{branch}] -> {} -> {end}\n", names.join(" -> ")));
             if branch % 2 == 0 {
@@ -109,23 +111,23 @@ impl Shape {
             }
         }
         if self.trigger > 0 {
-            // Of the split: what comes later would not be folded.
+            // A trigger of the split module. Modules of branches with a trigger would not be folded.
             text.push_str(&format!("buffers: {{ split: {{ trigger: {} }} }}\n", self.trigger));
         }
         if self.declared { text + &lines + &flows } else { text + &lines }
     }
 
-    /// How many folds there should be: a branch that differs is left out.
+    /// Returns the expected number of folds. A branch that differs does not count.
     fn folds(&self) -> usize {
-        let alike: Vec<_> = self.branches.iter().filter(|branch| !branch.contains(&Kind::Bypass)).collect();
+        let alike: Vec<_> = self.branches.iter().filter(|branch| !branch.contains(&BranchFunction::Bypass)).collect();
         if alike.len() > 1 { alike[0].len() } else { 0 }
     }
 }
 
-/// What became of packets.
+/// The result of a run.
 struct Done {
     report: Report,
-    /// Frames that left, in order.
+    /// The output frames, in order.
     frames: Vec<Vec<u8>>,
     folds: usize,
 }
@@ -150,18 +152,19 @@ fn run_text(text: &str, fold: &str, folder: &Path) -> Done {
     Done { report, frames: frames.into_iter().map(|(_, frame)| frame).collect(), folds }
 }
 
-/// By session: the frames in order.
+/// Returns the frames of each session in order.
 fn by_session(frames: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<&[u8]>> {
     let mut sessions: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for frame in frames {
-        // Addresses and ports of IPv4 without options, and which branch's Ethernet addresses it has.
+        // The Ethernet addresses, which identify the branch, and the addresses and ports of IPv4 without options.
         let key = [&frame[..12], &frame[26..38]].concat();
         sessions.entry(key).or_default().push(&frame[..]);
     }
     sessions
 }
 
-/// Splits behind a split that run as one had all packets' words be those of the first of them: they went on as packets of its branches.
+/// Regression: when splits behind a split ran as one, all packets got the flow word of the first split and continued in
+/// its branches.
 #[test]
 fn branches_of_branches_do_the_same() {
     for (depth, declared) in [(2, false), (2, true), (3, false), (3, true)] {
@@ -179,10 +182,11 @@ fn branches_of_branches_do_the_same() {
     }
 }
 
-/// A tree of splits by bits of the destination address, of whose leaves each writes its own address.
+/// Returns a tree of splits by bits of the destination address. Each leaf writes its own Ethernet address.
 fn tree(depth: usize, declared: bool, fold: &str) -> String {
     let mut text = format!(
-        "fold: {fold}\nports:\n  in: {{ generator: {{ rate: 1Mpps, count: 2000, sessions: 64, destination: 10.0.0.0/26 }} }}\n  \
+        "fold: {fold}\nports:\n  \
+         in: {{ generator: {{ rate: 1Mpps, count: 2000, sessions: 64, destination: 10.0.0.0/26 }} }}\n  \
          out: {{ pcap: {{ write: {fold}.pcap }} }}\nmodules:\n"
     );
     let (mut lines, mut flows) = ("pipeline:\n  - in -> s\n".to_owned(), "flows:\n".to_owned());
@@ -207,7 +211,10 @@ fn tree(depth: usize, declared: bool, fold: &str) -> String {
         }
     }
     for (number, leaf) in level.iter().enumerate() {
-        text.push_str(&format!("  ttl{leaf}: {{ ttl: }}\n  mac{leaf}: {{ mac_rewrite: {{ source: '02:00:00:00:00:{number:02x}', destination: '06:00:00:00:00:{number:02x}' }} }}\n"));
+        text.push_str(&format!(
+            "  ttl{leaf}: {{ ttl: }}\n  mac{leaf}: {{ mac_rewrite: {{ source: '02:00:00:00:00:{number:02x}', \
+             destination: '06:00:00:00:00:{number:02x}' }} }}\n"
+        ));
         flows.push_str(&format!("  - {{ name: f{leaf}, path: ttl{leaf}, slo: 1ms }}\n"));
     }
     if declared { text + &lines + &flows } else { text + &lines }
@@ -222,20 +229,23 @@ proptest! {
         let (folded, written) = (run(&shape, "on", folder.path()), run(&shape, "off", folder.path()));
         prop_assert_eq!((folded.folds, written.folds), (shape.folds(), 0));
         prop_assert_eq!(by_session(&folded.frames), by_session(&written.frames));
-        for told in [&folded.report, &written.report] {
-            prop_assert_eq!(told.packets.missing(), 0);
+        for report in [&folded.report, &written.report] {
+            prop_assert_eq!(report.packets.missing(), 0);
         }
         prop_assert_eq!(&folded.report.packets, &written.report.packets);
         for (folded, written) in folded.report.modules.iter().zip(&written.report.modules) {
-            let told = |module: &forebay_protocol::report::ModuleReport| {
+            let facts = |module: &forebay_protocol::report::ModuleReport| {
                 (module.name.clone(), module.function.clone(), module.packets, module.dropped, module.counters.clone())
             };
-            prop_assert_eq!(told(folded), told(written));
+            prop_assert_eq!(facts(folded), facts(written));
         }
-        let flows = |report: &Report| report.flows.iter().map(|flow| (flow.name.clone(), flow.packets)).collect::<Vec<_>>();
+        let flows = |report: &Report| {
+            report.flows.iter().map(|flow| (flow.name.clone(), flow.packets)).collect::<Vec<_>>()
+        };
         prop_assert_eq!(flows(&folded.report), flows(&written.report));
-        // Calls of what runs as one add up.
+        // Modules that run as one need fewer calls in all.
         let calls = |report: &Report| report.modules.iter().map(|module| module.batches).sum::<u64>();
-        prop_assert!(shape.folds() == 0 || calls(&folded.report) <= calls(&written.report) + 16, "{} {}", calls(&folded.report), calls(&written.report));
+        let (folded, written) = (calls(&folded.report), calls(&written.report));
+        prop_assert!(shape.folds() == 0 || folded <= written + 16, "{folded} {written}");
     }
 }

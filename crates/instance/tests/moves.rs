@@ -1,7 +1,7 @@
-//! Modules move between two workers under load, again and again: no packet is lost, none overtakes another of its
-//! session, and sessions, changed rules and counters go on.
+//! Tests repeated moves of modules between two workers under load: no packet is lost, no packet overtakes another one
+//! of its session, and sessions, changed rules and counters are kept.
 //!
-//! `FOREBAY_MOVES` says how many moves (100).
+//! `FOREBAY_MOVES` is the number of moves (100 by default).
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -21,18 +21,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 const SESSIONS: usize = 64;
-/// How many packets are under way at most, so that no queue is ever too short.
+/// The largest number of packets in the pipeline. No queue is shorter.
 const WINDOW: u64 = 512;
-/// How long something may take to come about on a busy machine.
+/// The time limit of a step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What has been sent and what has arrived.
+/// The packets that have been sent and have arrived.
 #[derive(Default)]
 struct World {
     over: bool,
     sent: u64,
     arrived: u64,
-    /// By session: how many of its packets were sent and have arrived, and the source that they arrive with.
+    /// For each session, the number of packets that were sent and have arrived, and the source of arrived packets.
     sessions: Vec<([u32; 2], Option<[u8; 6]>)>,
     wrong: Vec<String>,
 }
@@ -43,7 +43,7 @@ fn worlds() -> MutexGuard<'static, BTreeMap<String, World>> {
     WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A UDP packet of a session with its number in it.
+/// Returns a UDP packet of a session that contains its number.
 fn frame(session: usize, number: u32) -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
@@ -58,7 +58,7 @@ fn frame(session: usize, number: u32) -> [u8; 60] {
     frame
 }
 
-/// Sends numbered packets as long as fewer than [`WINDOW`] are under way, or looks at those that arrive.
+/// A port that sends numbered packets while fewer than [`WINDOW`] are in the pipeline, or checks packets that arrive.
 struct Numbered {
     world: String,
 }
@@ -68,7 +68,7 @@ struct Numbered {
 struct Params {
     /// The name of the world.
     world: String,
-    /// Whether packets enter the pipeline here, or leave it.
+    /// True if packets enter the pipeline here, false if they leave it.
     enter: bool,
 }
 
@@ -88,7 +88,7 @@ impl Port for Numbered {
             let number = &mut world.sessions[session].0[0];
             assert!(packet.write(&frame(session, *number)));
             packet.set_arrival(intake.now, ArrivalClock::Poll);
-            batch.push(packet).expect("no more than there is room for");
+            batch.push(packet).expect("the batch has room");
             (*number, world.sent) = (*number + 1, world.sent + 1);
         }
         Ready::At(intake.now + Ticks(2_000))
@@ -139,12 +139,13 @@ impl DeclarePort for Numbered {
 
 register!(port Numbered);
 
-/// In the order in which packets pass them.
+/// The modules, in the order in which packets pass them.
 const MODULES: [&str; 6] = ["fw", "rules", "nat", "wait", "slow", "ttl"];
 
 const STATELESS: [&str; 3] = ["rules", "wait", "ttl"];
 
-/// Sessions, a table that is changed, packets that wait for a batch, and packets that are held.
+/// Returns a configuration with sessions, a table that is changed, packets that wait for a batch, and packets that are
+/// held.
 fn text(world: &str, more: &str) -> String {
     format!(
         "ports:
@@ -203,7 +204,7 @@ fn wait_for_packets(world: &str, more: u64) {
     }
 }
 
-/// Ends the run; all that was sent has arrived, once and in order.
+/// Ends the run. Asserts that all packets have arrived, once and in order.
 fn end(instance: &dyn Instance, world: &str) -> Report {
     worlds().get_mut(world).expect("it was made").over = true;
     let begin = Instant::now();
@@ -223,7 +224,7 @@ fn end(instance: &dyn Instance, world: &str) -> Report {
     report
 }
 
-/// A number from a row that is the same in every run (Marsaglia's xorshift).
+/// Returns a number of a sequence that is the same in every run (Marsaglia's xorshift).
 fn random(state: &mut u64) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -239,7 +240,7 @@ fn modules_move_under_load_and_nothing_is_lost_overtaken_or_forgotten() {
 }
 
 #[test]
-fn modules_move_where_time_is_shared_out() {
+fn modules_move_under_weighted_fair_scheduling() {
     move_under_load("weighted", "scheduler: weighted-fair\n", 20);
 }
 
@@ -250,34 +251,35 @@ fn move_under_load(world: &str, more: &str, moves: usize) {
     assert_eq!(rules.apply(&["add count udp from any to 192.0.2.0/24"]).made, 1);
     let (mut seed, mut pauses, mut moved, mut held) = (1, Vec::new(), 0, false);
     while pauses.len() < moves {
-        // Packets pass one worker, then the other: in a line everything else is a circle. All on one leaves the other
-        // idle.
+        // Packets pass one worker, then the other. Other placements of a chain would be a circle. If all modules are on
+        // one worker, the other is idle.
         let (cut, first) = (random(&mut seed) % (MODULES.len() + 1), random(&mut seed) % 2);
         let (on, both) = ([[first], [1 - first]], random(&mut seed));
-        let to = |at: usize| {
-            let one = &on[usize::from(at >= cut)][..];
-            // Behind the cut what has no state of its own may be on both.
-            if at >= cut && STATELESS.contains(&MODULES[at]) && both >> at & 1 == 1 { &[0, 1] } else { one }
+        let to = |module: usize| {
+            let one = &on[usize::from(module >= cut)][..];
+            // Behind the cut, modules without state may be on both workers.
+            let is_on_both = module >= cut && STATELESS.contains(&MODULES[module]) && both >> module & 1 == 1;
+            if is_on_both { &[0, 1] } else { one }
         };
-        let all: Vec<_> = (0..MODULES.len()).map(|at| (MODULES[at], to(at))).collect();
-        let answer = move_to(&*instance, &all, None).unwrap_or_else(|error| panic!("{error}"));
-        if answer.moves.is_empty() {
+        let all: Vec<_> = (0..MODULES.len()).map(|module| (MODULES[module], to(module))).collect();
+        let result = move_to(&*instance, &all, None).unwrap_or_else(|error| panic!("{error}"));
+        if result.moves.is_empty() {
             continue;
         }
-        let change = &answer.reloaded.change;
+        let change = &result.reloaded.change;
         assert_eq!(
-            (answer.reloaded.missing, answer.reloaded.dropped, change.kept),
+            (result.reloaded.missing, result.reloaded.dropped, change.kept),
             (0, 0, MODULES.len()),
-            "{answer:?}"
+            "{result:?}"
         );
-        assert!(change.changed.is_empty() && change.forgotten.is_empty(), "{answer:?}");
-        assert!(change.ports_opened.is_empty() && change.ports_closed.is_empty(), "{answer:?}");
-        let mut names: Vec<_> = answer.moves.iter().map(|moved| moved.module.clone()).collect();
+        assert!(change.changed.is_empty() && change.forgotten.is_empty(), "{result:?}");
+        assert!(change.ports_opened.is_empty() && change.ports_closed.is_empty(), "{result:?}");
+        let mut names: Vec<_> = result.moves.iter().map(|moved| moved.module.clone()).collect();
         names.sort();
         assert_eq!(change.moved, names);
         moved += names.len();
-        pauses.push(answer.reloaded.pause_us);
-        let census = instance.census().expect("every worker answers");
+        pauses.push(result.reloaded.pause_us);
+        let census = instance.census().expect("every worker responds");
         assert_eq!((census.missing(), census.dropped), (0, 0), "{census:?}");
         held |= census.held > 0;
         wait_for_packets(world, 100);
@@ -285,7 +287,7 @@ fn move_under_load(world: &str, more: &str, moves: usize) {
     assert!(held, "packets were held while modules moved");
     assert_eq!(rules.len(), 2);
     let rules = instance.tables().into_iter().find(|table| &*table.module == "rules").expect("a table").table;
-    assert_eq!(rules.len(), 2, "the rule that was added is still there");
+    assert_eq!(rules.len(), 2, "the added rule is kept");
     let report = end(&*instance, world);
     for module in &report.modules {
         assert!(module.packets == report.packets.entered, "{} has counted on: {}", module.name, module.packets);

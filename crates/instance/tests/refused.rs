@@ -1,4 +1,4 @@
-//! A configuration that is refused, for whatever reason and however late, changes nothing.
+//! Tests that a refused configuration changes nothing, whatever the reason and however late it is refused.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -15,7 +15,7 @@ use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How many probes are open, and how many have been opened at all.
+/// The number of open probes, and the number of probes opened so far.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
@@ -24,7 +24,7 @@ static OPENED: AtomicUsize = AtomicUsize::new(0);
 #[serde(deny_unknown_fields)]
 struct Params {}
 
-/// A port that is counted, and by which nothing ever comes.
+/// A port that counts its instances and receives no packets.
 struct Probe;
 
 impl Port for Probe {
@@ -37,7 +37,7 @@ impl Port for Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // Whoever does not wait for it to be closed is seen not to.
+        // Code that does not wait for the end of the drop sees the old count.
         std::thread::sleep(Duration::from_millis(20));
         OPEN.fetch_sub(1, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl Drop for Probe {
 impl DeclarePort for Probe {
     type Params = Params;
     const NAME: &'static str = "probe";
-    const SUMMARY: &'static str = "is counted";
+    const SUMMARY: &'static str = "counts its instances";
     const HELP: &'static str = "";
     const EXAMPLE: &'static str = "{}";
 
@@ -79,7 +79,7 @@ pipeline:
   - in -> a -> out
 ";
 
-/// Another port, and a module with fewer next hops on the same routes.
+/// Adds another port, and a module with fewer next hops on the same routes.
 fn further() -> String {
     RUNNING
         .replace("state:\n", "  more: { probe: {} }\nstate:\n")
@@ -87,7 +87,7 @@ fn further() -> String {
         + "  - more -> b -> out\n"
 }
 
-/// What a change to `text` is refused with; nothing may be different afterwards.
+/// Returns the error of a reload with `text`. Asserts that nothing has changed.
 fn refusal(instance: &dyn Instance, text: &str, accept: io::Result<()>) -> ReloadError {
     let mut accept = Some(accept);
     let source = Source::new(text, "test.yaml", Path::new(""));
@@ -99,8 +99,8 @@ fn refusal(instance: &dyn Instance, text: &str, accept: io::Result<()>) -> Reloa
     refused
 }
 
-/// Ports were opened before the core, or a batch that cannot change, was looked at; and a module that was never to run held
-/// the routes that it would have shared to its own next hops.
+/// Regression: ports were opened before the core and the largest batch were checked, and a refused module restricted
+/// the shared routes to its own next hops.
 #[test]
 fn a_refused_configuration_changes_nothing() {
     let source = Source::new(RUNNING, "test.yaml", Path::new(""));
@@ -111,28 +111,28 @@ fn a_refused_configuration_changes_nothing() {
         start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default()).expect("it starts");
     assert_eq!(OPENED.load(Ordering::Relaxed), 1);
 
-    let told = refusal(&*instance, &format!("batch: 16\n{}", further()), Ok(())).to_string();
-    assert!(told.contains("batch"), "{told}");
-    let told = refusal(&*instance, &format!("workers: [{{ core: {} }}]\n{}", cores[0] + 1, further()), Ok(()));
-    assert!(matches!(told, ReloadError::Bound { .. }), "{told}");
-    // What is wrong with functions and ports that are made is found before any is opened.
-    let told = refusal(&*instance, &further().replace("next_hops: 2", "next_hops: 1"), Ok(())).to_string();
-    assert!(told.contains("has next hop 1: allowed are 0 to 0"), "{told}");
+    let error = refusal(&*instance, &format!("batch: 16\n{}", further()), Ok(())).to_string();
+    assert!(error.contains("batch"), "{error}");
+    let error = refusal(&*instance, &format!("workers: [{{ core: {} }}]\n{}", cores[0] + 1, further()), Ok(()));
+    assert!(matches!(error, ReloadError::Bound { .. }), "{error}");
+    // Errors of functions and ports are found before any port is opened.
+    let error = refusal(&*instance, &further().replace("next_hops: 2", "next_hops: 1"), Ok(())).to_string();
+    assert!(error.contains("has next hop 1: allowed are 0 to 0"), "{error}");
     assert_eq!(OPENED.load(Ordering::Relaxed), 1, "nothing was opened");
 
     let full = io::Error::other("the disk is full");
-    let told = refusal(&*instance, &further(), Err(full)).to_string();
-    assert!(told.contains("the disk is full"), "{told}");
+    let error = refusal(&*instance, &further(), Err(full)).to_string();
+    assert!(error.contains("the disk is full"), "{error}");
     assert_eq!(OPENED.load(Ordering::Relaxed), 2, "it was closed again");
 
-    // A worker that was to join let go of its port and of the routes some time after the refusal had been told, so that the
-    // next try found them in its way, or had its own undone.
+    // Regression: a worker that was to join released its port and the routes some time after the refusal, so that the
+    // next reload found them in use, or lost its own.
     if choose(&[None, None]).is_ok() {
         for round in 0..3 {
             let full = io::Error::other("the disk is full");
             let joining = format!("workers: [{{}}, {{ modules: [b] }}]\n{}", further());
-            let told = refusal(&*instance, &joining, Err(full)).to_string();
-            assert!(told.contains("the disk is full"), "{told}");
+            let error = refusal(&*instance, &joining, Err(full)).to_string();
+            assert!(error.contains("the disk is full"), "{error}");
             assert_eq!(OPENED.load(Ordering::Relaxed), 3 + round, "it was closed again");
         }
     } else {
@@ -140,10 +140,10 @@ fn a_refused_configuration_changes_nothing() {
             writeln!(io::stderr(), "skipped: a_refused_configuration_changes_nothing: no core for a worker that joins");
     }
 
-    // The same is accepted where nothing is in the way; then it counts.
+    // Without an error the same configuration is accepted and takes effect.
     let source = Source::new(further(), "test.yaml", Path::new(""));
-    let told = instance.reload(&source, &mut || Ok(())).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((told.change.ports_opened, told.change.added), (vec!["more".to_owned()], vec!["b".to_owned()]));
+    let reloaded = instance.reload(&source, &mut || Ok(())).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((reloaded.change.ports_opened, reloaded.change.added), (vec!["more".to_owned()], vec!["b".to_owned()]));
     assert_eq!(instance.tables()[0].table.apply(&["add 192.0.2.0/24 7"]).made, 0);
     assert!(instance.end().troubles.is_empty());
     assert_eq!(OPEN.load(Ordering::Relaxed), 0);

@@ -1,4 +1,4 @@
-//! Controllers in simulated time: every flow keeps its objective, and packets cost as little as they can.
+//! Tests of controllers in simulated time: every flow keeps its objective, and packets cost as little as possible.
 
 mod driving;
 mod numbered;

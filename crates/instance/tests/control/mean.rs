@@ -1,36 +1,36 @@
-//! Objectives on the mean: kept period by period by every controller that keeps objectives, with larger batches than
-//! where the same time is for a percentile.
+//! Tests objectives of the mean delay: every controller that keeps objectives keeps them in each period, with larger
+//! batches than for a percentile with the same time.
 
 use forebay_units::Percentile;
 
 use crate::driving::{Case, Run};
 
-/// Decisions that are made before the period is as long as it is to be, and before triggers have come to rest.
+/// The number of decisions before the period has its full length and triggers are steady.
 const FIRST: usize = 12;
 const FLOWS: usize = 8;
 
-/// A gateway whose branches run by themselves, each flow with this percentile.
+/// Returns a gateway whose branches do not run as one. Each flow has this percentile.
 fn gateway(controller: &str, slo: &str, percentile: &str) -> Case {
     let case = Case::new("gw", &format!("n={FLOWS} fold=off rate=600kpps control.period=10ms slo={slo}"));
     let case = case.with(&format!("control.batching={controller}"));
     (0..FLOWS).fold(case, |case, flow| case.with(&format!("flows.{flow}.percentile={percentile}")))
 }
 
-/// The periods from `FIRST` on, and how many of them missed an objective.
+/// Returns the number of periods from `FIRST` on, and how many of them missed an objective.
 fn missed(run: &Run) -> (usize, usize) {
     let periods = &run.periods[FIRST..];
     let missed = periods.iter().filter(|period| {
         let flows = run.layout.flows.iter().zip(&period.snapshot.flows);
-        flows.into_iter().any(|(flow, told)| told.missed(flow))
+        flows.into_iter().any(|(flow, sample)| sample.missed(flow))
     });
     (periods.len(), missed.count())
 }
 
-/// The largest of all flows' means in the last period, in parts of its objective.
+/// Returns the largest mean delay of a flow in the last period, as a part of its objective.
 fn part(run: &Run) -> f64 {
     let last = run.periods.last().expect("some");
     let flows = run.layout.flows.iter().zip(&last.snapshot.flows);
-    flows.filter_map(|(flow, told)| Some(told.delay_s?.mean / flow.slo_s?)).fold(0.0, f64::max)
+    flows.filter_map(|(flow, sample)| Some(sample.delay_s?.mean / flow.slo_s?)).fold(0.0, f64::max)
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn a_mean_leaves_more_time_for_batches_than_a_percentile() {
     }
 }
 
-/// Controllers without objectives have their rule; what they miss is counted all the same.
+/// Missed objectives are also counted for controllers that ignore objectives.
 #[test]
-fn who_keeps_no_objective_misses_a_mean_period_by_period() {
+fn controllers_that_ignore_objectives_miss_a_mean_in_each_period() {
     let run = |controller: &str| gateway(controller, "30us", "mean").run(200, &[]);
     for controller in ["max", "{static:~{trigger:~16}}"] {
         let run = run(controller);
@@ -89,7 +89,7 @@ fn under_fair_shares_a_mean_is_kept_as_well() {
     assert!(missed * 20 <= periods && part(&run) > 0.4, "{missed} of {periods}, {}", part(&run));
 }
 
-/// Most flows have few packets a period: each period's own count, where there are any.
+/// Flows with few packets a period have a mean in each period with packets.
 #[test]
 fn a_few_packets_have_a_mean() {
     let run = gateway("optimal", "1ms", "mean").with("rate=2kpps").run(400, &[]);

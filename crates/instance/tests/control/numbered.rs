@@ -1,4 +1,4 @@
-//! Captures of numbered packets: played, written again, and looked at for packets that are gone or have overtaken others.
+//! Captures of numbered packets. Checks a written capture for packets that are missing or have overtaken others.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use forebay_packet::wire::checksum;
 use forebay_ports::pcap::read_memory;
 
-/// A stream of packets to one UDP port, of as many sessions.
+/// A stream of packets of several sessions to one UDP port.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream {
     pub(crate) port: u16,
     pub(crate) sessions: u32,
-    /// Microseconds between packets.
+    /// The time between packets, in microseconds.
     pub(crate) every_us: u64,
-    /// Until when, in milliseconds.
+    /// The end of the stream, in milliseconds.
     pub(crate) until_ms: u64,
 }
 
@@ -27,7 +27,7 @@ impl Stream {
     }
 }
 
-/// Ethernet, IPv4 and UDP, then the port and the packet's number in its session.
+/// Returns a frame of Ethernet, IPv4 and UDP. Its payload is the packet's number in its session.
 fn frame(stream: Stream, number: u32) -> [u8; 60] {
     let (session, number) = (number % stream.sessions, number / stream.sessions);
     let mut frame = [0; 60];
@@ -45,7 +45,7 @@ fn frame(stream: Stream, number: u32) -> [u8; 60] {
     frame
 }
 
-/// Writes the streams' packets, in the order in which they are due.
+/// Writes the packets of the streams in the order of their times.
 pub(crate) fn write(path: &Path, streams: &[Stream]) {
     let mut all: Vec<_> = streams.iter().flat_map(|stream| stream.packets()).collect();
     all.sort_by_key(|(at, stream, _)| (*at, stream.port));
@@ -62,14 +62,15 @@ pub(crate) fn write(path: &Path, streams: &[Stream]) {
     std::fs::write(path, bytes).expect("a writable folder");
 }
 
-/// By UDP port: how many packets have left. None of a session is missing, and none has overtaken another.
+/// Returns the number of output packets by UDP port. Asserts that no packet of a session is missing or has overtaken
+/// another.
 pub(crate) fn left_in_order(path: &Path) -> BTreeMap<u16, u64> {
     left_without_overtaking(path, &[])
 }
 
-/// The same where packets of some ports may be missing.
+/// Returns the number of output packets by UDP port. Packets of the `lossy` ports may be missing, but must be in order.
 pub(crate) fn left_without_overtaking(path: &Path, lossy: &[u16]) -> BTreeMap<u16, u64> {
-    let capture = std::fs::read(path).expect("it was written");
+    let capture = std::fs::read(path).expect("the file was written");
     let (frames, error) = read_memory(&capture);
     assert!(error.is_none(), "{error:?}");
     let (mut next, mut counts) = (BTreeMap::new(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! A steady load has a steady control: what a flow was too slow with is not tried again every few periods.
+//! Tests that control is steady under a steady load: a trigger that made a flow too slow is not tried again soon.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,22 @@ use forebay_protocol::ChangeReason;
 
 use crate::driving::{Case, Run};
 
-/// Periods for which what was taken back is not given again, at least.
-const RESTS: usize = 30;
+/// The least number of periods before a reduced trigger is raised again.
+const LEAST_PERIODS: usize = 30;
 
-/// By change that took from a trigger because a flow was too slow: the period, and the one in which the module was given more again.
-fn given_back(run: &Run) -> Vec<(usize, Option<usize>)> {
+/// Returns the reductions of triggers because of slow flows: the period, and the period in which the trigger was raised
+/// again.
+fn reductions(run: &Run) -> Vec<(usize, Option<usize>)> {
     let (mut cut, mut all) = (BTreeMap::<usize, usize>::new(), Vec::new());
-    for (at, period) in run.periods.iter().enumerate() {
+    for (number, period) in run.periods.iter().enumerate() {
         for change in &period.actions.changes {
             if change.to > change.from
                 && let Some(was) = cut.remove(&change.module)
             {
-                all.push((was, Some(at)));
+                all.push((was, Some(number)));
             }
             if change.reason == ChangeReason::Recovery {
-                cut.insert(change.module, at);
+                cut.insert(change.module, number);
             }
         }
     }
@@ -29,15 +30,17 @@ fn given_back(run: &Run) -> Vec<(usize, Option<usize>)> {
 }
 
 #[test]
-fn what_a_flow_was_too_slow_with_is_not_tried_again_at_once() {
+fn a_trigger_that_made_a_flow_too_slow_is_not_tried_again_soon() {
     for (controller, slo) in [("gradient", "300us"), ("on-off", "330us")] {
         let run = Case::new("gw", "n=8 fold=off rate=1Mpps control.period=10ms")
             .with(&format!("control.batching={controller} slo={slo} ports.in.generator.arrivals=poisson"))
             .run(3_000, &[]);
-        let cuts = given_back(&run);
-        assert!(!cuts.is_empty(), "{controller} never took anything back");
-        assert!(cuts.iter().any(|(_, given)| given.is_some()), "{controller} never gave anything back");
-        let soon: Vec<_> = cuts.iter().filter(|(was, given)| given.is_some_and(|given| given < was + RESTS)).collect();
+        let cuts = reductions(&run);
+        assert!(!cuts.is_empty(), "{controller} never reduced a trigger");
+        assert!(cuts.iter().any(|(_, raised)| raised.is_some()), "{controller} never raised a trigger again");
+        let is_soon =
+            |(cut, raised): &&(usize, Option<usize>)| raised.is_some_and(|raised| raised < cut + LEAST_PERIODS);
+        let soon: Vec<_> = cuts.iter().filter(is_soon).collect();
         assert!(soon.is_empty(), "{controller}: {soon:?}");
     }
 }
