@@ -1,6 +1,6 @@
-//! Functions that remember sessions on two workers: sessions open, talk both ways and close, in real frames that each side makes of what
-//! it has got; in simulated time and on threads. A packet that came to a worker without its session would be dropped, and its session
-//! would never end.
+//! Tests functions with sessions on two workers, in simulated time and on threads: sessions open, exchange packets in
+//! both directions and close. Each side creates its frames from the received ones. A packet at a worker without its
+//! session would be dropped, and its session would never end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -20,22 +20,22 @@ use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Sessions, a third each of TCP, UDP and ICMP queries; and how often each opens and closes.
+/// The number of sessions (a third each of TCP, UDP and ICMP queries), and how often each opens and closes.
 const SESSIONS: usize = 120;
 const LIVES: usize = 2;
-/// How many packets a side sends in a row, and how often it is its turn.
+/// The number of packets that a side sends in a row, and the number of its turns.
 const ROW: usize = 5;
 const ROUNDS: usize = 4;
-/// Where clients send to: a peer, or a balancer's service.
-const THERE: [u8; 4] = [192, 0, 2, 10];
-/// What an address is translated to.
+/// The destination of clients: a peer, or a balancer's service.
+const PEER: [u8; 4] = [192, 0, 2, 10];
+/// The prefix of translated addresses.
 const POOL: [u8; 3] = [203, 0, 113];
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 const FIN: u8 = 1;
 
-/// Who sends.
+/// A side of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Side {
@@ -43,9 +43,9 @@ enum Side {
     Server,
 }
 
-/// A packet of a session: who sends it, TCP's flags; or that it is an error about what was last got.
+/// A step of a session: a packet of a side with TCP flags, or an ICMP error about the last received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum SessionStep {
     Packet(Side, u8),
     Error,
 }
@@ -57,10 +57,10 @@ enum Protocol {
     Icmp = 1,
 }
 
-/// Address and port, or identifier.
+/// An address with a port or an ICMP identifier.
 type End = ([u8; 4], u16);
 
-/// What a frame shows.
+/// The fields of a frame.
 #[derive(Debug)]
 struct Shown {
     from: End,
@@ -70,33 +70,34 @@ struct Shown {
     is_error: bool,
 }
 
-/// A session as those who talk know it.
+/// A session, as its two sides know it.
 struct Talk {
     protocol: Protocol,
-    script: Vec<Step>,
-    /// How many steps were sent, and how many have arrived.
+    script: Vec<SessionStep>,
+    /// The number of sent steps, and of arrived steps.
     sent: usize,
     arrived: usize,
-    /// The client as the server sees it, and who answers it: as long as the session lives.
+    /// The ends of the present life of the session, as the server sees them: the client and the server.
     seen: Option<(End, End)>,
-    /// The last frame that the server got.
+    /// The last frame that the server received.
     last: Vec<u8>,
 }
 
-/// All that talk in one pipeline.
+/// All sessions of one pipeline.
 #[derive(Default)]
 struct World {
     talks: Vec<Talk>,
-    /// By side and worker: frames to be sent.
+    /// The frames to be sent, by side and worker.
     pending: BTreeMap<(Side, usize), VecDeque<Vec<u8>>>,
-    /// Whether translated, and balanced.
+    /// Whether the pipeline translates addresses.
     translated: bool,
+    /// Whether the pipeline balances sessions.
     balanced: bool,
-    /// What is wrong.
+    /// The errors that were found.
     wrong: Vec<String>,
-    /// By worker, packets that came to an end by a port that is open there.
+    /// The number of output packets by worker.
     by_worker: BTreeMap<usize, usize>,
-    /// How many workers there are.
+    /// The number of workers.
     workers: usize,
 }
 
@@ -106,8 +107,8 @@ fn worlds() -> MutexGuard<'static, BTreeMap<String, World>> {
     WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn script(protocol: Protocol, errors: bool) -> Vec<Step> {
-    let packet = |side, flags| Step::Packet(side, if protocol == Protocol::Tcp { flags } else { 0 });
+fn script(protocol: Protocol, errors: bool) -> Vec<SessionStep> {
+    let packet = |side, flags| SessionStep::Packet(side, if protocol == Protocol::Tcp { flags } else { 0 });
     let mut all = Vec::new();
     for _ in 0..LIVES {
         if protocol == Protocol::Tcp {
@@ -118,7 +119,7 @@ fn script(protocol: Protocol, errors: bool) -> Vec<Step> {
             all.extend([packet(Side::Server, ACK); ROW]);
         }
         if errors {
-            all.push(Step::Error);
+            all.push(SessionStep::Error);
         }
         if protocol == Protocol::Tcp {
             all.extend([packet(Side::Client, FIN | ACK), packet(Side::Server, FIN | ACK), packet(Side::Client, ACK)]);
@@ -130,18 +131,19 @@ fn script(protocol: Protocol, errors: bool) -> Vec<Step> {
 impl Talk {
     fn side(&self, step: usize) -> Option<Side> {
         self.script.get(step).map(|step| match step {
-            Step::Packet(side, _) => *side,
-            Step::Error => Side::Server,
+            SessionStep::Packet(side, _) => *side,
+            SessionStep::Error => Side::Server,
         })
     }
 
-    /// Whether the step waits for those before to arrive: its sender speaks after the other side, or an error after all.
+    /// Returns whether the step waits until all earlier steps have arrived. It does if the other side sent the step
+    /// before, or if it is an error.
     fn waits(&self, step: usize) -> bool {
-        step == 0 || self.side(step) != self.side(step - 1) || self.script[step] == Step::Error
+        step == 0 || self.side(step) != self.side(step - 1) || self.script[step] == SessionStep::Error
     }
 }
 
-/// The client's end of a session.
+/// Returns the client's end of a session.
 fn client(session: usize) -> End {
     ([10, 0, (session / 40) as u8, (session % 40) as u8], 2_000 + session as u16)
 }
@@ -166,7 +168,7 @@ fn icmp(message: [u8; 2], rest: [u8; 4], payload: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// A packet with a stamp: whose it is, and which.
+/// Returns a packet with a stamp: its session and its number.
 fn frame(protocol: Protocol, (from, to): (End, End), side: Side, flags: u8, stamp: (usize, usize)) -> Vec<u8> {
     let stamp = [(stamp.0 as u32).to_be_bytes(), (stamp.1 as u32).to_be_bytes()].concat();
     let ports = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
@@ -174,10 +176,10 @@ fn frame(protocol: Protocol, (from, to): (End, End), side: Side, flags: u8, stam
         Protocol::Udp => [&ports[..], &[0, 16, 0, 0], &stamp].concat(),
         Protocol::Tcp => [&ports[..], &[0; 8], &[0x50, flags, 1, 0, 0, 0, 0, 0], &stamp].concat(),
         Protocol::Icmp => {
-            // A query has the client's identifier, and so has its answer.
+            // A query and its reply have the client's identifier.
             let identifier = (if side == Side::Client { from.1 } else { to.1 }).to_be_bytes();
-            let kind = if side == Side::Client { 8 } else { 0 };
-            icmp([kind, 0], [identifier[0], identifier[1], 0, 1], &stamp)
+            let icmp_type = if side == Side::Client { 8 } else { 0 };
+            icmp([icmp_type, 0], [identifier[0], identifier[1], 0, 1], &stamp)
         }
     };
     ethernet(&ip(protocol as u8, from.0, to.0, &payload))
@@ -190,7 +192,7 @@ fn shown(frame: &[u8]) -> Shown {
     let end = frame.len();
     let (session, number) = (stamp(end - 8), stamp(end - 4));
     let is_error = frame[23] == 1 && frame[34] == 3;
-    // Of an error, what it quotes.
+    // For an error, the packet that it quotes.
     let ip = if is_error { 42 } else { 14 };
     let (from, to) = match frame[ip + 9] {
         1 => (word(ip + 24), word(ip + 24)),
@@ -213,29 +215,29 @@ impl World {
         !self.wrong.is_empty() || self.talks.iter().all(|talk| talk.arrived == talk.script.len())
     }
 
-    /// Frames that a side may send now.
-    fn speak(&mut self, side: Side) -> Vec<Vec<u8>> {
+    /// Returns the frames that a side can send now.
+    fn frames_to_send(&mut self, side: Side) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for (session, talk) in self.talks.iter_mut().enumerate() {
             while talk.side(talk.sent) == Some(side) && (!talk.waits(talk.sent) || talk.arrived == talk.sent) {
                 let number = talk.sent;
-                let own = (client(session), (THERE, 80));
+                let own = (client(session), (PEER, 80));
                 all.push(match (talk.script[number], side, talk.seen) {
-                    (Step::Packet(_, flags), Side::Client, _) => {
+                    (SessionStep::Packet(_, flags), Side::Client, _) => {
                         frame(talk.protocol, own, side, flags, (session, number))
                     }
-                    (Step::Packet(_, flags), Side::Server, Some((client, server))) => {
+                    (SessionStep::Packet(_, flags), Side::Server, Some((client, server))) => {
                         frame(talk.protocol, (server, client), side, flags, (session, number))
                     }
-                    (Step::Error, _, Some((client, _))) => {
-                        // Port unreachable, from a router on the way (RFC 792).
+                    (SessionStep::Error, _, Some((client, _))) => {
+                        // Port unreachable, from a router on the path (RFC 792).
                         let message = icmp([3, 3], [0; 4], &talk.last[14..]);
                         ethernet(&ip(1, [198, 51, 100, 1], client.0, &message))
                     }
-                    _ => unreachable!("a server answers what it has got"),
+                    _ => unreachable!("a server replies only to received packets"),
                 });
                 talk.sent += 1;
-                // Once at a time, so that sessions take turns.
+                // Few frames at a time, so that sessions take turns.
                 if all.len() % 3 == 0 {
                     break;
                 }
@@ -244,32 +246,32 @@ impl World {
         all
     }
 
-    /// A side gets a frame.
-    fn hear(&mut self, side: Side, data: &[u8]) {
+    /// Checks a frame that a side receives.
+    fn receive_frame(&mut self, side: Side, data: &[u8]) {
         let Shown { from, to, session, number, is_error } = shown(data);
         let Some(talk) = self.talks.get_mut(session) else { return self.wrong.push(format!("session {session}")) };
         let expected = if is_error {
-            // It is about the client's own packet, as it sent it.
-            let (own, there) = (client(session), (THERE, 80));
-            let right = talk.script.get(talk.arrived) == Some(&Step::Error) && side == Side::Client;
-            right && from == own && (to == there || talk.protocol == Protocol::Icmp)
+            // The error quotes the client's own packet.
+            let (own, peer) = (client(session), (PEER, 80));
+            let is_due = talk.script.get(talk.arrived) == Some(&SessionStep::Error) && side == Side::Client;
+            is_due && from == own && (to == peer || talk.protocol == Protocol::Icmp)
         } else if side == Side::Client {
-            let there = if talk.protocol == Protocol::Icmp { (THERE, client(session).1) } else { (THERE, 80) };
-            number == talk.arrived && to == client(session) && from == there
+            let peer = if talk.protocol == Protocol::Icmp { (PEER, client(session).1) } else { (PEER, 80) };
+            number == talk.arrived && to == client(session) && from == peer
         } else {
             talk.last = data.to_vec();
             let inside = self.translated || from == client(session);
             let outside = !self.translated || from.0.starts_with(&POOL);
-            let server = self.balanced || to.0 == THERE;
-            // One end for all of the session's packets.
+            let server = self.balanced || to.0 == PEER;
+            // All packets of one life of the session have the same ends.
             let life = talk.script.len() / LIVES;
             let same = number % life == 0 || talk.seen == Some((from, to));
             talk.seen = Some((from, to));
             number == talk.arrived && inside && outside && server && same
         };
         if !expected {
-            let told = format!("{:?} {side:?} got {:?} as packet {}", talk.protocol, shown(data), talk.arrived);
-            self.wrong.push(told);
+            let error = format!("{:?} {side:?} got {:?} as packet {}", talk.protocol, shown(data), talk.arrived);
+            self.wrong.push(error);
         }
         talk.arrived += 1;
     }
@@ -278,14 +280,14 @@ impl World {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Params {
-    /// Whose.
+    /// The side of the port.
     side: Side,
     /// The name of the world.
     world: String,
 }
 
-/// Where a side is. With queues each worker's part brings its own sessions, as a device does that spreads by a symmetric hash; without
-/// them one worker has all.
+/// A port with one side of the sessions. With queues each worker receives its own sessions, as from a device with a
+/// symmetric hash. Without queues one worker receives all of them.
 struct Wire<const QUEUES: bool> {
     side: Side,
     world: String,
@@ -297,8 +299,8 @@ impl<const QUEUES: bool> Port for Wire<QUEUES> {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let mut worlds = worlds();
         let world = worlds.get_mut(&self.world).expect("it was made");
-        for data in world.speak(self.side) {
-            let mut packet = intake.pool.take().expect("there is room for all that is under way");
+        for data in world.frames_to_send(self.side) {
+            let mut packet = intake.pool.take().expect("the pool has room for all packets");
             assert!(packet.write(&data));
             let to = if QUEUES { share(packet.session_hash(), self.share.1) } else { 0 };
             world.pending.entry((self.side, to)).or_default().push_back(data);
@@ -307,10 +309,10 @@ impl<const QUEUES: bool> Port for Wire<QUEUES> {
         let pending = world.pending.entry((self.side, mine)).or_default();
         for _ in 0..intake.most.min(pending.len()) {
             let Some(mut packet) = intake.pool.take() else { break };
-            let data = pending.pop_front().expect("there are some");
+            let data = pending.pop_front().expect("pending frames");
             assert!(packet.write(&data));
             packet.set_arrival(intake.now, ArrivalClock::Poll);
-            batch.push(packet).expect("no more than there is room for");
+            batch.push(packet).expect("the batch has room");
         }
         if world.is_over() { Ready::Never } else { Ready::At(intake.now + Ticks(2_000)) }
     }
@@ -320,15 +322,15 @@ impl<const QUEUES: bool> Port for Wire<QUEUES> {
         let world = worlds.get_mut(&self.world).expect("it was made");
         for packet in batch.iter_mut() {
             *world.by_worker.entry(self.worker).or_default() += 1;
-            // What has been translated comes back to where it was.
+            // Replies to translated packets come back to the same worker.
             if QUEUES && world.translated && self.side == Side::Server {
                 let back = share(packet.session_hash(), world.workers);
                 if back != self.worker {
-                    world.wrong.push(format!("what worker {} sends comes back to worker {back}", self.worker));
+                    world.wrong.push(format!("replies to packets of worker {} come to worker {back}", self.worker));
                 }
             }
             let data = packet.data().to_vec();
-            world.hear(self.side, &data);
+            world.receive_frame(self.side, &data);
         }
         batch.clear();
     }
@@ -360,11 +362,11 @@ type QueuedWire = Wire<true>;
 register!(port OneWire);
 register!(port QueuedWire);
 
-/// A function with both of its ways, and what it does to sessions.
+/// A function with both of its directions, and its effects on sessions.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
-    /// State, then the modules `out` and `back`.
+    /// The configuration of the state and of the modules `out` and `back`.
     parts: &'static str,
     protocols: &'static [Protocol],
     translated: bool,
@@ -386,12 +388,14 @@ const FIREWALL: Case = Case {
     translated: false,
     ..NAT
 };
-const SERVICES: &str = "services: [{ address: 192.0.2.10, protocol: tcp, port: 80, backends: [{ address: 10.9.0.1, port: 8080 }, \
-     { address: 10.9.0.2 }, { address: 10.9.0.3, weight: 2 }] }, { address: 192.0.2.10, protocol: udp, port: 80, backends: \
-     [{ address: 10.9.0.1, port: 8080 }, { address: 10.9.0.4 }] }]";
+const SERVICES: &str = "services: [{ address: 192.0.2.10, protocol: tcp, port: 80, \
+     backends: [{ address: 10.9.0.1, port: 8080 }, { address: 10.9.0.2 }, { address: 10.9.0.3, weight: 2 }] }, \
+     { address: 192.0.2.10, protocol: udp, port: 80, \
+     backends: [{ address: 10.9.0.1, port: 8080 }, { address: 10.9.0.4 }] }]";
 const BALANCER: Case = Case {
     name: "balancer",
-    parts: "modules: { out: { balance: { state: s, others: drop } }, back: { balance_back: { state: s, others: drop } } }\n",
+    parts: "modules: { out: { balance: { state: s, others: drop } }, \
+            back: { balance_back: { state: s, others: drop } } }\n",
     protocols: &[Protocol::Tcp, Protocol::Udp],
     translated: false,
     balanced: true,
@@ -411,36 +415,38 @@ fn source(case: Case, world: &str, wire: &str, replies: &str, workers: &str) -> 
     Source::new(yaml, "sessions.yaml", Path::new("."))
 }
 
-/// What must hold once all is over.
+/// Checks the result of a run.
 fn check(case: Case, world: &str, report: &Report) {
-    let told = worlds().remove(world).expect("it was made");
+    let sessions = worlds().remove(world).expect("it was made");
     let drops: Vec<_> = report.packets.dropped.iter().filter(|(_, packets)| **packets > 0).collect();
-    assert_eq!(told.wrong, [] as [String; 0], "{}", case.name);
+    assert_eq!(sessions.wrong, [] as [String; 0], "{}", case.name);
     assert!(drops.is_empty(), "{} {world}: {drops:?}", case.name);
-    let behind = told.talks.iter().enumerate().find(|(_, talk)| talk.arrived < talk.script.len());
+    let behind = sessions.talks.iter().enumerate().find(|(_, talk)| talk.arrived < talk.script.len());
     let behind = behind.map(|(session, talk)| (session, talk.protocol, talk.arrived, talk.sent));
-    assert_eq!(behind, None, "{} {world}: a session does not go on", case.name);
+    assert_eq!(behind, None, "{} {world}: a session is stuck", case.name);
     assert_eq!((report.packets.missing(), report.packets.queued), (0, 0));
-    let steps: usize = told.talks.iter().map(|talk| talk.script.len()).sum();
+    let steps: usize = sessions.talks.iter().map(|talk| talk.script.len()).sum();
     assert_eq!(report.packets.out, steps as u64, "{}", case.name);
-    // Each worker has its part of them, whether it takes them from the wire or is handed them: half of it is many standard deviations off.
-    let least = steps / told.workers / 2;
+    // Each worker processes its part of the packets, from its port or from another worker. Half of the expected part is
+    // many standard deviations below.
+    let least = steps / sessions.workers / 2;
     let handed: usize = report.workers.iter().map(|worker| worker.handed as usize).sum();
-    let spread = (0..told.workers).all(|worker| told.by_worker.get(&worker).is_some_and(|packets| *packets > least));
-    assert!(spread || handed > least, "{} {world}: {handed} handed, {:?}", case.name, told.by_worker);
+    let spread =
+        (0..sessions.workers).all(|worker| sessions.by_worker.get(&worker).is_some_and(|packets| *packets > least));
+    assert!(spread || handed > least, "{} {world}: {handed} handed, {:?}", case.name, sessions.by_worker);
 }
 
-fn virtually(case: Case, wire: &str, replies: &str, workers: &str, count: usize) {
+fn in_simulated_time(case: Case, wire: &str, replies: &str, workers: &str, count: usize) {
     let world =
         format!("virtual {} {wire} {replies} {workers}", case.name).replace([',', '{', '}', '[', ']', ':'], "-");
     worlds().insert(world.clone(), World::new(case.protocols, case.translated, case.balanced, count));
     let source = source(case, &world, wire, replies, workers);
     let loaded = load(&source, Conditions { frequency: Simulation::frequency(), simulated: true });
     let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
-    // Unequal costs: directions overtake each other wherever they can.
+    // Unequal costs, so that the directions overtake each other.
     let costs = vec![Cost { per_batch: 300, per_packet: 90 }, Cost { per_batch: 1_500, per_packet: 10 }];
     let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, None).expect("a plan");
-    // Functions that remember sessions wait for their ends: it is over when those who talk have done so.
+    // Functions with sessions wait for the end of sessions. The run is over when both sides have finished.
     for slice in 1..=2_000 {
         team.run(Ticks(slice * 1_000_000));
         if worlds()[&world].is_over() {
@@ -469,7 +475,7 @@ fn on_threads(case: Case, wire: &str, replies: &str, workers: &str, count: usize
     };
     let instance = start(plans, &cores, made, Box::new(|_| None), ControlInputs::default()).expect("it starts");
     let began = Instant::now();
-    // Far beyond what it takes; a session that does not go on is told by the check.
+    // Much longer than necessary. The check reports a stuck session.
     while !worlds()[&world].is_over() && began.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -481,19 +487,19 @@ fn on_threads(case: Case, wire: &str, replies: &str, workers: &str, count: usize
 }
 
 const ANY: &str = "[{}, {}]";
-/// Each direction's module on both workers, or both on one of two.
+/// The modules of both directions on one worker.
 const TOGETHER: &str = "[{ modules: [out, back] }]";
 
 #[test]
 fn sessions_are_followed_in_simulated_time() {
     for wire in ["wire", "queued_wire"] {
         for case in [NAT, FIREWALL] {
-            virtually(case, wire, "", ANY, 2);
-            virtually(case, wire, "", "[{}, {}, {}]", 3);
-            virtually(case, wire, "", TOGETHER, 1);
+            in_simulated_time(case, wire, "", ANY, 2);
+            in_simulated_time(case, wire, "", "[{}, {}, {}]", 3);
+            in_simulated_time(case, wire, "", TOGETHER, 1);
         }
-        virtually(BALANCER, wire, "endpoint", ANY, 2);
-        virtually(BALANCER, wire, "session", TOGETHER, 1);
+        in_simulated_time(BALANCER, wire, "endpoint", ANY, 2);
+        in_simulated_time(BALANCER, wire, "session", TOGETHER, 1);
     }
 }
 
@@ -507,10 +513,10 @@ fn sessions_are_followed_on_threads() {
     }
 }
 
-/// What would lose sessions is refused before a packet moves.
+/// Configurations that would lose sessions are refused.
 #[test]
-fn what_cannot_be_on_several_workers_is_refused() {
-    let told = |yaml: &str, workers: &str| {
+fn modules_that_cannot_be_on_several_workers_are_refused() {
+    let errors = |yaml: &str, workers: &str| {
         let yaml = format!(
             "ports: {{ a: {{ generator: }}, b: {{ generator: }}, c: {{ sink: }} }}\n{yaml}\
              pipeline:\n  - a -> out -> c\n  - b -> back -> c\nworkers: {workers}\n"
@@ -534,24 +540,26 @@ fn what_cannot_be_on_several_workers_is_refused() {
         (nat(", filtering: endpoint_independent", ""), "sessions that are opened from outside"),
         (balancer("session"), "a backend's replies may come to another worker"),
     ] {
-        assert!(told(&yaml, ANY).contains(why), "{yaml}: {}", told(&yaml, ANY));
-        assert_eq!(told(&yaml, TOGETHER), "accepted", "{yaml}");
+        assert!(errors(&yaml, ANY).contains(why), "{yaml}: {}", errors(&yaml, ANY));
+        assert_eq!(errors(&yaml, TOGETHER), "accepted", "{yaml}");
     }
     let apart = "[{ modules: [out] }, { modules: [back] }]";
     for yaml in [nat("", ""), FIREWALL.parts.to_owned(), balancer("endpoint"), balancer("session")] {
         assert!(
-            told(&yaml, apart).contains("'s' is shared with 'out', which is on worker 0"),
+            errors(&yaml, apart).contains("'s' is shared with 'out', which is on worker 0"),
             "{yaml}: {}",
-            told(&yaml, apart)
+            errors(&yaml, apart)
         );
     }
-    // Who talks to whom by outside addresses has sessions of both, which may have different workers.
+    // A connection between two inside hosts by outside addresses has two sessions, which may be on different workers.
     let hairpin = "state: { s: { nat: { pool: 203.0.113.0/28 } } }\n\
-                   modules: { out: { nat_out: { state: s, hairpin: true } }, back: { nat_in: { state: s } }, turn: { counter: } }\n";
+                   modules: { out: { nat_out: { state: s, hairpin: true } }, back: { nat_in: { state: s } }, \
+                   turn: { counter: } }\n";
     let hairpin = |workers: &str| {
         let yaml = format!(
             "ports: {{ a: {{ generator: }}, b: {{ generator: }}, c: {{ sink: }} }}\n{hairpin}\
-             pipeline:\n  - a -> out\n  - out[0] -> c\n  - out[hairpin] -> turn -> back\n  - b -> back -> c\nworkers: {workers}\n"
+             pipeline:\n  - a -> out\n  - out[0] -> c\n  - out[hairpin] -> turn -> back\n  - b -> back -> c\n\
+             workers: {workers}\n"
         );
         let source = Source::new(yaml, "sessions.yaml", Path::new("."));
         let loaded = load(&source, Conditions { frequency: Simulation::frequency(), simulated: true });

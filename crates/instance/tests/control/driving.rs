@@ -1,4 +1,4 @@
-//! Use cases under a controller in simulated time, period by period.
+//! Runs use cases under a controller in simulated time, and records every period.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,17 +10,18 @@ use forebay_pipeline::{Conditions, Loaded, Source, load, usecase};
 use forebay_protocol::{Action, Decision, Layout, SchedulerKind, Snapshot, report::Report};
 use forebay_units::Ticks;
 
-/// A use case with settings, whose modules' calls take so many nanoseconds.
+/// A use case with settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) usecase: &'static str,
     pub(crate) sets: Vec<String>,
+    /// The cost of a call and of a packet, in nanoseconds.
     pub(crate) cost: (u64, u64),
-    /// What calls of modules whose names begin so take instead.
+    /// Other costs for modules whose names have a prefix.
     pub(crate) special: Vec<(&'static str, (u64, u64))>,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Run {
     pub(crate) layout: Layout,
     pub(crate) periods: Vec<Period>,
@@ -32,12 +33,12 @@ struct Seen(Arc<Mutex<(Option<Layout>, Vec<Period>)>>);
 
 impl Log for Seen {
     fn begin(&mut self, _: &forebay_control::Settings, layout: &Layout) {
-        self.0.lock().expect("nobody panicked").0 = Some(layout.clone());
+        self.0.lock().expect("no thread panicked").0 = Some(layout.clone());
     }
 
     fn period(&mut self, snapshot: &Snapshot, actions: &Decision) {
         let period = Period { snapshot: snapshot.clone(), actions: actions.clone() };
-        self.0.lock().expect("nobody panicked").1.push(period);
+        self.0.lock().expect("no thread panicked").1.push(period);
     }
 }
 
@@ -57,7 +58,8 @@ impl Case {
         case
     }
 
-    /// Runs it for so many milliseconds; at some instants sources offer so many times their rate.
+    /// Runs the use case for `millis` milliseconds. `offers` are instants in milliseconds, and the factors of the
+    /// sources' rates from then on.
     pub(crate) fn run(&self, millis: u64, offers: &[(u64, f64)]) -> Run {
         let source = usecase(self.usecase, &self.sets).unwrap_or_else(|problems| panic!("{problems}"));
         let cost = |name: &str| {
@@ -68,8 +70,8 @@ impl Case {
     }
 }
 
-/// Runs a pipeline whose modules' calls take so many nanoseconds, by name, for so many milliseconds; at some instants sources offer
-/// so many times their rate.
+/// Runs a pipeline for `millis` milliseconds. `cost` returns the cost of a module's call and packet in nanoseconds.
+/// `offers` are instants in milliseconds, and the factors of the sources' rates from then on.
 pub(crate) fn run(source: &Source, cost: &dyn Fn(&str) -> (u64, u64), millis: u64, offers: &[(u64, f64)]) -> Run {
     let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
     let loaded = load(source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
@@ -90,8 +92,8 @@ impl Run {
         let log: Box<dyn Log> = Box::new(seen.clone());
         let mut team =
             SimulatedTeam::<S>::with_log(loaded.plans, costs, Some(loaded.made), Some(log)).expect("a plan that runs");
-        for &(at, factor) in offers {
-            team.run(Ticks(at * 1_000_000));
+        for &(at_ms, factor) in offers {
+            team.run(Ticks(at_ms * 1_000_000));
             let actions = [Action::SetOffer { factor }];
             team.workers.iter_mut().for_each(|worker| worker.apply(&actions).expect("sources"));
         }
@@ -100,18 +102,19 @@ impl Run {
         let reading = team.board.read(team.workers[0].clock().now());
         let report = team.board.report(&team.board.nothing(), &reading);
         assert_eq!(report.packets.missing(), 0);
-        let (layout, periods) = std::mem::take(&mut *seen.0.lock().expect("nobody panicked"));
+        let (layout, periods) = std::mem::take(&mut *seen.0.lock().expect("no thread panicked"));
         Self { layout: layout.expect("a controller"), periods, report }
     }
 
-    /// Of each period that some flow left in: by how much of its objective the slowest flow's percentile was.
+    /// Returns, for each period, the largest delay at the percentile of a flow as a part of its objective. 0 if no
+    /// packet left.
     pub(crate) fn worst(&self) -> Vec<f64> {
         let worst = |period: &Period| {
             let flows = self.layout.flows.iter().zip(&period.snapshot.flows);
-            // Percentiles are told up to 1/16 too high; packets above the objective are counted exactly.
-            let parts = flows.filter_map(|(flow, told)| {
-                let part = told.delay_s?.chosen / flow.slo_s?;
-                let kept = !told.missed(flow);
+            // Reported percentiles are up to 1/16 too high. Packets above the objective are counted exactly.
+            let parts = flows.filter_map(|(flow, sample)| {
+                let part = sample.delay_s?.chosen / flow.slo_s?;
+                let kept = !sample.missed(flow);
                 Some(if kept { part.min(1.0) } else { part })
             });
             parts.fold(0.0, f64::max)
@@ -119,7 +122,7 @@ impl Run {
         self.periods.iter().map(worst).collect()
     }
 
-    /// Packets a call over some periods, and packets a second.
+    /// Returns the packets per call, and the packets per second, over the periods from `from` on.
     pub(crate) fn figures(&self, from: usize) -> (f64, f64) {
         let periods = &self.periods[from..];
         let modules = || periods.iter().flat_map(|period| &period.snapshot.modules);

@@ -1,14 +1,14 @@
-//! Workers whose flows differ: long calls beside short ones, flows without objectives, triggers that are stated, modules on several
-//! workers.
+//! Tests of workers with different flows: long calls beside short ones, flows without objectives, configured triggers,
+//! modules on several workers.
 
 use forebay_pipeline::Source;
 
 use crate::driving::{Case, Run, run};
 
-/// Periods until triggers have settled.
+/// The number of periods until triggers are steady.
 const SETTLED: usize = 12;
 
-/// A flow with short calls, which bears little, beside one whose calls take 8 µs.
+/// Runs a flow with short calls and a tight objective beside a flow whose calls take 8 µs.
 fn unlike(slo: &str, controller: &str) -> Run {
     let text = format!(
         "name: unlike
@@ -37,23 +37,23 @@ fn missed(run: &Run) -> usize {
     run.worst()[SETTLED..].iter().filter(|worst| **worst > 1.0).count()
 }
 
-/// A share of its time that the one worker is busy.
+/// Returns the part of the time in which the worker is busy.
 fn busy(run: &Run) -> f64 {
     let periods = &run.periods[SETTLED..];
     let seconds: f64 = periods.iter().map(|period| period.snapshot.period_s).sum();
     periods.iter().map(|period| period.snapshot.workers[0].busy_s).sum::<f64>() / seconds
 }
 
-/// The longest of a flow's delays at its percentile, in microseconds.
+/// Returns the longest delay of a flow at its percentile, in microseconds.
 fn chosen(run: &Run, flow: usize) -> f64 {
-    let told = run.periods[SETTLED..].iter().filter_map(|period| period.snapshot.flows[flow].delay_s);
-    told.map(|delay| delay.chosen * 1e6).fold(0.0, f64::max)
+    let delays = run.periods[SETTLED..].iter().filter_map(|period| period.snapshot.flows[flow].delay_s);
+    delays.map(|delay| delay.chosen * 1e6).fold(0.0, f64::max)
 }
 
-/// Waits at the port for the other flow's calls passed for a queue that larger batches would shorten, and the objective was missed for
-/// ever, where `null` keeps it.
+/// Regression: packets that wait at the port for calls of the other flow were treated as a queue that larger batches
+/// would shorten. The objective was always missed, although `null` keeps it.
 #[test]
-fn waits_for_anothers_long_calls_are_no_overload() {
+fn waits_for_long_calls_of_another_flow_are_not_an_overload() {
     let (null, optimal) = (unlike("20us", "null"), unlike("20us", "optimal"));
     assert_eq!((missed(&null), missed(&optimal)), (0, 0), "{:?}", optimal.worst());
     assert!(busy(&optimal) < 0.25 * busy(&null), "{} of {}", busy(&optimal), busy(&null));
@@ -61,15 +61,17 @@ fn waits_for_anothers_long_calls_are_no_overload() {
 }
 
 #[test]
-fn an_objective_that_is_missed_for_ever_is_told() {
+fn an_objective_that_is_always_missed_is_reported() {
     let run = unlike("12us", "optimal");
-    let told = run.periods[SETTLED..].iter().filter(|period| period.actions.unkept.iter().any(|told| told.flow == 0));
+    let reported =
+        run.periods[SETTLED..].iter().filter(|period| period.actions.unkept.iter().any(|unkept| unkept.flow == 0));
     let periods = run.periods.len() - SETTLED;
-    assert!(missed(&run) > periods / 2 && told.count() > periods / 2, "{} of {periods}", missed(&run));
-    assert!(run.periods[SETTLED..].iter().all(|period| period.actions.unkept.iter().all(|told| told.flow == 0)));
+    assert!(missed(&run) > periods / 2 && reported.count() > periods / 2, "{} of {periods}", missed(&run));
+    assert!(run.periods[SETTLED..].iter().all(|period| period.actions.unkept.iter().all(|unkept| unkept.flow == 0)));
 }
 
-/// Triggers of two were set where packets piled up, so that a call took two of 32: packets were lost that `null` did not lose.
+/// Regression: triggers were set to two although packets accumulated, so that calls processed two packets instead of
+/// 32, and packets were lost that `null` did not lose.
 #[test]
 fn objectives_beyond_reach_cost_no_packets() {
     let case = |slo: &str, controller: &str| {
@@ -83,14 +85,14 @@ fn objectives_beyond_reach_cost_no_packets() {
         assert!(lost == 0 && left > 890_000, "{slo}: {lost} {left}");
         assert!(chosen(&optimal, 0) < 1.25 * chosen(&null, 0), "{slo}: {} {}", chosen(&optimal, 0), chosen(&null, 0));
     }
-    // What nothing waiting keeps is kept so.
+    // An objective that is kept without triggers is kept.
     assert!(missed(&case("45us", "optimal")) < 12);
 }
 
-/// Two branches of a gateway, most packets on the one without an objective.
-fn unasked(controller: &str, slo: &str, more: &str) -> Run {
+/// Runs two branches of a gateway. Most packets are on the branch without an objective.
+fn partly_with_objective(controller: &str, slo: &str, more: &str) -> Run {
     let text = format!(
-        "name: unasked
+        "name: partly
 fold: off
 ports: {{ in: {{ generator: {{ rate: 500kpps, arrivals: poisson }} }}, out: {{ sink: }} }}
 modules:
@@ -107,42 +109,44 @@ flows:
 control: {{ batching: {controller}, period: 20ms }}
 {more}"
     );
-    run(&Source::new(text, "unasked.yaml", ""), &|_| (300, 50), 1_000, &[])
+    run(&Source::new(text, "partly.yaml", ""), &|_| (300, 50), 1_000, &[])
 }
 
 fn trigger(run: &Run, name: &str) -> usize {
-    let at = run.layout.modules.iter().position(|module| module.name == name).expect("it is there");
-    run.periods.last().expect("periods").snapshot.modules[at].trigger
+    let module = run.layout.modules.iter().position(|module| module.name == name).expect("a module");
+    run.periods.last().expect("periods").snapshot.modules[module].trigger
 }
 
-/// Modules that only such packets pass were told as being without any, and shared ones as if there were a tenth of their packets.
+/// Regression: modules that only packets without an objective pass counted as idle, and shared modules counted a tenth
+/// of their packets.
 #[test]
 fn packets_without_an_objective_fill_batches_too() {
-    let run = unasked("optimal", "40us", "");
+    let run = partly_with_objective("optimal", "40us", "");
     assert_eq!((missed(&run), trigger(&run, "rest")), (0, 32));
-    let batch = run.report.modules.iter().find(|module| module.name == "first").expect("it is there");
+    let batch = run.report.modules.iter().find(|module| module.name == "first").expect("a module");
     let filled = batch.packets as f64 / batch.batches as f64;
     assert!(filled > 8.0, "40 us at 500 kpps are 20 packets: {filled}");
 }
 
-/// A step was reckoned with the packets of flows alone: modules that others pass as well had triggers of half of what there is time for.
+/// Regression: a step was computed from the packets of flows only, so that modules with other packets, too, had half of
+/// the possible trigger.
 #[test]
 fn packets_without_a_flow_count_in_a_step_of_the_gradient() {
-    let run = unasked("gradient", "200us", "");
+    let run = partly_with_objective("gradient", "200us", "");
     assert_eq!(trigger(&run, "first"), 32, "{:?}", run.worst());
 }
 
-/// What a trigger that is stated takes of an objective was left out, and the objective missed.
+/// Regression: the delay of a configured trigger was ignored, and the objective was missed.
 #[test]
-fn a_trigger_that_is_stated_is_reckoned_with() {
-    let run = unasked("optimal", "100us", "buffers: { asked: { trigger: 3, hold: 40us } }\n");
+fn the_delay_of_a_configured_trigger_counts() {
+    let run = partly_with_objective("optimal", "100us", "buffers: { asked: { trigger: 3, hold: 40us } }\n");
     assert_eq!(trigger(&run, "asked"), 3);
     // A period in a hundred is missed by chance.
     assert!(missed(&run) <= 1, "{:?}", run.worst());
-    assert!(trigger(&run, "first") + trigger(&run, "split") > 2, "there is time left");
+    assert!(trigger(&run, "first") + trigger(&run, "split") > 2, "other triggers use the remaining time");
 }
 
-/// A buffer on each of two workers gets half of the packets, and waits twice as long.
+/// Each of two workers gets half of the packets, so that their buffers wait twice as long.
 #[test]
 fn modules_on_several_workers_wait_longer() {
     let case = Case::new("gw", "n=4 fold=off rate=600kpps slo=150us control.batching=optimal control.period=20ms");
@@ -154,13 +158,13 @@ fn modules_on_several_workers_wait_longer() {
             run.periods[SETTLED..].iter().flat_map(|period| &period.snapshot.modules).map(|it| it.calls).sum();
         released as f64 / run.figures(SETTLED).1
     };
-    assert!(holds(&two) < 1.3 * holds(&one), "as many a call: {} {}", holds(&two), holds(&one));
+    assert!(holds(&two) < 1.3 * holds(&one), "packets per call: {} {}", holds(&two), holds(&one));
 }
 
-/// A source that always has packets keeps its worker busy all the time. That was taken for more than it can do of those of another, whose
-/// objectives were then missed by as much again, for ever.
+/// Regression: a source that always has packets keeps its worker busy. This was treated as an overload by the packets
+/// of another source, and their objectives were always missed by far.
 #[test]
-fn beside_packets_that_are_taken_when_there_is_time_objectives_are_kept() {
+fn objectives_are_kept_beside_a_source_that_always_has_packets() {
     let slo: Vec<String> = (0..8).map(|flow| format!("flows.{flow}.slo=1ms")).collect();
     let run = Case::new("mgw", "m=4 n=2 fold=off rate=max control.period=10ms control.batching=optimal")
         .with("ports.down.generator.rate=10kpps")

@@ -1,24 +1,24 @@
-//! Objectives are kept, whatever traffic does.
+//! Tests that objectives are kept under different kinds of traffic.
 
 use forebay_protocol::UnkeptCause;
 
 use crate::driving::{Case, Run};
 
-/// Decisions that are made before the period is as long as it is to be.
+/// The number of decisions before the period has its full length.
 const FIRST: usize = 4;
 
-/// A gateway whose 16 branches run by themselves; it can do 2.1 million packets a second with full batches, and 0.85 million with
-/// batches as they come.
+/// Returns a gateway whose 16 branches do not run as one. It can process 2.1 million packets a second with full
+/// batches, and 0.85 million without triggers.
 fn gateway(slo: &str, controller: &str) -> Case {
     Case::new("gw", "n=16 fold=off control.period=10ms").with(&format!("slo={slo} control.batching={controller}"))
 }
 
-/// The periods from `from` on in which an objective was missed.
+/// Returns the periods from `from` on in which an objective was missed.
 fn missed(run: &Run, from: usize) -> Vec<(usize, f64)> {
     run.worst().into_iter().enumerate().skip(from).filter(|(_, worst)| *worst > 1.0).collect()
 }
 
-/// The longest that any packet took, in microseconds.
+/// Returns the longest delay of a packet, in microseconds.
 fn longest(run: &Run) -> f64 {
     run.report.flows.iter().filter_map(|flow| flow.delay_us.max).fold(0.0, f64::max)
 }
@@ -41,27 +41,27 @@ fn bursts_keep_their_objective() {
     assert_eq!(missed(&run, FIRST), []);
 }
 
-/// Packets that waited in a queue for a while, as they came in a burst, were taken for more than a worker can do, and held as long again.
+/// Regression: a burst that waited in a queue was treated as an overload, and its packets were held as long again.
 #[test]
-fn a_burst_at_a_port_is_no_overload() {
+fn a_burst_at_a_port_is_not_an_overload() {
     let run = Case::new("gw", "n=4 fold=off control.period=10ms slo=700us control.batching=optimal")
         .with("rate=100kpps ports.in.generator.arrivals={on_off:~{on:~100us,~off:~10ms}}")
         .run(3_000, &[]);
     assert!(missed(&run, 20).len() <= 3, "{:?} of {}", missed(&run, 20), run.periods.len());
 }
 
-/// Nothing was told where a worker had more to do than it could, although every packet was late.
+/// Regression: an overloaded worker was not reported, although every packet was late.
 #[test]
-fn more_than_a_worker_has_time_for_is_told() {
+fn an_overload_is_reported() {
     let run = gateway("300us", "optimal").with("rate=5Mpps").run(400, &[]);
     let last = run.periods.last().expect("some");
     let causes: Vec<_> = last.actions.unkept.iter().map(|unkept| unkept.cause).collect();
     assert_eq!(causes, [UnkeptCause::Load; 16], "{:?}", missed(&run, 20));
 }
 
-/// A flow that waits for a batch that the configuration demands was said to wait for none.
+/// Regression: a flow that waits for a batch that the configuration demands was reported with another cause.
 #[test]
-fn a_stated_trigger_that_stands_in_an_objectives_way_is_told() {
+fn a_configured_trigger_that_prevents_an_objective_is_reported() {
     let run = gateway("1ms", "optimal").with("rate=20kpps trigger=32 hold=100ms").run(400, &[]);
     let last = run.periods.last().expect("some");
     assert!(!last.actions.unkept.is_empty(), "{:?}", missed(&run, 20));
@@ -89,12 +89,12 @@ fn traffic_that_stops_leaves_in_time() {
 }
 
 #[test]
-fn a_step_of_load_is_followed_in_two_periods() {
+fn control_follows_a_step_of_load_within_two_periods() {
     let steps = [(200, 15.0), (400, 1.0), (600, 10.0), (800, 0.1)];
     let run = gateway("1ms", "optimal").with("rate=100kpps").run(1_000, &steps);
     for (at_ms, factor) in steps {
         let after = |period: &forebay_control::recording::Period| period.snapshot.at_s * 1e3 > at_ms as f64 + 1.0;
-        let first = run.periods.iter().position(after).expect("there are periods after it");
+        let first = run.periods.iter().position(after).expect("later periods");
         let next = run.periods[first..].iter().position(|period| (period.snapshot.at_s * 1e3) > at_ms as f64 + 195.0);
         let until = first + next.unwrap_or(run.periods.len() - first);
         let late: Vec<_> = missed(&run, first + 2).into_iter().filter(|(period, _)| *period < until).collect();
@@ -102,9 +102,9 @@ fn a_step_of_load_is_followed_in_two_periods() {
     }
 }
 
-/// Where packets cost more than there is time, queues at ports grow: larger batches are the cure, and not what queues forbid.
+/// If packets cost more time than the worker has, queues at ports grow. Then larger batches help.
 #[test]
-fn what_is_too_much_for_small_batches_is_not_for_large_ones() {
+fn an_overload_with_small_batches_is_none_with_large_ones() {
     let null = gateway("1ms", "null").with("rate=1500kpps").run(300, &[]);
     let optimal = gateway("1ms", "optimal").with("rate=1500kpps").run(300, &[]);
     assert!(missed(&null, FIRST).len() > 20, "the machine is overloaded without batches");
@@ -117,7 +117,7 @@ fn every_run_is_the_same() {
     assert_eq!(run().periods, run().periods);
 }
 
-/// Robot control: one branch is urgent, and the others make a turn longer than its objective as long as they gather no batches.
+/// Robot control: one branch is urgent. Without batches, the other branches make a turn longer than its objective.
 #[test]
 fn others_gather_batches_while_an_objective_is_missed() {
     let robot = |controller: &str| {
@@ -130,25 +130,30 @@ fn others_gather_batches_while_an_objective_is_missed() {
     assert!(gradient.figures(20).1 > 3.0 * null.figures(20).1, "{:?} {:?}", gradient.figures(20), null.figures(20));
 }
 
-/// The objective asks for so small batches that a worker would be busy all the time: later than any batch. It was, in turns with the
-/// largest batches, and packets were ten times too late.
+/// Regression: the objective requires such small batches that the worker is overloaded. Control alternated between
+/// these and the largest batches, and packets were ten times too late.
 #[test]
-fn where_objectives_leave_no_time_batches_are_larger_and_steady() {
+fn without_time_for_objectives_batches_are_larger_and_steady() {
     let run = Case::new("mgw", "m=4 n=4 fold=off slo=300us rate=1Mpps control.period=10ms control.batching=optimal")
         .run(600, &[]);
     let last = &run.periods[20..];
     assert!(last.iter().all(|period| period.actions.changes.is_empty()), "triggers are steady");
-    let told = last.iter().filter(|period| !period.actions.unkept.is_empty()).count();
-    assert!(told > last.len() / 4, "{told} of {}: who is late is told", last.len());
+    let reported = last.iter().filter(|period| !period.actions.unkept.is_empty()).count();
+    assert!(reported > last.len() / 4, "{reported} of {}: late flows are reported", last.len());
     assert!(run.worst()[20..].iter().all(|worst| *worst < 1.25), "{:?}", run.worst());
     assert!(run.figures(20).1 > 990e3, "{:?}", run.figures(20));
 }
 
-/// Triggers that stay although they take a little of the reserve keep their objectives: those were told as kept by nothing.
+/// Regression: objectives that steady triggers keep by using a little of the reserve were reported as not kept.
 #[test]
-fn what_stays_within_the_reserve_is_not_told_as_unkept() {
+fn objectives_within_the_reserve_are_not_reported() {
     let run = gateway("300us", "optimal").with("rate=1200kpps ports.in.generator.arrivals=poisson").run(1_000, &[]);
-    let told = run.periods[20..].iter().filter(|period| !period.actions.unkept.is_empty()).count();
-    // A worker that is busy all the time misses a period in fifty by chance.
-    assert!(told == 0 && missed(&run, 20).len() <= 2, "{told} of {}, {:?}", run.periods.len(), missed(&run, 20));
+    let reported = run.periods[20..].iter().filter(|period| !period.actions.unkept.is_empty()).count();
+    // A worker that is always busy misses a period in fifty by chance.
+    assert!(
+        reported == 0 && missed(&run, 20).len() <= 2,
+        "{reported} of {}, {:?}",
+        run.periods.len(),
+        missed(&run, 20)
+    );
 }
