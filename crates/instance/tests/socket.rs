@@ -1,4 +1,4 @@
-//! The socket of a running pipeline, with clients that say nothing, or not all of it.
+//! Tests the socket of a running pipeline with clients that send nothing or incomplete requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,15 +22,15 @@ modules: { route: { ip_lookup: { routes: ['10.0.0.0/8 0'] } } }
 pipeline: [ in -> route -> out ]
 ";
 
-/// Long enough that no test sees the end of it.
+/// A time limit that no test reaches.
 const LONG: Duration = Duration::from_secs(3600);
 const NO_HURRY: Patience = Patience { request: LONG, line: LONG, idle: LONG, silent: LONG };
 
 /// The first line of a connection.
 const HELLO: &[u8] = b"{\"do\":\"hello\",\"protocol\":2}\n";
-/// The beginning of changes.
+/// The request before a list of changes.
 const CHANGE: &[u8] = b"{\"do\":\"change\",\"module\":\"route\"}\n";
-/// To trace so many packets has the server panic.
+/// The number of packets to trace at which the server panics.
 const DEFECT: u64 = 13;
 
 fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
@@ -52,7 +52,7 @@ fn with_pipeline(pipeline: &str, patience: Patience, test: impl FnOnce(&Path)) {
         fingerprint: Mutex::default(),
         events: Arc::default(),
         trace: Box::new(|_, count, _| {
-            assert_ne!(count, DEFECT, "as a defect would");
+            assert_ne!(count, DEFECT, "a simulated defect");
             Err("not here".to_owned())
         }),
         patience,
@@ -69,7 +69,7 @@ fn with_pipeline(pipeline: &str, patience: Patience, test: impl FnOnce(&Path)) {
     assert!(instance.end().troubles.is_empty());
 }
 
-fn ask(path: &Path) -> Result<Client, String> {
+fn connect_and_request(path: &Path) -> Result<Client, String> {
     let mut client = Client::connect(path).map_err(|error| error.to_string())?;
     match client.request(&Request::Tables {}) {
         Ok(Response::Tables(tables)) if tables.len() == 1 => Ok(client),
@@ -77,7 +77,7 @@ fn ask(path: &Path) -> Result<Client, String> {
     }
 }
 
-/// A connection after the exchange of versions.
+/// Returns a connection after the exchange of versions.
 fn greeted(path: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(path).expect("it listens");
     stream.write_all(HELLO).expect("it listens");
@@ -88,7 +88,7 @@ fn greeted(path: &Path) -> UnixStream {
     stream
 }
 
-/// All responses to a client that sends `lines` and then nothing.
+/// Returns all responses to a client that sends `lines` and then nothing.
 fn responses(path: &Path, lines: &[u8]) -> String {
     let mut stream = UnixStream::connect(path).expect("it listens");
     // The server may have closed the connection already.
@@ -100,7 +100,7 @@ fn responses(path: &Path, lines: &[u8]) -> String {
     rest.to_owned()
 }
 
-/// A client of another version got a response that it could not read, or read wrongly.
+/// Regression: a client of another version got a response that it could not read, or misread.
 #[test]
 fn clients_of_another_version_get_an_error_that_names_both() {
     with_server(NO_HURRY, |path| {
@@ -121,7 +121,7 @@ fn clients_of_another_version_get_an_error_that_names_both() {
     });
 }
 
-/// Reports of a list of thousands of rules were longer than the documented limit of a line.
+/// Regression: reports with thousands of rules were longer than the documented limit of a line.
 #[test]
 fn counters_of_rules_are_reported_on_request_only() {
     let pipeline = "
@@ -151,24 +151,24 @@ pipeline: [ in -> fw -> route -> out ]
     });
 }
 
-/// Sixty-four clients that had connected and said nothing kept all others out for ever.
+/// Regression: sixty-four clients that sent nothing kept all others out.
 #[test]
-fn clients_that_say_nothing_keep_nobody_out() {
+fn silent_clients_do_not_keep_others_out() {
     with_server(Patience { silent: Duration::ZERO, ..NO_HURRY }, |path| {
         let connect = || UnixStream::connect(path).expect("it listens");
         let mut silent: Vec<_> = (0..300).map(|_| connect()).collect();
         silent.push(connect());
         silent.last_mut().expect("one").write_all(b"{\"do\":").expect("it listens");
-        let mut asking: Vec<_> = (0..64).map(|_| ask(path).expect("there is room")).collect();
-        // Who has asked stays, and who comes then is told why not.
-        let refused = ask(path).err().expect("no room");
+        let mut asking: Vec<_> = (0..64).map(|_| connect_and_request(path).expect("there is room")).collect();
+        // Clients with requests stay connected. A further client gets an error.
+        let refused = connect_and_request(path).err().expect("no room");
         assert!(refused.contains("all 64 allowed connections are open and in use"), "{refused}");
         for client in &mut asking {
             assert!(matches!(client.request(&Request::Tables {}), Ok(Response::Tables(_))));
         }
         asking.pop();
-        // Its place is free once its thread has seen it go.
-        while ask(path).is_err() {
+        // The connection is free when its thread has seen the end.
+        while connect_and_request(path).is_err() {
             std::thread::yield_now();
         }
         let mut last = String::new();
@@ -177,15 +177,15 @@ fn clients_that_say_nothing_keep_nobody_out() {
     });
 }
 
-/// A client that ended no line was waited for as long as it liked.
+/// Regression: the server waited without limit for the end of a line.
 #[test]
-fn a_client_is_waited_for_so_long_and_no_longer() {
+fn the_server_waits_for_a_client_with_time_limits() {
     let short = Duration::from_millis(20);
     with_server(Patience { line: short, ..NO_HURRY }, |path| {
         assert_eq!(responses(path, b"{\"do\":"), "{\"error\":\"a line was not ended in 0.02 s\"}\n");
         let change = responses(path, &[CHANGE, b"add 10.1.0.0/16 0\nadd 10.2."].concat());
         assert_eq!(change, "{\"error\":\"a line was not ended in 0.02 s (no change was made)\"}\n");
-        assert!(ask(path).is_ok());
+        assert!(connect_and_request(path).is_ok());
     });
     with_server(Patience { request: short, ..NO_HURRY }, |path| {
         assert_eq!(responses(path, b""), "{\"error\":\"no request came in 0.02 s\"}\n");
@@ -194,34 +194,34 @@ fn a_client_is_waited_for_so_long_and_no_longer() {
     });
 }
 
-/// Of changes that were cut off nobody said which had been made: whole blocks were, and the rest was not, or was if the end
-/// had been forced.
+/// Regression: the error of interrupted changes did not name the changes that were made. Whole blocks were made, and
+/// the rest only if the end was forced.
 #[test]
-fn changes_that_come_to_no_end_are_told_how_far_they_came() {
+fn errors_of_interrupted_changes_name_the_changes_that_were_made() {
     with_server(NO_HURRY, |path| {
         let lines = |of: u8| (0..4_100u16).map(move |it| format!("add {of}.{}.{}.0/24 0\n", it >> 8, it & 0xff));
-        let said = |of, rest: &[u8]| [CHANGE, lines(of).collect::<String>().as_bytes(), rest].concat();
+        let changes = |of, rest: &[u8]| [CHANGE, lines(of).collect::<String>().as_bytes(), rest].concat();
         let made = "(of the first 4096 changes 4096 were made, and none of those that followed)";
-        let long = responses(path, &said(20, &[b'x'; MAX_REQUEST + 1]));
+        let long = responses(path, &changes(20, &[b'x'; MAX_REQUEST + 1]));
         assert_eq!(long, format!("{{\"error\":\"a line is longer than {MAX_REQUEST} bytes {made}\"}}\n"));
         let mut stream = greeted(path);
-        stream.write_all(&said(30, b"")).expect("it listens");
+        stream.write_all(&changes(30, b"")).expect("it listens");
         stream.shutdown(std::net::Shutdown::Write).expect("it listens");
-        let mut told = String::new();
-        stream.read_to_string(&mut told).expect("UTF-8");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("UTF-8");
         let why = "the end came before the empty line that ends the changes";
-        assert_eq!(told, format!("{{\"error\":\"{why} {made}\"}}\n"));
+        assert_eq!(response, format!("{{\"error\":\"{why} {made}\"}}\n"));
         let mut client = Client::connect(path).expect("it listens");
         let Ok(Response::Tables(tables)) = client.request(&Request::Tables {}) else { panic!("no tables") };
         assert_eq!(tables[0].entries, 1 + 2 * 4_096);
     });
 }
 
-/// A client that was refused in a loop filled the log with changes of which none was made.
+/// Regression: a client whose changes were all refused filled the event log.
 #[test]
-fn changes_of_which_none_is_made_are_no_event() {
+fn refused_changes_are_not_events() {
     with_server(NO_HURRY, |path| {
-        let mut client = ask(path).expect("there is room");
+        let mut client = connect_and_request(path).expect("there is room");
         let request = Request::Change { module: "route".to_owned(), table: None };
         let mut change = |mut lines: &[u8]| match client.change(&request, &mut lines) {
             Ok(Response::Changed { made, refusals, .. }) => (made, refusals),
@@ -237,7 +237,7 @@ fn changes_of_which_none_is_made_are_no_event() {
     });
 }
 
-/// Changes, and in the middle of them others that need the connection.
+/// A stream of changes. In the middle of it, other clients need the connection.
 struct Interrupted<'a> {
     path: &'a Path,
     others: Vec<UnixStream>,
@@ -245,58 +245,58 @@ struct Interrupted<'a> {
 }
 
 impl Read for Interrupted<'_> {
-    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.blocks == 1 {
-            // The first 63 fill up what room there is. The next has this one's, which alone may be sent away.
+            // The first 63 take all free connections. The next one displaces this connection, the only idle one.
             self.others.extend((0..100).map(|_| UnixStream::connect(self.path).expect("it listens")));
-            // They are let in one after the other, and the last is refused.
+            // The server accepts them one after the other, and refuses the last one.
             let _ = self.others[99].read_to_string(&mut String::new());
         }
         self.blocks += 1;
         let line = b"replace 10.0.0.0/8 0\n";
-        let length = room.len() / line.len() * line.len();
-        room[..length].chunks_mut(line.len()).for_each(|to| to.copy_from_slice(line));
+        let length = buffer.len() / line.len() * line.len();
+        buffer[..length].chunks_mut(line.len()).for_each(|to| to.copy_from_slice(line));
         Ok(if self.blocks > 8 { 0 } else { length })
     }
 }
 
-/// It was told that so many changes had been made, as if these were all, or that the pipeline had ended.
+/// Regression: the client got the number of changes as if they were all, or an error that the pipeline had ended.
 #[test]
-fn one_that_makes_room_in_the_middle_of_changes_is_told_so() {
+fn a_client_that_is_displaced_in_the_middle_of_changes_gets_an_error() {
     with_server(Patience { idle: Duration::ZERO, ..NO_HURRY }, |path| {
-        let mut client = ask(path).expect("there is room");
+        let mut client = connect_and_request(path).expect("there is room");
         let request = Request::Change { module: "route".to_owned(), table: None };
         let mut changes = Interrupted { path, others: Vec::new(), blocks: 0 };
-        let told = client.change(&request, &mut changes).expect_err("it was cut off").to_string();
-        assert!(told.starts_with("the connection was idle and gave way to another client"), "{told}");
+        let error = client.change(&request, &mut changes).expect_err("an interrupted stream").to_string();
+        assert!(error.starts_with("the connection was idle and gave way to another client"), "{error}");
         assert!(
-            told.ends_with(" were made, and none of those that followed)") || told.ends_with("(no change was made)")
+            error.ends_with(" were made, and none of those that followed)") || error.ends_with("(no change was made)")
         );
     });
 }
 
-/// A thread that panicked kept its connection's place for ever, and its client waiting.
+/// Regression: a thread that panicked kept its connection, and its client waited for ever.
 #[test]
-fn a_defect_costs_its_own_connection_alone() {
+fn a_panic_ends_only_its_own_connection() {
     with_server(NO_HURRY, |path| {
         let request = format!("{{\"do\":\"trace\",\"count\":{DEFECT}}}\n");
         for _ in 0..2 {
-            // More than half of the places each time.
+            // More than half of the connections each time.
             let mut asking: Vec<_> = (0..40).map(|_| greeted(path)).collect();
             asking.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).expect("it listens"));
             for mut stream in asking {
-                let mut told = String::new();
-                stream.read_to_string(&mut told).expect("UTF-8");
-                assert_eq!(told, "{\"error\":\"there is no response: this is a defect of Forebay\"}\n");
+                let mut response = String::new();
+                stream.read_to_string(&mut response).expect("UTF-8");
+                assert_eq!(response, "{\"error\":\"there is no response: this is a defect of Forebay\"}\n");
             }
         }
-        assert!(ask(path).is_ok());
+        assert!(connect_and_request(path).is_ok());
     });
 }
 
-/// What is too long, cut off or no request is told, as before.
+/// Empty, incomplete and wrong lines get an error.
 #[test]
-fn lines_of_any_kind_are_answered() {
+fn lines_of_any_kind_get_a_response() {
     with_server(NO_HURRY, |path| {
         let mut stream = greeted(path);
         stream.write_all(b"{\"do\":\"tables\"}\r\n\n{\"do\":\"tab").expect("it listens");
@@ -310,24 +310,27 @@ fn lines_of_any_kind_are_answered() {
     });
 }
 
-/// One request with 20 000 groups of digits overflowed the stack of its thread, and the process ended.
+/// Regression: a request with 20 000 groups of digits overflowed the stack of its thread, and the process ended.
 #[test]
-fn a_request_full_of_digits_is_answered() {
+fn a_request_full_of_digits_gets_a_response() {
     with_server(NO_HURRY, |path| {
         let mut stream = greeted(path);
         let module = "a0b1c2d3 e4f50617 28394051 x ".repeat(20_000);
         let request = format!("{{\"do\":\"entries\",\"most\":1,\"module\":\"{module}\"}}\n");
         stream.write_all(request.as_bytes()).expect("it listens");
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).expect("UTF-8");
-        assert!(answer.starts_with("{\"error\":\"no module is called '(not shown) x (not shown) x "), "{answer:.200}");
-        assert!(!answer.contains("a0b1"), "{answer:.200}");
+        let mut response = String::new();
+        BufReader::new(stream).read_line(&mut response).expect("UTF-8");
+        assert!(
+            response.starts_with("{\"error\":\"no module is called '(not shown) x (not shown) x "),
+            "{response:.200}"
+        );
+        assert!(!response.contains("a0b1"), "{response:.200}");
     });
 }
 
-/// Who asked a process that was stopped waited for ever.
+/// Regression: a client of a stopped process waited for ever.
 #[test]
-fn who_does_not_answer_is_not_waited_for_for_ever() {
+fn a_client_waits_for_a_response_with_a_time_limit() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let path = folder.path().join("s");
     let _silent = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
@@ -337,28 +340,29 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
     };
     let change: Request = serde_json::from_slice(CHANGE).expect("a request");
     let changes = b"{\"add\":\"10.0.0.0/8 0\"}\n".repeat(100_000);
-    for answer in [
+    for response in [
         client().request(&Request::Report { rules: Vec::new() }),
         client().change(&change, &mut &changes[..20]),
-        // More than the system keeps for who does not read it.
+        // More data than the system buffers for a process that does not read.
         client().change(&change, &mut &changes[..]),
     ] {
-        let why = answer.expect_err("nobody answers").to_string();
+        let why = response.expect_err("no response").to_string();
         assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
     }
 }
 
-/// A client was held for ever by a socket that sent a blank now and then: each blank had a time of its own.
+/// Regression: a client waited for ever for a socket that sent a blank now and then, because each blank restarted the
+/// time limit.
 #[test]
-fn an_answer_that_comes_in_drops_is_no_answer() {
+fn a_slow_response_does_not_extend_the_time_limit() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let path = folder.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..2 {
-                let (mut stream, _) = listener.accept().expect("somebody asks");
-                // Until the client no longer reads, or for much longer than it should wait.
+                let (mut stream, _) = listener.accept().expect("a client");
+                // Sends until the client no longer reads, or for much longer than the client should wait.
                 let _ = (0..3_000).try_for_each(|_| {
                     std::thread::sleep(Duration::from_millis(10));
                     stream.write_all(b" ")
@@ -370,8 +374,8 @@ fn an_answer_that_comes_in_drops_is_no_answer() {
             client.with_patience(Duration::from_millis(200)).expect("more than nothing")
         };
         let request = Request::Drops { count: None, for_ns: None, filter: None };
-        for answer in [client().request(&Request::Report { rules: Vec::new() }), client().stream(&request)] {
-            let why = answer.expect_err("no answer").to_string();
+        for response in [client().request(&Request::Report { rules: Vec::new() }), client().stream(&request)] {
+            let why = response.expect_err("no complete response").to_string();
             assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
         }
     });
