@@ -1,4 +1,4 @@
-//! Secrets that stay in force when a shown configuration comes back changed.
+//! Restores the secrets of a shown configuration that comes back changed.
 //!
 //! A client reads the configuration with `***` in the place of each secret, changes the text, and sends it back. Each
 //! `***` then stands for the secret that is in force in its place.
@@ -18,7 +18,8 @@ struct Kept {
 /// Returns `text` with the secrets of `running` in the place of `***`.
 ///
 /// # Errors
-/// A `***` in a place where `running` has no secret, or where a list has changed so much that its place is not known.
+/// Returns an error for each `***` in a place where `running` has no secret, or where a list has changed so much that
+/// the place is not known.
 pub(crate) fn restore(text: &str, running: &Source) -> Result<String, Problems> {
     if !text.contains(SECRET) {
         return Ok(text.to_owned());

@@ -25,7 +25,7 @@ pub struct Source {
     pub(crate) sets: Vec<String>,
     /// All settings that the user gave, also those that are in the text of a use case already.
     pub(crate) given: Vec<String>,
-    /// The folders outside of which it may name no file; `None`: it may name any.
+    /// The folders whose files the configuration may name. `None` allows all files.
     pub(crate) allowed_folders: Option<Vec<PathBuf>>,
 }
 
@@ -164,11 +164,12 @@ impl Source {
         Self { allowed_folders: Some(folders), ..self }
     }
 
-    /// Returns a configuration with this text, which is changed from that of `self`: it has the same name in messages and
+    /// Returns a configuration with this text, which is a changed text of `self`. It has the same name in messages and
     /// the same folder. Each `***` in the text stands for the secret in its place in `self`.
     ///
     /// # Errors
-    /// A `***` in a place where `self` has no secret. Text that is not YAML is no error yet.
+    /// Returns an error for each `***` in a place where `self` has no secret. Text that is not YAML is not an error
+    /// yet.
     pub fn changed_to(&self, text: &str) -> Result<Self, Problems> {
         let text = crate::kept_secrets::restore(text, self)?;
         Ok(Self::new(text, self.file.clone(), self.base.clone()))

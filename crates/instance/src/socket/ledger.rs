@@ -36,8 +36,8 @@ impl Ledger {
         self.tables.retain(|name, _| !is_made_again(name));
     }
 
-    /// Returns the version of the configuration in force. It has twelve digits, because a longer number could be mistaken
-    /// for a key.
+    /// Returns the version of the configuration in force. It has twelve digits, because a longer number could be
+    /// mistaken for a key.
     pub(super) fn version(&self, source: &Source) -> String {
         let hash = self.state.hash_one((self.changes, source.text(), source.sets()));
         format!("{:012x}", hash & 0xffff_ffff_ffff)

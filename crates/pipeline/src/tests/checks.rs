@@ -22,7 +22,8 @@ fn check_error(text: &str, base: &Path) -> String {
 
 fn over(port: &str, rest: &str) -> String {
     format!(
-        "ports: {{ in: {port}, out: {{ sink: }} }}\nmodules: {{ m: {{ counter: }} }}\n{rest}pipeline: [in -> m -> out]\n"
+        "ports: {{ in: {port}, out: {{ sink: }} }}\nmodules: {{ m: {{ counter: }} }}\n{rest}\
+         pipeline: [in -> m -> out]\n"
     )
 }
 

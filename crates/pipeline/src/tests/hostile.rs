@@ -28,8 +28,8 @@ proptest! {
     #[test]
     fn no_configuration_like_text_makes_it_panic(parts in prop::collection::vec(prop::sample::select(vec![
         "ports:", "modules:", "pipeline:", "flows:", "buffers:", "state:", "workers:", "in", "a", "test_port",
-        "test_split", "test_pass", "gates", "path", "slo", "300us", ": ", "\n", "\n  ", "\n  - ", "{ ", " }", "[", "]", ", ",
-        " -> ", "drop", "x", "1", "'", "&a ", "*a", "~", "<<",
+        "test_split", "test_pass", "gates", "path", "slo", "300us", ": ", "\n", "\n  ", "\n  - ", "{ ", " }", "[", "]",
+        ", ", " -> ", "drop", "x", "1", "'", "&a ", "*a", "~", "<<",
     ]), 0..60)) {
         let _ = check_str(&parts.concat(), Path::new(""));
     }

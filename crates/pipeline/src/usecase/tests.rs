@@ -161,9 +161,9 @@ fn defaults_are_allowed_and_wrong_values_named() {
         "--set nn=3: usecase:gw has no parameter 'nn' (did you mean 'n'?): it has n, rate, slo, batch, trigger, hold, \
          sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, modules, name, \
          pipeline, pool, ports, scheduler, seed, shares, state, workers\n\
-         --set batsh=4: usecase:gw has no parameter 'batsh' (did you mean 'batch'?): it has n, rate, slo, batch, trigger, \
-         hold, sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, modules, name, \
-         pipeline, pool, ports, scheduler, seed, shares, state, workers"
+         --set batsh=4: usecase:gw has no parameter 'batsh' (did you mean 'batch'?): it has n, rate, slo, batch, \
+         trigger, hold, sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, \
+         modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers"
     );
     assert!(refused("gw", &["slo=3"]).starts_with("--set slo=3: slo: '3' is not a span of time"));
     assert!(refused("gw", &["trigger=33"]).contains("from 0 to 32"));
