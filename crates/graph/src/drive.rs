@@ -98,12 +98,12 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
                 Order::Count(response) => drop(response.send(worker.census())),
                 Order::Observe(observer) => worker.observe(observer),
                 Order::Change { next, exchange, former } => {
-                    while !worker.lay_down(&exchange) {}
+                    while !worker.hand_over(&exchange) {}
                     let team = Arc::clone(worker.team());
                     team.meet();
                     let Some(mut next) = next else { return Ended::Succeeded };
                     exchange.meet();
-                    next.take_up(&exchange);
+                    next.take_over_from(&exchange);
                     let old = worker.succeed(*next);
                     // The receiver may be gone; ignore the send error.
                     let _ = former.send(old);
@@ -119,7 +119,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
 /// Starts a worker that joins a running pipeline. Its thread calls this before it [polls](poll).
 pub fn join<S: Scheduler>(worker: &mut Worker<Tsc, S>, exchange: &Exchange) {
     exchange.meet();
-    worker.take_up(exchange);
+    worker.take_over_from(exchange);
 }
 
 /// Ends a worker when its whole team ends: [drains](Worker::drain) it until no packet waits anywhere, and closes it.

@@ -136,7 +136,7 @@ impl Exchange {
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Runs one step of handing over. The worker drains. When no packet waits in the whole team, it hands over its
     /// functions and ports. Returns whether it has done so; call it until then.
-    pub fn lay_down(&mut self, exchange: &Exchange) -> bool {
+    pub fn hand_over(&mut self, exchange: &Exchange) -> bool {
         if !self.draining {
             self.paused = self.clock.now();
         }
@@ -166,7 +166,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// Takes over this worker's functions and ports from the exchange. All workers of the old graph must have handed
     /// over theirs.
-    pub fn take_up(&mut self, exchange: &Exchange) {
+    pub fn take_over_from(&mut self, exchange: &Exchange) {
         let mut handed = exchange.handed_over();
         let inherited = std::mem::take(&mut self.inherited);
         for (module, slot) in inherited.module_slots {

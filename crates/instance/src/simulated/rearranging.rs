@@ -83,7 +83,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         let mut running = std::mem::take(&mut self.workers).into_iter();
         for (id, mut successor) in successors.into_iter().enumerate() {
             successor.clock().advance_to(latest);
-            successor.take_up(exchange);
+            successor.take_over_from(exchange);
             match running.next() {
                 Some(mut worker) => {
                     formers.push(worker.succeed(successor));
@@ -102,7 +102,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
 
 /// Lets a worker take one step of its handover. Returns whether the handover is done.
 fn hand_over_step<S: Scheduler>(worker: &mut Worker<Simulated, S>, exchange: &Exchange) -> bool {
-    let done = worker.lay_down(exchange);
+    let done = worker.hand_over(exchange);
     if !done {
         worker.clock().spend(TURN);
         // Packets from other workers arrive at the instant at which they were sent.

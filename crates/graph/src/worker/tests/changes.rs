@@ -92,7 +92,7 @@ impl Pipeline {
         let now = latest(&self.workers);
         self.workers.iter().for_each(|worker| worker.clock().advance_to(now));
         while !self.workers.iter_mut().fold(true, |done, worker| {
-            let done_here = worker.lay_down(&exchange);
+            let done_here = worker.hand_over(&exchange);
             worker.clock().spend(Ticks(64));
             done && done_here
         }) {
@@ -112,7 +112,7 @@ impl Pipeline {
         }
         for worker in &mut self.workers {
             worker.clock().advance_to(now);
-            worker.take_up(&exchange);
+            worker.take_over_from(&exchange);
         }
         (self.kinds, self.placement) = (kinds(&stage.graph), placement);
         self.check();
@@ -254,10 +254,10 @@ fn packets_whose_path_is_removed_go_on_in_the_branches_that_they_are_sent_to() {
     }
     let mut next = vec![worker(plan("after", 0, Some(0)), vec![])];
     let exchange = Exchange::between(&[old.telemetry()], &mut next);
-    while !old.lay_down(&exchange) {}
+    while !old.hand_over(&exchange) {}
     let mut new = next.remove(0);
     new.clock().advance_to(old.clock().now());
-    new.take_up(&exchange);
+    new.take_over_from(&exchange);
     Former::of(old).close().expect("closing succeeds");
     assert_eq!(new.census().held, 64);
     while new.turn() != Next::Never {
@@ -295,12 +295,12 @@ fn losses_of_a_port_are_reported_once_across_a_change() {
     let exchange = Exchange::between(&[running.telemetry()], &mut next);
     running.telemetry().ports[0].counters.dropped.add(7);
     running.telemetry().modules[0].turned_away.add(3);
-    assert!(running.lay_down(&exchange));
+    assert!(running.hand_over(&exchange));
     let former = Former::of(running);
     let mut reading = former.reading(Ticks(1));
     former.retire(&mut reading);
     let [next] = &mut next;
-    next.take_up(&exchange);
+    next.take_over_from(&exchange);
     let telemetry = next.telemetry();
     telemetry.ports[0].counters.dropped.add(2);
     telemetry.modules[0].turned_away.add(1);
