@@ -28,15 +28,17 @@ modules:
   f: test_pass
   'g h': { test_pass: }
 pool: { chunk: 3 }
-"), @r"
+"), @"
         test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
-        test.yaml:2: unknown key 'modulse' (did you mean 'modules'?): allowed are batch, buffers, control, flows, fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
+        test.yaml:2: unknown key 'modulse' (did you mean 'modules'?): allowed are batch, buffers, control, flows, \
+            fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
         test.yaml:4: modules.a: there is no function 'test_pas' (did you mean 'test_pass'?): there are …
         test.yaml:5: modules.b.test_pass: unknown key 'afer' (did you mean 'after'?): allowed are after, table
         test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
         test.yaml:7: modules.d: it has 2 keys: allowed is 1, of …
         test.yaml:8: modules.e: it has 0 keys: allowed is 1, of …
-        test.yaml:9: modules.f: 'test_pass' is not a mapping: write `f: { test_pass: }`, or with parameters `f: { test_pass: { ... } }`
+        test.yaml:9: modules.f: 'test_pass' is not a mapping: write `f: { test_pass: }`, or with parameters `f: { \
+            test_pass: { ... } }`
         test.yaml:10: modules: 'g h' is not a name: allowed are letters, digits, '_' and, between them, '-'
         test.yaml:11: pool: unknown key 'chunk' (did you mean 'chunks'?): allowed are chunks, frame
         ");
@@ -65,7 +67,7 @@ pipeline: [3]
 flows:
   - { name: x, path: 3, slo: 0, percentile: 0 }
 workers: []
-"), @r"
+"), @"
         test.yaml:1: name: '100' is a number or truth value where text is expected: put it in quotes
         test.yaml:2: batch: '257' is out of range: allowed is a whole number from 1 to 256
         test.yaml:3: seed: '-1' is out of range: allowed is a whole number from 0 to 18446744073709551615
@@ -74,13 +76,16 @@ workers: []
         test.yaml:5: ports.in.test_port.receives: '1' is not true or false
         test.yaml:5: ports.old: there is no kind of port 'tset_port' (did you mean 'test_port'?): there are …
         test.yaml:7: no packet reaches module 'a': no line leads to it
-        test.yaml:7: modules.a.test_pass.after: '300' has no unit: write a number with a unit, such as 300us (units: ns, us, ms, s, min, h, d); up to 104d
+        test.yaml:7: modules.a.test_pass.after: '300' has no unit: write a number with a unit, such as 300us (units: \
+            ns, us, ms, s, min, h, d); up to 104d
         test.yaml:8: no packet reaches module 'b': no line leads to it
-        test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time (did you mean 300min?): write a number and a unit, such as 300us or 5min (units: ns, us, ms, s, min, h, d); up to 104d
+        test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time (did you mean 300min?): write a \
+            number and a unit, such as 300us or 5min (units: ns, us, ms, s, min, h, d); up to 104d
         test.yaml:9: no packet reaches module 'c': no line leads to it
         test.yaml:9: modules.c.test_pass.after: '0us' is no time: allowed is more
         test.yaml:10: no packet reaches module 'd': no line leads to it
-        test.yaml:10: modules.d.test_split.gates[1]: '1' is a number or truth value where text is expected: put it in quotes
+        test.yaml:10: modules.d.test_split.gates[1]: '1' is a number or truth value where text is expected: put it in \
+            quotes
         test.yaml:10: modules.d.test_split.action: 'dney' does not fit (did you mean 'deny'?): allowed are permit, deny
         test.yaml:10: modules.d.test_split.times: '10' is out of range: allowed is a whole number from 0 to 9
         test.yaml:11: no packet reaches module 'e': no line leads to it
@@ -88,12 +93,14 @@ workers: []
         test.yaml:12: no packet reaches module 'h': no line leads to it
         test.yaml:12: modules.h.test_split: two gates are called 'ok'
         test.yaml:14: buffers.a.trigger: '300' is out of range: allowed is a whole number from 0 to 256
-        test.yaml:14: buffers.a.hold: '1' has no unit: write a number with a unit, such as 1us (units: ns, us, ms, s, min, h, d); up to 104d
+        test.yaml:14: buffers.a.hold: '1' has no unit: write a number with a unit, such as 1us (units: ns, us, ms, s, \
+            min, h, d); up to 104d
         test.yaml:15: no module or port is called 'z': buffers belong to modules
         test.yaml:16: 'in' is a port: buffers belong to modules
         test.yaml:17: pipeline[0]: '3' is a number or truth value where text is expected: put it in quotes
         test.yaml:19: flows[0].path: '3' does not fit: allowed are text, a list
-        test.yaml:19: flows[0].slo: '0' has no unit: write a number with a unit, such as 0us (units: ns, us, ms, s, min, h, d); up to 104d
+        test.yaml:19: flows[0].slo: '0' has no unit: write a number with a unit, such as 0us (units: ns, us, ms, s, \
+            min, h, d); up to 104d
         test.yaml:19: flows[0].percentile: '0' is out of range: allowed is a number above 0 to 100
         test.yaml:20: workers: too few: at least 1 is needed
         ");
@@ -130,8 +137,9 @@ pipeline:
   - ot -> a
   - a
   - a - > b
-"), @r"
-        test.yaml:4: packets that enter by port 'both' lead nowhere: write a line that starts with it, such as `both -> drop`
+"), @"
+        test.yaml:4: packets that enter by port 'both' lead nowhere: write a line that starts with it, such as `both \
+            -> drop`
         test.yaml:5: port 'idle' is not used: no line ends with it
         test.yaml:8: gates y, z of module 's' lead nowhere: write a line such as `s[y] -> drop`
         test.yaml:10: 'both' is the name of a port and of a module: each name is allowed once
@@ -174,8 +182,9 @@ pipeline:
   - s[x] -> a -> b -> c -> a
   - s[y] -> self -> self
   - far -> farther
-"), @r"
-        test.yaml:3: packets that enter by port 'other' lead nowhere: write a line that starts with it, such as `other -> drop`
+"), @"
+        test.yaml:3: packets that enter by port 'other' lead nowhere: write a line that starts with it, such as \
+            `other -> drop`
         test.yaml:5: gate z of module 's' leads nowhere: write a line such as `s[z] -> drop`
         test.yaml:10: no packet reaches module 'far': no line leads to it
         test.yaml:11: gate 0 of module 'farther' leads nowhere: write a line such as `farther -> drop`
@@ -252,16 +261,18 @@ flows:
   - { name: much, path: [a], min_rate: 2000Gpps }
   - { name: bits, path: [s[y]], min_rate: 1Gbit/s }
   - { name: slow, path: [s[y], a], min_rate: 0bps }
-"), @r"
+"), @"
         test.yaml:12: a rate objective of 0pps: allowed are 1pps to 1000Gpps
         test.yaml:13: a rate objective of 0.5pps: allowed are 1pps to 1000Gpps
         test.yaml:14: a rate objective of 2000Gpps: allowed are 1pps to 1000Gpps
-        test.yaml:15: flows[3].min_rate: '1Gbit/s' is not a bit rate (did you mean 1Gbps?): write a number and a unit, such as 10Gbps (units: bps, kbps, Mbps, Gbps, Tbps); from 1pps to 1000Gpps or 1bps to 1Tbps
+        test.yaml:15: flows[3].min_rate: '1Gbit/s' is not a bit rate (did you mean 1Gbps?): write a number and a \
+            unit, such as 10Gbps (units: bps, kbps, Mbps, Gbps, Tbps); from 1pps to 1000Gpps or 1bps to 1Tbps
         test.yaml:16: no packet can take the path of flow 'slow': nothing leads from 's[y]' to 'a'
         test.yaml:16: a rate objective of 0bps: allowed are 1bps to 1Tbps
         ");
     insta::assert_snapshot!(flows("flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
-"), @"test.yaml:9: nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: fair }` too");
+"), @"test.yaml:9: nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: \
+    fair }` too");
     insta::assert_snapshot!(flows("control: { batching: fair }
 flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
 "), @"test.yaml:9: control.batching: fair sets weights: write `scheduler: weighted-fair` too");
@@ -280,8 +291,9 @@ workers:
   - { core: 1, modules: [a, c, d] }
   - { core: 1, modules: [b] }
   - { core: 2 }
-"), @r"
-        test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each other for ever: let packets go from earlier workers to later ones only
+"), @"
+        test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each \
+            other for ever: let packets go from earlier workers to later ones only
         test.yaml:8: workers[0].modules: no module is called 'd'
         test.yaml:9: worker 1 is bound to core 1, which is worker 0's: each worker needs its own core
         test.yaml:10: worker 2 has nothing to run: every module is another's (`modules: []` lets it wait)
@@ -293,8 +305,9 @@ modules:
   b: { test_pass: }
 pipeline: [in -> a -> b -> in]
 workers: [{ modules: [a] }, { modules: [a] }]
-"), @r"
-        test.yaml:3: module 'a' is on 2 workers, but test_global has state that every packet may change: name the module in one worker's `modules`
+"), @"
+        test.yaml:3: module 'a' is on 2 workers, but test_global has state that every packet may change: name the \
+            module in one worker's `modules`
         test.yaml:4: module 'b' runs on no worker: name it in one's `modules`, or add a worker without `modules`
         ");
 }
@@ -311,10 +324,12 @@ modules:
 pipeline: [in -> a -> in]
 workers: [{ core: 1 }, { core: 2, dispatch: none }]
 control: { batching: optimum, perod: 1s, guard: 1 }
-"), @r"
+"), @"
         test.yaml:4: no module uses the state 'unused'
         test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
-        test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are fair, gradient, max, nfvnice, null, on-off, optimal, static, wfq, a mapping with fair, gradient, max, nfvnice, null, on-off, optimal, static, wfq
+        test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are fair, gradient, \
+            max, nfvnice, null, on-off, optimal, static, wfq, a mapping with fair, gradient, max, nfvnice, null, \
+            on-off, optimal, static, wfq
         test.yaml:9: control: unknown key 'perod' (did you mean 'period'?): allowed are batching, guard, period, workers
         test.yaml:9: control.guard: '1' is out of range: allowed is a number from 0 below 1
         ");
@@ -327,12 +342,13 @@ modules:
   a: { test_pass: { table: non } }
 pipeline: [in -> a -> in]
 control: { btching: optimal }
-"), @r"
+"), @"
         test.yaml:3: state.none.test_table.size: 0 entries: allowed are more
         test.yaml:4: state.odd: there is no kind of state 'test_tabel' (did you mean 'test_table'?): there are …
         test.yaml:6: modules.a.test_pass.table: no state is called 'non' (defined: none, odd)
         test.yaml:8: control: `batching` is missing (The controller: its name, or its name with its parameters)
-        test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, guard, period, workers
+        test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, guard, period, \
+            workers
         ");
 }
 
@@ -362,14 +378,16 @@ fn controllers_that_cannot_be() {
         "{ batching: optimal, workers: 1 }\nworkers: [{}, {}]",
         "{ batching: wfq, workers: 2 }\nscheduler: weighted-fair",
     ];
-    insta::assert_snapshot!(all.map(refused).join("\n"), @r"
+    insta::assert_snapshot!(all.map(refused).join("\n"), @"
     test.yaml:4: control: `batching` is missing (The controller: its name, or its name with its parameters)
     test.yaml:4: control: 'optimal' is not a mapping
-    test.yaml:4: control.batching: unknown key 'optimul' (did you mean 'optimal'?): allowed are fair, gradient, max, nfvnice, null, on-off, optimal, static, wfq
+    test.yaml:4: control.batching: unknown key 'optimul' (did you mean 'optimal'?): allowed are fair, gradient, max, \
+        nfvnice, null, on-off, optimal, static, wfq
     test.yaml:4: control.batching: it has 2 keys: allowed is 1, of …
     test.yaml:4: control.batching.optimal: unknown key 'speed': none is allowed
     test.yaml:4: control.batching: static needs parameters: write `batching: { static: { trigger: 16 } }`
-    test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger; more than the largest batch is the largest batch)
+    test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger; more than the largest batch \
+        is the largest batch)
     test.yaml:4: control.batching.static: unknown key 'triger' (did you mean 'trigger'?): allowed is trigger
     test.yaml:4: control.batching.static.trigger: '300' is out of range: allowed is a whole number from 0 to 256
     test.yaml:4: control.period: every 10us: allowed are 1ms to 1h
@@ -381,7 +399,8 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.workers: '257' is out of range: allowed is a whole number from 1 to 256
     test.yaml:4: control.workers: 'many' is not a whole number: allowed are digits alone, from 1 to 256
     test.yaml:4: control.workers: 1 where there are 2 under `workers`: allowed are 2 to 256
-    test.yaml:4: control.workers: 2: modules do not move to other workers where they share time: allowed is 1, or `scheduler: run-to-completion`
+    test.yaml:4: control.workers: 2: modules do not move to other workers where they share time: allowed is 1, or \
+        `scheduler: run-to-completion`
     ");
 }
 
@@ -389,10 +408,11 @@ fn controllers_that_cannot_be() {
 fn texts_that_are_not_configurations() {
     insta::assert_snapshot!(refused("ports: [\n"), @r"test.yaml:1: not YAML: unclosed bracket '['");
     insta::assert_snapshot!(refused("just words\n"), @r"test.yaml:1: 'just words' is not a mapping");
-    insta::assert_snapshot!(refused("a: 1\na: 2\n"), @r"
+    insta::assert_snapshot!(refused("a: 1\na: 2\n"), @"
         test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
         test.yaml:1: `ports` is missing (Where packets enter and leave, by name)
-        test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
+        test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, fold, modules, name, pipeline, \
+            pool, ports, scheduler, seed, shares, state, workers
         test.yaml:2: the key 'a' is here a second time; the first is in line 1
         ");
 }
@@ -421,7 +441,8 @@ modules: { o: { nat_out: { state: n } } }
 pipeline: [in -> o -> out]
 ",
     );
-    insta::assert_snapshot!(unknown, @"test.yaml:2: state.n: there is no kind of state 'nta' (did you mean 'nat'?): there are …");
+    insta::assert_snapshot!(unknown, @"test.yaml:2: state.n: there is no kind of state 'nta' (did you mean 'nat'?): \
+        there are …");
     let astray = refused(
         "
 ports: { in: { generator: }, b: { generator: }, c: { generator: }, out: { sink: } }
@@ -466,11 +487,13 @@ modules:
   ids: { nids: { rules: [], trackers: 1.5, alerts: { file: x, rate: 99999999999999999999 } } }
   split: { test_split: { gates: x } }
 pipeline: in -> nat -> out
-"), @r"
+"), @"
         test.yaml:1: ports.in.generator.queue: '-1' is out of range: allowed is a whole number from 1 to 1048576
         test.yaml:3: state.a.nat.sessions: '1e+23' is out of range: allowed is a whole number from 1 to 268435456
-        test.yaml:4: state.b.connections.sessions: '100k' is not a whole number: allowed are digits alone, such as 100000, from 1 to 268435456
-        test.yaml:5: state.c.connections.sessions: 'many' is not a whole number: allowed are digits alone, from 1 to 268435456
+        test.yaml:4: state.b.connections.sessions: '100k' is not a whole number: allowed are digits alone, such as \
+            100000, from 1 to 268435456
+        test.yaml:5: state.c.connections.sessions: 'many' is not a whole number: allowed are digits alone, from 1 to \
+            268435456
         test.yaml:6: state.d.connections.sessions: '-1' is out of range: allowed is a whole number from 1 to 268435456
         test.yaml:8: modules.nat.nat_out: `state` is missing (The name of a state of kind `nat`)
         test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number, from 1 to 4194304
@@ -539,24 +562,29 @@ modules:
         - "0x101 key=my.key peer=192.0.2.2"
   lb: { balance: { state: b } }
 pipeline: [in -> lb -> seal -> esp -> out]
-"#), @r"
+"#), @"
         test.yaml:3: state.b.balancer.places: 4294967291 places: allowed are primes from 3 to 2097152, such as 65537
-        test.yaml:5: modules.seal.aes_gcm_encrypt.keys[0].key: byte 1 of the key is not a hexadecimal digit (the key itself is not shown); for a file that has the key write `file`, as in { id: 1, file: site.key }
-        test.yaml:10: modules.esp.esp_encrypt.associations[0]: hard-packets: not a valid number: allowed are whole numbers from 1 to 18446744073709551615
-        test.yaml:11: modules.esp.esp_encrypt.associations[1]: byte 1 of the key is not a hexadecimal digit (the key itself is not shown); for a file that has the key write key=@FILE
+        test.yaml:5: modules.seal.aes_gcm_encrypt.keys[0].key: byte 1 of the key is not a hexadecimal digit (the key \
+            itself is not shown); for a file that has the key write `file`, as in { id: 1, file: site.key }
+        test.yaml:10: modules.esp.esp_encrypt.associations[0]: hard-packets: not a valid number: allowed are whole \
+            numbers from 1 to 18446744073709551615
+        test.yaml:11: modules.esp.esp_encrypt.associations[1]: byte 1 of the key is not a hexadecimal digit (the key \
+            itself is not shown); for a file that has the key write key=@FILE
         ");
 }
 
 /// Regression: the list of the configuration's own ports omitted a port that another setting changed.
 #[test]
 fn ports_that_settings_touch_are_the_configurations_own() {
-    let text = "ports: { in: { generator: }, more: { generator: }, out: { sink: } }\nmodules: { m: { counter: } }\npipeline: [in -> m -> out, more -> drop]\n";
+    let text = "ports: { in: { generator: }, more: { generator: }, out: { sink: } }\nmodules: { m: { counter: } \
+        }\npipeline: [in -> m -> out, more -> drop]\n";
     let source = crate::Source::new(text, "test.yaml", "")
         .set("ports.in.generator.rate=1Mpps")
         .set("ports.inn.generator.rate=1Mpps");
     let error = super::load_source(&source).err().expect("refused").to_string();
     assert_eq!(
         error,
-        "--set ports.inn.generator.rate=1Mpps: the setting makes a new port 'inn', which no line begins with: the configuration's own ports are in, more, out"
+        "--set ports.inn.generator.rate=1Mpps: the setting makes a new port 'inn', which no line begins with: the \
+            configuration's own ports are in, more, out"
     );
 }

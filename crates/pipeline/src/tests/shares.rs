@@ -40,8 +40,12 @@ fn shares_are_read_and_missing_values_have_their_defaults() {
 
 #[test]
 fn shares_that_make_no_sense_are_refused() {
-    insta::assert_snapshot!(refused("scheduler: fair\n"), @r"test.yaml:4: scheduler: 'fair' does not fit: allowed are run-to-completion, weighted-fair");
-    insta::assert_snapshot!(refused("shares: { a: { weight: 2 } }\n"), @r"test.yaml:4: shares: under run-to-completion, the default, only `when_full` with several workers has an effect: write `scheduler: weighted-fair` too");
+    insta::assert_snapshot!(refused("scheduler: fair\n"), @"test.yaml:4: scheduler: 'fair' does not fit: allowed are \
+        run-to-completion, weighted-fair");
+    insta::assert_snapshot!(refused("shares: { a: { weight: 2 } \
+        }\n"), @"test.yaml:4: shares: under \
+        run-to-completion, the default, only `when_full` with several workers has an effect: write `scheduler: \
+        weighted-fair` too");
     insta::assert_snapshot!(refused("scheduler: weighted-fair
 shares:
   a: { weight: 0, rate: 5, when_full: stop }
@@ -49,14 +53,16 @@ shares:
   in: { weight: 2 }
   d: {}
   c: { wieght: 2 }
-"), @r"
+"), @"
         test.yaml:6: shares.a.weight: '0' is out of range: allowed is a whole number from 1 to 65535
-        test.yaml:6: shares.a.rate: '5' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a number with a unit (bps, kbps, Mbps, Gbps, Tbps); from 1pps to 1000Gpps or 8bps to 8000Tbps
+        test.yaml:6: shares.a.rate: '5' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a \
+            number with a unit (bps, kbps, Mbps, Gbps, Tbps); from 1pps to 1000Gpps or 8bps to 8000Tbps
         test.yaml:6: shares.a.when_full: 'stop' does not fit: allowed are wait, drop
         test.yaml:7: shares.b.low: 50: allowed are 0 to 49
         test.yaml:8: 'in' is a port: shares belong to modules
         test.yaml:9: no module or port is called 'd': shares belong to modules
-        test.yaml:10: shares.c: unknown key 'wieght' (did you mean 'weight'?): allowed are burst, high, low, queue, rate, weight, when_full
+        test.yaml:10: shares.c: unknown key 'wieght' (did you mean 'weight'?): allowed are burst, high, low, queue, \
+            rate, weight, when_full
         ");
     insta::assert_snapshot!(refused("scheduler: weighted-fair
 shares:
