@@ -10,7 +10,7 @@ use forebay_control::{
     replay::{Decided, Replayed, Summary, Total, replay as decide},
 };
 use forebay_graph::{ControllerDeclaration, controllers, files::skip_mark};
-use forebay_pipeline::{Place, Source, nearest, parameters};
+use forebay_pipeline::{Source, SourceLocation, nearest, parameters};
 use forebay_protocol::Layout;
 use forebay_units::Nanos;
 use serde::Serialize;
@@ -92,8 +92,8 @@ fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings>
     let source = arguments.set.iter().fold(Source::new(text, file.as_str(), ""), Source::set);
     let params = parameters(&source, controller.schema).map_err(|problems| {
         let messages = problems.all.iter().map(|problem| match problem.place {
-            Place::Set(_) => problem.to_string(),
-            Place::Line(..) => format!("{origin}: {name}: {}", problem.message),
+            SourceLocation::Set(_) => problem.to_string(),
+            SourceLocation::Line(..) => format!("{origin}: {name}: {}", problem.message),
         });
         let messages = messages.collect::<Vec<_>>().join("\n");
         anyhow!("{messages} (`forebay describe {name}` lists its parameters; --set KEY=VALUE)")

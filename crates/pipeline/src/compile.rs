@@ -18,7 +18,7 @@ use crate::conform::Misfits;
 use crate::identity::{Identity, Stamps};
 use crate::language::{Buffer, Flow, PoolSection};
 use crate::made::MadeState;
-use crate::problem::{Findings, Place, Problem, Problems};
+use crate::problem::{Findings, Problem, Problems, SourceLocation};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
 use crate::workers::Workers;
 use crate::yaml::{Entry, Node};
@@ -339,7 +339,7 @@ pub(crate) fn claim_configuration(source: &Source, reloads: bool, files: &mut Fi
         None => Ok(()),
     };
     if let Err(message) = claimed {
-        findings.add(Place::START, message);
+        findings.add(SourceLocation::START, message);
     }
 }
 

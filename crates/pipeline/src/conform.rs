@@ -8,8 +8,8 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use crate::problem::{Findings, Place};
-use crate::yaml::{Kind, Node};
+use crate::problem::{Findings, SourceLocation};
+use crate::yaml::{Node, NodeKind};
 
 pub use walk::Rules;
 
@@ -20,7 +20,7 @@ pub(crate) struct Misfits {
 }
 
 struct Misfit {
-    place: Place,
+    place: SourceLocation,
     message: String,
     /// The bounds of a quantity, to be added to a more precise message.
     bounds: String,
@@ -98,7 +98,7 @@ fn worded(root: &Node, path: &[&str], message: &str) -> String {
     for part in path {
         let list = node.is_some_and(|node| node.as_list().is_some());
         node = node.and_then(|node| match &node.kind {
-            Kind::List(list) => list.get(part.parse::<usize>().ok()?),
+            NodeKind::List(list) => list.get(part.parse::<usize>().ok()?),
             _ => node.get(part),
         });
         if list {
@@ -112,12 +112,12 @@ fn worded(root: &Node, path: &[&str], message: &str) -> String {
 }
 
 /// Returns the place of the key at the end of `path`.
-fn key_place(root: &Node, path: &[&str]) -> Place {
+fn key_place(root: &Node, path: &[&str]) -> SourceLocation {
     let Some((key, above)) = path.split_last() else { return root.place };
     let mut node = Some(root);
     for part in above {
         node = node.and_then(|node| match &node.kind {
-            Kind::List(list) => list.get(part.parse::<usize>().ok()?),
+            NodeKind::List(list) => list.get(part.parse::<usize>().ok()?),
             _ => node.get(part),
         });
     }

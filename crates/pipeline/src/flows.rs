@@ -8,7 +8,7 @@ use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 
 use crate::language::{Flow, Path};
 use crate::line::{self, Stop};
-use crate::problem::{Findings, Place, quote};
+use crate::problem::{Findings, SourceLocation, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
 
@@ -93,8 +93,8 @@ pub(crate) fn read(
     flows
 }
 
-fn line_of(place: Place) -> String {
-    if let Place::Line(line, _) = place { format!(", the first in line {line}") } else { String::new() }
+fn line_of(place: SourceLocation) -> String {
+    if let SourceLocation::Line(line, _) = place { format!(", the first in line {line}") } else { String::new() }
 }
 
 fn shown(ends: &Ends, step: Step) -> String {
@@ -109,7 +109,7 @@ fn shown(ends: &Ends, step: Step) -> String {
 /// has one.
 fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Option<Vec<Step>> {
     let path = node.get("path")?;
-    let texts: Vec<(&str, Place)> = match &flow.path {
+    let texts: Vec<(&str, SourceLocation)> = match &flow.path {
         Path::Text(text) => vec![(text, path.place)],
         Path::List(list) => {
             list.iter().map(String::as_str).zip(path.as_list()?.iter().map(|item| item.place)).collect()

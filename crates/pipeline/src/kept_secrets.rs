@@ -4,9 +4,9 @@
 //! `***` then stands for the secret that is in force in its place.
 
 use crate::Source;
-use crate::problem::{Findings, Place, Problems};
+use crate::problem::{Findings, Problems, SourceLocation};
 use crate::shown::{SECRET, hide};
-use crate::yaml::{self, Kind, Node};
+use crate::yaml::{self, Node, NodeKind};
 
 /// A `***` of a text and the secret that it stands for.
 struct Kept {
@@ -40,19 +40,19 @@ pub(crate) fn restore(text: &str, running: &Source) -> Result<String, Problems> 
 /// Finds the `***` of `new`. `old` is the value in the same place of the running configuration.
 fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, findings: &mut Findings) {
     match &new.kind {
-        Kind::Map(map) => {
+        NodeKind::Map(map) => {
             for entry in map.iter() {
                 find(&entry.value, old.and_then(|old| old.get(&entry.key)), kept, findings);
             }
         }
-        Kind::List(list) => {
+        NodeKind::List(list) => {
             let others = old.and_then(Node::as_list).unwrap_or_default();
             for (at, item) in list.iter().enumerate() {
                 find(item, counterpart(item, at, list.len(), others), kept, findings);
             }
         }
-        Kind::Text(text) if text.contains(SECRET) => {
-            let Place::Line(line, column) = new.place else { return };
+        NodeKind::Text(text) if text.contains(SECRET) => {
+            let SourceLocation::Line(line, column) = new.place else { return };
             match secrets_of(text, old) {
                 Some(secrets) => kept.extend(secrets.into_iter().map(|secret| Kept { line, column, secret })),
                 None => findings.add(
@@ -83,8 +83,8 @@ fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) ->
     let at_index = others.get(at);
     at_index.filter(is_same).or_else(|| others.iter().find(is_same)).or_else(|| {
         let first = |node: &Node| match &node.kind {
-            Kind::Map(map) => map.iter().next().map(|entry| (entry.key.clone(), entry.value.to_json().to_string())),
-            Kind::Text(text) => text.split(' ').next().map(|word| (String::new(), word.to_owned())),
+            NodeKind::Map(map) => map.iter().next().map(|entry| (entry.key.clone(), entry.value.to_json().to_string())),
+            NodeKind::Text(text) => text.split(' ').next().map(|word| (String::new(), word.to_owned())),
             _ => None,
         };
         at_index
@@ -95,8 +95,8 @@ fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) ->
 /// Returns the secrets for the `***` of a text, in their order; `None` if one of them has none.
 fn secrets_of(text: &str, old: Option<&Node>) -> Option<Vec<String>> {
     let old = match &old?.kind {
-        Kind::Text(text) => text.clone(),
-        Kind::Number(number) => number.to_string(),
+        NodeKind::Text(text) => text.clone(),
+        NodeKind::Number(number) => number.to_string(),
         _ => return None,
     };
     if text == SECRET {

@@ -42,7 +42,7 @@ pub use load::{Loaded, Prepared, load, prepare, rearrange};
 pub use made::Made;
 pub use moves::{MoveError, Moving, move_modules};
 pub use parameters::parameters;
-pub use problem::{Place, Problem, Problems, listed, nearest, shown_file};
+pub use problem::{Problem, Problems, SourceLocation, listed, nearest, shown_file};
 pub use sample::{built_in, is_built_in, sample};
 pub use schema::schema;
 pub use secrets::{is_kind_with_secrets, shown_setting};

@@ -12,14 +12,14 @@ use crate::secrets::{SecretWords, shown_setting};
 
 /// A place in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum SourceLocation {
     /// The setting (`--set`) with this number, from 0.
     Set(usize),
     /// A line and column of the text, both from 1.
     Line(u32, u32),
 }
 
-impl Place {
+impl SourceLocation {
     /// The beginning of the text.
     pub const START: Self = Self::Line(1, 1);
 
@@ -38,7 +38,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The place of the error.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The value, what is wrong with it and what is allowed.
     pub message: String,
     /// The place as text: `gateway.yaml:12`, or `--set batch=0`.
@@ -62,11 +62,11 @@ pub struct Problems {
 /// Collects the errors of a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    found: Vec<(Place, String)>,
+    found: Vec<(SourceLocation, String)>,
 }
 
 impl Findings {
-    pub(crate) fn add(&mut self, place: Place, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, place: SourceLocation, message: impl Into<String>) {
         self.found.push((place, message.into()));
     }
 
@@ -84,7 +84,7 @@ impl Findings {
         self.found.dedup();
         let secret = SecretWords::of(text, sets);
         let file = shown_file(file);
-        let show = |(place, message): (Place, String)| {
+        let show = |(place, message): (SourceLocation, String)| {
             let message = secret.remove(&message);
             Problem { place, message, shown: place.shown(&file, sets) }
         };
@@ -138,10 +138,10 @@ mod tests {
     #[test]
     fn problems_come_in_the_order_of_lines_each_once() {
         let mut findings = Findings::default();
-        findings.add(Place::Line(7, 1), "later");
-        findings.add(Place::Line(2, 5), "first");
-        findings.add(Place::Line(7, 1), "later");
-        findings.add(Place::Set(0), "set");
+        findings.add(SourceLocation::Line(7, 1), "later");
+        findings.add(SourceLocation::Line(2, 5), "first");
+        findings.add(SourceLocation::Line(7, 1), "later");
+        findings.add(SourceLocation::Set(0), "set");
         let problems = findings.finish("a.yaml", "", &["batch=0".to_owned()]).expect_err("problems");
         assert_eq!(problems.to_string(), "--set batch=0: set\na.yaml:2: first\na.yaml:7: later");
     }

@@ -8,7 +8,7 @@ use forebay_units::Frequency;
 use serde_json::Value;
 
 use crate::Source;
-use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
+use crate::problem::{Findings, Problems, SourceLocation, listed, nearest, quote};
 use crate::yaml;
 
 /// The prefix of a function in the name of a pipeline.
@@ -36,7 +36,7 @@ pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let file = format!("{PREFIX}{name}");
     let wrong = |message: String| {
         let mut findings = Findings::default();
-        findings.add(Place::START, message);
+        findings.add(SourceLocation::START, message);
         findings.finish(&file, "", sets).expect_err("a finding was added")
     };
     let all = functions();

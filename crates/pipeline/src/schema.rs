@@ -128,10 +128,10 @@ fn section<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     generator.subschema_for::<T>().to_value()
 }
 
-type Kind = (&'static str, &'static str, &'static str, &'static str, fn(&mut SchemaGenerator) -> Schema);
+type KindDeclaration = (&'static str, &'static str, &'static str, &'static str, fn(&mut SchemaGenerator) -> Schema);
 
 /// Returns the schema of a mapping with one key: the name of a kind, with the parameters of that kind.
-fn kinds(description: &str, kinds: impl Iterator<Item = Kind>, generator: &mut SchemaGenerator) -> Value {
+fn kinds(description: &str, kinds: impl Iterator<Item = KindDeclaration>, generator: &mut SchemaGenerator) -> Value {
     let mut properties = Map::new();
     for (name, summary, help, example, schema) in kinds {
         let params = schema(generator).to_value();

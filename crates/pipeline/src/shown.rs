@@ -7,7 +7,7 @@ use forebay_graph::secret::{HIDDEN, is_key};
 use crate::Source;
 use crate::problem::Findings;
 use crate::secrets::{is_kind_with_secrets, is_secret_parameter, shown_setting};
-use crate::yaml::{self, Kind, Map, Node};
+use crate::yaml::{self, Map, Node, NodeKind};
 
 /// The text in place of a secret.
 pub const SECRET: &str = "***";
@@ -27,7 +27,7 @@ pub fn shown_text(source: &Source) -> String {
 pub(crate) fn block_text(root: &Node) -> String {
     let mut text = String::new();
     match &root.kind {
-        Kind::Map(map) => block_map(map, 0, &mut text),
+        NodeKind::Map(map) => block_map(map, 0, &mut text),
         _ => text = flow(root, usize::MAX).unwrap_or_default() + "\n",
     }
     text
@@ -43,19 +43,19 @@ pub fn shown_settings(sets: &[String]) -> Vec<String> {
 /// a secret parameter of that kind. Parameters of the same name may not be secret in other kinds.
 pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
     match &mut node.kind {
-        Kind::Map(map) => {
+        NodeKind::Map(map) => {
             for entry in map.iter_mut() {
                 let within = below && is_secret_parameter(&entry.key);
                 hide(&mut entry.value, below || is_kind_with_secrets(&entry.key), within);
             }
         }
-        Kind::List(list) => list.iter_mut().for_each(|item| hide(item, below, within)),
-        Kind::Text(text) if within => *text = hidden(text),
+        NodeKind::List(list) => list.iter_mut().for_each(|item| hide(item, below, within)),
+        NodeKind::Text(text) if within => *text = hidden(text),
         // A complete key in a place where no key is expected.
-        Kind::Text(text) if text.len() >= 32 && text.bytes().all(|c| c.is_ascii_hexdigit()) && is_key(text) => {
+        NodeKind::Text(text) if text.len() >= 32 && text.bytes().all(|c| c.is_ascii_hexdigit()) && is_key(text) => {
             *text = SECRET.to_owned();
         }
-        Kind::Number(_) if within => node.kind = Kind::Text(SECRET.to_owned()),
+        NodeKind::Number(_) if within => node.kind = NodeKind::Text(SECRET.to_owned()),
         _ => {}
     }
 }
@@ -87,18 +87,18 @@ fn block_map(map: &Map, indent: usize, text: &mut String) {
 fn value(node: &Node, indent: usize, text: &mut String) {
     let room = WIDTH.saturating_sub(indent);
     // Sections are written as one line for each entry.
-    let sections = indent == 0 && matches!(&node.kind, Kind::Map(map) if map.iter().count() > 0);
-    let lines = indent == 0 && matches!(&node.kind, Kind::List(list) if list.len() > 1);
+    let sections = indent == 0 && matches!(&node.kind, NodeKind::Map(map) if map.iter().count() > 0);
+    let lines = indent == 0 && matches!(&node.kind, NodeKind::List(list) if list.len() > 1);
     if let Some(flow) = flow(node, room).filter(|_| !sections && !lines) {
         let _ = writeln!(text, " {flow}");
         return;
     }
     match &node.kind {
-        Kind::Map(map) => {
+        NodeKind::Map(map) => {
             text.push('\n');
             block_map(map, indent + 2, text);
         }
-        Kind::List(list) => {
+        NodeKind::List(list) => {
             text.push('\n');
             for item in list {
                 let _ = write!(text, "{:1$}-", "", indent + 2);
@@ -114,7 +114,7 @@ fn value(node: &Node, indent: usize, text: &mut String) {
 /// Returns a value in one line of up to `most` characters; `None` if it is longer.
 fn flow(node: &Node, most: usize) -> Option<String> {
     let text = match &node.kind {
-        Kind::List(list) => {
+        NodeKind::List(list) => {
             let mut items = Vec::new();
             let mut remaining = most.checked_sub(2)?;
             for item in list {
@@ -124,7 +124,7 @@ fn flow(node: &Node, most: usize) -> Option<String> {
             }
             format!("[{}]", items.join(", "))
         }
-        Kind::Map(map) => {
+        NodeKind::Map(map) => {
             let mut entries = Vec::new();
             let mut remaining = most.checked_sub(2)?;
             for entry in map.iter() {
@@ -142,9 +142,9 @@ fn flow(node: &Node, most: usize) -> Option<String> {
 
 fn flow_of_scalar(node: &Node) -> String {
     match &node.kind {
-        Kind::Text(text) => quoted(text),
-        Kind::Bool(bool) => bool.to_string(),
-        Kind::Number(number) => number.to_string(),
+        NodeKind::Text(text) => quoted(text),
+        NodeKind::Bool(bool) => bool.to_string(),
+        NodeKind::Number(number) => number.to_string(),
         _ => "null".to_owned(),
     }
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use forebay_graph::files::{read_all_text, read_text};
 
-use crate::problem::{Findings, Place, Problem, Problems, quote, shown_file};
+use crate::problem::{Findings, Problem, Problems, SourceLocation, quote, shown_file};
 use crate::sample::PREFIX;
 use crate::usecase::usecases;
-use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
+use crate::yaml::{self, Entry, MAX_TEXT, Map, Node, NodeKind};
 
 /// A configuration that has not been checked yet.
 #[derive(Clone)]
@@ -124,7 +124,7 @@ impl Source {
         let wrong = |line, message| {
             let file = shown_file(&file);
             let shown = if line > 0 { format!("{file}:{line}") } else { file };
-            Problems { all: vec![Problem { place: Place::Line(line, 1), message, shown }] }
+            Problems { all: vec![Problem { place: SourceLocation::Line(line, 1), message, shown }] }
         };
         let bytes = bytes.map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
         if is_capture(&bytes) {
@@ -230,15 +230,15 @@ impl Source {
             }
         };
         for (number, setting) in self.sets.iter().enumerate() {
-            let place = Place::Set(number);
+            let place = SourceLocation::Set(number);
             let value = setting.split_once('=').ok_or_else(|| "not a setting: write `key=value`".to_owned()).and_then(
                 |(key, text)| {
                     let mut within = Findings::default();
                     let value = if text.trim().is_empty() {
-                        Ok(Node { place, kind: Kind::Null })
+                        Ok(Node { place, kind: NodeKind::Null })
                     } else if text.trim() == "-" {
                         // The name of the standard input. YAML would read a list with an empty item.
-                        Ok(Node { place, kind: Kind::Text("-".to_owned()) })
+                        Ok(Node { place, kind: NodeKind::Text("-".to_owned()) })
                     } else {
                         yaml::parse(text, &mut within)
                     };
@@ -274,9 +274,9 @@ impl Source {
         let nulls: Vec<Vec<&str>> = keys.filter(|key| is_kind(key)).map(|key| key.split('.').collect()).collect();
         for path in &nulls {
             let Some(kinds) = root.get_mut(path[0]).and_then(|parts| parts.get_mut(path[1])) else { continue };
-            let Kind::Map(kinds) = &mut kinds.kind else { continue };
+            let NodeKind::Map(kinds) = &mut kinds.kind else { continue };
             let is_null = |entry: &Entry| {
-                matches!(entry.value.kind, Kind::Null)
+                matches!(entry.value.kind, NodeKind::Null)
                     && nulls.iter().any(|null| null[..2] == path[..2] && null[2] == entry.key)
             };
             let (mut others, mut is_new) = (false, false);
@@ -314,16 +314,16 @@ pub fn with_settings(sets: &[String], more: &[String]) -> Vec<String> {
 
 impl Node {
     /// Returns the same node, with all places set to `place`.
-    fn moved_to(self, place: Place) -> Self {
+    fn moved_to(self, place: SourceLocation) -> Self {
         let kind = match self.kind {
-            Kind::List(list) => Kind::List(list.into_iter().map(|node| node.moved_to(place)).collect()),
-            Kind::Map(map) => {
+            NodeKind::List(list) => NodeKind::List(list.into_iter().map(|node| node.moved_to(place)).collect()),
+            NodeKind::Map(map) => {
                 let mut moved = Map::default();
                 for entry in map.iter() {
                     // No error: the keys of a mapping differ.
                     let _ = moved.add(Entry { place, value: entry.value.clone().moved_to(place), ..entry.clone() });
                 }
-                Kind::Map(moved)
+                NodeKind::Map(moved)
             }
             kind => kind,
         };
@@ -344,17 +344,17 @@ fn put(root: &mut Node, key: &str, value: Node, is_null: bool) -> Result<(), Str
     }
     let mut node = root;
     let mut path = String::new();
-    let leaves_out = is_null && matches!(value.kind, Kind::Null) && !is_null_a_value(key);
+    let leaves_out = is_null && matches!(value.kind, NodeKind::Null) && !is_null_a_value(key);
     let place = value.place;
     let mut parts = key.split('.').peekable();
     while let Some(part) = parts.next() {
-        if matches!(node.kind, Kind::Null) {
-            *node = Node { place, kind: Kind::Map(Map::default()) };
+        if matches!(node.kind, NodeKind::Null) {
+            *node = Node { place, kind: NodeKind::Map(Map::default()) };
         }
         node = match &mut node.kind {
-            Kind::Map(map) => {
+            NodeKind::Map(map) => {
                 if map.get(part).is_none() {
-                    let value = Node { place, kind: Kind::Null };
+                    let value = Node { place, kind: NodeKind::Null };
                     let entry = Entry { key: part.to_owned(), place, new: true, left_out: false, value };
                     let _ = map.add(entry);
                 }
@@ -363,7 +363,7 @@ fn put(root: &mut Node, key: &str, value: Node, is_null: bool) -> Result<(), Str
                 entry.left_out = leaves_out && parts.peek().is_none();
                 &mut entry.value
             }
-            Kind::List(list) => {
+            NodeKind::List(list) => {
                 let count = list.len();
                 let named = list.iter().position(|item| item.get("name").and_then(Node::as_text) == Some(part));
                 let item = part.parse::<usize>().ok().and_then(|index| list.get_mut(index));
@@ -435,7 +435,7 @@ mod tests {
     /// A tree without its places.
     fn shown(node: &Node) -> String {
         match &node.kind {
-            Kind::Map(map) => {
+            NodeKind::Map(map) => {
                 // A removed setting may have created a key earlier, so that the order differs.
                 let mut entries: Vec<_> =
                     map.iter().map(|entry| format!("{}: {}", entry.key, shown(&entry.value))).collect();

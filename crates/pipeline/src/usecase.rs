@@ -23,7 +23,7 @@ use forebay_units::{Nanos, PacketRate, quantity::advice};
 use serde::Serialize;
 
 use crate::Source;
-use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
+use crate::problem::{Findings, Problems, SourceLocation, listed, nearest, quote};
 use crate::yaml;
 
 /// A use case.
@@ -79,7 +79,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let Some(case) = usecases().iter().find(|case| case.name == name) else {
         let names = || usecases().iter().map(|case| case.name);
         findings.add(
-            Place::START,
+            SourceLocation::START,
             format!("there is no use case {}{}: there are {}", quote(name), nearest(name, names()), listed(names())),
         );
         return Err(findings.finish(&file, "", sets).expect_err("a finding was added"));
@@ -101,7 +101,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Some((slot, value)) => *slot = (value.trim().to_owned(), Some(number)),
             None => {
                 if let Some(message) = stray(case, set) {
-                    findings.add(Place::Set(number), message);
+                    findings.add(SourceLocation::Set(number), message);
                 }
                 rest.push(set.clone());
             }
@@ -118,7 +118,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
         Err((parameter, message)) => {
             // Defaults are allowed by themselves, but may not fit together with another parameter.
             let number = values.given.get(parameter).and_then(|(_, number)| *number);
-            let place = number.map_or(Place::START, Place::Set);
+            let place = number.map_or(SourceLocation::START, SourceLocation::Set);
             findings.add(place, format!("{parameter}: {message}"));
             Err(findings.finish(&file, "", sets).expect_err("a finding was added"))
         }

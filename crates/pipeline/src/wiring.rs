@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use forebay_graph::Target;
 
 use crate::line::{self, DROP, Stop};
-use crate::problem::{Findings, Place, listed, nearest, quote};
+use crate::problem::{Findings, SourceLocation, listed, nearest, quote};
 use crate::yaml::Node;
 
 /// The properties of a port that lines depend on.
 pub(crate) struct PortEnd {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
     /// Whether a setting created the port, and the text has none of that name.
     pub(crate) new: bool,
     /// Whether packets enter and leave by the port. `None` if its parameters have errors.
@@ -23,7 +23,7 @@ pub(crate) struct PortEnd {
 /// The properties of a module that lines depend on.
 pub(crate) struct ModuleEnd {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
     /// The gates. `None` if the module could not be created.
     pub(crate) gates: Option<Vec<String>>,
 }
@@ -97,17 +97,17 @@ pub(crate) struct Edge {
     /// `None` if the module could not be created, so that its gates are not known.
     pub(crate) gate: Option<usize>,
     pub(crate) to: Target,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
 }
 
 /// The connections of modules and ports.
 #[derive(Default)]
 pub(crate) struct Wiring {
     /// The target of each port's packets.
-    pub(crate) entries: Vec<Option<(Target, Place)>>,
+    pub(crate) entries: Vec<Option<(Target, SourceLocation)>>,
     pub(crate) edges: Vec<Edge>,
     /// The targets of each module's gates.
-    pub(crate) gates: Vec<Vec<Option<(Target, Place)>>>,
+    pub(crate) gates: Vec<Vec<Option<(Target, SourceLocation)>>>,
     /// Whether packets leave by each port.
     exits: Vec<bool>,
     /// Whether a line leads to each module, even if the line has errors.
@@ -135,7 +135,7 @@ impl Wiring {
         wiring
     }
 
-    fn line(&mut self, ends: &Ends, stops: &[Stop<'_>], place: Place, findings: &mut Findings) {
+    fn line(&mut self, ends: &Ends, stops: &[Stop<'_>], place: SourceLocation, findings: &mut Findings) {
         let mut from = None;
         for (index, stop) in stops.iter().enumerate() {
             let (first, last) = (index == 0, index + 1 == stops.len());
@@ -201,7 +201,7 @@ impl Wiring {
         from: Target,
         gate: Option<&str>,
         to: Target,
-        place: Place,
+        place: SourceLocation,
         findings: &mut Findings,
     ) {
         if let Target::Port(port) = to {
@@ -238,7 +238,8 @@ impl Wiring {
             Target::Drop => return,
         };
         if let Some((_, first)) = slot {
-            let line = if let Place::Line(line, _) = first { format!(", in line {line}") } else { String::new() };
+            let line =
+                if let SourceLocation::Line(line, _) = first { format!(", in line {line}") } else { String::new() };
             findings.add(place, format!("{what} leads somewhere already{line}: packets cannot go two ways"));
         } else {
             *slot = Some((to, place));

@@ -7,7 +7,7 @@ use crate::compile::{entries, kind_of, read};
 use crate::conform::Misfits;
 use crate::language::Worker;
 use crate::made::Made;
-use crate::problem::{Findings, Place, nearest, quote};
+use crate::problem::{Findings, SourceLocation, nearest, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
 
@@ -21,7 +21,7 @@ pub(crate) struct Workers {
     /// The workers of each module, lowest first. Modules are in order of definition.
     pub(crate) modules: Vec<Vec<usize>>,
     /// The place of each worker that must have something to run. Empty if the section is missing.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<SourceLocation>>,
 }
 
 impl Workers {
@@ -35,7 +35,7 @@ impl Workers {
         for (number, node) in nodes.iter().enumerate().take(MOST) {
             all.push(read(misfits, root, &["workers", &number.to_string()], node).unwrap_or_default());
         }
-        let places: Vec<Place> = nodes.iter().take(MOST).map(|node| node.place).collect();
+        let places: Vec<SourceLocation> = nodes.iter().take(MOST).map(|node| node.place).collect();
         if all.is_empty() {
             all.push(Worker::default());
         }
@@ -173,7 +173,7 @@ impl Workers {
         let edges: Vec<_> = wiring.edges.iter().filter_map(edge).collect();
         if let Some((from, to)) = placement.circle(&edges) {
             let (from, to) = (&ends.modules[from].name, &ends.modules[to].name);
-            let place = self.places.iter().flatten().next().copied().unwrap_or(Place::START);
+            let place = self.places.iter().flatten().next().copied().unwrap_or(SourceLocation::START);
             findings.add(
                 place,
                 format!(

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use serde_json::{Number, Value};
 
-use crate::problem::{Findings, Place, quote};
+use crate::problem::{Findings, SourceLocation, quote};
 
 /// The longest text, in bytes.
 pub(crate) const MAX_TEXT: usize = 16 << 20;
@@ -22,13 +22,13 @@ const MAX_NODES: usize = 1 << 20;
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
-    pub(crate) kind: Kind,
+    pub(crate) place: SourceLocation,
+    pub(crate) kind: NodeKind,
 }
 
 /// The type and content of a value.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Null,
     Bool(bool),
     Number(Number),
@@ -48,7 +48,7 @@ pub(crate) struct Map {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
     /// Whether a setting created the entry, and the text has none of that name.
     pub(crate) new: bool,
     /// Whether a setting leaves the entry out. The schema check sees only its key. Then it is removed.
@@ -110,27 +110,27 @@ impl Node {
     /// Removes the entries that settings leave out.
     pub(crate) fn prune(&mut self) {
         match &mut self.kind {
-            Kind::Map(map) => map.prune(),
-            Kind::List(list) => list.iter_mut().for_each(Self::prune),
+            NodeKind::Map(map) => map.prune(),
+            NodeKind::List(list) => list.iter_mut().for_each(Self::prune),
             _ => {}
         }
     }
 
     pub(crate) fn as_map(&self) -> Option<&Map> {
-        if let Kind::Map(map) = &self.kind { Some(map) } else { None }
+        if let NodeKind::Map(map) = &self.kind { Some(map) } else { None }
     }
 
     pub(crate) fn as_list(&self) -> Option<&[Node]> {
-        if let Kind::List(list) = &self.kind { Some(list) } else { None }
+        if let NodeKind::List(list) = &self.kind { Some(list) } else { None }
     }
 
     pub(crate) fn as_text(&self) -> Option<&str> {
-        if let Kind::Text(text) = &self.kind { Some(text) } else { None }
+        if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
     /// Returns the value of a key for changes, if this is a mapping that has it.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
-        if let Kind::Map(map) = &mut self.kind { map.get_mut(key).map(|entry| &mut entry.value) } else { None }
+        if let NodeKind::Map(map) = &mut self.kind { map.get_mut(key).map(|entry| &mut entry.value) } else { None }
     }
 
     /// Returns the value of a key, if this is a mapping that has it.
@@ -141,12 +141,12 @@ impl Node {
     /// Returns the value without places.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Bool(bool) => Value::Bool(*bool),
-            Kind::Number(number) => Value::Number(whole(number)),
-            Kind::Text(text) => Value::String(text.clone()),
-            Kind::List(list) => Value::Array(list.iter().map(Self::to_json).collect()),
-            Kind::Map(map) => {
+            NodeKind::Null => Value::Null,
+            NodeKind::Bool(bool) => Value::Bool(*bool),
+            NodeKind::Number(number) => Value::Number(whole(number)),
+            NodeKind::Text(text) => Value::String(text.clone()),
+            NodeKind::List(list) => Value::Array(list.iter().map(Self::to_json).collect()),
+            NodeKind::Map(map) => {
                 Value::Object(map.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect())
             }
         }
@@ -155,24 +155,24 @@ impl Node {
     /// Returns the value for messages: lists and mappings are empty.
     pub(crate) fn to_short_json(&self) -> Value {
         match &self.kind {
-            Kind::List(_) => Value::Array(Vec::new()),
-            Kind::Map(_) => Value::Object(serde_json::Map::new()),
+            NodeKind::List(_) => Value::Array(Vec::new()),
+            NodeKind::Map(_) => Value::Object(serde_json::Map::new()),
             _ => self.to_json(),
         }
     }
 
     /// Returns the place of the value at `path`; for a list or mapping in a mapping, the place of its key. If the path
     /// does not exist, returns the place of its last existing part.
-    pub(crate) fn place_of<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Place {
+    pub(crate) fn place_of<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> SourceLocation {
         let (mut node, mut place) = (self, self.place);
         for part in path {
             (node, place) = match &node.kind {
-                Kind::Map(map) => match map.get(part) {
+                NodeKind::Map(map) => match map.get(part) {
                     Some(entry) if entry.value.is_scalar() => (&entry.value, entry.value.place),
                     Some(entry) => (&entry.value, entry.place),
                     None => break,
                 },
-                Kind::List(list) => match part.parse::<usize>().ok().and_then(|index| list.get(index)) {
+                NodeKind::List(list) => match part.parse::<usize>().ok().and_then(|index| list.get(index)) {
                     Some(item) => (item, item.place),
                     None => break,
                 },
@@ -183,13 +183,13 @@ impl Node {
     }
 
     fn is_scalar(&self) -> bool {
-        !matches!(self.kind, Kind::List(_) | Kind::Map(_))
+        !matches!(self.kind, NodeKind::List(_) | NodeKind::Map(_))
     }
 
     fn count(&self) -> usize {
         match &self.kind {
-            Kind::List(list) => 1 + list.iter().map(Self::count).sum::<usize>(),
-            Kind::Map(map) => 1 + map.iter().map(|entry| 1 + entry.value.count()).sum::<usize>(),
+            NodeKind::List(list) => 1 + list.iter().map(Self::count).sum::<usize>(),
+            NodeKind::Map(map) => 1 + map.iter().map(|entry| 1 + entry.value.count()).sum::<usize>(),
             _ => 1,
         }
     }
@@ -199,13 +199,19 @@ impl Node {
 ///
 /// # Errors
 /// Returns the place and the message of an error that leaves no tree.
-pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (Place, String)> {
+pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (SourceLocation, String)> {
     if text.len() > MAX_TEXT {
-        return Err((Place::START, format!("the text has {} bytes: allowed are up to {MAX_TEXT}", text.len())));
+        return Err((
+            SourceLocation::START,
+            format!("the text has {} bytes: allowed are up to {MAX_TEXT}", text.len()),
+        ));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.starts_with('\u{feff}') {
-        return Err((Place::START, "it begins with two byte-order marks (EF BB BF): allowed is one".to_owned()));
+        return Err((
+            SourceLocation::START,
+            "it begins with two byte-order marks (EF BB BF): allowed is one".to_owned(),
+        ));
     }
     let text = shield_gates(text);
     let shielded = matches!(text, Cow::Owned(_));
@@ -251,9 +257,9 @@ fn shield_gates(text: &str) -> Cow<'_, str> {
     Cow::Owned(shielded)
 }
 
-fn place(span: &Span) -> Place {
+fn place(span: &Span) -> SourceLocation {
     let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Place::Line(whole(span.start.line()), whole(span.start.col()).saturating_add(1))
+    SourceLocation::Line(whole(span.start.line()), whole(span.start.col()).saturating_add(1))
 }
 
 struct Composer<'i, 'f> {
@@ -265,7 +271,7 @@ struct Composer<'i, 'f> {
     depth: usize,
 }
 
-type Fault = (Place, String);
+type Fault = (SourceLocation, String);
 
 impl<'i> Composer<'i, '_> {
     fn document(&mut self) -> Result<Node, Fault> {
@@ -281,7 +287,7 @@ impl<'i> Composer<'i, '_> {
         }
         root.ok_or_else(|| {
             (
-                Place::START,
+                SourceLocation::START,
                 "the text is empty: a pipeline has at least `ports` and `pipeline`, a file of chains has `chains`"
                     .to_owned(),
             )
@@ -321,14 +327,14 @@ impl<'i> Composer<'i, '_> {
                     }
                 }
                 self.depth -= 1;
-                (Kind::List(list), anchor)
+                (NodeKind::List(list), anchor)
             }
             Event::MappingStart(_, anchor, tag) => {
                 refuse_tag(tag.as_deref(), place)?;
                 self.enter(place)?;
                 let map = self.map(place)?;
                 self.depth -= 1;
-                (Kind::Map(map), anchor)
+                (NodeKind::Map(map), anchor)
             }
             Event::Alias(anchor) => {
                 // An alias inside its own anchor is not found, because the anchor is added when its value ends.
@@ -349,7 +355,7 @@ impl<'i> Composer<'i, '_> {
         Ok(node)
     }
 
-    fn map(&mut self, start: Place) -> Result<Map, Fault> {
+    fn map(&mut self, start: SourceLocation) -> Result<Map, Fault> {
         let mut map = Map::default();
         loop {
             let (event, span) = self.within(start)?;
@@ -365,7 +371,7 @@ impl<'i> Composer<'i, '_> {
             let (event, span) = self.within(start)?;
             let value = self.node(event, &span)?;
             if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, left_out: false, value }) {
-                let line = if let Place::Line(line, _) = first.place { line } else { 1 };
+                let line = if let SourceLocation::Line(line, _) = first.place { line } else { 1 };
                 self.findings
                     .add(at, format!("the key {} is here a second time; the first is in line {line}", quote(&key)));
             }
@@ -373,11 +379,11 @@ impl<'i> Composer<'i, '_> {
     }
 
     /// Returns the next event inside a list or mapping. There is at least one more.
-    fn within(&mut self, start: Place) -> Result<(Event<'i>, Span), Fault> {
+    fn within(&mut self, start: SourceLocation) -> Result<(Event<'i>, Span), Fault> {
         self.next()?.ok_or_else(|| (start, "not YAML: it ends inside this value".to_owned()))
     }
 
-    fn enter(&mut self, place: Place) -> Result<(), Fault> {
+    fn enter(&mut self, place: SourceLocation) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err((place, format!("nested more than {MAX_DEPTH} deep")));
@@ -385,7 +391,7 @@ impl<'i> Composer<'i, '_> {
         Ok(())
     }
 
-    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Fault> {
+    fn count(&mut self, nodes: usize, place: SourceLocation) -> Result<(), Fault> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
             return Err((place, format!("more than {MAX_NODES} values, those repeated by aliases included")));
@@ -398,18 +404,18 @@ impl<'i> Composer<'i, '_> {
     }
 }
 
-fn refuse_tag(tag: Option<&Tag>, place: Place) -> Result<(), Fault> {
+fn refuse_tag(tag: Option<&Tag>, place: SourceLocation) -> Result<(), Fault> {
     tag.map_or(Ok(()), |tag| {
         Err((place, format!("the tag {} has no meaning here: leave it out", quote(&tag.original()))))
     })
 }
 
-fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> Result<Kind, Fault> {
+fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, place: SourceLocation) -> Result<NodeKind, Fault> {
     match tag {
-        Some(tag) if tag.is_yaml_core_schema_tag("str") => return Ok(Kind::Text(text)),
+        Some(tag) if tag.is_yaml_core_schema_tag("str") => return Ok(NodeKind::Text(text)),
         tag => refuse_tag(tag, place)?,
     }
-    Ok(if matches!(style, ScalarStyle::Plain) { plain(text) } else { Kind::Text(text) })
+    Ok(if matches!(style, ScalarStyle::Plain) { plain(text) } else { NodeKind::Text(text) })
 }
 
 /// Returns whether text without quotes is null (YAML 1.2.2, section 10.3.2, the core schema).
@@ -419,21 +425,21 @@ pub(crate) fn is_null(text: &str) -> bool {
 
 /// Returns whether text without quotes is read as text.
 pub(crate) fn is_plain_text(text: &str) -> bool {
-    matches!(plain(text.to_owned()), Kind::Text(_))
+    matches!(plain(text.to_owned()), NodeKind::Text(_))
 }
 
 /// Returns the value of text without quotes (YAML 1.2.2, section 10.3.2, the core schema). Infinities and NaN stay
 /// text, because JSON does not have them.
-fn plain(text: String) -> Kind {
+fn plain(text: String) -> NodeKind {
     if is_null(&text) {
-        return Kind::Null;
+        return NodeKind::Null;
     }
     match text.as_str() {
-        "true" | "True" | "TRUE" => return Kind::Bool(true),
-        "false" | "False" | "FALSE" => return Kind::Bool(false),
+        "true" | "True" | "TRUE" => return NodeKind::Bool(true),
+        "false" | "False" | "FALSE" => return NodeKind::Bool(false),
         _ => {}
     }
-    number(&text).map_or(Kind::Text(text), Kind::Number)
+    number(&text).map_or(NodeKind::Text(text), NodeKind::Number)
 }
 
 /// Returns the number in a text, if it is one.

@@ -17,7 +17,7 @@ use forebay_graph::{
 };
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{
-    Place, Problem, Problems, Source, built_in, is_built_in, listed, nearest, shown_file, shown_setting,
+    Problem, Problems, Source, SourceLocation, built_in, is_built_in, listed, nearest, shown_file, shown_setting,
     shown_settings, shown_text, with_settings,
 };
 use forebay_protocol::check::{Checked, Fault};
@@ -204,8 +204,8 @@ pub(super) fn check(service: &Service, text: &str, config_paths: Option<Vec<Stri
 
 fn fault(problem: Problem) -> Fault {
     let (line, column) = match problem.place {
-        Place::Line(line, column) => (Some(line), Some(column)),
-        Place::Set(_) => (None, None),
+        SourceLocation::Line(line, column) => (Some(line), Some(column)),
+        SourceLocation::Set(_) => (None, None),
     };
     Fault { place: problem.shown, line, column, message: problem.message }
 }

@@ -13,7 +13,7 @@ use super::words::{
 };
 use crate::problem::{listed, nearest, quote};
 use crate::secrets::has_secret;
-use crate::yaml::{Kind, Map, Node};
+use crate::yaml::{Map, Node, NodeKind};
 
 /// The largest number of violations that are reported. A hostile text could have millions.
 const MOST: usize = 1_000;
@@ -169,7 +169,7 @@ impl<'r> Walk<'r> {
         if !self.of_type(rule, node) {
             // If the value is missing, reports the keys that are required.
             let before = self.found.len();
-            if let (Kind::Null, Some("object")) = (&node.kind, rule["type"].as_str()) {
+            if let (NodeKind::Null, Some("object")) = (&node.kind, rule["type"].as_str()) {
                 self.map(rule, node, &Map::default());
             }
             if self.found.len() == before {
@@ -179,11 +179,11 @@ impl<'r> Walk<'r> {
         }
         self.literal(rule, node);
         match &node.kind {
-            Kind::Map(map) => self.map(rule, node, map),
-            Kind::List(list) => self.list(rule, node, list),
-            Kind::Text(text) => self.text(rule, node, text),
-            Kind::Number(number) => self.number(rule, node, number),
-            Kind::Null | Kind::Bool(_) => {}
+            NodeKind::Map(map) => self.map(rule, node, map),
+            NodeKind::List(list) => self.list(rule, node, list),
+            NodeKind::Text(text) => self.text(rule, node, text),
+            NodeKind::Number(number) => self.number(rule, node, number),
+            NodeKind::Null | NodeKind::Bool(_) => {}
         }
         for part in rule["allOf"].as_array().into_iter().flatten() {
             self.value(part, node);
@@ -197,7 +197,7 @@ impl<'r> Walk<'r> {
     }
 
     fn wrong(&mut self, node: &Node, message: String, vague: bool, other: bool) {
-        let whole = matches!(node.kind, Kind::Map(_) | Kind::List(_));
+        let whole = matches!(node.kind, NodeKind::Map(_) | NodeKind::List(_));
         self.found.push(Wrong { path: self.path.clone(), message, of_key: false, whole, vague, bounds: None, other });
     }
 
@@ -208,9 +208,9 @@ impl<'r> Walk<'r> {
 
     fn of_type(&self, rule: &Value, node: &Node) -> bool {
         let is = |name: &str| match (&node.kind, name) {
-            (Kind::Null, "null") | (Kind::Bool(_), "boolean") | (Kind::Number(_), "number") => true,
-            (Kind::Text(_), "string") | (Kind::List(_), "array") | (Kind::Map(_), "object") => true,
-            (Kind::Number(number), "integer") => {
+            (NodeKind::Null, "null") | (NodeKind::Bool(_), "boolean") | (NodeKind::Number(_), "number") => true,
+            (NodeKind::Text(_), "string") | (NodeKind::List(_), "array") | (NodeKind::Map(_), "object") => true,
+            (NodeKind::Number(number), "integer") => {
                 !number.is_f64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
             }
             _ => false,
@@ -226,13 +226,13 @@ impl<'r> Walk<'r> {
         let value = self.shown(&node.to_short_json());
         let of = |name: &str| is_only(rule, name);
         let message = match (units(rule), &node.kind) {
-            (Some(units), Kind::Null) => format!("it has no value: allowed is a number with a unit ({units})"),
-            (None, Kind::Null) => format!("it has no value: allowed is {}", types(rule)),
-            (_, Kind::Number(_) | Kind::Bool(_)) if self.hidden.is_some() && of("string") => {
+            (Some(units), NodeKind::Null) => format!("it has no value: allowed is a number with a unit ({units})"),
+            (None, NodeKind::Null) => format!("it has no value: allowed is {}", types(rule)),
+            (_, NodeKind::Number(_) | NodeKind::Bool(_)) if self.hidden.is_some() && of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }
             _ if self.hidden.is_some() => format!("{value} is not {}{}", types(rule), within(rule)),
-            (Some(units), Kind::Number(number)) => {
+            (Some(units), NodeKind::Number(number)) => {
                 // An example of a unit, because the intended unit is not known.
                 let unit =
                     units.split(", ").find(|unit| *unit == "us").or(units.split(", ").next()).unwrap_or_default();
@@ -241,20 +241,20 @@ impl<'r> Walk<'r> {
                 format!("{value} has no unit: write a number with a unit, such as {number}{unit} (units: {units})")
             }
             (Some(units), _) => format!("{value} is not a number with a unit ({units})"),
-            (None, Kind::Number(_) | Kind::Bool(_)) if of("string") => {
+            (None, NodeKind::Number(_) | NodeKind::Bool(_)) if of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }
-            (None, Kind::Number(_) | Kind::Text(_)) if of("array") => {
+            (None, NodeKind::Number(_) | NodeKind::Text(_)) if of("array") => {
                 let item = value.trim_matches('\'');
                 let item = if item.contains([',', '[', ']', '{', '}', '#', ':', '…']) { "…" } else { item };
                 format!("{value} is not a list: write [{item}]")
             }
-            (None, Kind::Text(text)) if of("integer") => {
+            (None, NodeKind::Text(text)) if of("integer") => {
                 let meant = multiple(text).filter(|number| rule["maximum"].as_u64().is_none_or(|most| *number <= most));
                 let meant = meant.map(|number| format!(", such as {number}")).unwrap_or_default();
                 format!("{value} is not a whole number: allowed are digits alone{meant}{}", within(rule))
             }
-            (None, Kind::Text(text)) if of("object") => {
+            (None, NodeKind::Text(text)) if of("object") => {
                 let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
                 let form = long_form(&path, text, rule).map(|form| format!(": {form}")).unwrap_or_default();
                 format!("{value} is not {}{form}", types(rule))

@@ -9,7 +9,7 @@ use forebay_graph::secret::{HIDDEN, is_key, keys, without_keys_but};
 
 use super::{Setting, names, words};
 use crate::problem::Findings;
-use crate::yaml::{self, Kind, Node};
+use crate::yaml::{self, Node, NodeKind};
 
 /// The length of the shortest word that is hidden, and of the parts of keys that are hidden.
 const SHORTEST: usize = 8;
@@ -202,7 +202,7 @@ impl<'t> SecretWords<'t> {
 /// Notes the files that parameters name.
 fn files(params: &Node, found: &mut HashSet<String>) {
     match &params.kind {
-        Kind::Map(map) => {
+        NodeKind::Map(map) => {
             for entry in map.iter() {
                 match entry.value.as_text() {
                     Some(name) if FILES.contains(&entry.key.as_str()) => drop(found.insert(name.to_owned())),
@@ -210,7 +210,7 @@ fn files(params: &Node, found: &mut HashSet<String>) {
                 }
             }
         }
-        Kind::List(list) => list.iter().for_each(|node| files(node, found)),
+        NodeKind::List(list) => list.iter().for_each(|node| files(node, found)),
         _ => {}
     }
 }

@@ -25,10 +25,10 @@ fn values_are_those_of_the_core_schema() {
 #[test]
 fn every_value_has_its_line_and_column() {
     let node = read("a:\n  b:\n    - 1\n    - c: two\n").expect("YAML");
-    assert_eq!(node.place_of(["a", "b", "1", "c"]), Place::Line(4, 10));
-    assert_eq!(node.place_of(["a", "b"]), Place::Line(2, 3));
-    assert_eq!(node.place_of(["a", "b", "0"]), Place::Line(3, 7));
-    assert_eq!(node.place_of(["a", "nothing", "0"]), Place::Line(1, 1));
+    assert_eq!(node.place_of(["a", "b", "1", "c"]), SourceLocation::Line(4, 10));
+    assert_eq!(node.place_of(["a", "b"]), SourceLocation::Line(2, 3));
+    assert_eq!(node.place_of(["a", "b", "0"]), SourceLocation::Line(3, 7));
+    assert_eq!(node.place_of(["a", "nothing", "0"]), SourceLocation::Line(1, 1));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_duplicate_key_is_a_finding_with_both_lines() {
     assert_eq!(problems.to_string(), "f:3: the key 'a' is here a second time; the first is in line 1");
 }
 
-fn refused(text: &str, place: Place, expected: &str) {
+fn refused(text: &str, place: SourceLocation, expected: &str) {
     let (found, message) = read(text).expect_err(expected);
     assert!(message.contains(expected), "{message}");
     assert_eq!(found, place, "{message}");
@@ -62,12 +62,12 @@ fn refused(text: &str, place: Place, expected: &str) {
 
 #[test]
 fn hostile_texts_meet_limits() {
-    refused("", Place::START, "the text is empty");
-    refused("# only a comment\n", Place::START, "the text is empty");
-    refused("a: 1\n---\nb: 2\n", Place::Line(2, 1), "a second document");
-    refused("a: !secret 1\n", Place::Line(1, 12), "the tag '!secret'");
-    refused("? [a]\n: 1\n", Place::Line(1, 3), "a key is a list");
-    refused("a: &x [*x]\n", Place::Line(1, 8), "inside the value that it repeats");
+    refused("", SourceLocation::START, "the text is empty");
+    refused("# only a comment\n", SourceLocation::START, "the text is empty");
+    refused("a: 1\n---\nb: 2\n", SourceLocation::Line(2, 1), "a second document");
+    refused("a: !secret 1\n", SourceLocation::Line(1, 12), "the tag '!secret'");
+    refused("? [a]\n: 1\n", SourceLocation::Line(1, 3), "a key is a list");
+    refused("a: &x [*x]\n", SourceLocation::Line(1, 8), "inside the value that it repeats");
     let (_, deep) = read(&"[".repeat(100_000)).expect_err("too deep");
     assert!(deep.contains("recursion limit"), "{deep}");
     assert!(read(&format!("{}{}", "[".repeat(65), "]".repeat(65))).expect_err("too deep").1.contains("64 deep"));
