@@ -524,14 +524,18 @@ modules:
         - "alert tcp any any -> any any (sid:0;)"
         - "alert tcp any any -> any any (sid:1;)"
 pipeline: [in -> list -> fw -> look, "look[clean] -> ids", "look[match] -> drop", ids -> out]
-"#), @r##"
-        test.yaml:8: modules.list.acl.rules[1]: 'x' is not a valid action: allowed are permit, deny (or drop) and count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
-        test.yaml:9: modules.fw.firewall.rules[1]: 'x' is not a valid action: allowed are permit, deny (or drop) and count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
-        test.yaml:10: modules.look.dpi.patterns[1]: a '|' without a second: write hexadecimal bytes as |0d 0a|, and \| for itself
+"#), @"
+        test.yaml:8: modules.list.acl.rules[1]: 'x' is not a valid action: allowed are permit, deny (or drop) and \
+            count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
+        test.yaml:9: modules.fw.firewall.rules[1]: 'x' is not a valid action: allowed are permit, deny (or drop) and \
+            count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
+        test.yaml:10: modules.look.dpi.patterns[1]: a '|' without a second: write hexadecimal bytes as |0d 0a|, and \
+            \\| for itself
         test.yaml:10: modules.look.dpi.patterns[2]: the same pattern as in patterns[0]: allowed is each once
         test.yaml:15: modules.ids.nids.rules[1]: sid '0': allowed are 1 to 4294967295
-        test.yaml:16: modules.ids.nids.rules[2]: sid 1 is already used by the rule in rules[0]: each sid is allowed once a revision
-        "##);
+        test.yaml:16: modules.ids.nids.rules[2]: sid 1 is already used by the rule in rules[0]: each sid is allowed \
+            once a revision
+        ");
 }
 
 #[test]
@@ -551,7 +555,7 @@ fn errors_of_nearly_valid_values_say_what_is_wrong() {
     insta::assert_snapshot!(refused(r#"
 ports: { in: { generator: }, out: { sink: } }
 state:
-  b: { balancer: { places: 4294967291, services: [{ address: 192.0.2.10, protocol: udp, backends: [{ address: 10.0.0.1 }] }] } }
+  b: { balancer: {places: 4294967291, services: [{address: 192.0.2.10, protocol: udp, backends: [{address: 10.0.0.1}]}]} }
 modules:
   seal: { aes_gcm_encrypt: { use: 1, keys: [{ id: 1, key: "@my.key" }] } }
   esp:
