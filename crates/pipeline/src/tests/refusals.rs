@@ -555,7 +555,7 @@ fn errors_of_nearly_valid_values_say_what_is_wrong() {
     insta::assert_snapshot!(refused(r#"
 ports: { in: { generator: }, out: { sink: } }
 state:
-  b: { balancer: {places: 4294967291, services: [{address: 192.0.2.10, protocol: udp, backends: [{address: 10.0.0.1}]}]} }
+  b: {balancer: {places: 4294967291, services: [{address: 192.0.2.10, protocol: udp, backends: [{address: 10.0.0.1}]}]}}
 modules:
   seal: { aes_gcm_encrypt: { use: 1, keys: [{ id: 1, key: "@my.key" }] } }
   esp:
