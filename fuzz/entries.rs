@@ -20,7 +20,7 @@ pub const TARGETS: &[Target] = &[
     ("capture", capture),
     ("block", forebay_ports::af_packet::block::fuzz_block),
     ("yaml", yaml),
-    ("filter", forebay_cli::filter::fuzz_filter),
+    ("filter", forebay_observe::filter::fuzz_filter),
     ("changes", changes),
     ("baseline", forebay_lean::baseline::fuzz_baseline),
     ("profile", forebay_lean::profile::fuzz_profile),

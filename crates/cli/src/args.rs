@@ -25,7 +25,7 @@ use clap_complete::Shell;
 use forebay_units::Nanos;
 
 use crate::events::LogFormat;
-use crate::filter::Filter;
+use forebay_observe::filter::Filter;
 use crate::start::Prefer;
 use values::{cost, interval, setting, trigger, whole};
 

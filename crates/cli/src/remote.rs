@@ -28,7 +28,7 @@ use forebay_protocol::{
 use crate::args::{self, Running, Shown};
 use crate::changes::Changes;
 use crate::events::LogFormat;
-use crate::filter::Filter;
+use forebay_observe::filter::Filter;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, table, whole};
 use crate::live::{EVENTS, Live, Quit};

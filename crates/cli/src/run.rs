@@ -31,7 +31,7 @@ use forebay_units::{Frequency, Nanos, Ticks};
 use self::wait_notice::WaitNotice;
 use crate::Answer;
 use crate::args;
-use crate::drops::{DropSender, Tally};
+use forebay_observe::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
 use crate::events::{Events, LogFormat};
 use crate::format::counted;
@@ -39,7 +39,7 @@ use crate::hangup::{Caught, Followed, Reload};
 use crate::live::{EVENTS, Live, Quit, is_in_foreground};
 use crate::start::{Replaced, Start};
 use crate::summary::Extent;
-use crate::trace::{Hub, Story, Tracer};
+use forebay_observe::trace::{Hub, Story, Tracer};
 use crate::{control, costs, decisions, doctor, plain, printed, refused, remote, summary};
 
 /// Interval at which the stop flag and the keyboard are read.

@@ -15,9 +15,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::{connect, strange};
-use crate::filter::Filter;
+use forebay_observe::filter::Filter;
 use crate::format::{counted, whole};
-use crate::story::summary;
+use forebay_observe::story::summary;
 use crate::{Answer, args, printed};
 
 /// The output for packets.

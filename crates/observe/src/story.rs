@@ -10,7 +10,7 @@ use crate::trace::{Call, End, Story};
 
 /// Names of a pipeline's modules, ports and flows.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     modules: Vec<ModuleNames>,
     ports: Vec<String>,
     flows: Vec<String>,
@@ -25,7 +25,7 @@ struct ModuleNames {
 
 impl Names {
     /// Returns the names in a graph.
-    pub(crate) fn of(telemetry: &Telemetry) -> Self {
+    pub fn of(telemetry: &Telemetry) -> Self {
         let modules = telemetry.modules.iter().map(|module| ModuleNames {
             name: module.name.clone(),
             function: module.kind,
@@ -44,7 +44,7 @@ impl Names {
 
     /// Returns the reason and the module or port of a drop, as in the report: `module.reason`, `port.refused`,
     /// `unwanted`.
-    pub(crate) fn reason(&self, site: DropSite, reason: &str) -> String {
+    pub fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
             // A defect of the function; it is counted for the whole worker.
             DropSite::Module(_) if reason == "no_gate" => reason.to_owned(),
@@ -57,7 +57,7 @@ impl Names {
 
 impl Story {
     /// Formats the story; `start` is the start of the run.
-    pub(crate) fn text(&self, start: Ticks, frequency: Frequency) -> String {
+    pub fn text(&self, start: Ticks, frequency: Frequency) -> String {
         let mut text = String::new();
         let port = self.names.ports.get(self.port).map_or("?", String::as_str);
         let micros = frequency.micros(self.arrival.since(start).0 as f64);
@@ -107,7 +107,7 @@ impl Call {
 }
 
 /// Formats a frame's headers in one line.
-pub(crate) fn summary(frame: &[u8]) -> String {
+pub fn summary(frame: &[u8]) -> String {
     let shown = ["length", "eth.src", "eth.dst", "vlan.outer.id", "vlan.id", "eth.type"];
     let skipped = ["ipv4.dscp", "ipv4.ecn", "ipv4.length", "ipv4.id", "ipv4.fragment", "ipv4.checksum"];
     let fields = fields(frame);

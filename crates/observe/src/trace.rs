@@ -22,38 +22,38 @@ use crate::story::Names;
 
 /// The path of one traced packet.
 #[derive(Debug)]
-pub(crate) struct Story {
+pub struct Story {
     /// Names of modules and ports when the packet entered.
-    pub(crate) names: Arc<Names>,
+    pub names: Arc<Names>,
     /// Number of the packet among the traced ones, from 1.
-    pub(crate) number: u64,
+    pub number: u64,
     /// The port by which it entered.
-    pub(crate) port: usize,
+    pub port: usize,
     /// Arrival time.
-    pub(crate) arrival: Ticks,
+    pub arrival: Ticks,
     /// The frame as it entered.
-    pub(crate) frame: Vec<u8>,
+    pub frame: Vec<u8>,
     /// The calls that processed the packet.
-    pub(crate) calls: Vec<Call>,
+    pub calls: Vec<Call>,
     /// The packet's end, and the names at that time.
-    pub(crate) end: (Arc<Names>, End),
+    pub end: (Arc<Names>, End),
 }
 
 /// A call that processed a traced packet.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub struct Call {
     /// Names at the time of the call. A packet may be held while the pipeline changes.
-    pub(crate) names: Arc<Names>,
-    pub(crate) module: usize,
-    pub(crate) batch: usize,
-    pub(crate) decision: Decision,
-    pub(crate) before: Vec<u8>,
-    pub(crate) after: Vec<u8>,
+    pub names: Arc<Names>,
+    pub module: usize,
+    pub batch: usize,
+    pub decision: Decision,
+    pub before: Vec<u8>,
+    pub after: Vec<u8>,
 }
 
 /// The end of a traced packet's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// Sent by a port; the flow is the second value.
     Left(usize, Option<usize>),
     Dropped(DropSite, &'static str),
@@ -63,7 +63,7 @@ pub(crate) enum End {
 }
 
 /// A trace of packets for one receiver.
-pub(crate) struct Tracer {
+pub struct Tracer {
     filter: Option<Filter>,
     /// Number of packets still to be traced.
     remaining: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Tracer {
 
 impl Tracer {
     /// Traces the next `count` packets that match `filter`.
-    pub(crate) fn new(count: u64, filter: Option<Filter>, stories: Sender<Story>) -> Self {
+    pub fn new(count: u64, filter: Option<Filter>, stories: Sender<Story>) -> Self {
         Self { filter, remaining: count, chosen: 0, in_flight: VecDeque::new(), stories }
     }
 
@@ -224,7 +224,7 @@ impl Watchers {
 
 /// The shared registry of a run's observers. Workers lock it, so observed workers are slow and may wait for each other.
 #[derive(Clone, Default)]
-pub(crate) struct Hub(Arc<Mutex<Watchers>>);
+pub struct Hub(Arc<Mutex<Watchers>>);
 
 /// Maximum number of packets of one trace.
 const MOST: u64 = 100_000;
@@ -235,7 +235,7 @@ impl Hub {
     }
 
     /// Adds a trace. Returns the number that removes it.
-    pub(crate) fn add(&self, tracer: Tracer) -> u64 {
+    pub fn add(&self, tracer: Tracer) -> u64 {
         let mut watchers = self.watchers();
         watchers.added += 1;
         let number = watchers.added;
@@ -244,23 +244,23 @@ impl Hub {
     }
 
     /// Writes all dropped packets to `drops`.
-    pub(crate) fn write_drops(&self, drops: DropSender) {
+    pub fn write_drops(&self, drops: DropSender) {
         self.watchers().drops = Some(drops);
     }
 
     /// Returns an observer for each worker, including workers that join later.
-    pub(crate) fn observers(&self) -> forebay_instance::Watch {
+    pub fn observers(&self) -> forebay_instance::Watch {
         let hub = self.clone();
         Box::new(move |_| Some(Box::new(Eye { hub: hub.clone(), names: Arc::default() })))
     }
 
     /// Ends all traces at the end of the run: sends unfinished stories and completes files.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         *self.watchers() = Watchers::default();
     }
 
     /// Traces the next `count` packets of a running pipeline that match `filter`, as text. Serves the socket.
-    pub(crate) fn follow(&self, instance: &dyn Instance, count: u64, filter: Option<&str>) -> Result<Stories, String> {
+    pub fn follow(&self, instance: &dyn Instance, count: u64, filter: Option<&str>) -> Result<Stories, String> {
         if !(1..=MOST).contains(&count) {
             return Err(format!("{count} packets: allowed are 1 to {MOST}"));
         }
@@ -286,7 +286,7 @@ impl Hub {
 
 impl Hub {
     /// Sends packets that are dropped from now on and match `filter`. Serves the socket.
-    pub(crate) fn follow_drops(&self, instance: &dyn Instance, filter: Option<&str>) -> Result<Drops, String> {
+    pub fn follow_drops(&self, instance: &dyn Instance, filter: Option<&str>) -> Result<Drops, String> {
         let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
         let (queue, raw, lost) = DropQueue::new(filter);
         let (reports, packets) = sync_channel(64);

@@ -22,15 +22,15 @@ use crate::story::Names;
 
 /// Counts of dropped packets.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) written: AtomicU64,
-    pub(crate) lost: AtomicU64,
+pub struct Tally {
+    pub written: AtomicU64,
+    pub lost: AtomicU64,
     /// The error that made the file incomplete.
-    pub(crate) trouble: Mutex<Option<String>>,
+    pub trouble: Mutex<Option<String>>,
 }
 
 /// Writes dropped packets on the worker's thread. Completes the file when it is dropped.
-pub(crate) struct DropSender {
+pub struct DropSender {
     writer: NgWriter,
     /// The time that is `wall` nanoseconds after 1970.
     start: Ticks,
@@ -41,7 +41,7 @@ pub(crate) struct DropSender {
 
 impl DropSender {
     /// Creates the file. `start` is the current time; `waits` is true if the worker may wait for the disk.
-    pub(crate) fn create(
+    pub fn create(
         path: &Path,
         start: Ticks,
         frequency: Frequency,
@@ -58,7 +58,7 @@ impl DropSender {
     }
 
     /// Writes a dropped packet; `names` are the names at the time of the drop.
-    pub(crate) fn send(&mut self, names: &Names, site: DropSite, reason: &'static str, packet: &Packet) {
+    pub fn send(&mut self, names: &Names, site: DropSite, reason: &'static str, packet: &Packet) {
         let since = self.frequency.nanos(packet.arrival().since(self.start)).0;
         let comment = names.reason(site, reason);
         let at = self.wall.saturating_add(since);
@@ -75,14 +75,14 @@ const MOST_BYTES: usize = 2_048;
 
 /// Passes dropped packets to a thread that sends them to a client. The worker never waits: if the queue is full, a
 /// packet is counted and not sent.
-pub(crate) struct DropQueue {
+pub struct DropQueue {
     filter: Option<Filter>,
     packets: SyncSender<RawDrop>,
     lost: Arc<AtomicU64>,
 }
 
 /// A dropped packet as the worker copies it.
-pub(crate) struct RawDrop {
+pub struct RawDrop {
     names: Arc<Names>,
     site: DropSite,
     reason: &'static str,
@@ -93,14 +93,14 @@ pub(crate) struct RawDrop {
 
 impl DropQueue {
     /// Returns a queue for packets that match `filter`, its receiver, and the count of packets that found it full.
-    pub(crate) fn new(filter: Option<Filter>) -> (Self, Receiver<RawDrop>, Arc<AtomicU64>) {
+    pub fn new(filter: Option<Filter>) -> (Self, Receiver<RawDrop>, Arc<AtomicU64>) {
         let (packets, out) = sync_channel(MOST_PACKETS);
         let lost = Arc::new(AtomicU64::new(0));
         (Self { filter, packets, lost: Arc::clone(&lost) }, out, lost)
     }
 
     /// Queues a dropped packet; `names` are the names at the time of the drop.
-    pub(crate) fn send(&mut self, names: &Arc<Names>, site: DropSite, reason: &'static str, packet: &Packet) {
+    pub fn send(&mut self, names: &Arc<Names>, site: DropSite, reason: &'static str, packet: &Packet) {
         let data = packet.data();
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(data)) {
             return;
@@ -114,7 +114,7 @@ impl DropQueue {
 }
 
 /// Converts queued packets for a client, until the queue or the client has gone away.
-pub(crate) fn report_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
+pub fn report_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let start = Tsc.now();
     let nanos = |from: Ticks, to: Ticks| Tsc.frequency().nanos(to.since(from)).0;
