@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_lean::compare::{self, Comparison, Part, Progress, Verdict};
-use forebay_lean::measurement::Measurement;
-use forebay_lean::process::Build;
-use forebay_lean::saved::Store;
+use forebay_bench::compare::{self, Comparison, Part, Progress, Verdict};
+use forebay_bench::measurement::Measurement;
+use forebay_bench::process::Build;
+use forebay_bench::saved::Store;
 use serde_json::json;
 
 use crate::format::{Align, known, table};

@@ -11,6 +11,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use forebay_bench::{
+    counting::{self, Extent},
+    profile::{self, Key, Store},
+};
 use forebay_corun::{
     FitMethod, Machine, Records, Subject,
     machine::{Caches, caches, seats},
@@ -22,10 +26,6 @@ use forebay_corun::{
 };
 use forebay_host::{Host, Topology, Tree};
 use forebay_instance::choose;
-use forebay_lean::{
-    counting::{self, Extent},
-    profile::{self, Key, Store},
-};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Source;
 use forebay_placement::Registry;

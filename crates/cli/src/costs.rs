@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anyhow::anyhow;
+use forebay_bench::profile::{Costed, Key, Profile, Store, keys};
 use forebay_control::Profiled;
 use forebay_graph::{Cost, Plan};
 use forebay_instance::ControlInputs;
-use forebay_lean::profile::{Costed, Key, Profile, Store, keys};
 use forebay_models::batching::Line;
 use forebay_pipeline::{Source, nearest};
 
@@ -33,7 +33,7 @@ pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
 }
 
 /// Returns the costs of functions and, under each module's own [name](ControlInputs::module_key), of modules that were
-/// measured [with their parameters](forebay_lean::profile::Pipeline).
+/// measured [with their parameters](forebay_bench::profile::Pipeline).
 pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Profiled> {
     let mut known = profiled(plan.batch);
     let of_modules = keys(source)

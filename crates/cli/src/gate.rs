@@ -4,10 +4,10 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_lean::baseline::Baseline;
-use forebay_lean::cases::relative;
-use forebay_lean::counting::Extent;
-use forebay_lean::gate::{self, Finding, Gate, Verdict};
+use forebay_bench::baseline::Baseline;
+use forebay_bench::cases::relative;
+use forebay_bench::counting::Extent;
+use forebay_bench::gate::{self, Finding, Gate, Verdict};
 
 use crate::format::{Align, counted, known};
 use crate::source::origin;
@@ -51,7 +51,7 @@ fn update(
     gate: &Gate<'_>,
     path: &Path,
     before: Option<Baseline>,
-    more: &[forebay_lean::cases::Asked],
+    more: &[forebay_bench::cases::Asked],
 ) -> anyhow::Result<Answer> {
     let requested = gate::updated(before.as_ref(), more);
     let extent = before.as_ref().map_or_else(Extent::default, |before| before.extent);

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::bail;
-use forebay_lean::handover::{self, Spread};
+use forebay_bench::handover::{self, Spread};
 use forebay_measure::machine::allowed_cores;
 
 use crate::format::{Align, known};

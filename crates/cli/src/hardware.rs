@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use forebay_lean::hardware::Hardware;
-use forebay_lean::measurement::Measurement;
+use forebay_bench::hardware::Hardware;
+use forebay_bench::measurement::Measurement;
 
 use crate::format::{known, short};
 

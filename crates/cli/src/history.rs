@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use anyhow::Context;
+use forebay_bench::history::{self, Choice, Figure, History, MeasurementRef, Series, Step};
+use forebay_bench::saved::{Store, in_one_line};
 use forebay_graph::files::replace;
-use forebay_lean::history::{self, Choice, Figure, History, MeasurementRef, Series, Step};
-use forebay_lean::saved::{Store, in_one_line};
 
 use crate::format::{Align, counted, known, sparkline};
 use crate::{args, format, printed};

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use forebay_lean::allocator::AligningAllocator;
+use forebay_bench::allocator::AligningAllocator;
 
 /// The C library's allocator. `forebay count` aligns its blocks, so that copies take the same number of instructions in
 /// every run.

@@ -6,12 +6,12 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
+use forebay_bench::cases;
+use forebay_bench::counting::{self, CountError, Extent};
+use forebay_bench::measurement::Measurement;
+use forebay_bench::saved::{Saved, Store, Subject};
+use forebay_bench::ticks::{self, Timed};
 use forebay_instance::{Cores, choose};
-use forebay_lean::cases;
-use forebay_lean::counting::{self, CountError, Extent};
-use forebay_lean::measurement::Measurement;
-use forebay_lean::saved::{Saved, Store, Subject};
-use forebay_lean::ticks::{self, Timed};
 use forebay_pipeline::{Conditions, Loaded, Source};
 use jiff::Timestamp;
 
@@ -105,7 +105,7 @@ fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, C
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { plans, cores, made, .. } = forebay_pipeline::load(source, conditions)?;
     if arguments.search {
-        forebay_lean::rates::check(&plans)?;
+        forebay_bench::rates::check(&plans)?;
     }
     let cores = choose(&cores)?;
     let timed = ticks::measure(plans, &cores, made, Duration::from_nanos(arguments.duration.0))?;

@@ -41,7 +41,7 @@ pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
     let (_, machine) = topology::read("place: --topology", &arguments.topology, root)?;
     let server = Server::of(&machine, arguments.smt);
     let keys: BTreeMap<_, _> =
-        forebay_lean::profile::keys(&chains.modules()).into_iter().map(|(module, _, key)| (module, key)).collect();
+        forebay_bench::profile::keys(&chains.modules()).into_iter().map(|(module, _, key)| (module, key)).collect();
     let objective = arguments.objective.into();
     // Measure missing models only for this machine and one domain: stored models have no remote parts. A running
     // pipeline would disturb the measurement.

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::bail;
+use forebay_bench::profile::{self, Effort, Found, Key, Pipeline, Profile, Store, StoreError};
 use forebay_corun::subject::is_pipeline;
-use forebay_lean::profile::{self, Effort, Found, Key, Pipeline, Profile, Store, StoreError};
 use forebay_units::Nanos;
 use serde::Serialize;
 

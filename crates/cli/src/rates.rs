@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use forebay_instance::Cores;
-use forebay_lean::{
+use forebay_bench::{
     rates::{self, Rates},
     search::{Found, Progress},
 };
+use forebay_instance::Cores;
 use forebay_pipeline::{Conditions, Loaded, Source};
 use forebay_units::Nanos;
 

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_shown_once() {
-        let wrong = forebay_lean::baseline::Baseline::parse(b"[").expect_err("no baseline");
+        let wrong = forebay_bench::baseline::Baseline::parse(b"[").expect_err("no baseline");
         let text = wrong.to_string();
         assert!(std::error::Error::source(&wrong).is_some_and(|cause| text.ends_with(&cause.to_string())), "{text}");
         assert_eq!(message(&anyhow::Error::new(wrong).context("file")), format!("file: {text}"));

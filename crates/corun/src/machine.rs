@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use forebay_bench::hardware::Watch;
 use forebay_host::Tree;
 use forebay_instance::{Board, ControlInputs, Cores, Instance, WorkerThread};
-use forebay_lean::hardware::Watch;
 use forebay_measure::{Clock, Tsc, events::Event, machine::pin_to};
 use forebay_pipeline::Conditions;
 use forebay_protocol::{SchedulerKind, report::Report};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use forebay_bench::profile::{Build, Key};
 use forebay_graph::files::{read_text, replace_private};
-use forebay_lean::profile::{Build, Key};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_lean::counting::{CountError, Misses};
+use forebay_bench::counting::{CountError, Misses};
 
 use crate::machine::Caches;
 use crate::record::{Records, Simulated};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forebay_lean::profile::{self, keys};
+use forebay_bench::profile::{self, keys};
 use forebay_pipeline::{Problems, Source, is_built_in, parameters};
 use schemars::Schema;
 use serde_json::Value;

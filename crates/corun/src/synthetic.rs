@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use forebay_lean::handover::circle;
+use forebay_bench::handover::circle;
 use forebay_measure::{Clock, Tsc};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! The history of measurements as a page: a plot of each series, with its steps.
 
-use forebay_lean::history::{Figure as Followed, History, MeasurementRef, Series, Step};
+use forebay_bench::history::{Figure as Followed, History, MeasurementRef, Series, Step};
 use forebay_plot::{Align, Axis, Block, Figure, Layer, Page, PlotError, Section, Table, engineering};
 
 /// Returns the HTML text of the page. Series with steps come first.

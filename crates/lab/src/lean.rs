@@ -17,8 +17,8 @@ mod usecases;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_lean::counting::Extent;
-use forebay_lean::handover::Handover;
+use forebay_bench::counting::Extent;
+use forebay_bench::handover::Handover;
 use serde::Serialize;
 
 use crate::{Header, LabError, Machine, Progress};

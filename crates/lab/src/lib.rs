@@ -57,7 +57,7 @@ pub enum LabError {
     Start(#[from] forebay_instance::StartError),
     /// Instructions cannot be counted.
     #[error(transparent)]
-    Count(#[from] forebay_lean::cases::CaseError),
+    Count(#[from] forebay_bench::cases::CaseError),
     /// A port or module of a pipeline failed during the run.
     #[error("{pipeline}: {troubles}")]
     Trouble {
@@ -84,10 +84,10 @@ pub enum LabError {
     },
     /// The cost of calls cannot be measured.
     #[error(transparent)]
-    Profile(#[from] forebay_lean::profile::ProfileError),
+    Profile(#[from] forebay_bench::profile::ProfileError),
     /// The program's own file, which identifies a stored profile, cannot be read.
     #[error(transparent)]
-    Store(#[from] forebay_lean::profile::StoreError),
+    Store(#[from] forebay_bench::profile::StoreError),
     /// A folder contains no captures.
     #[error(
         "{}: the folder contains no captures: allowed are files whose names end in {}",

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use forebay_bench::counting::Counts;
+use forebay_bench::measurement::Measurement;
+use forebay_bench::ticks::{self, PartType, Timed};
 use forebay_instance::choose;
-use forebay_lean::counting::Counts;
-use forebay_lean::measurement::Measurement;
-use forebay_lean::ticks::{self, PartType, Timed};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, load, shown_setting, usecase};
 use serde::Serialize;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use forebay_bench::handover::{hand_over, round_trip};
 use forebay_instance::start;
-use forebay_lean::handover::{hand_over, round_trip};
 use forebay_measure::machine::pin_to;
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};

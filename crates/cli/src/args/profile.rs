@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_lean::profile::Effort;
+use forebay_bench::profile::Effort;
 use forebay_units::Nanos;
 
 use super::values::time_within;

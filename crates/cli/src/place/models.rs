@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use forebay_lean::profile::{Key, Profile, Store};
+use forebay_bench::profile::{Key, Profile, Store};
 use forebay_pipeline::listed;
 use forebay_placement::chains::{ChainFunction, Chains};
 use forebay_placement::pipeline::unplaced;

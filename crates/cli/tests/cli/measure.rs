@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use forebay_lean::counting::{self, Extent};
+use forebay_bench::counting::{self, Extent};
 use serde_json::Value;
 
 use crate::{File, forebay};

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
+use forebay_bench::profile::Key;
 use forebay_functions as _;
-use forebay_lean::profile::Key;
 use forebay_ports as _;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Tests measurements on a simulated machine: the records after an interruption, and the continuation.
 
-use forebay_lean::profile::{Build, Key};
+use forebay_bench::profile::{Build, Key};
 use forebay_pipeline::Source;
 use proptest::prelude::*;
 

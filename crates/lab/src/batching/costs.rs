@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use forebay_bench::profile::{Key, Profile, Store};
 use forebay_control::Profiled;
 use forebay_graph::{Cost, Plan};
-use forebay_lean::profile::{Key, Profile, Store};
 use forebay_models::batching::Line;
 use serde::Serialize;
 

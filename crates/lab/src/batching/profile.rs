@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use forebay_lean::profile::{Effort, Key, Profile, Store, batchiness};
+use forebay_bench::profile::{Effort, Key, Profile, Store, batchiness};
 use serde::Serialize;
 
 use super::costs::BATCH;

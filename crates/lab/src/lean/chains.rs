@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use forebay_bench::counting::Counts;
+use forebay_bench::ticks::Timed;
 use forebay_instance::CoreError;
-use forebay_lean::counting::Counts;
-use forebay_lean::ticks::Timed;
 use serde::Serialize;
 
 use crate::trial::{Case, Part, away, is_void, median, missing, parts};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use forebay_lean::cases::{self, Asked};
-use forebay_lean::counting::{CountError, Counts, Extent};
+use forebay_bench::cases::{self, Asked};
+use forebay_bench::counting::{CountError, Counts, Extent};
 
 use crate::trial::Case;
 use crate::{LabError, Progress};

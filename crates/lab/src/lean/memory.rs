@@ -1,6 +1,6 @@
 //! Measures the cost of handing a packet over by the level of the memory hierarchy: NALM's Table VI, on this machine.
 
-use forebay_lean::handover::{self, Handover};
+use forebay_bench::handover::{self, Handover};
 use forebay_measure::machine::allowed_cores;
 
 use crate::{LabError, Progress};

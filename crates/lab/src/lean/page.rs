@@ -2,7 +2,7 @@
 
 mod load;
 
-use forebay_lean::handover::Spread;
+use forebay_bench::handover::Spread;
 use forebay_plot::{Bars, Block, Group, Page, PlotError, Section, Table, engineering};
 
 use super::{Chain, Results, UseCase};

@@ -1,6 +1,6 @@
 //! The results as CSV files, one for each table.
 
-use forebay_lean::handover::Handover;
+use forebay_bench::handover::Handover;
 
 use super::Results;
 use crate::csv::{figure, text};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use forebay_lean::counting::Counts;
-use forebay_lean::measurement::Measurement;
+use forebay_bench::counting::Counts;
+use forebay_bench::measurement::Measurement;
 use serde::Serialize;
 
 use crate::trial::{Case, Part, away, common_name, missing, parts};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use forebay_bench::disturbance::Witness;
 use forebay_contention::{Chain, Domain, Function, Pace, Server, Table, TableMemory, catalogue, solve};
 use forebay_corun::machine::{Caches, caches, seats};
 use forebay_corun::statistics::student;
 use forebay_host::Tree;
-use forebay_lean::disturbance::Witness;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
@@ -185,7 +185,7 @@ fn pair(
         // A paused competitor waits for nothing, so then only the subject's core counts.
         let seen = Witness::look(&threads).since(&before);
         let counted = seen.iter().filter(|seen| is_beside || seen.worker == threads[0].worker);
-        (rate, counted.map(forebay_lean::disturbance::Disturbance::away).fold(0.0, f64::max) <= ALLOWED)
+        (rate, counted.map(forebay_bench::disturbance::Disturbance::away).fold(0.0, f64::max) <= ALLOWED)
     };
     subject.set_active(true);
     std::thread::sleep(SETTLE * 2);

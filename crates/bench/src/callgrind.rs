@@ -119,14 +119,14 @@ events: Ir
 summary: 115
 
 fl=a.rs
-fn=forebay_lean::named::m1::call
+fn=forebay_bench::named::m1::call
 10 3
 cfn=work
 calls=2 40
 +1 100
 * 2
 
-fn=forebay_lean::named::m10::call
+fn=forebay_bench::named::m10::call
 cfn=work
 calls=1 40
 11 10
