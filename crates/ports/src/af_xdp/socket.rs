@@ -98,14 +98,22 @@ impl Socket {
         };
         let (word, frame) = (size_of::<u64>(), size_of::<Descriptor>());
         let completion = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
-        Ok(Rings {
-            fill: Producer::new(map(libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, &offsets.fr, sizes.fill, word)?),
-            completion: Consumer::new(map(completion, &offsets.cr, sizes.send, word)?),
-            receive: Consumer::new(map(libc::XDP_PGOFF_RX_RING, &offsets.rx, sizes.receive, frame)?),
-            send: match sends {
-                true => Some(Producer::new(map(libc::XDP_PGOFF_TX_RING, &offsets.tx, sizes.send, frame)?)),
-                false => None,
-            },
+        let fill = map(libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, &offsets.fr, sizes.fill, word)?;
+        let completion = map(completion, &offsets.cr, sizes.send, word)?;
+        let receive = map(libc::XDP_PGOFF_RX_RING, &offsets.rx, sizes.receive, frame)?;
+        let send = match sends {
+            true => Some(map(libc::XDP_PGOFF_TX_RING, &offsets.tx, sizes.send, frame)?),
+            false => None,
+        };
+        // SAFETY: each of the socket's rings is mapped here and nowhere else, because the options above create a ring
+        // only once. The kernel is the other side of each, with entries of these types (`if_xdp.h`).
+        Ok(unsafe {
+            Rings {
+                fill: Producer::new(fill),
+                completion: Consumer::new(completion),
+                receive: Consumer::new(receive),
+                send: send.map(|memory| Producer::new(memory)),
+            }
         })
     }
 
@@ -180,19 +188,24 @@ impl Socket {
 
     fn get<T: OptionValue>(&self, option: libc::c_int) -> io::Result<T> {
         let mut length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the values are integers, for which zeros are valid.
+        // SAFETY: zeros are valid for a structure of integers, as the trait requires.
         let mut value: T = unsafe { mem::zeroed() };
         let (socket, to) = (self.descriptor.as_raw_fd(), (&raw mut value).cast());
-        // SAFETY: the kernel writes at most the stated length.
+        // SAFETY: the kernel writes at most the stated length, and any bytes are valid for the type.
         check(unsafe { libc::getsockopt(socket, libc::SOL_XDP, option, to, &raw mut length) })?;
         Ok(value)
     }
 }
 
-/// A value that the kernel returns: a structure of integers.
-trait OptionValue {}
-impl OptionValue for libc::xdp_mmap_offsets {}
-impl OptionValue for libc::xdp_statistics {}
+/// A value that the kernel returns.
+///
+/// # Safety
+/// The type is a structure of integers, for which any bytes are valid.
+unsafe trait OptionValue {}
+// SAFETY: it consists of integers (`struct xdp_mmap_offsets`).
+unsafe impl OptionValue for libc::xdp_mmap_offsets {}
+// SAFETY: it consists of integers (`struct xdp_statistics`).
+unsafe impl OptionValue for libc::xdp_statistics {}
 
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -231,10 +231,14 @@ impl Umem {
         ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as usize
     }
 
+    /// Returns a chunk of this memory.
+    ///
+    /// # Safety
+    /// `index` must be below the number of chunks.
     #[inline]
-    fn chunk(&self, index: usize) -> Chunk {
+    unsafe fn chunk(&self, index: usize) -> Chunk {
         debug_assert!(index < self.shape.chunks);
-        // SAFETY: callers pass the index of a chunk of this memory.
+        // SAFETY: the caller guarantees that the chunk is inside this memory.
         Chunk::new(unsafe { self.start.add(index * self.stride as usize) })
     }
 

@@ -61,7 +61,8 @@ proptest! {
     ) {
         let count = 1usize << log;
         let memory = plain::<Descriptor>(count, first);
-        let (mut producer, mut consumer) = (Producer::new(memory.clone()), Consumer::new(memory));
+        // SAFETY: the memory was made for this ring, of these entries, and has these two sides only.
+        let (mut producer, mut consumer) = unsafe { (Producer::new(memory.clone()), Consumer::new(memory)) };
         // The written but unpublished entries; the published but unread entries; the number of read but unreleased
         // entries.
         let (mut hidden, mut queue, mut unreleased, mut next) = (VecDeque::new(), VecDeque::new(), 0, 0u32);

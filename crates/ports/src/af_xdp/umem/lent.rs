@@ -92,7 +92,8 @@ impl Lent {
         if !self.mark_returned(index) {
             return None;
         }
-        let chunk = self.umem.chunk(index);
+        // SAFETY: `decode` returns indices of chunks only.
+        let chunk = unsafe { self.umem.chunk(index) };
         // SAFETY: the chunk was lent, so it came from the pool or from a packet of it and has no other owner. It is not
         // lent any more: the kernel, which returns it by its ring, does not access it again.
         let packet =
@@ -109,7 +110,9 @@ impl Lent {
     pub fn sent(&mut self, address: u64) -> bool {
         let known = self.umem.decode(address).filter(|(index, _)| self.mark_returned(*index));
         let Some((index, _)) = known else { return false };
-        self.finish(self.umem.chunk(index));
+        // SAFETY: `decode` returns indices of chunks only.
+        let chunk = unsafe { self.umem.chunk(index) };
+        self.finish(chunk);
         true
     }
 
@@ -142,7 +145,8 @@ impl Lent {
         for (at, word) in self.chunks.iter_mut().enumerate() {
             let mut bits = mem::take(word);
             while bits != 0 {
-                chunks.push(self.umem.chunk(at * 64 + bits.trailing_zeros() as usize));
+                // SAFETY: only chunks that were lent are marked, and each of them has an index of this memory.
+                chunks.push(unsafe { self.umem.chunk(at * 64 + bits.trailing_zeros() as usize) });
                 bits &= bits - 1;
             }
         }
