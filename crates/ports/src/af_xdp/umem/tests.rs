@@ -43,7 +43,7 @@ fn addresses_are_decoded_as_encoded_and_others_are_rejected() {
                 let start = start.min(umem.stride as usize - 1);
                 assert_eq!(umem.decode(umem.encode(index, start)), Some((index, start)));
             }
-            // SAFETY: the shapes have more than 100 chunks.
+            // SAFETY: each shape has 100 chunks.
             assert_eq!(umem.index_of(unsafe { umem.chunk(index) }), index);
         }
         for outside in [umem.encode(100, 64), umem.stride * 100, ADDRESS, u64::MAX] {
