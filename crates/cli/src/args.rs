@@ -22,10 +22,10 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use forebay_observe::filter::Filter;
 use forebay_units::Nanos;
 
 use crate::events::LogFormat;
-use forebay_observe::filter::Filter;
 use crate::start::Prefer;
 use values::{cost, interval, setting, trigger, whole};
 

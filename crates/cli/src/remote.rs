@@ -16,6 +16,7 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use forebay_functions::tables::acl::rule_file::numbered_classbench;
 use forebay_graph::NO_CHANGE;
+use forebay_observe::filter::Filter;
 use forebay_pipeline::{listed, nearest};
 use forebay_protocol::{
     Census, Client, ClientError, Reloaded, Request, Response,
@@ -28,7 +29,6 @@ use forebay_protocol::{
 use crate::args::{self, Running, Shown};
 use crate::changes::Changes;
 use crate::events::LogFormat;
-use forebay_observe::filter::Filter;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, table, whole};
 use crate::live::{EVENTS, Live, Quit};
@@ -70,9 +70,18 @@ pub(crate) fn strange() -> anyhow::Error {
 }
 
 /// Requests the reports. `rules` names the modules whose per-rule counters are needed.
-fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Report, Option<Census>)> {
-    match client.request(&Request::Report { rules: rules.iter().map(|name| (*name).to_owned()).collect() })? {
-        Response::Report { recent, whole, census } => Ok((*recent, *whole, census)),
+fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Option<Census>)> {
+    let rules = rules.iter().map(|name| (*name).to_owned()).collect();
+    match client.request(&Request::Report { recent: false, rules })? {
+        Response::Report { whole, census, .. } => Ok((*whole, census)),
+        _ => Err(strange()),
+    }
+}
+
+/// Requests the report of the time since the last such request, and that of the whole run.
+fn reports(client: &mut Client) -> anyhow::Result<(Report, Report)> {
+    match client.request(&Request::Report { recent: true, rules: Vec::new() })? {
+        Response::Report { recent: Some(recent), whole, .. } => Ok((*recent, *whole)),
         _ => Err(strange()),
     }
 }
@@ -83,7 +92,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut live = if io::stdout().is_terminal() { Live::start(Quit::Leave).ok() } else { None };
     // The first report covers the whole run; later ones cover one interval.
-    report(&mut client, &[])?;
+    reports(&mut client)?;
     let (mut next, mut events) = (Instant::now() + interval, Vec::new());
     loop {
         match &mut live {
@@ -101,7 +110,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
             continue;
         }
         next += interval;
-        let seen = report(&mut client, &[]).and_then(|(recent, so_far, _)| {
+        let seen = reports(&mut client).and_then(|(recent, so_far)| {
             if live.is_some() {
                 collect(&mut client, &mut events)?;
             }
@@ -149,7 +158,7 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         _ => {}
     }
     let modules = matches!(arguments.what, Shown::Modules).then(|| arguments.name.as_deref().unwrap_or("*"));
-    let (_, mut report, census) = report(&mut client, modules.as_slice())?;
+    let (mut report, census) = report(&mut client, modules.as_slice())?;
     if let Some(name) = &arguments.name {
         match arguments.what {
             Shown::Modules => only(&mut report.modules, "module", name, |module| &module.name)?,

@@ -19,6 +19,8 @@ use forebay_instance::{
     socket::{About, Bound, Ending, Patience, Server, Service, warn_of},
 };
 use forebay_measure::{Clock, Tsc};
+use forebay_observe::drops::{DropSender, Tally};
+use forebay_observe::trace::{Hub, Story, Tracer};
 use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
 use forebay_protocol::{
     event::EventName,
@@ -31,7 +33,6 @@ use forebay_units::{Frequency, Nanos, Ticks};
 use self::wait_notice::WaitNotice;
 use crate::Answer;
 use crate::args;
-use forebay_observe::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
 use crate::events::{Events, LogFormat};
 use crate::format::counted;
@@ -39,7 +40,6 @@ use crate::hangup::{Caught, Followed, Reload};
 use crate::live::{EVENTS, Live, Quit, is_in_foreground};
 use crate::start::{Replaced, Start};
 use crate::summary::Extent;
-use forebay_observe::trace::{Hub, Story, Tracer};
 use crate::{control, costs, decisions, doctor, plain, printed, refused, remote, summary};
 
 /// Interval at which the stop flag and the keyboard are read.

@@ -133,7 +133,8 @@ pipeline: [ in -> fw -> route -> out ]
         let mut client = Client::connect(path).expect("it listens");
         let mut headings = |rules: &[&str]| {
             let rules = rules.iter().map(|name| (*name).to_owned()).collect();
-            let Ok(Response::Report { recent, whole, .. }) = client.request(&Request::Report { rules }) else {
+            let request = Request::Report { recent: true, rules };
+            let Ok(Response::Report { recent: Some(recent), whole, .. }) = client.request(&request) else {
                 panic!("no report")
             };
             let module = |report: &forebay_protocol::Report| {
@@ -341,7 +342,7 @@ fn a_client_waits_for_a_response_with_a_time_limit() {
     let change: Request = serde_json::from_slice(CHANGE).expect("a request");
     let changes = b"{\"add\":\"10.0.0.0/8 0\"}\n".repeat(100_000);
     for response in [
-        client().request(&Request::Report { rules: Vec::new() }),
+        client().request(&Request::Report { recent: false, rules: Vec::new() }),
         client().change(&change, &mut &changes[..20]),
         // More data than the system buffers for a process that does not read.
         client().change(&change, &mut &changes[..]),
@@ -374,7 +375,9 @@ fn a_slow_response_does_not_extend_the_time_limit() {
             client.with_patience(Duration::from_millis(200)).expect("more than nothing")
         };
         let request = Request::Drops { count: None, for_ns: None, filter: None };
-        for response in [client().request(&Request::Report { rules: Vec::new() }), client().stream(&request)] {
+        for response in
+            [client().request(&Request::Report { recent: false, rules: Vec::new() }), client().stream(&request)]
+        {
             let why = response.expect_err("no complete response").to_string();
             assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
         }
@@ -516,7 +519,9 @@ fn a_stream_has_a_report_and_then_what_changed() {
             assert!(tick.add_to(&mut whole));
         }
         assert!(whole.packets.out > before && whole.modules[0].packets > 0);
-        let Ok(Response::Report { whole: later, .. }) = client.request(&Request::Report { rules: Vec::new() }) else {
+        let Ok(Response::Report { whole: later, .. }) =
+            client.request(&Request::Report { recent: false, rules: Vec::new() })
+        else {
             panic!("no report")
         };
         // The later report has a little more.

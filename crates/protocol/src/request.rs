@@ -18,8 +18,11 @@ pub enum Request {
     },
     /// Requests the configuration in force, without secrets.
     Config {},
-    /// Requests two reports: since the last such request of this connection, and since the start.
+    /// Requests the report of the whole run.
     Report {
+        /// Whether a second report is wanted: that of the time since the last `report` request of this connection.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        recent: bool,
         /// The modules whose counters per rule or table entry are wanted; `*` stands for all modules.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rules: Vec<String>,

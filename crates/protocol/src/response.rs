@@ -21,10 +21,11 @@ pub enum Response {
     Hello(Hello),
     /// The configuration in force.
     Config(Box<Configuration>),
-    /// The reports of the run.
+    /// The report of the run. Its figures have six significant digits.
     Report {
-        /// Since the last `report` request of this connection.
-        recent: Box<Report>,
+        /// Since the last `report` request of this connection, if it was requested.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recent: Option<Box<Report>>,
         /// Since the start of the run.
         whole: Box<Report>,
         /// Where every packet is, exactly. Each worker counts between two turns, a moment after the rest was read.

@@ -9,7 +9,7 @@ use forebay_protocol::{
 };
 use serde_json::{Value, json};
 
-use super::report;
+use super::reports;
 use crate::control::{moves, state, unkept};
 use crate::format::Align::{Left, Right};
 use crate::format::{short, span, table, wrapped};
@@ -21,9 +21,9 @@ const WIDTH: usize = 80;
 
 /// Prints the state of the controller. Delays are those of the last second.
 pub(super) fn show(client: &mut Client, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    report(client, &[])?;
+    reports(client)?;
     std::thread::sleep(WINDOW);
-    let (recent, whole, _) = report(client, &[])?;
+    let (recent, whole) = reports(client)?;
     if as_json {
         writeln!(out, "{}", to_json(&recent, &whole))?;
     } else {

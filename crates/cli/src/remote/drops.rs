@@ -7,6 +7,8 @@ use std::io::Write;
 use std::net::Shutdown;
 
 use anyhow::anyhow;
+use forebay_observe::filter::Filter;
+use forebay_observe::story::summary;
 use forebay_ports::pcap::{NgWriter, WhenFull};
 use forebay_protocol::{ClientError, Request, Response, response::DroppedPacket};
 use jiff::Timestamp;
@@ -15,9 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::{connect, strange};
-use forebay_observe::filter::Filter;
 use crate::format::{counted, whole};
-use forebay_observe::story::summary;
 use crate::{Answer, args, printed};
 
 /// The output for packets.

@@ -52,7 +52,8 @@ impl Found {
 
     /// Reads the packets counted since the previous call.
     fn read(&mut self) {
-        if let Some(Response::Report { recent, .. }) = self.request(&Request::Report { rules: Vec::new() }) {
+        let request = Request::Report { recent: true, rules: Vec::new() };
+        if let Some(Response::Report { recent: Some(recent), .. }) = self.request(&request) {
             let per_second = |count: u64| count as f64 / recent.duration_s;
             let is_known = recent.duration_s > 0.0;
             self.rates = is_known.then(|| (per_second(recent.packets.entered), per_second(recent.packets.out)));

@@ -87,7 +87,7 @@ pipeline: [ in -> ids -> out, flood -> ids ]
     wait_for("a lost line", || report() > 0);
     let before = report();
     // Reports of one connection: the recent part of a report begins at the previous report.
-    let mut stream = running.connect(b"{\"do\":\"report\"}\n");
+    let mut stream = running.connect(b"{\"do\":\"report\",\"recent\":true}\n");
     let mut responses = BufReader::new(stream.try_clone().expect("a second handle")).lines();
     let mut next_report = || {
         let line = responses.next().expect("a response").expect("UTF-8");
@@ -97,7 +97,7 @@ pipeline: [ in -> ids -> out, flood -> ids ]
     let first = next_report();
     running.write(PIPELINE);
     running.request(&["reload"]).success();
-    stream.write_all(b"{\"do\":\"report\"}\n").expect("it listens");
+    stream.write_all(b"{\"do\":\"report\",\"recent\":true}\n").expect("it listens");
     let second = next_report();
     let of = |report: &serde_json::Value, span: &str| {
         let lines = report[span]["lost_lines"][0]["over_rate"].as_u64().unwrap_or(0);

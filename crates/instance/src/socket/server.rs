@@ -216,7 +216,11 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             }
             Ok(_) if !is_greeted => other_version(None),
             Ok(Request::Config {}) => service::config(service),
-            Ok(Request::Report { rules }) => service::report(service, &mut last, &rules),
+            Ok(Request::Report { recent: is_wanted, rules }) => {
+                let (recent, whole, census) = service::reports(service, &mut last, &rules);
+                let recent = is_wanted.then(|| Box::new(recent));
+                Response::Report { recent, whole: Box::new(whole), census }
+            }
             Ok(Request::Watch { interval_ms }) => match service::interval(interval_ms) {
                 Ok(interval) => {
                     let mut watch = Watch::start(service);

@@ -20,9 +20,9 @@ use forebay_pipeline::{
     Problem, Problems, Source, SourceLocation, built_in, is_built_in, listed, nearest, shown_file, shown_setting,
     shown_settings, shown_text, with_settings,
 };
-use forebay_protocol::check::{Checked, Fault};
 use forebay_protocol::{
-    Action, MAX_REQUEST, Report, Response, VERSION,
+    Action, Census, MAX_REQUEST, Report, Response, VERSION,
+    check::{Checked, Fault},
     event::EventName,
     response::{Configuration, DroppedPacket, Hello, TableSummary},
 };
@@ -140,7 +140,7 @@ pub(super) fn config(service: &Service) -> Response {
 }
 
 /// Returns the reports, with the counters per rule of the modules in `rules` only.
-pub(super) fn report(service: &Service, last: &mut Reading, rules: &[String]) -> Response {
+pub(super) fn reports(service: &Service, last: &mut Reading, rules: &[String]) -> (Report, Report, Option<Census>) {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
     let (mut recent, mut whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
@@ -152,8 +152,9 @@ pub(super) fn report(service: &Service, last: &mut Reading, rules: &[String]) ->
     let telemetries = board.telemetries();
     for report in [&mut recent, &mut whole] {
         remove_rule_counters(report, &telemetries, rules);
+        report.round();
     }
-    Response::Report { recent: Box::new(recent), whole: Box::new(whole), census }
+    (recent, whole, census)
 }
 
 /// Removes the counters per rule or table entry, except those of the modules in `wanted` (`*`: of all modules).

@@ -35,8 +35,7 @@ impl<'s> Watch<'s> {
     /// Sends the next message.
     pub(super) fn send_next(&mut self, send: &mut dyn FnMut(Response) -> io::Result<()>) -> io::Result<&mut Self> {
         let changes = service::changes(self.service);
-        let response = service::report(self.service, &mut self.last, &[]);
-        let Response::Report { recent, whole, census } = response else { return Ok(self) };
+        let (recent, whole, census) = service::reports(self.service, &mut self.last, &[]);
         // A change of the configuration changes the indices. The lists also differ while one takes effect.
         let names = |report: &Report| -> Vec<String> {
             let modules = report.modules.iter().map(|module| &module.name);
@@ -50,10 +49,10 @@ impl<'s> Watch<'s> {
         };
         let tick =
             self.previous.as_ref().filter(|previous| is_same(previous)).map(|previous| Tick::of(&recent, previous));
-        (self.changes, self.previous) = (changes, Some((*recent).clone()));
+        (self.changes, self.previous) = (changes, Some(recent));
         send(match tick {
             Some(tick) => Response::Tick(Box::new(tick)),
-            None => Response::Report { recent, whole, census },
+            None => Response::Report { recent: None, whole: Box::new(whole), census },
         })?;
         Ok(self)
     }
