@@ -229,7 +229,7 @@ fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Optio
         _ => ObjectiveOutcome::Missed,
     };
     (all > 0).then(|| Verdict {
-        text: format!("{what}: {kept} of {all} kept{late}{late_names}{robbed}{robbed_names}{silent}"),
+        text: format!("{what}: {kept} of {all} kept{late}{late_names}{robbed}{robbed_names}{idle}"),
         brief: Some(format!("{what}: {kept} of {all} kept{late}{robbed_brief}")),
         outcome,
     })

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use forebay_graph::DropSite;
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Packet;
-use forebay_ports::pcap::{NgWriter, WhenFull};
+use forebay_ports::pcap::{NgWriter, WriteError, WhenFull};
 use forebay_protocol::response::DroppedPacket;
 use forebay_units::{Frequency, Ticks};
 
@@ -23,7 +23,9 @@ use crate::story::Names;
 /// Counts of dropped packets.
 #[derive(Debug, Default)]
 pub struct Tally {
+    /// Packets that are in the file.
     pub written: AtomicU64,
+    /// Packets that the writer had no room for.
     pub lost: AtomicU64,
     /// The error that made the file incomplete.
     pub trouble: Mutex<Option<String>>,
@@ -41,15 +43,18 @@ pub struct DropSender {
 
 impl DropSender {
     /// Creates the file. `start` is the current time; `waits` is true if the worker may wait for the disk.
+    ///
+    /// # Errors
+    /// Those of creating the file.
     pub fn create(
         path: &Path,
         start: Ticks,
         frequency: Frequency,
         simulated: bool,
         waits: bool,
-    ) -> anyhow::Result<(Self, Arc<Tally>)> {
+    ) -> Result<(Self, Arc<Tally>), WriteError> {
         let when_full = if waits { WhenFull::Wait } else { WhenFull::Refuse };
-        let writer = NgWriter::create(path, when_full).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
+        let writer = NgWriter::create(path, when_full)?;
         // Simulated time begins in 1970, so that runs with the same seed are equal.
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let wall = if simulated { 0 } else { now() };

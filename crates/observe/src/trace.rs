@@ -44,10 +44,15 @@ pub struct Story {
 pub struct Call {
     /// Names at the time of the call. A packet may be held while the pipeline changes.
     pub names: Arc<Names>,
+    /// The module, by its index in the names.
     pub module: usize,
+    /// The packets of the call.
     pub batch: usize,
+    /// The gate, drop or hold that the function chose.
     pub decision: Decision,
+    /// The frame before the call.
     pub before: Vec<u8>,
+    /// The frame after the call.
     pub after: Vec<u8>,
 }
 
@@ -56,7 +61,9 @@ pub struct Call {
 pub enum End {
     /// Sent by a port; the flow is the second value.
     Left(usize, Option<usize>),
+    /// Dropped here, for this reason.
     Dropped(DropSite, &'static str),
+    /// Consumed by this module, for this reason.
     Consumed(usize, &'static str),
     /// The trace ended before the packet.
     Unfinished,

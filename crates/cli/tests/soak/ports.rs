@@ -154,8 +154,8 @@ impl Port for SoakSink {
 
 impl DeclarePort for SoakSink {
     type Params = Params;
+    const NAME: &'static str = "soak_sink";
     const SUMMARY: &'static str = "checks the order of packets";
-    const SUMMARY: &'static str = "sees whether packets leave in order";
     const HELP: &'static str = "";
     const EXAMPLE: &'static str = "{ version: 1 }";
     const QUEUES: bool = true;

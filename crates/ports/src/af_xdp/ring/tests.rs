@@ -104,7 +104,8 @@ fn entries_from_one_thread_are_read_by_another_in_order() {
     const TIMES: u64 = if cfg!(miri) { 300 } else { 200_000 };
     let (fill, rx) = (plain::<u64>(64, u32::MAX - 10), plain::<Descriptor>(32, 5));
     let (mut fill_kernel, mut rx_kernel) =
-        (Consumer::<u64>::new(fill.clone()), Producer::<Descriptor>::new(rx.clone()));
+        // SAFETY: the test is the other side of each ring, with these entries, and makes no further side.
+        unsafe { (Consumer::<u64>::new(fill.clone()), Producer::<Descriptor>::new(rx.clone())) };
     let kernel = std::thread::spawn(move || {
         let mut received = 0;
         while received < TIMES {
@@ -118,7 +119,8 @@ fn entries_from_one_thread_are_read_by_another_in_order() {
             std::thread::yield_now();
         }
     });
-    let (mut fill, mut rx) = (Producer::<u64>::new(fill), Consumer::<Descriptor>::new(rx));
+    // SAFETY: each ring has one side there and one here, with these entries.
+    let (mut fill, mut rx) = unsafe { (Producer::<u64>::new(fill), Consumer::<Descriptor>::new(rx)) };
     let (mut produced, mut expected) = (0, 0);
     while expected < TIMES {
         while produced < TIMES && fill.write(produced) {
@@ -138,7 +140,8 @@ fn entries_from_one_thread_are_read_by_another_in_order() {
 #[test]
 fn the_kernels_wakeup_flag_is_read() {
     let memory = plain::<u64>(4, 0);
-    let producer = Producer::<u64>::new(memory.clone());
+    // SAFETY: it is the only producer of the ring.
+    let producer = unsafe { Producer::<u64>::new(memory.clone()) };
     assert!(!producer.needs_wakeup());
     memory.words[2].store(libc::XDP_RING_NEED_WAKEUP, Ordering::Relaxed);
     assert!(producer.needs_wakeup());
