@@ -34,7 +34,7 @@ test: rust ## run every test: unit, property, differential, documentation, repla
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
 	@scripts/install-debian --optional 'the scenes between network namespaces' python3:python3 ip:iproute2 iperf3:iperf3 curl:curl dnsmasq:dnsmasq-base busybox:busybox
-	cargo test --workspace --no-fail-fast
+	@scripts/run-tests
 
 gate: rust ## compare instructions per packet with baselines/instructions.json; name increases and their causes
 	@scripts/install-debian valgrind:valgrind

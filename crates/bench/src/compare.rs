@@ -79,10 +79,9 @@ pub enum CompareError<E> {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The part costs more.
-    #[serde(rename = "dearer")]
     Increased,
     /// The part costs less.
-    Cheaper,
+    Decreased,
     /// Ticks have no significant change, but there are more instructions. Instruction counts have no noise.
     MoreInstructions,
     /// Ticks have no significant change, but there are fewer instructions.
@@ -281,12 +280,12 @@ fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: O
         ([Some(_), None], _) if is_part => Verdict::Gone,
         ([None, Some(_)], _) if is_part => Verdict::Appeared,
         (_, Some(change)) if change.low > NOTHING => Verdict::Increased,
-        (_, Some(change)) if change.high < -NOTHING => Verdict::Cheaper,
+        (_, Some(change)) if change.high < -NOTHING => Verdict::Decreased,
         _ => by_instructions(ipp),
     };
     let mut part =
         Part { name: name.to_owned(), verdict, cpp_ticks: both(0), change, ipp, packets_per_call: both(1), why: None };
-    if matches!(verdict, Verdict::Increased | Verdict::Cheaper) {
+    if matches!(verdict, Verdict::Increased | Verdict::Decreased) {
         part.why = Some(cause::of(&part, slept));
     }
     part

@@ -67,14 +67,13 @@ pub struct Why {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Increased by more than the limit: the gate fails.
-    #[serde(rename = "dearer")]
     Increased,
     /// The baseline does not have the module: the gate fails until the baseline has it.
     Appeared,
     /// Changed by at most the limit.
     Within,
     /// Decreased by more than the limit, or removed: the baseline can be lowered.
-    Cheaper,
+    Decreased,
 }
 
 /// A figure that has changed.
@@ -176,7 +175,7 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
             let gone = of_entered(part, before) * was;
             *causes.entry(Cause::Vanished).or_default() -= gone;
             parts.push((part.name.clone(), -gone));
-            findings.push(alone(part, Verdict::Cheaper, Cause::Vanished));
+            findings.push(alone(part, Verdict::Decreased, Cause::Vanished));
         }
     }
     let modules = if causes.contains_key(&Cause::Appeared) {
@@ -274,7 +273,7 @@ fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<F
     let most = if limit > 0.0 { LEAST.max(limit * was) } else { 0.0 };
     let verdict = match delta {
         _ if delta > most => Verdict::Increased,
-        _ if -delta > most => Verdict::Cheaper,
+        _ if -delta > most => Verdict::Decreased,
         _ => Verdict::Within,
     };
     // Causes of at most one hundredth of the change are left out.

@@ -38,7 +38,7 @@ pub(crate) use history::{Figure, History};
 pub(crate) use lab::{Lab, LabBatching, LabLean, LabPlacement};
 pub(crate) use measure::{Count, Measure};
 pub(crate) use moves::Move;
-pub(crate) use place::Place;
+pub(crate) use place::PlaceOptions;
 pub(crate) use profile::Profile;
 pub(crate) use replay::Replay;
 pub(crate) use settings::Settings;
@@ -98,7 +98,7 @@ pub(crate) enum Command {
     /// Show which memory nodes, caches, cores and network interfaces of a machine are close to each other
     Topology(Topology),
     /// Place the functions of chains on cores, with a proof; shows the cores and the predicted rate of each chain
-    Place(Place),
+    Place(PlaceOptions),
     /// Watch a running pipeline in a live table
     Top(Top),
     /// Show modules, flows, drops, tables, events and more of a running pipeline

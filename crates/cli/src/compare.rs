@@ -123,7 +123,7 @@ fn print(comparison: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) 
 fn word(part: &Part) -> &'static str {
     match part.verdict {
         Verdict::Increased => "slower",
-        Verdict::Cheaper => "faster",
+        Verdict::Decreased => "faster",
         Verdict::MoreInstructions => "more instructions",
         Verdict::FewerInstructions => "fewer instructions",
         Verdict::Same => "",
@@ -133,7 +133,7 @@ fn word(part: &Part) -> &'static str {
 }
 
 fn cause(part: &Part, why: &compare::Why) -> &'static str {
-    let less = part.verdict == Verdict::Cheaper;
+    let less = part.verdict == Verdict::Decreased;
     match (why.cause, less) {
         (compare::Cause::Code, false) => "more instructions",
         (compare::Cause::Code, true) => "fewer instructions",

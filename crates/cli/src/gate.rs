@@ -125,7 +125,7 @@ fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result
     let figures: usize = answer.cases.iter().map(|case| case.parts).sum();
     let limit = format!("{} %", trimmed(answer.max_ipp * 100.0));
     let of = format!("{} of {}", counted(figures as u64, "figure"), counted(answer.cases.len() as u64, "pipeline"));
-    let (within, cheaper) = (answer.number(Verdict::Within), answer.number(Verdict::Cheaper));
+    let (within, cheaper) = (answer.number(Verdict::Within), answer.number(Verdict::Decreased));
     let less = answer.findings().filter(|(_, finding)| finding.verdict == Verdict::Within);
     let less: Vec<_> = less.map(|(case, finding)| format!("{case} {}", finding.part)).collect();
     let within = match within {

@@ -34,7 +34,7 @@ use crate::{Answer, args, printed, topology};
 const MOST: u64 = 64 << 20;
 
 /// Places chains, and prints the placement.
-pub(crate) fn place(arguments: &args::Place) -> anyhow::Result<Answer> {
+pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
     let chains = Chains::read(&crate::source::source(&arguments.chains, &arguments.set)?)?;
     refuse_inputs(arguments, &chains)?;
     let root = arguments.root.as_deref();
@@ -165,7 +165,7 @@ impl Drop for Patience {
 }
 
 /// Refuses to overwrite a file that the command reads.
-fn refuse_inputs(arguments: &args::Place, chains: &Chains) -> anyhow::Result<()> {
+fn refuse_inputs(arguments: &args::PlaceOptions, chains: &Chains) -> anyhow::Result<()> {
     let written = [("--write", &arguments.write), ("--svg", &arguments.svg)];
     for (option, file) in written.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))) {
         let is_input = |other: &Path| is_same_file(file, other);

@@ -345,8 +345,24 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in ".*") {
-            let _ = text.parse::<Nanos>();
+        fn any_text_is_a_span_in_range_or_an_error_that_quotes_it(text in ".*") {
+            match text.parse::<Nanos>() {
+                Ok(span) => prop_assert!(span.0 as f64 <= MOST),
+                Err(error) => {
+                    let quoted: String = text.chars().take(40).collect();
+                    prop_assert!(error.to_string().starts_with(&format!("'{quoted}' is ")), "{}", error);
+                }
+            }
+        }
+
+        /// Texts that are nearly quantities.
+        #[test]
+        fn numbers_with_units_are_read_or_refused_by_range(text in "[0-9]{1,20}(\\.[0-9]{0,3})? ?(ns|us|ms|s|min|h|d)") {
+            let number: f64 = text.trim_end_matches(|c: char| c.is_alphabetic()).trim().parse().expect("a number");
+            match text.parse::<Nanos>() {
+                Ok(span) => prop_assert!(span.0 as f64 >= number.floor()),
+                Err(error) => prop_assert!(matches!(error, UnitError::Large { .. }), "{}", error),
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ Examples:
 
 Exit codes: 0 all chains are placed; 1 chains do not fit (the command names them), or a delay objective is missed; \
 2 bad usage or input, or the placement cannot be applied.")]
-pub(crate) struct Place {
+pub(crate) struct PlaceOptions {
     /// A file of chains, or `-` for standard input
     #[arg(value_name = "CHAINS")]
     pub(crate) chains: String,

@@ -21,7 +21,7 @@ pub(super) struct RunningPlacement {
 
 impl RunningPlacement {
     /// Connects to the pipeline that the arguments name. Returns `None` without `--apply`.
-    pub(super) fn of(arguments: &args::Place) -> anyhow::Result<Option<Self>> {
+    pub(super) fn of(arguments: &args::PlaceOptions) -> anyhow::Result<Option<Self>> {
         if !arguments.apply {
             if arguments.running.is_named() {
                 bail!("place: --instance and --socket need --apply");
@@ -126,7 +126,7 @@ impl RunningPlacement {
         &mut self,
         chains: &Chains,
         placed: &Placed,
-        arguments: &args::Place,
+        arguments: &args::PlaceOptions,
     ) -> anyhow::Result<Option<AppliedPlacement>> {
         if !placed.rejected.is_empty() {
             return Ok(None);

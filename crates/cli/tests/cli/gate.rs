@@ -64,13 +64,13 @@ fn only_planted_changes_are_found_and_each_has_its_cause() {
 
     let (code, larger) = pipeline.after("synthetic: 10 ", "synthetic: 500 ");
     assert_eq!(code, Some(1), "{larger}");
-    assert_eq!(finding(&larger, "fw"), Some(("dearer", "code")));
+    assert_eq!(finding(&larger, "fw"), Some(("increased", "code")));
     assert_eq!((finding(&larger, "hop"), finding(&larger, "(residue)")), (None, None), "{larger}");
 
     let (code, smaller) = pipeline.after("ports:", "batch: 4\nports:");
     assert_eq!(code, Some(1), "{smaller}");
     for part in ["fw", "hop", "in.receive", "out.send", "(residue)", "(all)"] {
-        assert_eq!(finding(&smaller, part), Some(("dearer", "batches")), "{part}: {smaller}");
+        assert_eq!(finding(&smaller, part), Some(("increased", "batches")), "{part}: {smaller}");
     }
 }
 

@@ -527,7 +527,7 @@ fn invalid_parameters_are_rejected_with_the_cause() {
 
 #[test]
 fn the_example_is_right() {
-    open(json!({ "rate": "1Mpps", "arrivals": "poisson", "size": "imix", "sessions": 4096, "skew": 1.1 }));
+    open(serde_saphyr::from_str(super::Generator::EXAMPLE).expect("YAML"));
 }
 
 #[test]

@@ -48,8 +48,9 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
     });
 }
 
-/// A helper process that the tests below start in their namespace. It opens a port and reports the result.
+/// Not a test: a process that the tests below start in their namespace. It opens a port and reports the result.
 #[test]
+#[ignore = "the tests of this file start it"]
 fn child() {
     let Ok(interface) = std::env::var("FOREBAY_TEST_AF_XDP") else { return };
     let outcome = open(&json!({ "interface": interface }));
@@ -65,7 +66,7 @@ fn child() {
 fn start_child(prepare: impl FnOnce(&mut Command)) -> (std::process::Child, String) {
     use std::io::BufRead;
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "af_xdp::tests::changes::child", "--nocapture"]).env("FOREBAY_TEST_AF_XDP", "a0");
+    command.args(["--exact", "af_xdp::tests::changes::child", "--ignored", "--nocapture"]).env("FOREBAY_TEST_AF_XDP", "a0");
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
     prepare(&mut command);
     let mut child = command.spawn().expect("the process starts");
