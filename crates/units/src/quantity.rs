@@ -347,7 +347,7 @@ mod tests {
         #[test]
         fn any_text_is_a_span_in_range_or_an_error_that_quotes_it(text in ".*") {
             match text.parse::<Nanos>() {
-                Ok(span) => prop_assert!(span.0 as f64 <= MOST),
+                Ok(span) => prop_assert!(span.0 as f64 <= MAX_EXACT),
                 Err(error) => {
                     let quoted: String = text.chars().take(40).collect();
                     prop_assert!(error.to_string().starts_with(&format!("'{quoted}' is ")), "{}", error);
