@@ -121,8 +121,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if let Some(path) = &arguments.drops {
         made.claim("--drops", path, true).map_err(|error| anyhow!("--drops: {error}"))?;
         let (now, waits) = (engine::now(simulated), simulated || input_waits);
-        let (sender, of_sender) = DropSender::create(path, now, frequency, simulated, waits)
-            .map_err(|error| anyhow!("--drops: {error}"))?;
+        let (sender, of_sender) =
+            DropSender::create(path, now, frequency, simulated, waits).map_err(|error| anyhow!("--drops: {error}"))?;
         hub.write_drops(sender);
         tally = Some(of_sender);
     }

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use forebay_graph::DropSite;
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Packet;
-use forebay_ports::pcap::{NgWriter, WriteError, WhenFull};
+use forebay_ports::pcap::{NgWriter, WhenFull, WriteError};
 use forebay_protocol::response::DroppedPacket;
 use forebay_units::{Frequency, Ticks};
 

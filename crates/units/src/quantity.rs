@@ -357,7 +357,9 @@ mod tests {
 
         /// Texts that are nearly quantities.
         #[test]
-        fn numbers_with_units_are_read_or_refused_by_range(text in "[0-9]{1,20}(\\.[0-9]{0,3})? ?(ns|us|ms|s|min|h|d)") {
+        fn numbers_with_units_are_read_or_refused_by_range(
+            text in "[0-9]{1,20}(\\.[0-9]{0,3})? ?(ns|us|ms|s|min|h|d)",
+        ) {
             let number: f64 = text.trim_end_matches(|c: char| c.is_alphabetic()).trim().parse().expect("a number");
             match text.parse::<Nanos>() {
                 Ok(span) => prop_assert!(span.0 as f64 >= number.floor()),

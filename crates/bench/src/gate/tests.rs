@@ -65,7 +65,10 @@ fn modules_that_come_and_go_are_named() {
     assert_eq!((whole.why[0].cause, whole.mostly[0].0.as_str()), (Cause::Appeared, "m2"));
     let compared = compare(&three, &two, None, LIMIT);
     assert!(!compared.fails());
-    assert_eq!((compared.findings[0].verdict, compared.findings[0].why[0].cause), (Verdict::Decreased, Cause::Vanished));
+    assert_eq!(
+        (compared.findings[0].verdict, compared.findings[0].why[0].cause),
+        (Verdict::Decreased, Cause::Vanished)
+    );
 }
 
 /// Handing packets on has a cost per call, and there are more calls. That does not make a batch smaller.

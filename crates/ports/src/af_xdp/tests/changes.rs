@@ -66,7 +66,9 @@ fn child() {
 fn start_child(prepare: impl FnOnce(&mut Command)) -> (std::process::Child, String) {
     use std::io::BufRead;
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "af_xdp::tests::changes::child", "--ignored", "--nocapture"]).env("FOREBAY_TEST_AF_XDP", "a0");
+    command
+        .args(["--exact", "af_xdp::tests::changes::child", "--ignored", "--nocapture"])
+        .env("FOREBAY_TEST_AF_XDP", "a0");
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
     prepare(&mut command);
     let mut child = command.spawn().expect("the process starts");
