@@ -130,8 +130,8 @@ impl<T: Entry> Producer<T> {
     /// Creates the producing side of a ring, continuing at its indices.
     ///
     /// # Safety
-    /// The ring must have no other producer. Its entries must be of type `T`. Its consumer must follow the protocol of the
-    /// indices: it reads published entries only.
+    /// The ring must have no other producer. Its entries must be of type `T`. Its consumer must follow the protocol of
+    /// the indices: it reads published entries only.
     pub unsafe fn new(memory: Arc<dyn RingMemory>) -> Self {
         let side = Side::new(memory);
         let (written, consumed) = (side.produced().load(Ordering::Relaxed), side.consumed().load(Ordering::Acquire));
@@ -193,8 +193,8 @@ impl<T: Entry> Consumer<T> {
     /// Creates the consuming side of a ring, continuing at its indices.
     ///
     /// # Safety
-    /// The ring must have no other consumer. Its entries must be of type `T`. Its producer must follow the protocol of the
-    /// indices: it writes released entries only.
+    /// The ring must have no other consumer. Its entries must be of type `T`. Its producer must follow the protocol of
+    /// the indices: it writes released entries only.
     pub unsafe fn new(memory: Arc<dyn RingMemory>) -> Self {
         let side = Side::new(memory);
         let (produced, read) = (side.produced().load(Ordering::Acquire), side.consumed().load(Ordering::Relaxed));
