@@ -116,7 +116,7 @@ fn invalid_arguments_are_refused_with_the_allowed_values() {
     };
     refused(&["--core", "five"], "'five' is not a list of numbers: allowed are numbers up to 65535");
     refused(&["--core", "5", "--core", "4-6"], "--core 5: named twice");
-    refused(&[file.path(), "--core", "4-6"], "--core names 3 cores, but the pipeline has 1 worker: ");
+    refused(&[file.path(), "--core", "4-6"], "--core names 3 cores, but the pipeline has 2 workers: ");
     refused(&["--core", ""], "--core: no core is named: write a list of cores, such as 2-3,8");
     refused(&["--interface", "eth7"], "--interface eth7: unknown interface: allowed are eth1, lo");
     refused(&["--set", "n=1"], "<PIPELINE>");

@@ -140,7 +140,7 @@ fn a_file_that_is_not_a_socket_is_not_removed() {
     std::fs::write(&file, "x").expect("a writable folder");
     let done =
         forebay(&["run", "usecase:rc", "--no-live", "--duration", "1s", "--socket", file.to_str().expect("UTF-8")]);
-    assert!(done.code == Some(2) && done.err.contains("no socket"), "{}", done.err);
+    assert!(done.code == Some(2) && done.err.contains("the path has a file that is not a socket"), "{}", done.err);
     assert_eq!(std::fs::read(&file).expect("it exists"), b"x");
 }
 

@@ -463,7 +463,7 @@ fn a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions() {
             "core 1000, where the pipeline 'two' has no worker",
         ),
         // A second copy would receive a part of the sessions.
-        (&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2"], 2, "those of 'web-nat' would be lost"),
+        (&["--set", "chains.0.rate=9Mpps", "--set", "chains.0.copies=2"], 2, "the sessions of 'web-nat' would be lost"),
         (&["--set", "chains.0.copies=0", "--topology", "1x1"], 1, "Not applied, because chains do not fit"),
     ] {
         let done = apply(arguments);

@@ -47,7 +47,7 @@ fn parameters_of_ports_are_checked() {
         ("{ tap: { interface: x, poll: 2s } }", "poll: 2s: allowed are 1us to 1s"),
         (
             "{ pcap: { read: x, loops: 0 } }",
-            "loops: '0' is out of range: allowed is a whole number from 1 to 18446744073709551615 (So many times, or \
+            "loops: '0' is out of range: allowed is a whole number from 1 to 18446744073709551615 (This many times, or \
              `forever`)",
         ),
         ("{ pcap: { read: x, speed: 0 } }", "speed: '0' is out of range: allowed is"),

@@ -386,8 +386,7 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.batching: it has 2 keys: allowed is 1, of …
     test.yaml:4: control.batching.optimal: unknown key 'speed': none is allowed
     test.yaml:4: control.batching: static needs parameters: write `batching: { static: { trigger: 16 } }`
-    test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger; more than the largest batch \
-        is the largest batch)
+    test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger)
     test.yaml:4: control.batching.static: unknown key 'triger' (did you mean 'trigger'?): allowed is trigger
     test.yaml:4: control.batching.static.trigger: '300' is out of range: allowed is a whole number from 0 to 256
     test.yaml:4: control.period: every 10us: allowed are 1ms to 1h
@@ -495,7 +494,7 @@ pipeline: in -> nat -> out
         test.yaml:5: state.c.connections.sessions: 'many' is not a whole number: allowed are digits alone, from 1 to \
             268435456
         test.yaml:6: state.d.connections.sessions: '-1' is out of range: allowed is a whole number from 1 to 268435456
-        test.yaml:8: modules.nat.nat_out: `state` is missing (The name of a state of kind `nat`)
+        test.yaml:8: modules.nat.nat_out: `state` is missing (The name of a state `nat`)
         test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number, from 1 to 4194304
         test.yaml:9: modules.ids.nids.alerts.rate: '1e+20' is out of range: allowed is a whole number from 1 to 1000000
         test.yaml:10: modules.split.test_split.gates: 'x' is not a list: write [x]
