@@ -356,12 +356,12 @@ fn the_last_events_are_shown_and_cannot_act_on_the_terminal() {
     let hostile = "\u{1b}[2J\r\u{202e}a\nb\u{2028}";
     view.events = events(&[
         NewEvent::new(EventName::Listening, "`forebay top` reaches it"),
-        NewEvent::new(EventName::ReloadRefused, format!("the configuration that runs stays: {hostile}")),
+        NewEvent::new(EventName::ReloadRefused, format!("the running configuration stays: {hostile}")),
         NewEvent::new(EventName::LinkDown, NO_CARRIER).with("port", "east"),
     ]);
     view.today = "2026-11-25".to_owned();
     let shown = screen(&view, 100, 30);
-    let refused = "22:04:02Z reload_refused: the configuration that runs stays: \\u001b[2J\\u000d\\u202ea; b\\u2028";
+    let refused = "22:04:02Z reload_refused: the running configuration stays: \\u001b[2J\\u000d\\u202ea; b\\u2028";
     for expected in [refused, &format!("22:04:03Z link_down: {NO_CARRIER}")] {
         assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }

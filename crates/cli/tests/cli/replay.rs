@@ -179,7 +179,7 @@ fn invalid_recordings_and_controllers_are_refused() {
         std::fs::write(&damaged, text).expect("a file beside the test's");
         refused(&["replay", &damaged], &[&[damaged.as_str()], all].concat());
     };
-    broken("empty", "", &["nothing is recorded", "forebay run --decisions"]);
+    broken("empty", "", &["the file is empty", "forebay run --decisions"]);
     broken("other", ROUTER, &["line 1, column 1", "forebay run --decisions"]);
     let (begin, periods) = text.split_once('\n').expect("lines");
     broken("early", periods, &["line 1: a period before any `begin`"]);

@@ -72,8 +72,8 @@ fn invalid_rules_are_reported_with_their_lines() {
     let done = forebay(&["check", file.path()]);
     assert_eq!(done.code, Some(2));
     for expected in [
-        "test.yaml:9: modules.fw.acl.rules[0]: 'office' is no '='",
-        "test.yaml:10: modules.fw.acl.rules[1]: 'office' is no",
+        "test.yaml:9: modules.fw.acl.rules[0]: 'office' is not a valid sign after the name",
+        "test.yaml:10: modules.fw.acl.rules[1]: 'office' is not a valid address",
     ] {
         assert!(done.err.contains(expected), "{expected}\n{}", done.err);
     }

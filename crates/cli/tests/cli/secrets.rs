@@ -362,7 +362,7 @@ pipeline: [ in -> r, 'r[0] -> out', 'r[1] -> out' ]"
         ),
         (
             format!("state: {{ i: {{ interface: {{ mac: 02:00:00:00:00:01, addresses: ['{address}'] }} }} }}"),
-            format!("'{address}' is no address of an interface"),
+            format!("'{address}' is not an interface address"),
         ),
         (
             format!("ports: {{ in: {{ pcap: {{ read: {hash}.pcap }} }}, out: {{ sink: }} }}\npipeline: [ in -> out ]"),

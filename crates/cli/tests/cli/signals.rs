@@ -93,7 +93,7 @@ fn a_log_that_could_not_be_reopened_is_reported_at_the_end() {
     running.line("was not reopened");
     let (code, report, err) = running.end_with();
     assert!(code == Some(2) && report.get("lost_lines").is_none(), "{err}");
-    assert!(err.contains("ports.json was not reopened: ") && !err.contains("not complete"), "{err}");
+    assert!(err.contains("ports.json was not opened again: ") && !err.contains("not complete"), "{err}");
 }
 
 const ALERTS: &str = "

@@ -258,7 +258,7 @@ fn reload_by(service: &Service, by: &str, wanted: Wanted) -> Response {
         }
         Response::Error(reason) => NewEvent::new(
             EventName::ReloadRefused,
-            format!("the configuration that runs stays: {}", without_keys(reason)),
+            format!("the running configuration stays: {}", without_keys(reason)),
         ),
         _ => return response,
     };
