@@ -47,13 +47,13 @@ fn the_syntax_of_changes_is_printed_once() {
     let pipeline = Running::start();
     let done = change(&pipeline, "addd 1\nfoo\nadd\ndelete x\n", &[]);
     assert_eq!(done.code, Some(1));
-    assert_eq!(done.err.matches("add PREFIX NEXT-HOP       a new route").count(), 1, "{}", done.err);
+    assert_eq!(done.err.matches("add PREFIX NEXT-HOP       adds a route").count(), 1, "{}", done.err);
     for expected in [
         "line 1: 'addd' is no change (did you mean 'add'?): allowed are add, remove and replace\n",
         "line 2: 'foo' is no change: allowed",
         "line 3: 'add' lacks an entry: write add PREFIX NEXT-HOP\n",
         "line 4: 'delete' is no change (did you mean 'remove'?)",
-        "\nchanges of routes are written:\n  add PREFIX",
+        "\nsyntax of changes of routes:\n  add PREFIX",
     ] {
         assert!(done.err.contains(expected), "'{expected}' is not in\n{}", done.err);
     }
