@@ -148,7 +148,7 @@ impl Board {
     #[must_use]
     pub fn report(&self, earlier: &Reading, later: &Reading) -> Report {
         let state = self.state();
-        let report = later.report_since(&earlier, &state.origin);
+        let report = later.report_since(earlier, &state.origin);
         Report { control: state.control_loop.as_ref().map(|control_loop| control_loop.report()), ..report }
     }
 

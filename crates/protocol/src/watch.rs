@@ -115,7 +115,7 @@ fn tenths(value: Option<f64>) -> Option<f64> {
 }
 
 /// Returns the indices of the elements of `all` that `changed` names.
-fn changed<'r, T>(all: &'r [T], is_changed: impl Fn(&T) -> bool) -> impl Iterator<Item = (u32, &'r T)> {
+fn changed<T>(all: &[T], is_changed: impl Fn(&T) -> bool) -> impl Iterator<Item = (u32, &T)> {
     let numbered = all.iter().enumerate().filter(move |(_, one)| is_changed(one));
     // No pipeline has 2^32 modules.
     numbered.filter_map(|(index, one)| Some((u32::try_from(index).ok()?, one)))

@@ -191,7 +191,6 @@ workers: {workers}
         let threads = threads();
         let workers: Vec<usize> =
             threads.iter().filter(|(name, _)| is_worker(name)).flat_map(|(_, cores)| cores.clone()).collect();
-        assert!(!workers.is_empty(), "{threads:?}");
         let others = threads.iter().filter(|(name, _)| !is_worker(name));
         let near: Vec<_> =
             others.filter(|(_, cores)| cores.iter().any(|core| workers.contains(core))).cloned().collect();

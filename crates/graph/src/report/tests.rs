@@ -151,7 +151,7 @@ fn packets_that_come_together_are_known_whenever_the_trigger_is_set() {
     // The first of each two turns calls no function, and takes no simulated time. So the packets of both turns come
     // together.
     for (from, batch) in [(&nothing, 64.0 / 5.0), (&early, 16.0)] {
-        let report = end.report_since(&from, &origin());
+        let report = end.report_since(from, &origin());
         assert_eq!((report.modules[0].batch_mean, report.modules[0].ingress_mean), (Some(batch), Some(16.0)));
     }
     let without = early.report_since(&nothing, &origin());
