@@ -261,7 +261,7 @@ fn where_time_is_simulated_all_happens_again() {
 fn faults_are_named_and_keys_are_not_shown() {
     for (params, message) in [
         (json!({ "keys": [] }), "keys: the list is empty"),
-        (json!({ "keys": [{ "id": 1 }] }), "keys[0]: give either 'key' or"),
+        (json!({ "keys": [{ "id": 1 }] }), "keys[0]: give either 'key', or 'file'"),
         (json!({ "keys": [{ "id": 1, "key": "00ff", "file": "x" }] }), "keys[0]: give either"),
         (json!({ "keys": [{ "id": 1, "key": "00ff" }] }), "keys[0].key: 2 bytes: allowed are 16"),
         (json!({ "keys": [{ "id": 1, "key": "00ffgg" }] }), "keys[0].key: byte 5 of the key"),
