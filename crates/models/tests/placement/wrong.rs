@@ -78,6 +78,10 @@ fn absurd_sizes_give_a_result_or_an_error() {
     assert_eq!(whole.placement, [Way::Whole(vec![0])]);
     assert!(with(5_000, 0).expect("a valid problem").is_some_and(|found| found.bound >= found.value));
     assert!(with(2, 1_000_000).expect("a valid problem").is_some_and(|found| found.bound >= found.value));
+    // Listing every number of copies up to a million once filled the memory.
+    let mut many_copies = long(1, 2, 300_000, 1, 0);
+    many_copies.chains[0].copies = 1_000_000;
+    assert!(exact(&many_copies, &effort).expect("a valid problem").is_some_and(|found| found.bound >= found.value));
     // Two long chains on exactly as many cores as they need.
     let mut tight = long(1, 3, 20, 30, 0);
     tight.chains.push(tight.chains[0].clone());

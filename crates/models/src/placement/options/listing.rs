@@ -89,6 +89,8 @@ pub(super) fn listed(
     }
     let mut is_complete = has_all_splits;
     let most = ways.len() + most_ways;
+    // Placements with very many copies are long: together they have a limit.
+    let mut seats_remaining = MOST_SEATS;
     for copies in 1..=chain.copies.min(cores) {
         if ways.len() < most {
             is_complete &= multisets(domains, copies, &mut Vec::new(), &mut |domains| {
@@ -97,6 +99,8 @@ pub(super) fn listed(
             });
         } else {
             is_complete = false;
+            let Some(remaining) = seats_remaining.checked_sub(FEW_DOMAINS * copies) else { break };
+            seats_remaining = remaining;
             let others = (0..domains).filter(|domain| *domain != chain.home);
             let few = std::iter::once(chain.home).chain(others).take(FEW_DOMAINS);
             ways.extend(few.map(|domain| Way::Whole(vec![domain; copies])));
