@@ -565,6 +565,10 @@ fn modules_that_cannot_be_on_several_workers_are_refused() {
         let loaded = load(&source, Conditions { frequency: Simulation::frequency(), simulated: true });
         loaded.err().map_or_else(|| "accepted".to_owned(), |problems| problems.to_string())
     };
-    assert!(hairpin(ANY).contains("hairpin: a packet from inside to inside belongs to two sessions"), "{}", hairpin(ANY));
+    assert!(
+        hairpin(ANY).contains("hairpin: a packet from inside to inside belongs to two sessions"),
+        "{}",
+        hairpin(ANY)
+    );
     assert_eq!(hairpin("[{}]"), "accepted");
 }

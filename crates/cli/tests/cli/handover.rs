@@ -26,9 +26,11 @@ fn pairs_of_cores_and_levels_of_memory_have_figures() {
 
 #[test]
 fn unusable_cores_are_refused() {
-    for (cores, expected) in
-        [("100000,0", "allowed are the cores of this process"), ("x", "allowed are the cores of this process"), ("", "cores")]
-    {
+    for (cores, expected) in [
+        ("100000,0", "allowed are the cores of this process"),
+        ("x", "allowed are the cores of this process"),
+        ("", "cores"),
+    ] {
         let refused = forebay(&["measure", "handover", "--cores", cores]);
         assert_eq!(refused.code, Some(2), "{}", refused.out);
         assert!(refused.err.contains(expected), "{}", refused.err);
