@@ -5,6 +5,7 @@
 
 use crate::Source;
 use crate::problem::{Findings, Problems, SourceLocation};
+use crate::secrets::is_secret_parameter;
 use crate::shown::{SECRET, hide};
 use crate::yaml::{self, Node, NodeKind};
 
@@ -51,7 +52,7 @@ fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, findings: &mut Fin
                 find(item, counterpart(item, at, list.len(), others), kept, findings);
             }
         }
-        NodeKind::Text(text) if text.contains(SECRET) => {
+        NodeKind::Text(text) if has_placeholder(text) => {
             let SourceLocation::Line(line, column) = new.place else { return };
             match secrets_of(text, old) {
                 Some(secrets) => kept.extend(secrets.into_iter().map(|secret| Kept { line, column, secret })),
@@ -63,6 +64,14 @@ fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, findings: &mut Fin
         }
         _ => {}
     }
+}
+
+/// Returns whether a text has a `***` that stands for a secret: the whole text, or the value of a secret parameter. Any
+/// other text with `***`, for example a pattern, is what it says.
+fn has_placeholder(text: &str) -> bool {
+    let is_secret =
+        |word: &str| word.strip_suffix(SECRET).and_then(|word| word.strip_suffix('=')).is_some_and(is_secret_parameter);
+    text == SECRET || text.split(' ').any(is_secret)
 }
 
 /// Returns the element of a list of the running configuration that an element of the new one stands for: the one that
@@ -198,6 +207,8 @@ pipeline: [ in -> seal -> out ]
         assert!(restored.contains("# *** in a comment"), "{restored}");
         // No secret has ever been there.
         assert!(restore("modules: { r: { ip_lookup: { routes: '***' } } }", &running).is_err());
+        let pattern = "modules: { r: { dpi: { patterns: ['a***b', 'x *** y', 'q=***'] } } }";
+        assert_eq!(restore(pattern, &running).expect("it is no placeholder"), pattern);
         assert_eq!(restore("no: [yaml ***", &running).expect("it is refused later"), "no: [yaml ***");
     }
 }
