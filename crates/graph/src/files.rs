@@ -126,9 +126,22 @@ fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns whether a file, which need not exist yet, is in one of these folders. Symbolic links are resolved.
-#[must_use]
-pub fn is_in_folders(path: &Path, folders: &[PathBuf]) -> bool {
+/// Checks that a request with a list of folders may name a file, which need not exist yet. `shown` is its name in the
+/// error.
+///
+/// # Errors
+/// The file is in none of the folders.
+pub fn check_in_folders(path: &Path, shown: &str, folders: &[PathBuf]) -> Result<(), String> {
+    if is_in_folders(path, folders) {
+        return Ok(());
+    }
+    let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
+    Err(format!("'{shown}' is outside the folders that this request may name: {folders}"))
+}
+
+/// Returns whether a file is in one of these folders. Symbolic links are resolved.
+fn is_in_folders(path: &Path, folders: &[PathBuf]) -> bool {
     if path.is_symlink() && path.canonicalize().is_err() {
         // Writing to a link without a target makes the target, which may be anywhere.
         return false;

@@ -15,7 +15,7 @@ use forebay_measure::Counter;
 use forebay_packet::{PoolOptions, WORDS, Word};
 use forebay_units::Frequency;
 
-use crate::files::{Files, is_in_folders};
+use crate::files::{Files, check_in_folders};
 use crate::gate::MAX_GATES;
 use crate::own::Own;
 use crate::table::Table;
@@ -247,13 +247,10 @@ impl<'a> Setup<'a> {
     /// A file outside the [allowed folders](Surroundings::allowed_folders).
     fn allowed_path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
         let path = self.shared.base.join(Path::new(name));
-        let Some(folders) = &self.shared.allowed_folders else { return Ok(path) };
-        if is_in_folders(&path, folders) {
-            return Ok(path);
+        if let Some(folders) = &self.shared.allowed_folders {
+            check_in_folders(&path, name, folders).map_err(|error| SetupError::at(parameter, error))?;
         }
-        let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
-        Err(SetupError::at(parameter, format!("'{name}' is outside the folders that this request may name: {folders}")))
+        Ok(path)
     }
 
     /// Returns the folder that relative file names refer to: the configuration's folder.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use forebay_graph::{
     NamedTable, Telemetry,
-    files::{is_in_folders, reopen_logs},
+    files::{check_in_folders, reopen_logs},
     report::Reading,
     secret::without_keys,
 };
@@ -292,14 +292,9 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
             let paths = config_paths.map(|paths| paths.into_iter().map(PathBuf::from).collect::<Vec<_>>());
             if let Some(folders) = &paths
                 && !is_built_in(&origin)
-                && !is_in_folders(Path::new(&origin), folders)
+                && let Err(error) = check_in_folders(Path::new(&origin), &shown_file(&origin), folders)
             {
-                let folders = folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>();
-                return Response::Error(format!(
-                    "file: '{}' is outside the folders that this request may name: {}",
-                    shown_file(&origin),
-                    folders.join(", ")
-                ));
+                return Response::Error(format!("file: {error}"));
             }
             let file = || Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set));
             let read = built_in(&origin, &sets).unwrap_or_else(file);
