@@ -217,7 +217,8 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             Ok(_) if !is_greeted => other_version(None),
             Ok(Request::Config {}) => service::config(service),
             Ok(Request::Report { recent: is_wanted, rules }) => {
-                let (recent, whole, census) = service::reports(service, &mut last, &rules);
+                let recent = service::recent_report(service, &mut last, &rules);
+                let (whole, census) = service::whole_report(service, &last, &rules);
                 let recent = is_wanted.then(|| Box::new(recent));
                 Response::Report { recent, whole: Box::new(whole), census }
             }

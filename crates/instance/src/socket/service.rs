@@ -139,22 +139,33 @@ pub(super) fn config(service: &Service) -> Response {
     }))
 }
 
-/// Returns the reports, with the counters per rule of the modules in `rules` only.
-pub(super) fn reports(service: &Service, last: &mut Reading, rules: &[String]) -> (Report, Report, Option<Census>) {
+/// Returns the report since the reading `last`, and replaces `last` by the present reading.
+pub(super) fn recent_report(service: &Service, last: &mut Reading, rules: &[String]) -> Report {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
-    let (mut recent, mut whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
+    let mut recent = board.report(last, &now);
     *last = now;
+    finish(service, &mut recent, rules);
+    recent
+}
+
+/// Returns the report since the start at the reading `now`, and the packets that are in the workers, which every worker
+/// counts for this.
+pub(super) fn whole_report(service: &Service, now: &Reading, rules: &[String]) -> (Report, Option<Census>) {
+    let board = service.instance.board();
+    let mut whole = board.report(&board.nothing(), now);
     let census = service.instance.census();
     if let Some(census) = &census {
         whole.packets.correct(census);
     }
-    let telemetries = board.telemetries();
-    for report in [&mut recent, &mut whole] {
-        remove_rule_counters(report, &telemetries, rules);
-        report.round();
-    }
-    (recent, whole, census)
+    finish(service, &mut whole, rules);
+    (whole, census)
+}
+
+/// Rounds a report, and keeps the counters per rule of the modules in `rules` only.
+fn finish(service: &Service, report: &mut Report, rules: &[String]) {
+    remove_rule_counters(report, &service.instance.board().telemetries(), rules);
+    report.round();
 }
 
 /// Removes the counters per rule or table entry, except those of the modules in `wanted` (`*`: of all modules).

@@ -35,7 +35,7 @@ impl<'s> Watch<'s> {
     /// Sends the next message.
     pub(super) fn send_next(&mut self, send: &mut dyn FnMut(Response) -> io::Result<()>) -> io::Result<&mut Self> {
         let changes = service::changes(self.service);
-        let (recent, whole, census) = service::reports(self.service, &mut self.last, &[]);
+        let recent = service::recent_report(self.service, &mut self.last, &[]);
         // A change of the configuration changes the indices. The lists also differ while one takes effect.
         let names = |report: &Report| -> Vec<String> {
             let modules = report.modules.iter().map(|module| &module.name);
@@ -52,7 +52,10 @@ impl<'s> Watch<'s> {
         (self.changes, self.previous) = (changes, Some(recent));
         send(match tick {
             Some(tick) => Response::Tick(Box::new(tick)),
-            None => Response::Report { recent: None, whole: Box::new(whole), census },
+            None => {
+                let (whole, census) = service::whole_report(self.service, &self.last, &[]);
+                Response::Report { recent: None, whole: Box::new(whole), census }
+            }
         })?;
         Ok(self)
     }
