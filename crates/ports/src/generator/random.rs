@@ -1,22 +1,18 @@
 //! The generator's random numbers: one seed gives the same sequence everywhere.
 
-/// Random numbers with distributions that are fast enough for every packet. The generator is that of
-/// `forebay_units::Random` (SplitMix64), written out: through the crate border a packet took 3 instructions more.
+/// Random numbers with distributions that are fast enough for every packet.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(super) struct Random(forebay_units::Random);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(forebay_units::Random::new(seed))
     }
 
     /// Returns 64 random bits.
     #[inline]
     pub(super) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// Returns a uniformly distributed number in (0, 1], so that its logarithm is finite.
@@ -28,7 +24,7 @@ impl Random {
     /// Returns a uniformly distributed number in `0..n`, with a bias below n / 2⁶⁴; 0 if `n` is 0.
     #[inline]
     pub(super) fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+        self.0.index(n)
     }
 
     /// Returns an exponentially distributed number with mean 1: the negative logarithm of a uniform number.
