@@ -121,8 +121,16 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn tailroom(&self) -> usize {
+        self.longest() - self.len()
+    }
+
+    /// Returns the length of the longest frame that fits from the present start on, in bytes.
+    #[inline]
+    fn longest(&self) -> usize {
         let meta = self.meta();
-        usize::from(meta.end) - usize::from(meta.data) - usize::from(meta.len)
+        // Subtracted as 16-bit numbers. So the compiler knows that a length below it also fits into 16 bits, and leaves
+        // out the comparison of lengths before a copy.
+        usize::from(meta.end - meta.data)
     }
 
     /// Grows the frame by `n` bytes at its start and returns those bytes. Their content is undefined (old data).
@@ -187,7 +195,7 @@ impl Packet {
     /// Returns `false` and changes nothing if the chunk cannot hold them.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> bool {
-        if bytes.len() > self.len() + self.tailroom() {
+        if bytes.len() > self.longest() {
             return false;
         }
         self.make_whole();
@@ -203,7 +211,7 @@ impl Packet {
     #[inline]
     pub fn write_first(&mut self, bytes: &[u8]) -> bool {
         debug_assert!(self.meta().layers == Layers::UNKNOWN && self.missing() == 0, "the packet already has a frame");
-        if bytes.len() > self.len() + self.tailroom() {
+        if bytes.len() > self.longest() {
             return false;
         }
         self.meta_mut().len = bytes.len() as u16;
