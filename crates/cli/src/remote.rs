@@ -416,7 +416,7 @@ fn print_reload(reloaded: &Reloaded, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "settings in force: {}", sets.join(" "))?;
     }
     if reloaded.dropped > 0 {
-        writeln!(out, "{} packets that removed modules held were dropped (wound_up)", whole(reloaded.dropped))?;
+        writeln!(out, "{} packets that removed modules held were dropped (held_at_close)", whole(reloaded.dropped))?;
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ const NOT_IP: Gate = Gate::drop(4);
 const BAD_HEADER: Gate = Gate::drop(5);
 const DROPS: &[Reason] = &[
     Reason {
-        name: "not_told",
+        name: "error_not_allowed",
         help: "No error is sent about an error, a later IPv4 fragment, a packet to a group, or a packet whose headers \
                cannot be read to their end, or to an address that is not that of a single host.",
     },
@@ -130,10 +130,10 @@ impl Declare for IcmpError {
         any layer, and packets from an address that is not that of a single host (RFC 1122 section 3.2.2, RFC 4443 \
         section 2.4 e). Errors are sent about later fragments of IPv6, which RFC 4443 does not except, and Packet Too \
         Big also about IPv6 multicast. An IPv6 packet whose extension headers cannot be read to their end may be an \
-        error, so no error is sent about it. The packets without an error are dropped as `not_told`. A token bucket \
-        limits the errors (RFC 4443 section 2.4 f). Packets come here through gates that exist on request: `ttl: { \
-        expired: gate }`, `acl: { denied: gate }`, `mtu: { too_big: gate }`, `interface_out: { unreachable: gate }`, \
-        and `ip_lookup` with a `miss` gate.";
+        error, so no error is sent about it. The packets without an error are dropped as `error_not_allowed`. A token \
+        bucket limits the errors (RFC 4443 section 2.4 f). Packets come here through gates that exist on request: \
+        `ttl: { expired: gate }`, `acl: { denied: gate }`, `mtu: { too_big: gate }`, `interface_out: { unreachable: \
+        gate }`, and `ip_lookup` with a `miss` gate.";
     const EXAMPLE: &'static str = "{ interfaces: [interface], error: time_exceeded, errors_per_second: 1000 }";
     const TRAFFIC: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;

@@ -138,7 +138,7 @@ impl Declare for Reassemble {
         `timed_out: gate` the first fragment of an incomplete datagram leaves through a gate of that name, for \
         `icmp_error` with `error: reassembly_time_exceeded`. All other packets pass. With several workers all \
         fragments of a datagram come to the same worker, which is selected by their addresses. Fragments that still \
-        wait when a run ends are counted as `wound_up`.";
+        wait when a run ends are counted as `held_at_close`.";
     const EXAMPLE: &'static str = "{ timeout: 10s, datagrams: 256, held: 512 }";
     const DROPS: &'static [Reason] = DROPS;
     const CONSUMES: &'static [Reason] = CONSUMES;

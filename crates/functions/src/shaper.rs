@@ -142,7 +142,7 @@ impl Declare for Shaper {
         itself. With `for: all` the keys share it and take turns by bytes (deficit round robin), so that no key can \
         starve another. A key's queue is given to another key when it is empty (and, with `for: each`, its bucket is \
         full). When no queue is free, new keys share one (counted as `shared`), which is treated as one key. Tokens \
-        are exact, in fractions of a byte. Packets that still wait when a run ends are counted as `wound_up`.";
+        are exact, in fractions of a byte. Packets that still wait when a run ends are counted as `held_at_close`.";
     const EXAMPLE: &'static str = "{ rate: 10Mbps, burst: 16KiB, key: source, for: all, held: 512 }";
     const DROPS: &'static [Reason] = DROPS;
     // With a session as the key and `for: each` the state would be `PerSession`, but the constant must be valid for all

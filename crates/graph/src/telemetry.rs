@@ -389,8 +389,8 @@ pub struct WorkerCounters {
     pub unwanted: Counter,
     /// The packets dropped because a function selected a gate that does not exist.
     pub no_gate: Counter,
-    /// The packets that functions still held when the worker was wound up.
-    pub wound_up: Counter,
+    /// The packets that functions still held when the worker closed them.
+    pub held_at_close: Counter,
     /// The packets that the pool could not provide.
     pub exhausted: Counter,
     /// The wait at a port of the first packet of each group taken together, in ticks, counted for each packet of the

@@ -87,9 +87,9 @@ pub(crate) fn settle<C: Clock, S: Scheduler>(
         let telemetry = former.telemetry();
         // Drops during the switch are reported under the old graph's counters.
         former.observe(watch(telemetry.id));
-        let before = telemetry.worker.wound_up.get();
+        let before = telemetry.worker.held_at_close.get();
         result.troubles.extend(former.close().err().unwrap_or_default());
-        result.dropped += telemetry.worker.wound_up.get() - before;
+        result.dropped += telemetry.worker.held_at_close.get() - before;
     }
     for former in formers {
         let mut reading = former.reading(now());

@@ -144,7 +144,7 @@ pub struct Packets {
     pub out: u64,
     /// Dropped packets, by reason: `module.reason`, `module.backpressure` (a module further on is overloaded),
     /// `port.refused`, `unwanted` (the configuration sends them nowhere), `no_gate` (a defect of a function),
-    /// `wound_up` (still held at the end).
+    /// `held_at_close` (still held when its function was closed).
     pub dropped: BTreeMap<String, u64>,
     /// Packets that functions consumed, by `module.reason`.
     pub consumed: BTreeMap<String, u64>,

@@ -111,8 +111,8 @@ fn report(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: O
             writeln!(out, "{name}{process} has ended after {}, exit code {exit}", super::uptime(duration_s))?;
             let dropped = packets.all_dropped();
             writeln!(out, "in {}, out {}, dropped {}", whole(packets.entered), whole(packets.out), whole(dropped))?;
-            if let Some(wound_up) = packets.dropped.get("wound_up") {
-                writeln!(out, "{} that modules still held are among them (wound_up)", counted(*wound_up, "packet"))?;
+            if let Some(held) = packets.dropped.get("held_at_close") {
+                writeln!(out, "{} that modules still held are among them (held_at_close)", counted(*held, "packet"))?;
             }
             troubles.iter().try_for_each(|trouble| writeln!(out, "{trouble}"))?;
         }

@@ -42,7 +42,7 @@ impl WaitNotice {
         let held = packets.held + packets.queued;
         let message = format!(
             "the sources are exhausted; modules still hold {held} packets, the next for {remaining:.1} s. Ctrl-C ends \
-             the run and drops them as wound_up"
+             the run and drops them as held_at_close"
         );
         events.record(
             NewEvent::new(EventName::Waiting, message).with("held", held).with("next_s", remaining.round() as u64),

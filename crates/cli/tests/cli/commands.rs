@@ -219,7 +219,7 @@ fn every_drop_reason_is_documented() {
             assert!(text.contains(&row), "docs/drops.md lacks the line\n{row}");
         }
     }
-    for reason in ["refused", "unwanted", "backpressure", "no_gate", "wound_up"] {
+    for reason in ["refused", "unwanted", "backpressure", "no_gate", "held_at_close"] {
         assert!(text.contains(&format!("{reason}`")), "{reason}");
     }
 }

@@ -80,7 +80,7 @@ pipeline: [ in -> slow -> out ]
     assert!(line.contains("the sources are exhausted") && line.contains("event=waiting"), "{line}");
     let report = running.end();
     assert_eq!(
-        (&report["packets"]["out"], &report["packets"]["dropped"]["wound_up"]),
+        (&report["packets"]["out"], &report["packets"]["dropped"]["held_at_close"]),
         (&1.into(), &2.into()),
         "{report}"
     );

@@ -79,9 +79,9 @@ fn held_packets_that_a_reload_drops_are_written() {
     let dropped = reloaded["dropped"].as_u64().expect("a number");
     assert!(dropped > 0, "{reloaded}");
     let (report, folder) = running.end_keeping();
-    assert_eq!(report["packets"]["dropped"]["wound_up"].as_u64(), Some(dropped));
+    assert_eq!(report["packets"]["dropped"]["held_at_close"].as_u64(), Some(dropped));
     let written = std::fs::read(drops).expect("it exists");
-    let comment = b"b.wound_up";
+    let comment = b"b.held_at_close";
     let seen = written.windows(comment.len()).filter(|window| window == comment).count();
     assert_eq!(seen as u64, dropped);
     drop(folder);

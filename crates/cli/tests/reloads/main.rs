@@ -360,10 +360,10 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
     // Only packets without room in the shaper are dropped, and packets that it held when it was removed, as reported by
     // the reloads.
     let dropped = |reason: &str| report_now.packets.dropped.get(reason).copied().unwrap_or(0);
-    assert_eq!(dropped("wound_up"), held, "{:?}", report_now.packets.dropped);
+    assert_eq!(dropped("held_at_close"), held, "{:?}", report_now.packets.dropped);
     let reasons: Vec<_> =
         report.packets.dropped.iter().filter(|(_, count)| **count > 0).map(|(name, _)| name).collect();
-    assert!(reasons.iter().all(|name| *name == "wound_up" || name.starts_with("slow.")), "{reasons:?}");
+    assert!(reasons.iter().all(|name| *name == "held_at_close" || name.starts_with("slow.")), "{reasons:?}");
     pauses.sort_by(f64::total_cmp);
     let quarter = memory.len() / 4;
     let early = memory[quarter..2 * quarter].iter().max().copied().unwrap_or(0);

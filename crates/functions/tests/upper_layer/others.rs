@@ -177,7 +177,7 @@ fn routers() -> Vec<Case> {
         Case::of("icmp_error", error, |row| match row.shows {
             Shows::HiddenIp => "not_ip",
             _ if row.name == CUT_OPTIONS => "bad_header",
-            _ if hides_protocol(row) || row.name == "a later fragment, IPv4" => "not_told",
+            _ if hides_protocol(row) || row.name == "a later fragment, IPv4" => "error_not_allowed",
             _ => "0*",
         })
         .with(theirs.clone()),

@@ -184,7 +184,8 @@ impl Reading {
         let turned_away =
             turned_away.map(|module| (format!("{}.{BACKPRESSURE}", module.name), module.turned_away.get()));
         add(&mut dropped, counts_by_name(turned_away));
-        let others = [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("wound_up", &worker.wound_up)];
+        let others =
+            [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("held_at_close", &worker.held_at_close)];
         let others = others.map(|(name, count)| (name.to_owned(), count.get()));
         add(&mut dropped, counts_by_name(refused.chain(others)));
         let ports: Vec<_> = (0..telemetry.ports.len()).map(|port| PortReading::of(telemetry, port)).collect();

@@ -28,7 +28,7 @@ impl Telemetry {
                 + self.modules.iter().map(|module| module.turned_away.get()).sum::<u64>()
                 + worker.unwanted.get()
                 + worker.no_gate.get()
-                + worker.wound_up.get()
+                + worker.held_at_close.get()
                 + refused,
             consumed: modules(|module| &module.consumes),
             queued: worker.queued.get(),

@@ -261,7 +261,7 @@ impl<C: Clock, S: Scheduler> Former<C, S> {
         reading.retire(|name| modules.contains(name), |name| ports.contains(name));
     }
 
-    /// Closes functions and ports that were not taken over. Drops the packets that they held (`wound_up`).
+    /// Closes functions and ports that were not taken over. Drops the packets that they held (`held_at_close`).
     ///
     /// # Errors
     /// Those of [`Worker::close`].

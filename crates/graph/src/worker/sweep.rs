@@ -105,8 +105,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.close()
     }
 
-    /// Drops the packets that functions still hold (`wound_up`), and closes functions and ports. The worker must have
-    /// been drained. No packet is queued or held afterwards.
+    /// Drops the packets that functions still hold (`held_at_close`), and closes functions and ports. The worker must
+    /// have been drained. No packet is queued or held afterwards.
     ///
     /// # Errors
     /// The errors that ports and functions report, each with the name of the port or module.
@@ -115,8 +115,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for module in 0..self.modules {
             while self.desk.shelves[module].len() > 0 {
                 self.desk.shelves[module].empty_into(&mut batch);
-                self.telemetry.worker.wound_up.add(batch.len() as u64);
-                self.observe_drops::<{ Mode::Observed as u8 }>(DropSite::Module(module), "wound_up", &batch);
+                self.telemetry.worker.held_at_close.add(batch.len() as u64);
+                self.observe_drops::<{ Mode::Observed as u8 }>(DropSite::Module(module), "held_at_close", &batch);
                 batch.clear();
             }
         }

@@ -219,7 +219,7 @@ fn no_packet_remains_after_winding_up() {
     worker.wind_up().expect("these ports do not fail");
     let after = worker.census();
     assert_eq!((after.queued, after.held, after.missing()), (0, 0, 0), "{after:?}");
-    assert_eq!(worker.telemetry().worker.wound_up.get(), before.held);
+    assert_eq!(worker.telemetry().worker.held_at_close.get(), before.held);
 }
 
 #[test]

@@ -102,10 +102,10 @@ impl Pipeline {
         let now = latest(&self.workers);
         let mut dropped = 0;
         for worker in std::mem::replace(&mut self.workers, next) {
-            let before = worker.telemetry().worker.wound_up.get();
+            let before = worker.telemetry().worker.held_at_close.get();
             let mut former = Former::of(worker);
             former.close().expect("closing succeeds");
-            dropped += former.telemetry().worker.wound_up.get() - before;
+            dropped += former.telemetry().worker.held_at_close.get() - before;
             let mut reading: Reading = former.reading(now);
             former.retire(&mut reading);
             self.past.add(&reading.census());
