@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use forebay_graph::{Context, Effect, Function, Intake, Offer, Port, Ready};
+use forebay_graph::{Context, Effect, Function, Intake, Port, Ready, ScheduledSource};
 use forebay_measure::Counter;
 use forebay_packet::{Batch, Packet};
 use forebay_units::Ticks;
@@ -91,20 +91,12 @@ impl Port for NamedPort {
         self.calls.send.add(1);
     }
 
-    fn saturate(&mut self) {
-        self.port.saturate();
-    }
-
     fn in_flight(&self) -> usize {
         self.port.in_flight()
     }
 
-    fn offer(&self) -> Option<Offer> {
-        self.port.offer()
-    }
-
-    fn set_offer(&mut self, factor: f64) -> bool {
-        self.port.set_offer(factor)
+    fn schedule(&mut self) -> Option<&mut dyn ScheduledSource> {
+        self.port.schedule()
     }
 
     fn close(&mut self) -> Result<(), String> {

@@ -79,7 +79,7 @@ pub enum RatesError {
 ///
 /// # Errors
 /// [`TrialError`]: the sources do not allow it.
-pub fn check(plans: &[Plan]) -> Result<(), TrialError> {
+pub fn check(plans: &mut [Plan]) -> Result<(), TrialError> {
     Load::of(plans).map(|_| ())
 }
 
@@ -88,13 +88,13 @@ pub fn check(plans: &[Plan]) -> Result<(), TrialError> {
 /// # Errors
 /// [`RatesError`].
 pub fn find(
-    plans: Vec<Plan>,
+    mut plans: Vec<Plan>,
     cores: impl Into<Cores>,
     made: Made,
     time: Duration,
     report: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Rates, RatesError> {
-    let (load, workers) = (Load::of(&plans)?, plans.len() as f64);
+    let (load, workers) = (Load::of(&mut plans)?, plans.len() as f64);
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), ControlInputs::default())?;
     let most_pps = Tsc.frequency().hertz() / LEAST_TICKS * workers;
     let limits = Limits { least_pps: LEAST_PPS, most_pps, time, width: WIDTH };

@@ -77,12 +77,12 @@ impl Load {
     ///
     /// # Errors
     /// [`TrialError::Source`] and [`TrialError::NoSource`].
-    pub fn of(plans: &[Plan]) -> Result<Self, TrialError> {
+    pub fn of(plans: &mut [Plan]) -> Result<Self, TrialError> {
         let mut load = Self { pps: 0.0, ports: Vec::new(), waiting: 0.0, burst: 0.0 };
         for plan in plans {
-            for port in plan.ports.iter().filter(|port| port.entry.is_some()) {
-                let Some(open) = &port.open else { continue };
-                let Some(offer) = open.port.offer() else {
+            for port in plan.ports.iter_mut().filter(|port| port.entry.is_some()) {
+                let Some(open) = &mut port.open else { continue };
+                let Some(offer) = open.port.schedule().and_then(|source| source.offer()) else {
                     return Err(TrialError::Source { port: port.name.clone(), kind: port.kind });
                 };
                 load.pps += offer.pps;
@@ -275,8 +275,8 @@ impl<S: Scheduler> Emulated<S> {
     ///
     /// # Errors
     /// [`EmulateError`].
-    pub fn new(plans: Vec<Plan>, costs: &[Cost]) -> Result<Self, EmulateError> {
-        let load = Load::of(&plans)?;
+    pub fn new(mut plans: Vec<Plan>, costs: &[Cost]) -> Result<Self, EmulateError> {
+        let load = Load::of(&mut plans)?;
         let SimulatedTeam { workers, board, .. } = SimulatedTeam::new(plans, costs, None)?;
         Ok(Self { bench: Virtual { workers, board }, load })
     }

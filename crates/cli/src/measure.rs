@@ -103,9 +103,9 @@ fn settled(arguments: &args::Measure) -> args::Measure {
 /// Makes one run on these cores.
 fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, Cores)> {
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
-    let Loaded { plans, cores, made, .. } = forebay_pipeline::load(source, conditions)?;
+    let Loaded { mut plans, cores, made, .. } = forebay_pipeline::load(source, conditions)?;
     if arguments.search {
-        forebay_bench::rates::check(&plans)?;
+        forebay_bench::rates::check(&mut plans)?;
     }
     let cores = choose(&cores)?;
     let timed = ticks::measure(plans, &cores, made, Duration::from_nanos(arguments.duration.0))?;

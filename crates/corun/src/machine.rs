@@ -272,7 +272,7 @@ fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
     let mut loaded = prepared.open().map_err(|error| failed(&error))?;
     for plan in &mut loaded.plans {
         plan.scheduler = SchedulerKind::RunToCompletion;
-        plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
+        plan.scheduled_sources().for_each(|source| source.saturate());
     }
     let cores = Cores::from(&[core][..]);
     let instance =

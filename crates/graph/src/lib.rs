@@ -56,7 +56,7 @@ pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{
     DeclarePort, Intake, LinkCounters, LinkState, OVER_BLOCK, OVERSIZE, Offer, OpenPort, Pace, Port, PortCounters,
-    PortDeclaration, Ready, Reasons, Spread, ports,
+    PortDeclaration, Ready, Reasons, ScheduledSource, Spread, ports,
 };
 pub use rig::Rig;
 pub use sampler::Sampler;

@@ -9,7 +9,7 @@ use forebay_units::{Nanos, Percentile, Rate};
 use crate::function::{Function, Reason};
 use crate::meter::Meter;
 use crate::placement::Placement;
-use crate::port::OpenPort;
+use crate::port::{OpenPort, ScheduledSource};
 use crate::scheduler::Share;
 use crate::table::{NamedTable, Table};
 use crate::telemetry::OwnCounters;
@@ -123,6 +123,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the sources among the open ports that have a schedule.
+    pub fn scheduled_sources(&mut self) -> impl Iterator<Item = &mut dyn ScheduledSource> {
+        self.ports.iter_mut().filter_map(|port| port.open.as_mut()?.port.schedule())
+    }
+
     /// Returns the tables that may be changed while the pipeline runs, in the modules' order. Call it before a worker
     /// takes the plan. Replicas of a module share their tables.
     #[must_use]

@@ -1,6 +1,7 @@
 //! Ports, by which packets enter and leave, and the declarations that register them.
 
 mod link;
+mod schedule;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use link::{LinkCounters, LinkState};
+pub use schedule::{Offer, Pace, ScheduledSource, Spread};
 
 use crate::function::read_params;
 use crate::setup::{Setup, SetupError};
@@ -116,51 +118,6 @@ pub struct Intake<'a> {
     pub most: usize,
 }
 
-/// The offer of a source with its own schedule, whether or not a worker takes the packets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Offer {
-    /// Packets per second, on average.
-    pub pps: f64,
-    /// How many packets may come in one burst and wait, although the average rate is sustained. 0 if packets come one
-    /// by one.
-    pub burst: f64,
-}
-
-/// The arrival pattern of a source without an end, for models that compute with the packets instead of taking them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
-    /// How packets are spread over time.
-    pub spread: Spread,
-    /// How many may wait to be taken.
-    pub queue: usize,
-}
-
-/// How packets are spread over time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Spread {
-    /// As many packets as requested are available at any time.
-    Saturating,
-    /// At equal distances.
-    Constant {
-        /// Packets per second.
-        pps: f64,
-    },
-    /// Independently of each other: exponential gaps.
-    Poisson {
-        /// Packets per second, on average.
-        pps: f64,
-    },
-    /// At equal distances within bursts, with silence between bursts.
-    OnOff {
-        /// Packets per second, averaged over bursts and silence.
-        pps: f64,
-        /// How long a burst lasts, in seconds.
-        on_s: f64,
-        /// How long the silence after a burst lasts, in seconds.
-        off_s: f64,
-    },
-}
-
 /// A source and sink of packets. Either direction may be missing.
 pub trait Port: Send {
     /// Adds up to `intake.most` arrived packets to `batch`, each with its bytes and arrival time. The batch is empty
@@ -171,30 +128,14 @@ pub trait Port: Send {
     /// `refused`.
     fn send(&mut self, batch: &mut Batch, now: Ticks);
 
-    /// Makes packets available at any time from now on, regardless of the configured schedule. Measurements of a busy
-    /// worker's cost use this. A port whose packets come from outside ignores it.
-    fn saturate(&mut self) {}
-
     /// Returns the number of packets that a kernel or device has not finished with.
     fn in_flight(&self) -> usize {
         0
     }
 
-    /// Returns the configured offer of a source without an end whose rate [can be set](Self::set_offer).
-    fn offer(&self) -> Option<Offer> {
+    /// Returns the port's schedule, if its packets have one. The packets of a device or of another program have none.
+    fn schedule(&mut self) -> Option<&mut dyn ScheduledSource> {
         None
-    }
-
-    /// Returns the configured arrival pattern of a source without an end, if it is known.
-    fn pace(&self) -> Option<Pace> {
-        None
-    }
-
-    /// Offers `factor` times the configured rate from now on, with a new schedule. With 0 it offers only packets that
-    /// have already arrived. Returns whether the port can do so; other ports go on unchanged.
-    fn set_offer(&mut self, factor: f64) -> bool {
-        let _ = factor;
-        false
     }
 
     /// Returns whether the source never ends.

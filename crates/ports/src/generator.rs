@@ -24,7 +24,9 @@ pub use tunnel::{Gtp, Network, Tunnel};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_graph::{DeclarePort, Intake, Offer, Pace, Port, PortCounters, Ready, Setup, SetupError, Spread, register};
+use forebay_graph::{
+    DeclarePort, Intake, Offer, Pace, Port, PortCounters, Ready, ScheduledSource, Setup, SetupError, Spread, register,
+};
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH};
 use forebay_units::Ticks;
 
@@ -187,6 +189,26 @@ impl Port for Generator {
         }
     }
 
+    /// A generator only generates packets. It drops packets that leave by it.
+    fn send(&mut self, _: &mut Batch, _: Ticks) {}
+
+    fn is_endless(&self) -> bool {
+        match &self.source {
+            Source::Open(queue) => queue.schedule.offer().is_some(),
+            Source::Closed { remaining, .. } => *remaining >= u64::MAX / 2,
+        }
+    }
+
+    fn schedule(&mut self) -> Option<&mut dyn ScheduledSource> {
+        Some(self)
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl ScheduledSource for Generator {
     /// From here on the loop is closed: the packets in the queue are generated later.
     fn saturate(&mut self) {
         if let Source::Open(queue) = &self.source {
@@ -196,20 +218,10 @@ impl Port for Generator {
         }
     }
 
-    /// A generator only generates packets. It drops packets that leave by it.
-    fn send(&mut self, _: &mut Batch, _: Ticks) {}
-
     fn offer(&self) -> Option<Offer> {
         match &self.source {
             Source::Open(queue) => queue.schedule.offer(),
             Source::Closed { .. } => None,
-        }
-    }
-
-    fn is_endless(&self) -> bool {
-        match &self.source {
-            Source::Open(queue) => queue.schedule.offer().is_some(),
-            Source::Closed { remaining, .. } => *remaining >= u64::MAX / 2,
         }
     }
 
@@ -230,10 +242,6 @@ impl Port for Generator {
             }
             _ => false,
         }
-    }
-
-    fn close(&mut self) -> Result<(), String> {
-        self.failure.take().map_or(Ok(()), Err)
     }
 }
 

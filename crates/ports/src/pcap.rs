@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::{
-    DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError,
+    DeclarePort, Intake, Port, PortCounters, Ready, ScheduledSource, Setup, SetupError,
     files::{check_writable, open_regular},
     register,
 };
@@ -225,8 +225,8 @@ impl Port for Pcap {
         ready
     }
 
-    fn saturate(&mut self) {
-        self.scale = None;
+    fn schedule(&mut self) -> Option<&mut dyn ScheduledSource> {
+        Some(self)
     }
 
     fn is_endless(&self) -> bool {
@@ -260,6 +260,13 @@ impl Port for Pcap {
         }
         let faults = std::mem::take(&mut self.faults);
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+    }
+}
+
+impl ScheduledSource for Pcap {
+    /// From here on the capture is replayed as fast as its packets are taken.
+    fn saturate(&mut self) {
+        self.scale = None;
     }
 }
 

@@ -85,10 +85,10 @@ impl Scene {
         let flows = plans[0].flows()?.len();
         let topologies: Vec<_> = plans.iter().map(|plan| topology(plan, &graph, frequency)).collect();
         let paces: Vec<Vec<_>> = plans
-            .iter()
+            .iter_mut()
             .map(|plan| {
-                let pace = |port: &PortPlan| port.open.as_ref().and_then(|open| open.port.pace());
-                plan.ports.iter().map(pace).collect()
+                let pace = |port: &mut PortPlan| port.open.as_mut()?.port.schedule()?.pace();
+                plan.ports.iter_mut().map(pace).collect()
             })
             .collect();
         let names: Vec<String> = plans[0].ports.iter().map(|port| port.name.clone()).collect();
@@ -199,7 +199,7 @@ fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Observed, LearnError> 
     for (mut plan, ring) in plans.drain(..).zip(rings) {
         plan.batch = plan.batch.min((MAX_IN_FLIGHT / sources.max(1)).max(1));
         plan.modules.iter_mut().for_each(|module| module.trigger = 0);
-        plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
+        plan.scheduled_sources().for_each(|source| source.saturate());
         let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
         let clock = Simulated::new(Frequency::new(1e9));
         let costs = vec![Cost::default(); plan.modules.len()];

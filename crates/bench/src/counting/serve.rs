@@ -54,7 +54,7 @@ fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Ser
         for (at, port) in plan.ports.iter_mut().enumerate() {
             let number = (modules + at).checked_sub(first).filter(|number| *number < NAMES);
             port.open = port.open.take().map(|mut open| {
-                open.port.saturate();
+                open.port.schedule().into_iter().for_each(|source| source.saturate());
                 OpenPort { port: Box::new(NamedPort::new(open.port, number, Arc::clone(&calls[at]))), ..open }
             });
         }

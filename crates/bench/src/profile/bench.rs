@@ -121,7 +121,7 @@ pub(super) fn measure(
     for plan in &mut plans {
         // Weights do not matter with one module. Another scheduler would time all calls of some turns.
         plan.scheduler = SchedulerKind::RunToCompletion;
-        plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
+        plan.scheduled_sources().for_each(|source| source.saturate());
     }
     let cores = match cores {
         Some(cores) => cores,

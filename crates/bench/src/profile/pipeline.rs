@@ -276,7 +276,7 @@ impl Profile {
         let Loaded { mut plans, cores, made, .. } = prepared.open()?;
         for plan in &mut plans {
             plan.scheduler = SchedulerKind::RunToCompletion;
-            plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
+            plan.scheduled_sources().for_each(|source| source.saturate());
         }
         let names: Vec<_> = plans[0].modules.iter().map(|module| module.name.clone()).collect();
         let alike = |key: &str| {

@@ -137,7 +137,7 @@ fn drops_by_overload_in_later_modules_are_losses() {
 
 #[test]
 fn sources_whose_load_cannot_be_set_are_refused() {
-    let refused = |text: &str| match Load::of(&load(text, true).plans) {
+    let refused = |text: &str| match Load::of(&mut load(text, true).plans) {
         Err(error) => error.to_string(),
         Ok(load) => panic!("{load:?}"),
     };
@@ -150,7 +150,7 @@ fn sources_whose_load_cannot_be_set_are_refused() {
         );
     }
     // A port that packets only leave through is ignored.
-    assert!(Load::of(&load(&fixed, true).plans).is_ok());
+    assert!(Load::of(&mut load(&fixed, true).plans).is_ok());
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn the_load_of_several_sources_and_workers_is_their_sum() {
 #[test]
 fn a_real_pipeline_is_tried_at_several_loads() {
     let text = text(1, "constant", 64).replace("bypass: {}", "bypass: { cycles_per_packet: 500000 }");
-    let Loaded { plans, cores, made, .. } = load(&text.replace("\npipeline", "\nbatch: 2\npipeline"), false);
-    let load = Load::of(&plans).expect("a generator with a rate");
+    let Loaded { mut plans, cores, made, .. } = load(&text.replace("\npipeline", "\nbatch: 2\npipeline"), false);
+    let load = Load::of(&mut plans).expect("a generator with a rate");
     let cores = forebay_instance::choose(&cores).expect("a core");
     let instance =
         forebay_instance::start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default())

@@ -67,7 +67,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             Action::SetRate { limit, .. } => self.scheduler.set_limit(leader, limit),
             Action::SetOffer { factor } => {
                 for gateway in &mut self.gateways {
-                    if gateway.port.as_mut().is_some_and(|port| port.set_offer(factor)) {
+                    let source = gateway.port.as_mut().and_then(|port| port.schedule());
+                    if source.is_some_and(|source| source.set_offer(factor)) {
                         gateway.ready = Ready::Now;
                     }
                 }

@@ -9,7 +9,7 @@ mod tunnels;
 use std::collections::{BTreeMap, HashSet};
 
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
-use forebay_graph::{OpenPort, PortDeclaration, Surroundings};
+use forebay_graph::{OpenPort, PortDeclaration, ScheduledSource, Surroundings};
 use forebay_packet::{Pool, PoolOptions};
 use forebay_units::Frequency;
 use proptest::prelude::*;

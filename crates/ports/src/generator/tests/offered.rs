@@ -2,13 +2,17 @@
 
 use super::*;
 
+fn source(port: &mut OpenPort) -> &mut dyn ScheduledSource {
+    port.port.schedule().expect("a generator has a schedule")
+}
+
 #[test]
 fn a_saturated_generator_fills_every_request_with_the_remaining_packets() {
     let params = json!({ "rate": "1Mpps", "count": 100, "sessions": 7 });
     let (mut port, pool) = (open(params.clone()), pool());
     // Three packets have arrived, and one of them is taken.
     let (first, _) = receive(&mut port, &pool, 2_500, 1);
-    port.port.saturate();
+    source(&mut port).saturate();
     let (rest, ready) = receive(&mut port, &pool, 2_500, 256);
     assert_eq!((first.len(), rest.len(), ready), (1, 99, Ready::Never));
     assert!(rest.iter().all(|(at, _)| *at == 2_500));
@@ -19,7 +23,7 @@ fn a_saturated_generator_fills_every_request_with_the_remaining_packets() {
 
 #[test]
 fn the_offered_rate_can_be_read_and_changed() {
-    let offer = |params: Value| open(params).port.offer();
+    let offer = |params: Value| source(&mut open(params)).offer();
     assert_eq!(offer(json!({ "rate": "1Mpps" })), Some(Offer { pps: 1e6, burst: 0.0 }));
     // 64 bytes on the wire are 84 with preamble and gap.
     let line = offer(json!({ "rate": "10Gbps", "size": 60 })).expect("a rate");
@@ -29,7 +33,7 @@ fn the_offered_rate_can_be_read_and_changed() {
     assert!((bursts.pps - 1e6).abs() < 1.0 && (bursts.burst - 1000.0).abs() < 0.01, "{bursts:?}");
     // Without a rate, or with a count, the offered rate is unknown.
     assert_eq!([offer(json!({})), offer(json!({ "rate": "1Mpps", "count": 5 }))], [None, None]);
-    assert!(!open(json!({})).port.set_offer(2.0));
+    assert!(!source(&mut open(json!({}))).set_offer(2.0));
 
     let (mut port, pool) = (open(json!({ "rate": "1Mpps", "size": "imix" })), pool());
     let instants = |port: &mut OpenPort, now: u64| {
@@ -37,22 +41,25 @@ fn the_offered_rate_can_be_read_and_changed() {
         (packets.into_iter().map(|(at, _)| at).collect::<Vec<_>>(), ready)
     };
     assert_eq!(instants(&mut port, 1000), (vec![1000], Ready::At(Ticks(2000))));
-    assert!(port.port.set_offer(4.0));
+    assert!(source(&mut port).set_offer(4.0));
     // After the change, the schedule starts again on the next call, with a quarter of the gaps.
     assert_eq!(instants(&mut port, 5_000), (vec![5_000], Ready::At(Ticks(5_250))));
     assert_eq!(instants(&mut port, 5_800), (vec![5_250, 5_500, 5_750], Ready::At(Ticks(6_000))));
     // Packets that have arrived are still delivered during a pause; then none, until the schedule continues.
     receive(&mut port, &pool, 7_000, 1);
-    assert!(port.port.set_offer(0.0) && port.port.set_offer(0.0));
+    assert!(source(&mut port).set_offer(0.0) && source(&mut port).set_offer(0.0));
     assert_eq!(instants(&mut port, 9_000), (vec![6_250, 6_500, 6_750, 7_000], Ready::Never));
-    assert_eq!((instants(&mut port, 1_000_000).0.len(), port.port.offer().map(|offer| offer.pps)), (0, Some(1e6)));
-    assert!(port.port.set_offer(0.5));
+    assert_eq!(
+        (instants(&mut port, 1_000_000).0.len(), source(&mut port).offer().map(|offer| offer.pps)),
+        (0, Some(1e6))
+    );
+    assert!(source(&mut port).set_offer(0.5));
     assert_eq!(instants(&mut port, 2_000_000), (vec![2_000_000], Ready::At(Ticks(2_002_000))));
 }
 
 #[test]
 fn the_pace_of_packets_can_be_read() {
-    let pace = |params: Value| open(params).port.pace();
+    let pace = |params: Value| source(&mut open(params)).pace();
     let queued = |spread| Some(Pace { spread, queue: 4096 });
     assert_eq!(pace(json!({ "rate": "2Mpps" })), queued(Spread::Constant { pps: 2e6 }));
     assert_eq!(pace(json!({ "rate": "1Mpps", "arrivals": "poisson" })), queued(Spread::Poisson { pps: 1e6 }));
@@ -79,9 +86,9 @@ proptest! {
         let (mut changed, mut other, pool) = (open(params(1e6)), open(params(1e6 * factor)), pool());
         receive(&mut changed, &pool, 7, 256);
         if pause {
-            changed.port.set_offer(0.0);
+            source(&mut changed).set_offer(0.0);
         }
-        changed.port.set_offer(factor);
+        source(&mut changed).set_offer(factor);
         let (mut now, mut got) = (0, [0; 2]);
         for (step, most) in polls {
             now += step;

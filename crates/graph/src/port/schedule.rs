@@ -1,0 +1,73 @@
+//! Sources of packets with a schedule of their own, and the interface by which measurements read and change it.
+//!
+//! A source on a device has no schedule: its packets come when they come. The generator and a replayed capture have
+//! one. [`Port`](super::Port) has no part in it, except that it returns its schedule if it has one.
+
+/// The offer of a source with its own schedule, whether or not a worker takes the packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// Packets per second, on average.
+    pub pps: f64,
+    /// How many packets may come in one burst and wait, although the average rate is sustained. 0 if packets come one
+    /// by one.
+    pub burst: f64,
+}
+
+/// The arrival pattern of a source without an end, for models that compute with the packets instead of taking them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// How packets are spread over time.
+    pub spread: Spread,
+    /// How many may wait to be taken.
+    pub queue: usize,
+}
+
+/// How packets are spread over time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// As many packets as requested are available at any time.
+    Saturating,
+    /// At equal distances.
+    Constant {
+        /// Packets per second.
+        pps: f64,
+    },
+    /// Independently of each other: exponential gaps.
+    Poisson {
+        /// Packets per second, on average.
+        pps: f64,
+    },
+    /// At equal distances within bursts, with silence between bursts.
+    OnOff {
+        /// Packets per second, averaged over bursts and silence.
+        pps: f64,
+        /// How long a burst lasts, in seconds.
+        on_s: f64,
+        /// How long the silence after a burst lasts, in seconds.
+        off_s: f64,
+    },
+}
+
+/// A source of packets whose schedule measurements and models can read and change.
+pub trait ScheduledSource {
+    /// Makes packets available at any time from now on, regardless of the configured schedule. Measurements of a busy
+    /// worker's cost use this.
+    fn saturate(&mut self);
+
+    /// Returns the configured offer of a source without an end whose rate [can be set](Self::set_offer).
+    fn offer(&self) -> Option<Offer> {
+        None
+    }
+
+    /// Returns the configured arrival pattern of a source without an end, if it is known.
+    fn pace(&self) -> Option<Pace> {
+        None
+    }
+
+    /// Offers `factor` times the configured rate from now on, with a new schedule. With 0 it offers only packets that
+    /// have already arrived. Returns whether the source can do so; other sources go on unchanged.
+    fn set_offer(&mut self, factor: f64) -> bool {
+        let _ = factor;
+        false
+    }
+}
