@@ -9,6 +9,9 @@ use forebay_graph::{
 use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 use forebay_packet::wire::ipv6;
 use forebay_packet::{MAX_BATCH, Network, Packet, Upper};
+use forebay_tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, rule_file, synthetic};
+use forebay_tables::parameters::RejectAction;
+use forebay_tables::parameters::{LISTED, of_elements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +20,6 @@ mod list;
 mod rest;
 mod rules;
 
-use crate::parameters::RejectAction;
-use crate::parameters::{LISTED, of_elements};
-use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, rule_file, synthetic};
 pub(crate) use judge::Judge;
 use list::{Form, List, Log, Needs};
 use rules::RuleTable;
@@ -135,7 +135,7 @@ impl Params {
                 rule_file::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
             }
         };
-        let build_error = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
+        let build_error = |error: forebay_tables::acl::BuildError| SetupError::at("rules", error.to_string());
         List::of(file.v4, file.v6, file.sets, self.default.into(), setup.secret()).map_err(build_error)
     }
 

@@ -15,6 +15,8 @@ mod session;
 use std::sync::Arc;
 
 use forebay_graph::{DeclareState, Own, Setup, SetupError, register};
+use forebay_tables::parameters::no_memory;
+use forebay_tables::sessions::MOST;
 
 pub(crate) use distributor::Distributor;
 pub(crate) use outcome::{BACK_DROPS, BACKENDS, BUSY, COUNTERS, DROPS, Others, Outputs};
@@ -25,8 +27,6 @@ pub(crate) use services::Services;
 use crate::connection::{SlotClock, Timeouts};
 use crate::listing::{Listing, ServingModule, add_table};
 use crate::nat::WhenFull;
-use crate::parameters::no_memory;
-use crate::tables::sessions::MOST;
 
 /// Default for the maximum number of sessions.
 const SESSIONS: usize = 1 << 16;

@@ -13,7 +13,7 @@ mod timeouts;
 
 use zerocopy::FromZeros;
 
-pub use headers::{Headers, Plain, Shown};
+pub use headers::{Headers, Shown};
 pub use icmp::shown_ports;
 pub use lookup::{FoundSession, LentSessions, SessionLookup, SessionRow, SessionStanding};
 pub use timeouts::{ENDS, ENDS_WOKEN, SlotClock, TimeoutParams, Timeouts};

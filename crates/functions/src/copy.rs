@@ -5,10 +5,9 @@ use std::sync::Arc;
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
 use forebay_packet::Packet;
+use forebay_tables::parameters::numbered;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::parameters::numbered;
 
 /// Parameters of `copy`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

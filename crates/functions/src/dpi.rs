@@ -17,11 +17,11 @@ use forebay_graph::{
 };
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet};
+use forebay_tables::parameters::{LISTED, of_elements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::inspection::payload::{Fragmentation, PacketLayout};
-use crate::parameters::{LISTED, of_elements};
 use pattern::{is_name, parse_file};
 use set::{MOST_CLASSES, Verdict};
 use table::{Current, Next, Patterns};

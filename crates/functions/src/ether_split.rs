@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
+use forebay_tables::parameters::number;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
-
-use crate::parameters::number;
 
 /// Parameters of `ether_split`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

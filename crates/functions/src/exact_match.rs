@@ -8,11 +8,11 @@ use forebay_graph::{
 };
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use forebay_packet::{Hidden, Packet};
+use forebay_tables::parameters::{NoMatch, no_memory, numbered};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::parameters::{NoMatch, no_memory, numbered};
 use field::{Field, KeyWord, Layer, Needs};
 use table::{MOST_WORDS, Table};
 

@@ -11,6 +11,9 @@ use forebay_graph::{
 };
 use forebay_measure::Counter;
 use forebay_packet::{Packet, wire::ipv4::TCP};
+use forebay_tables::parameters::no_memory;
+use forebay_tables::plain::Plain;
+use forebay_tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
 use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,15 +21,13 @@ use serde::{Deserialize, Serialize};
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
 use crate::connection::{
-    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, Plain, SessionLookup, SessionRow, Shown, SlotClock, TimeoutParams,
+    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, SessionLookup, SessionRow, Shown, SlotClock, TimeoutParams,
     Timeouts, are_impossible, opens,
 };
 use crate::listing::{
     LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, Listing, OperatorSide, ServingModule, WorkerSide, add_table, serve_requests,
 };
 use crate::nat::WhenFull;
-use crate::parameters::no_memory;
-use crate::tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
 use tracked::{Tracked, Tuple};
 use tracker::{COUNTERS, Refusal, Tracker};
 

@@ -15,13 +15,13 @@ use serde::Deserialize;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::tunnel::bucket::Bucket;
 use crate::tunnel::ecn;
 use crate::tunnel::first_unusual;
 use crate::tunnel::outer::Start;
 use crate::tunnel::receive::{Datagram, Fault, datagram, unwrap_ip};
 use crate::tunnel::settings::AnyEndpoint;
 use answer::Answer;
+use forebay_tables::answer_limit::AnswerLimit;
 use teids::Teids;
 pub use teids::{File, Part, Source};
 
@@ -157,7 +157,7 @@ pub struct GtpuDecap {
     /// The words for outer addresses, if they are kept.
     addresses: Option<Addresses>,
     local: Local,
-    bucket: Bucket,
+    bucket: AnswerLimit,
     verify: bool,
 }
 
@@ -253,7 +253,7 @@ impl Declare for GtpuDecap {
             qfi,
             addresses,
             local: Local::of(&params.local),
-            bucket: Bucket::new(params.errors_per_second, setup.frequency()),
+            bucket: AnswerLimit::new(params.errors_per_second, setup.frequency()),
             verify: params.verify,
         })
     }

@@ -2,11 +2,10 @@
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
+use forebay_tables::parameters::numbered;
 use forebay_units::Random;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::parameters::numbered;
 
 /// Parameters of `hash_split`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::interface::Interface;
-use crate::tunnel::bucket::Bucket;
+use forebay_tables::answer_limit::AnswerLimit;
 
 mod message;
 
@@ -87,7 +87,7 @@ pub struct IcmpError {
     interfaces: Vec<Arc<Interface>>,
     word: Option<Word>,
     types: ErrorTypes,
-    bucket: Bucket,
+    bucket: AnswerLimit,
     counts: Arc<[Counter]>,
 }
 
@@ -174,7 +174,7 @@ impl Declare for IcmpError {
             interfaces,
             word,
             types: ErrorTypes::of(params.error, mtu),
-            bucket: Bucket::new(params.errors_per_second, setup.frequency()),
+            bucket: AnswerLimit::new(params.errors_per_second, setup.frequency()),
             counts: setup.counters("errors", ["IPv4", "IPv6"].map(str::to_owned)),
         })
     }

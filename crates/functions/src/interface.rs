@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_graph::{DeclareState, Setup, SetupError, register};
 use forebay_packet::{host_address::check_host_address, wire::ethernet::MacAddress};
+use forebay_tables::parameters::no_memory;
 use forebay_units::{Frequency, Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,7 +22,6 @@ mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::parameters::no_memory;
 use entry::Timers;
 use neighbours::Neighbours;
 

@@ -13,13 +13,13 @@ use forebay_packet::host_address::{may_be_host_v4, may_be_host_v6};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
 use forebay_packet::wire::icmp::ICMPV6;
 use forebay_packet::{Network, Packet, Word};
+use forebay_tables::martian::Martians;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::interface::echo::{self, Echo};
 use crate::interface::{Interface, is_link_local};
-use crate::martian::Martians;
-use crate::tunnel::bucket::Bucket;
+use forebay_tables::answer_limit::AnswerLimit;
 
 mod discovery;
 mod resolution;
@@ -144,8 +144,8 @@ pub struct InterfaceIn {
     martians: Martians,
     replies: NeighbourReplies,
     word: Option<(Word, u32)>,
-    answers: Bucket,
-    echoes: Option<Bucket>,
+    answers: AnswerLimit,
+    echoes: Option<AnswerLimit>,
     /// The time of the last defence of an own address, at most one in ten seconds (RFC 5227 section 2.4,
     /// `DEFEND_INTERVAL`).
     defended: Option<u64>,
@@ -242,8 +242,9 @@ impl Declare for InterfaceIn {
             martians,
             replies: params.neighbours,
             word,
-            answers: Bucket::new(params.answers_per_second, setup.frequency()),
-            echoes: (params.echoes_per_second > 0).then(|| Bucket::new(params.echoes_per_second, setup.frequency())),
+            answers: AnswerLimit::new(params.answers_per_second, setup.frequency()),
+            echoes: (params.echoes_per_second > 0)
+                .then(|| AnswerLimit::new(params.echoes_per_second, setup.frequency())),
             defended: None,
             counts: setup.counters("neighbours", COUNTERS.map(str::to_owned)),
             interface,

@@ -19,6 +19,7 @@ use forebay_packet::{
         neighbour::{Neighbour, OVERRIDE, ROUTER},
     },
 };
+use forebay_tables::parameters::{RejectAction, no_memory};
 use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,8 +28,7 @@ use crate::interface::Interface;
 use crate::interface::entry::{Action, Entry, Event, NeighbourState};
 use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::{Address, Changed, Refused};
-use crate::parameters::{RejectAction, no_memory};
-use crate::tunnel::bucket::Bucket;
+use forebay_tables::answer_limit::AnswerLimit;
 
 mod gateways;
 mod waiting;
@@ -160,7 +160,7 @@ pub struct InterfaceOut {
     interface: Arc<Interface>,
     gateways: Gateways,
     waiting: Waiting,
-    asking: Bucket,
+    asking: AnswerLimit,
     unreachable: [Gate; 2],
     announce: bool,
     look_every: Ticks,
@@ -220,7 +220,7 @@ impl Declare for InterfaceOut {
                 "resolving",
                 format!("queues of {} packets for each of {} neighbours", params.queue, params.resolving),
             ))?,
-            asking: Bucket::new(ASKED_PER_SECOND, frequency),
+            asking: AnswerLimit::new(ASKED_PER_SECOND, frequency),
             unreachable: [UNRESOLVED, UNREACHABLE].map(|drop| params.unreachable.resolve(1, drop)),
             // Only one worker announces the addresses.
             announce: params.announce && setup.share().0 == 0,

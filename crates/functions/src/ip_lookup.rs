@@ -9,11 +9,10 @@ use forebay_graph::{
     register,
 };
 use forebay_packet::{MAX_BATCH, Network, Packet, Word};
+use forebay_tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
+use forebay_tables::parameters::{NoMatch, numbered};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::parameters::{NoMatch, numbered};
-use crate::tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
 
 mod routes;
 mod tables;

@@ -7,10 +7,9 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::{Network, Packet};
+use forebay_tables::plain::Plain;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::connection::Plain;
 
 /// `ip_swap` has no parameters.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -6,11 +6,10 @@ use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{MOST_TAGS, Network, Packet};
+use forebay_tables::martian::Martians;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::FromBytes;
-
-use crate::martian::Martians;
 
 /// Parameters of `ip_validate`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -6,4 +6,6 @@
 
 #![forbid(unsafe_code)]
 
+pub use forebay_tables as tables;
+
 automod::dir!(pub "src");

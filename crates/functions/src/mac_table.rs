@@ -6,10 +6,9 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_memory::{NoMemory, filled};
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
+use forebay_tables::parameters::{self, NoMatch, no_memory, numbered};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::parameters::{self, NoMatch, no_memory, numbered};
 
 /// Parameters of `mac_table`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

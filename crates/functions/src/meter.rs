@@ -12,6 +12,9 @@ use std::sync::Arc;
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet};
+use forebay_tables::keyed::{Keyed, TableKey};
+use forebay_tables::parameters::no_memory;
+use forebay_tables::token_bucket::Scale;
 use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,9 +22,6 @@ use serde::{Deserialize, Serialize};
 use algorithm::{Account, Algorithm, Colour, SingleRate, SingleRateParams, TwoRate, TwoRateParams};
 use marking::{Aware, Marking, Remark, WORD};
 
-use crate::parameters::no_memory;
-use crate::tables::keyed::{Keyed, TableKey};
-use crate::tables::token_bucket::Scale;
 use crate::traffic::{Ipv4View, KeyBy, Layer, Selector};
 
 /// Parameters of `meter`.

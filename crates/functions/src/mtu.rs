@@ -3,10 +3,9 @@
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::{Network, Packet};
+use forebay_tables::parameters::RejectAction;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::parameters::RejectAction;
 
 mod fragments;
 

@@ -20,6 +20,7 @@ use std::net::Ipv4Addr;
 use forebay_graph::{DeclareState, Setup, SetupError, register};
 use forebay_packet::Packet;
 use forebay_packet::host_address::check_host_address;
+use forebay_tables::sessions::MOST;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +35,6 @@ use allocations::LogParams;
 use deterministic::{Blocks, Deterministic};
 
 use crate::connection::{SlotClock, TimeoutParams, Timeouts};
-use crate::tables::sessions::MOST;
 
 /// Parameters of the state `nat`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

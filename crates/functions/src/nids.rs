@@ -23,13 +23,13 @@ use std::sync::Arc;
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet};
+use forebay_tables::journal::{self, LineWriter, Slot};
+use forebay_tables::parameters::no_memory;
 use forebay_units::Ticks;
 
 use crate::connection::{LentSessions, SessionLookup};
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
-use crate::journal::{self, LineWriter, Slot};
-use crate::parameters::no_memory;
 use alerts::{Alert, Lines};
 use bits::SessionBits;
 use groups::{Group, Ruleset};

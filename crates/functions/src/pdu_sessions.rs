@@ -21,6 +21,8 @@ use forebay_graph::{
     register,
 };
 use forebay_packet::{Network, Packet, wire::ipv6};
+use forebay_tables::parameters::no_memory;
+use forebay_tables::sessions::Seed;
 use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,9 +37,6 @@ use line::{MOST_BEARERS, Name};
 pub(crate) use rules::GO;
 use rules::{Rules, Scratch};
 use users::{Bearer, Filters, Session, Step, Users};
-
-use crate::parameters::no_memory;
-use crate::tables::sessions::Seed;
 
 /// Parameters of a state `pdu_sessions`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -13,11 +13,10 @@ use forebay_packet::{
     Network, Packet, Word,
     wire::{ipv4::Ipv4, ipv6::Ipv6},
 };
+use forebay_tables::parameters::{RejectAction, no_memory};
 use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::parameters::{RejectAction, no_memory};
 
 mod datagrams;
 mod fragment;

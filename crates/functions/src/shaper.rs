@@ -15,15 +15,15 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_measure::Counter;
 use forebay_memory::room;
 use forebay_packet::{MAX_BATCH, Packet};
+use forebay_tables::keyed::{Keyed, TableKey};
+use forebay_tables::parameters::no_memory;
+use forebay_tables::token_bucket::{Rate, RateError, Scale};
 use forebay_units::{BitRate, Bytes, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use queues::{Queues, Waiting};
 
-use crate::parameters::no_memory;
-use crate::tables::keyed::{Keyed, TableKey};
-use crate::tables::token_bucket::{Rate, RateError, Scale};
 use crate::traffic::{KeyBy, Layer, Selector};
 
 /// Parameters of `shaper`.

@@ -6,10 +6,9 @@ use forebay_graph::{
 };
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::{Network, Packet};
+use forebay_tables::parameters::RejectAction;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::parameters::RejectAction;
 
 /// Parameters of `ttl`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

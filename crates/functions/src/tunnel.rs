@@ -3,7 +3,6 @@
 
 use forebay_packet::Packet;
 
-pub(crate) mod bucket;
 pub(crate) mod ecn;
 pub(crate) mod entropy;
 pub(crate) mod identification;

@@ -14,9 +14,9 @@ use serde::Deserialize;
 use crate::gtpu_decap::answer::Answer;
 use crate::gtpu_decap::{DESTINATION_WORD, SOURCE_WORD};
 use crate::pdu_sessions::{Direction, GO, PacketFields, PduSessions, UserName, Verdict, Worker};
-use crate::tunnel::bucket::Bucket;
 use crate::tunnel::inside::ip_packet_span;
 use crate::tunnel::receive::Datagram;
+use forebay_tables::answer_limit::AnswerLimit;
 
 /// The metadata word to which `gtpu_decap` writes tunnels.
 const WORD: &str = "teid";
@@ -78,7 +78,7 @@ const REPLY: Gate = Gate::out(1);
 struct Indications {
     source: Word,
     destination: Word,
-    bucket: Bucket,
+    bucket: AnswerLimit,
     counts: Arc<[Counter]>,
 }
 
@@ -155,7 +155,7 @@ impl Declare for UpfUplink {
             Some(Box::new(Indications {
                 source: setup.word(SOURCE_WORD)?,
                 destination: setup.word(DESTINATION_WORD)?,
-                bucket: Bucket::new(params.error_indications, setup.frequency()),
+                bucket: AnswerLimit::new(params.error_indications, setup.frequency()),
                 counts: setup.counters("error_indications", names),
             }))
         } else {

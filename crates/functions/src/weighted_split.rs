@@ -2,11 +2,11 @@
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
+use forebay_tables::parameters::numbered;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::hash_split::Spread;
-use crate::parameters::numbered;
 
 /// Parameters of `weighted_split`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

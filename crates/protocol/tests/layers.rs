@@ -18,6 +18,7 @@ const ORDER: &[&str] = &[
     "graph",
     "control",
     "ports",
+    "tables",
     "functions",
     "pipeline",
     "instance",

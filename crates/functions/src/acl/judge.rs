@@ -2,10 +2,9 @@
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
-
-use crate::parameters::RejectAction;
-use crate::tables::acl::Key;
-use crate::tables::sessions::Tuple4;
+use forebay_tables::acl::Key;
+use forebay_tables::parameters::RejectAction;
+use forebay_tables::sessions::Tuple4;
 
 use super::{Counted, Decision, Key4, Params, Rules, Verdict, key4, key6};
 

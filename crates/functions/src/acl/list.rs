@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use forebay_graph::Replay;
 use forebay_packet::Hidden;
-
-use crate::tables::acl::readable::Sets;
-use crate::tables::acl::{
+use forebay_tables::acl::readable::Sets;
+use forebay_tables::acl::{
     Address, BuildError, Classifier, Decision, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels,
 };
 
@@ -207,7 +206,7 @@ impl<A: Address> Form<A> {
     }
 }
 
-/// Builds the tuples of an unchanged list. The labels are the same as those of [`Order`](crate::tables::acl::Order).
+/// Builds the tuples of an unchanged list. The labels are the same as those of [`Order`](forebay_tables::acl::Order).
 fn tuples<A: Address>(rules: &[Rule<A>], default: Decision, seed: u64) -> Tuples<A> {
     let mut tuples = Tuples::new(rules.len(), default, seed);
     for ((rule, number), label) in rules.iter().zip(0..).zip(labels(rules.len())) {

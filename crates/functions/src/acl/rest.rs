@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::list::Change;
 use super::rules::{Lists, Rules, Shared};
-use crate::tables::acl::{Address, BuildError, Classifier, Decision, Rule, Tuples};
+use forebay_tables::acl::{Address, BuildError, Classifier, Decision, Rule, Tuples};
 
 /// The pause after which a list is compiled if its compile time is not known yet. Programs that change rules one by one
 /// rarely pause for longer, and after a pause one more second is not noticed.

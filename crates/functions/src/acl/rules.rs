@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use forebay_graph::{Live, Outcome, Reader, Table as ControlTable, Verb};
 use forebay_measure::Counter;
+use forebay_tables::acl::readable::{Readable, Sets};
+use forebay_tables::acl::rule_file::{AnyRule, parse_line};
+use forebay_tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, Step, shadow};
 use thiserror::Error;
 
 use super::list::{Change, Form, List, Log};
 use super::rest;
-use crate::tables::acl::readable::{Readable, Sets};
-use crate::tables::acl::rule_file::{AnyRule, parse_line};
-use crate::tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, Step, shadow};
 
 /// One family's rules, in order.
 pub(super) struct Rules<A> {

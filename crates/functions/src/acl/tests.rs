@@ -3,12 +3,12 @@
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
 use forebay_packet::Batch;
+use forebay_tables::acl::oracle;
 use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::tables::acl::oracle;
 
 const RULES: [&str; 5] = [
     "@10.0.0.0/8 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count",

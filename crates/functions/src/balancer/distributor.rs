@@ -9,6 +9,8 @@ use forebay_measure::Counter;
 use forebay_memory::NoMemory;
 use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
+use forebay_tables::plain::Plain;
+use forebay_tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Tuple4};
 
 use super::Settings;
 use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, Outputs, UNDECIDABLE};
@@ -16,10 +18,9 @@ use super::roster::{BackendEntry, Roster};
 use super::services::{Hop, Mode, Replies, Services};
 use super::session::{Balanced, passes_alone};
 use crate::connection::flags::RST;
-use crate::connection::{Connection, ENDS, Headers, Phase, Plain, Shown, opens};
+use crate::connection::{Connection, ENDS, Headers, Phase, Shown, opens};
 use crate::listing::{OperatorSide, WorkerSide};
 use crate::nat::{self, Direction, WhenFull};
-use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Tuple4};
 
 /// A worker's sessions.
 pub(crate) struct Distributor {

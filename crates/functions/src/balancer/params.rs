@@ -6,6 +6,8 @@ use forebay_graph::SetupError;
 use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 use forebay_packet::wire::ipv4::{TCP, UDP};
+use forebay_tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
+use forebay_tables::parameters::no_memory;
 use hashbrown::HashSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,8 +16,6 @@ use super::Settings;
 use super::services::{Backend, Hop, Key, Mode, Name, Replies, Service, Services};
 use crate::connection::TimeoutParams;
 use crate::nat::WhenFull;
-use crate::parameters::no_memory;
-use crate::tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
 
 /// Parameters of the state `balancer`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

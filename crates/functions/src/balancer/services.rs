@@ -4,14 +4,14 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use forebay_packet::wire::ipv4::TCP;
+use forebay_tables::maglev::Maglev;
+use forebay_tables::sessions::{Key as _, Seed, Tuple4};
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
-use crate::tables::maglev::Maglev;
-use crate::tables::sessions::{Key as _, Seed, Tuple4};
 
 /// How packets reach a backend.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Hash, Serialize)]

@@ -1,12 +1,13 @@
 //! A balanced session: its keys on both sides, and the translation of its packets.
 
 use forebay_packet::wire::ipv4::{TCP, UDP};
+use forebay_tables::plain::Plain;
+use forebay_tables::sessions::{Session, Tuple4};
 use zerocopy::FromZeros;
 
 use crate::connection::flags::{ACK, FIN, SYN};
-use crate::connection::{Connection, Phase, Plain};
+use crate::connection::{Connection, Phase};
 use crate::nat::Gains;
-use crate::tables::sessions::{Session, Tuple4};
 
 /// A session.
 #[derive(Clone, Copy, Debug, FromZeros)]

@@ -1,12 +1,12 @@
 //! Session lookups for modules that never open, renew or end a session.
 
 use forebay_packet::{Packet, wire::ipv4::TCP};
+use forebay_tables::sessions::{Tuple4, Tuple6};
 use forebay_units::Ticks;
 
 use super::{Connection, Headers, Shown, opens};
 use crate::firewall::{ConnectionLookup, LentConnections};
 use crate::nat::{LentNat, NatLookup};
-use crate::tables::sessions::{Tuple4, Tuple6};
 
 /// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Time-outs of connections.
 
 use forebay_graph::SetupError;
+use forebay_tables::sessions::{Found, Session, Sessions, Slot};
 use forebay_units::{Frequency, Nanos, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{PHASES, Phase};
-use crate::tables::sessions::{Found, Session, Sessions, Slot};
 
 /// Maximum number of sessions that one call with packets removes, in addition to one for each packet. The limit keeps
 /// packets from waiting when many sessions end at once.

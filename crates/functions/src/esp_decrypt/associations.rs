@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use forebay_graph::{Live, Outcome, Reader, Replay, Table as ControlTable, Verb};
+use forebay_tables::lpm::IpPrefix;
 use hashbrown::HashMap;
 
 use super::window::Window;
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
 use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, split_change, without_comment};
-use crate::tables::lpm::IpPrefix;
 
 /// The words of a line.
 pub(super) const WORDS: [&str; 9] =

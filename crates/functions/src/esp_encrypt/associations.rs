@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_graph::{Live, Outcome, Reader, Replay, Table as ControlTable, Verb};
+use forebay_tables::lpm::{IpPrefix, Ipv4Table, Ipv6Table, NO_ROUTE};
 use hashbrown::HashMap;
 
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
 use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, split_change, without_comment};
-use crate::tables::lpm::{IpPrefix, Ipv4Table, Ipv6Table, NO_ROUTE};
 
 /// The words of a line.
 pub(super) const WORDS: [&str; 10] =

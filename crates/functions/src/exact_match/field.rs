@@ -6,11 +6,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
 use forebay_packet::wire::{ipv4, ipv6};
 use forebay_packet::{Network, Packet};
+use forebay_tables::parameters::number;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
-
-use crate::parameters::number;
 
 /// The header from whose start a field's offset counts. Absent in packets of other protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::tracked::Tuple;
 use super::tracker::Tracker;
 use crate::connection::{Timeouts, shown_ports};
 use crate::listing::{Age, End, Row, TableType, WorkerSide, WorkerTables};
-use crate::tables::sessions::{Slot, Tuple4, Tuple6};
+use forebay_tables::sessions::{Slot, Tuple4, Tuple6};
 
 /// The table of connections.
 pub(super) const CONNECTIONS: TableType = TableType {

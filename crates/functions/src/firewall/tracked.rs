@@ -3,10 +3,10 @@
 use forebay_packet::Packet;
 use forebay_packet::wire::icmp::ICMPV6;
 use forebay_packet::wire::ipv4::ICMP;
+use forebay_tables::sessions::{Key, Session, Tuple4, Tuple6};
 use zerocopy::FromZeros;
 
 use crate::connection::Connection;
-use crate::tables::sessions::{Key, Session, Tuple4, Tuple6};
 
 /// A 5-tuple that can be reversed.
 pub(super) trait Tuple: Key + Ord + FromZeros {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use forebay_measure::Counter;
 use forebay_memory::NoMemory;
+use forebay_tables::sessions::{Found, Refused, Seed, Sessions, Slot, Spot};
 
 use super::Settings;
 use super::tracked::{Tracked, Tuple};
 use crate::connection::{Connection, FoundSession, Headers, Phase, SessionRow, opens};
 use crate::nat::WhenFull;
-use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Spot};
 
 /// Counters, in this order.
 pub(super) const COUNTERS: [&str; 6] = ["open", "half open", "opened", "ended", "evicted", "refused"];

@@ -3,11 +3,10 @@
 use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{Setup, SetupError};
 use forebay_memory::filled;
+use forebay_tables::parameters::{no_memory, number};
 use forebay_units::Random;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::parameters::{no_memory, number};
 
 /// The parameter named in errors.
 const PATH: &str = "teids";

@@ -1,5 +1,6 @@
 //! Tunnels by user address or by number: read from a configuration, looked up for each packet.
 
+use forebay_tables::parameters::{no_memory, number};
 use forebay_units::Random;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +12,6 @@ use forebay_simd::prefetch::prefetch_read;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::parameters::{no_memory, number};
 use crate::tunnel::settings::{AnyEndpoint, family_of};
 
 /// The parameter named in errors.

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 
 use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{Setup, SetupError};
+use forebay_tables::lpm::Prefix;
+use forebay_tables::lpm::routes_file::{LineError, Routes, RoutesFileError, parse_lines, parse_routes};
+use forebay_tables::lpm::synthetic::{self, Family};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::tables::lpm::Prefix;
-use crate::tables::lpm::routes_file::{LineError, Routes, RoutesFileError, parse_lines, parse_routes};
-use crate::tables::lpm::synthetic::{self, Family};
 
 /// The parameter named in errors of routes.
 const PATH: &str = "routes";

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use forebay_graph::{
     DeclareState, Live, Outcome, Reader, Replay, Setup, SetupError, Table as ControlTable, Verb, register,
 };
+use forebay_tables::lpm::routes_file::{LineError, parse_entry};
+use forebay_tables::lpm::{Address, Changes, Fib, IpPrefix, MAX_NEXT_HOP, Prefix, Rib};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
 
 use super::routes::Source;
-use crate::tables::lpm::routes_file::{LineError, parse_entry};
-use crate::tables::lpm::{Address, Changes, Fib, IpPrefix, MAX_NEXT_HOP, Prefix, Rib};
 
 /// The amount of painting by changes, in prefixes, after which they are published: large enough that the cost of
 /// publishing is negligible, small enough that it happens every few milliseconds and that the list stays small.
@@ -79,7 +79,7 @@ impl Loaded {
     /// Those of [`Source::routes`].
     pub(super) fn read(source: &Source, last: u32, setup: &Setup<'_>) -> Result<Self, SetupError> {
         let routes = source.routes(last, setup)?;
-        let invalid = |error: crate::tables::lpm::NextHopError| SetupError::at("routes", error.to_string());
+        let invalid = |error: forebay_tables::lpm::NextHopError| SetupError::at("routes", error.to_string());
         let ribs =
             Ribs { ipv4: Rib::new(routes.ipv4).map_err(invalid)?, ipv6: Rib::new(routes.ipv6).map_err(invalid)? };
         let most = |most: Option<u32>| most.map_or(0, |most| most + 1);
@@ -229,7 +229,7 @@ enum ChangeError {
     #[error(transparent)]
     Line(#[from] LineError),
     #[error(transparent)]
-    NextHop(#[from] crate::tables::lpm::NextHopError),
+    NextHop(#[from] forebay_tables::lpm::NextHopError),
     #[error("{prefix} already exists, with next hop {other}: use 'replace'")]
     Known { prefix: String, other: u32 },
     #[error("there is no route {0}: allowed are prefixes of routes, with their lengths")]

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use forebay_graph::{Rig, StateDeclaration, Surroundings, Table as _};
 use forebay_packet::Batch;
+use forebay_tables::lpm::IpPrefix;
 use forebay_units::Frequency;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tables::lpm::IpPrefix;
 
 /// Returns a frame to `address` with `tags` VLAN tags.
 fn frame(address: IpAddr, tags: usize) -> Vec<u8> {
@@ -316,7 +316,7 @@ fn frame_type() -> impl Strategy<Value = FrameType> {
 }
 
 fn prefix() -> impl Strategy<Value = IpPrefix> {
-    use crate::tables::lpm::Prefix;
+    use forebay_tables::lpm::Prefix;
     (address(), 0u32..=128).prop_map(|(address, length)| match address {
         IpAddr::V4(address) => IpPrefix::V4(Prefix::truncated(address.to_bits(), length / 4)),
         IpAddr::V6(address) => IpPrefix::V6(Prefix::truncated(address.to_bits(), length)),

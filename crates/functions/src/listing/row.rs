@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
+use forebay_tables::sessions::Slot;
 
 use crate::connection::{Phase, SlotClock};
-use crate::tables::sessions::Slot;
 
 /// An address, and a port if there is one; for ICMP, the identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,10 @@
 
 use std::hint::cold_path;
 
+use forebay_tables::token_bucket::{Rate, RateError, Scale};
 use forebay_units::{BitRate, Bytes, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::tables::token_bucket::{Rate, RateError, Scale};
 
 /// Colour of a packet. The numbers are those of the gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

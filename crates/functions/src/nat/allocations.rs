@@ -4,11 +4,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
+use forebay_tables::journal::{self, LineWriter, Memory, Record};
 use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::journal::{self, LineWriter, Memory, Record};
 
 /// Parameters of the log.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -2,7 +2,7 @@
 
 use super::Nat;
 use super::deterministic::{Blocks, Range};
-use crate::tables::sessions::Seed;
+use forebay_tables::sessions::Seed;
 
 /// The rule for both choices.
 #[derive(Clone, Copy)]

@@ -2,9 +2,8 @@
 
 use forebay_memory::NoMemory;
 use forebay_packet::wire::ipv4::{ICMP, TCP};
+use forebay_tables::sessions::{Found, Key, NEVER, Refused, Seed, Session, Sessions};
 use zerocopy::FromZeros;
-
-use crate::tables::sessions::{Found, Key, NEVER, Refused, Seed, Session, Sessions};
 
 /// Address, port and protocol on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromZeros)]

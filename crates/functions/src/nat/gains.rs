@@ -2,9 +2,8 @@
 
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::UDP;
+use forebay_tables::plain::Plain;
 use zerocopy::FromZeros;
-
-use crate::connection::Plain;
 
 /// An address and a port.
 type End = ([u8; 4], u16);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Lent, Own, Setup, SetupError};
 use forebay_measure::Counter;
+use forebay_tables::journal::{self, Journal, LineWriter, Slot};
+use forebay_tables::sessions::Tuple4;
 use forebay_units::Ticks;
 
 use super::allocations::Entry;
@@ -11,11 +13,9 @@ use super::deterministic::{BlockTable, LEAST};
 use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
 use crate::connection::{ENDS_WOKEN, FoundSession, Headers, SessionLookup, SessionRow};
-use crate::journal::{self, Journal, LineWriter, Slot};
 use crate::listing::{
     LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, Listing, OperatorSide, ServingModule, WorkerTables, add_table, serve_requests,
 };
-use crate::tables::sessions::Tuple4;
 
 /// A worker's translator, for [session lookups](SessionLookup).
 pub struct NatLookup {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
 use forebay_packet::wire::checksum;
+use forebay_tables::sessions::{Seed, Sessions};
 use forebay_units::{Frequency, Ticks};
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ use super::translation::Translation;
 use super::*;
 use crate::nat_in::NatIn;
 use crate::nat_out::NatOut;
-use crate::tables::sessions::{Seed, Sessions};
 
 pub(super) const HOST: [u8; 4] = [10, 0, 0, 7];
 pub(super) const PEER: [u8; 4] = [198, 51, 100, 9];

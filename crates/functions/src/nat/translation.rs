@@ -1,10 +1,12 @@
 //! A translated session: both of its 5-tuples, and the translation of a packet's headers.
 
+use forebay_tables::sessions::{Session, Tuple4};
 use zerocopy::FromZeros;
 
 use super::Gains;
-use crate::connection::{Connection, Plain};
-use crate::tables::sessions::{Session, Tuple4};
+use forebay_tables::plain::Plain;
+
+use crate::connection::Connection;
 
 /// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,9 @@ use forebay_packet::{
     Network, Packet, SessionKey,
     wire::ipv4::{ICMP, TCP, UDP},
 };
+use forebay_tables::parameters::no_memory;
+use forebay_tables::plain::Plain;
+use forebay_tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
 use forebay_units::Ticks;
 
 use super::allocations::Allocations;
@@ -19,12 +22,8 @@ use super::ports::Ports;
 use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL, UNDECIDABLE};
 use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets, translate_error};
-use crate::connection::{
-    Connection, ENDS, FoundSession, Headers, Plain, SessionRow, Shown, SlotClock, Timeouts, opens,
-};
+use crate::connection::{Connection, ENDS, FoundSession, Headers, SessionRow, Shown, SlotClock, Timeouts, opens};
 use crate::listing::{OperatorSide, WorkerSide};
-use crate::parameters::no_memory;
-use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
 pub(crate) use shown::{BINDINGS, SESSIONS};
 
 /// Counters of sessions, in this order.

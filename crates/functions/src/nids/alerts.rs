@@ -1,8 +1,9 @@
-//! Alerts as lines of a file, which a [`journal`](crate::journal) writes.
+//! Alerts as lines of a file, which a [`journal`](forebay_tables::journal) writes.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use forebay_tables::journal::{self, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,6 @@ use super::eve;
 use super::groups::Ruleset;
 use super::rule::Action;
 use super::view::View;
-use crate::journal::{self, Record};
 
 /// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_graph::{Own, Setup, SetupError};
 use forebay_memory::Zeroed;
+use forebay_tables::parameters::no_memory;
 
 use super::rule::{BitOperation, BitStep};
 use crate::connection::{LentSessions, SessionLookup, SessionRow};
-use crate::parameters::no_memory;
 
 /// The largest number of bit names in a rule file.
 pub const MAX_BITS: usize = 4_096;

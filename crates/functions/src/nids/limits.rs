@@ -4,11 +4,11 @@
 //! begins the next window.
 
 use forebay_memory::NoMemory;
+use forebay_tables::keyed::{Keyed, TableKey};
 use forebay_units::{Frequency, Ticks, random::mix};
 
 use super::rule::{Limit, LimitKind, Track};
 use super::view::View;
-use crate::tables::keyed::{Keyed, TableKey};
 
 /// The matches of a rule and an address within a period.
 #[derive(Clone, Copy, Debug, Default)]

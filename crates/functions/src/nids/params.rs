@@ -2,6 +2,7 @@
 
 use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{DeclareState, Setup, SetupError};
+use forebay_tables::parameters::{LISTED, of_elements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,6 @@ use super::ranges::Variables;
 use crate::connection::SessionLookup;
 use crate::firewall::Connections;
 use crate::nat::Nat;
-use crate::parameters::{LISTED, of_elements};
 
 /// Parameters of `nids`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -7,8 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
 use forebay_packet::{Hidden, Network, Packet, Upper};
-
-use crate::tables::acl::{Address, PortRange, Prefix};
+use forebay_tables::acl::{Address, PortRange, Prefix};
 
 /// The syntax of conditions.
 pub(super) const SYNTAX: &str =
@@ -182,7 +181,9 @@ impl Condition {
 
 /// Parses a whole number of up to `most`.
 pub(super) fn whole(text: &str, most: u32) -> Option<u32> {
-    crate::parameters::number(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number <= most)
+    forebay_tables::parameters::number(text)
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| *number <= most)
 }
 
 /// Parses a port or a range of ports.

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use forebay_graph::{Live, Outcome, Table, Verb, foreign_words};
 use forebay_memory::NoMemory;
+use forebay_tables::sessions::Seed;
 
 use super::accounts::{Accounts, Usage};
 use super::condition::Condition;
 use super::limit::Clock;
 use super::line::{Line, MOST_BEARERS, Name, User, without_comment};
 use super::users::{Bearer, Session, Step, Users};
-use crate::tables::sessions::Seed;
 
 pub(super) use ended::EndedTable;
 pub(super) use usage::UsageTable;

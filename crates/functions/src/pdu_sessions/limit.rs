@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tables::token_bucket::{Rate, Scale};
+    use forebay_tables::token_bucket::{Rate, Scale};
 
     fn clock(hertz: f64) -> Clock {
         Clock { frequency: Frequency::new(hertz), burst: Nanos(100_000_000) }

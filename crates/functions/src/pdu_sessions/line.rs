@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::condition::{Condition, SYNTAX as CONDITIONS, whole};
 use super::limit::{Clock, Limit};
-use crate::parameters::number;
 use crate::tunnel::settings::is_host;
+use forebay_tables::parameters::number;
 
 /// The most bearers of a session: QoS flows have 64 identifiers.
 pub(super) const MOST_BEARERS: usize = 64;

@@ -4,13 +4,13 @@
 //! Several rules may have the same number, as several services may have the same price.
 
 use forebay_packet::{Hidden, Packet};
-
-use super::condition::{Condition, Net, Seen, whole};
-use super::line::without_comment;
-use crate::tables::acl::{
+use forebay_tables::acl::{
     Action, Address, BuildError, Classifier, Decision, Hits, Key, Prefix, ProtocolMatch, Rule, Step, Tuples, Verdict,
     labels,
 };
+
+use super::condition::{Condition, Net, Seen, whole};
+use super::line::without_comment;
 
 /// Packets that are processed together.
 pub(crate) const GO: usize = 32;

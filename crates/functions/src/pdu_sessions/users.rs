@@ -10,13 +10,13 @@ use forebay_graph::Replay;
 use forebay_memory::{NoMemory, room};
 use forebay_packet::Hidden;
 use forebay_simd::prefetch::prefetch_read;
+use forebay_tables::sessions::Seed;
 
 use super::condition::{Condition, Seen};
 use super::limit::Limit;
 use super::line::{Name, User};
 use super::places::Index;
 use crate::gtpu_decap::HAS_QFI;
-use crate::tables::sessions::Seed;
 
 /// A bearer of a session.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,9 +3,8 @@
 
 use forebay_graph::{Key, SetupError};
 use forebay_memory::{filled, numbered};
+use forebay_tables::parameters::no_memory;
 use forebay_units::Ticks;
-
-use crate::parameters::no_memory;
 
 /// Marks the end of a list of entries.
 const NONE: u32 = u32::MAX;

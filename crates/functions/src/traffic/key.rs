@@ -5,11 +5,11 @@ use forebay_packet::{
     Network, Packet, Word,
     wire::ethernet::{EtherType, Ethernet, VlanTag},
 };
+use forebay_tables::keyed::TableKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Ipv4View, dscp};
-use crate::tables::keyed::TableKey;
 
 /// The property that packets of one account have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]

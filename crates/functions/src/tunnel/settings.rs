@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use forebay_packet::host_address::{check_host_address, may_be_host_v4, may_be_host_v6};
+use forebay_tables::parameters::number;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
-
-use crate::parameters::number;
 
 /// The address of a tunnel's end: the IPv4 address of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use forebay_tables::acl::{Action, Decision, Hits, Key, Prefix, Rule4, Rule6, Verdict};
+use forebay_tables::acl::{oracle, rule_file, synthetic};
 use proptest::prelude::*;
 
 use super::*;
-use crate::tables::acl::{Action, Decision, Hits, Key, Prefix, Rule4, Rule6, Verdict};
-use crate::tables::acl::{oracle, rule_file, synthetic};
 
 fn table_of(v4: Vec<Rule4>, v6: Vec<Rule6>, quiet: Duration) -> RuleTable {
     let list = List::of(v4, v6, Sets::default(), Decision::Permit, 1).expect("not too many rules");

@@ -2,7 +2,7 @@
 
 use super::{Balanced, Distributor};
 use crate::listing::{Age, End, Row, TableType, WorkerSide, WorkerTables};
-use crate::tables::sessions::Session;
+use forebay_tables::sessions::Session;
 
 /// The table of sessions.
 pub(in crate::balancer) const SESSIONS: TableType = TableType {

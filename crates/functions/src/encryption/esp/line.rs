@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use forebay_aead::{Backend, Fingerprint, Key, Material};
 use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{NO_CHANGE, Setup, SetupError, Verb, foreign_words};
+use forebay_tables::lpm::IpPrefix;
+use forebay_tables::parameters::number;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zeroize::Zeroizing;
@@ -16,8 +18,6 @@ use zeroize::Zeroizing;
 use super::SALT;
 use super::lifetime::{Limits, Used};
 use crate::encryption::settings::{Secret, file_name, read_key};
-use crate::parameters::number;
-use crate::tables::lpm::IpPrefix;
 use crate::tunnel::settings::AnyEndpoint;
 
 /// The parameter named in errors.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use forebay_graph::Surroundings;
+use forebay_tables::lpm::NO_ROUTE;
 use forebay_units::Frequency;
 use proptest::prelude::*;
 
 use super::*;
-use crate::tables::lpm::NO_ROUTE;
 
 /// Returns the routes of a module that has the next hops 0 to 7.
 fn tables(routes: &[&str]) -> RouteTables {

@@ -78,7 +78,7 @@ fn checksums_of_a_session_are_full_recomputations() {
                     let expected = packet(protocol, to, (PEER, 80), word);
                     translated.data_mut()[26..30].copy_from_slice(&expected[26..30]);
                     translated.data_mut()[34..36].copy_from_slice(&expected[34..36]);
-                    gains.add_to(crate::connection::Plain::of_mut(&mut translated).expect("a plain packet"));
+                    gains.add_to(forebay_tables::plain::Plain::of_mut(&mut translated).expect("a plain packet"));
                     assert_eq!(translated.data(), expected, "{protocol}: {from:?} to {to:?}, {word:x}");
                 }
             }

@@ -2,10 +2,10 @@
 
 use super::{Endpoint, Translation, Translator};
 use crate::connection::shown_ports;
-use crate::journal::LineWriter;
 use crate::listing::{Age, End, Row, TableType, WorkerSide, WorkerTables};
 use crate::nat::allocations::Entry;
-use crate::tables::sessions::Session;
+use forebay_tables::journal::LineWriter;
+use forebay_tables::sessions::Session;
 
 /// The table of sessions.
 pub(crate) const SESSIONS: TableType = TableType {

@@ -113,11 +113,11 @@ pub fn number(text: &str) -> Option<u128> {
 }
 
 /// The file name in faults of a list that is parsed as lines of a file.
-pub(crate) const LISTED: &str = "line";
+pub const LISTED: &str = "line";
 
 /// Converts the faults of a list that was parsed as lines of a file named [`LISTED`], one fault a line, to faults of
 /// the list's elements.
-pub(crate) fn of_elements(path: &str, list: &[String], faults: &str) -> SetupError {
+pub fn of_elements(path: &str, list: &[String], faults: &str) -> SetupError {
     // An element may have several lines.
     let element = |line: usize| {
         let mut lines = 0;

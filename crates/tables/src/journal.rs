@@ -18,11 +18,11 @@ use forebay_measure::{Clock, Counter, Tsc};
 use forebay_units::Frequency;
 use rtrb::{Consumer, RingBuffer};
 
-pub(crate) use line_writer::{COUNTERS, LineWriter};
+pub use line_writer::{COUNTERS, LineWriter};
 use pages::{Out, Page};
 
 /// A record of an event, as a worker makes it. It becomes a line.
-pub(crate) trait Record: Copy + Send + 'static {
+pub trait Record: Copy + Send + 'static {
     /// Data that formatting needs in addition to the record, for example the rules to which its numbers refer.
     type With: Send + Sync + 'static;
     /// Capacity of a worker's ring, in records.
@@ -38,7 +38,7 @@ pub(crate) trait Record: Copy + Send + 'static {
 }
 
 /// The state that results from records.
-pub(crate) trait Memory<R>: Default {
+pub trait Memory<R>: Default {
     /// Adds a record to the state.
     fn note(&mut self, record: &R);
 
@@ -62,7 +62,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 const CHUNK: usize = 1 << 16;
 
 /// Formats a time of nanoseconds after 1970 as RFC 3339 does.
-pub(crate) fn time(nanos: u64) -> String {
+pub fn time(nanos: u64) -> String {
     let time = jiff::Timestamp::from_nanosecond(nanos.into()).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.9}")
 }
@@ -71,7 +71,7 @@ pub(crate) fn time(nanos: u64) -> String {
 ///
 /// # Errors
 /// The error that [`take`](Slot::take) would return.
-pub(crate) fn check(path: &Path) -> Result<(), String> {
+pub fn check(path: &Path) -> Result<(), String> {
     // Opening a pipe would wait for its reader.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Err(cannot(path, &"allowed are regular files"));
@@ -84,7 +84,7 @@ fn cannot(path: &Path, why: &dyn std::fmt::Display) -> String {
 }
 
 /// The journal of a file. After a reload the new owner of the same name continues with it.
-pub(crate) struct Slot<R: Record>(Mutex<Weak<Journal<R>>>);
+pub struct Slot<R: Record>(Mutex<Weak<Journal<R>>>);
 
 impl<R: Record> Default for Slot<R> {
     fn default() -> Self {
@@ -97,7 +97,7 @@ impl<R: Record> Slot<R> {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn take(&self, path: &Path, owner: &str, frequency: Frequency) -> Result<Arc<Journal<R>>, String> {
+    pub fn take(&self, path: &Path, owner: &str, frequency: Frequency) -> Result<Arc<Journal<R>>, String> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(journal) = slot.upgrade() {
             return Ok(journal);
@@ -109,7 +109,7 @@ impl<R: Record> Slot<R> {
 }
 
 /// A file of lines, for all workers of its owner.
-pub(crate) struct Journal<R: Record> {
+pub struct Journal<R: Record> {
     shared: Arc<Shared<R>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -192,7 +192,7 @@ impl<R: Record> Journal<R> {
     }
 
     /// Returns a worker's line writer for this file. `rate` limits the lines a second.
-    pub(crate) fn line_writer(
+    pub fn line_writer(
         self: &Arc<Self>,
         with: Arc<R::With>,
         counts: Arc<[Counter]>,
@@ -211,7 +211,7 @@ impl<R: Record> Journal<R> {
     ///
     /// # Errors
     /// The file could not be written or opened again.
-    pub(crate) fn flush(&self) -> Result<(), String> {
+    pub fn flush(&self) -> Result<(), String> {
         let mut state = self.shared.lock();
         state.requested += 1;
         let requested = state.requested;

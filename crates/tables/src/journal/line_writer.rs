@@ -11,7 +11,7 @@ use rtrb::Producer;
 use super::{Journal, Record};
 
 /// Counters of lines, in this order.
-pub(crate) const COUNTERS: [&str; 4] = LINE_COUNTERS;
+pub const COUNTERS: [&str; 4] = LINE_COUNTERS;
 /// Records put into the ring.
 pub(super) const WRITTEN: usize = 0;
 /// Records dropped because of the rate limit.
@@ -23,7 +23,7 @@ pub(super) const LOST: usize = 2;
 pub(super) const UNWRITTEN: usize = 3;
 
 /// Puts a worker's records into its ring.
-pub(crate) struct LineWriter<R: Record> {
+pub struct LineWriter<R: Record> {
     ring: Producer<R>,
     journal: Arc<Journal<R>>,
     /// The counters ([`COUNTERS`]).
@@ -52,12 +52,12 @@ impl<R: Record> LineWriter<R> {
 
     /// Sets whether the worker waits for room in the ring.
     #[must_use]
-    pub(crate) fn waiting(self, waits: bool) -> Self {
+    pub fn waiting(self, waits: bool) -> Self {
         Self { waits, ..self }
     }
 
     /// Returns the journal to which it writes.
-    pub(crate) fn journal(&self) -> &Journal<R> {
+    pub fn journal(&self) -> &Journal<R> {
         &self.journal
     }
 
@@ -69,7 +69,7 @@ impl<R: Record> LineWriter<R> {
 
     /// Puts a record into the ring, unless the ring is full or the rate limit is reached. `make` gets the time of the
     /// record.
-    pub(crate) fn write(&mut self, now: Ticks, make: impl FnOnce(u64) -> R) {
+    pub fn write(&mut self, now: Ticks, make: impl FnOnce(u64) -> R) {
         if let Some(rate) = self.rate {
             let second = self.journal.shared.frequency.seconds(now) as u64;
             if self.second.0 != second {

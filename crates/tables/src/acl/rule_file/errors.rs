@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::tables::acl::MAX_RULES;
-use crate::tables::acl::readable::RuleSyntaxError;
+use crate::acl::MAX_RULES;
+use crate::acl::readable::RuleSyntaxError;
 
 /// A problem of one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

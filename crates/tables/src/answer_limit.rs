@@ -6,7 +6,7 @@
 use forebay_units::{Frequency, Ticks};
 
 /// Allows a number of answers per second on average, and at once as many as in a second.
-pub(crate) struct Bucket {
+pub struct AnswerLimit {
     /// The time of a token in ticks; 0: no answer is allowed.
     each: u64,
     /// How far ahead of now the bucket's instant may be.
@@ -14,15 +14,17 @@ pub(crate) struct Bucket {
     full_at: u64,
 }
 
-impl Bucket {
-    pub(crate) fn new(per_second: u32, frequency: Frequency) -> Self {
+impl AnswerLimit {
+    /// Returns a limit of `per_second` answers, in ticks of this frequency; 0 allows none.
+    #[must_use]
+    pub fn new(per_second: u32, frequency: Frequency) -> Self {
         let second = frequency.ticks(forebay_units::Nanos(1_000_000_000)).0.max(1);
         let each = second.checked_div(per_second.into()).map_or(0, |each| each.max(1));
         Self { each, burst: each * u64::from(per_second.max(1) - 1), full_at: 0 }
     }
 
     /// Returns whether one more answer is allowed now; if so, takes its token.
-    pub(crate) fn take(&mut self, now: Ticks) -> bool {
+    pub fn take(&mut self, now: Ticks) -> bool {
         let full_at = self.full_at.max(now.0);
         if self.each == 0 || full_at - now.0 > self.burst {
             return false;
@@ -40,13 +42,13 @@ mod tests {
 
     #[test]
     fn a_bucket_with_rate_0_allows_nothing() {
-        let mut bucket = Bucket::new(0, Frequency::new(1e9));
+        let mut bucket = AnswerLimit::new(0, Frequency::new(1e9));
         assert!((0..10).all(|second| !bucket.take(Ticks(second * 1_000_000_000))));
     }
 
     #[test]
     fn a_second_allows_exactly_its_rate() {
-        let mut bucket = Bucket::new(100, Frequency::new(1e9));
+        let mut bucket = AnswerLimit::new(100, Frequency::new(1e9));
         assert_eq!((0..1_000).filter(|_| bucket.take(Ticks(5))).count(), 100, "all at once");
         let later = |after: u64| Ticks(5 + after);
         assert!(!bucket.take(later(9_999_999)));
@@ -61,7 +63,7 @@ mod tests {
         fn it_equals_a_bucket_that_fills_continuously(
             rate in 1u32..1_000, steps in prop::collection::vec(0u64..20_000_000, 1..300),
         ) {
-            let mut bucket = Bucket::new(rate, Frequency::new(1e9));
+            let mut bucket = AnswerLimit::new(rate, Frequency::new(1e9));
             let each = 1_000_000_000 / u64::from(rate);
             // The model: fractions of tokens, in ticks, that accumulate with time up to the bucket's size.
             let (mut level, mut now, size) = (each * u64::from(rate), 0, each * u64::from(rate));

@@ -37,12 +37,12 @@ const NONE: [bool; 256] = [false; 256];
 impl Martians {
     /// Returns the first octets of addresses, source or destination, for which [`refuses`](Self::refuses) may return
     /// true for an IPv4 packet.
-    pub(crate) fn marked(self) -> &'static [bool; 256] {
+    pub fn marked(self) -> &'static [bool; 256] {
         if self == Self::Drop { &SPECIAL } else { &NONE }
     }
 
     /// Returns whether a packet with a valid IP header is refused for its addresses.
-    pub(crate) fn refuses(self, packet: &mut Packet) -> bool {
+    pub fn refuses(self, packet: &mut Packet) -> bool {
         if self == Self::Pass {
             return false;
         }
