@@ -121,7 +121,8 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn tailroom(&self) -> usize {
-        self.longest() - self.len()
+        let meta = self.meta();
+        usize::from(meta.end) - usize::from(meta.data) - usize::from(meta.len)
     }
 
     /// Returns the length of the longest frame that fits from the present start on, in bytes.
