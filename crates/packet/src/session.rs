@@ -46,16 +46,13 @@ impl SessionKey {
     /// Returns a hash that is the same for both directions of the session and never 0.
     #[must_use]
     pub fn symmetric_hash(&self) -> u32 {
-        let side = |address: &[u8; 16], port: u16| {
+        let words = |address: &[u8; 16]| {
             let both = u128::from_be_bytes(*address);
-            let (high, low) = ((both >> 64) as u64, both as u64);
-            // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4). If it only filled some
-            // bits beside the address, it would cancel out against an interface identifier counted in the same bits.
-            mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            ((both >> 64) as u64, both as u64)
         };
-        // The sum is the same for both directions. Mixing each side first keeps sides apart that differ in few bits.
-        let both = side(&self.source, self.source_port).wrapping_add(side(&self.destination, self.destination_port));
-        ((mix(both ^ u64::from(self.protocol)) >> 32) as u32).max(1)
+        let source = side(words(&self.source), self.source_port);
+        let destination = side(words(&self.destination), self.destination_port);
+        symmetric(source, destination, self.protocol)
     }
 
     /// Returns the key of a frame's headers. `start` is the offset of the network layer, `transport` the upper layer's
@@ -127,6 +124,22 @@ fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u1
     Some((u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
 }
 
+/// Returns the hash of one side of a session: the high and low half of its address, and its port.
+#[inline]
+fn side((high, low): (u64, u64), port: u16) -> u64 {
+    // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4). If it only filled some bits beside
+    // the address, it would cancel out against an interface identifier counted in the same bits.
+    mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Returns the hash of a session from the hashes of its sides. It is never 0.
+#[inline]
+fn symmetric(source: u64, destination: u64, protocol: u8) -> u32 {
+    // The sum is the same for both directions. Mixing each side first keeps sides apart that differ in few bits.
+    let both = source.wrapping_add(destination);
+    ((mix(both ^ u64::from(protocol)) >> 32) as u32).max(1)
+}
+
 impl Packet {
     /// Returns the packet's 5-tuple. For a frame that is not IP, the MAC addresses take the place of the IP addresses.
     /// For a packet in a GTP-U tunnel, the 5-tuple is that of the inner packet, because two gateways send all their
@@ -145,6 +158,12 @@ impl Packet {
             return SessionKey { network, source, destination, source_port, destination_port, protocol };
         }
         self.any_key()
+    }
+
+    /// Returns the session hash of a packet of any form.
+    #[inline(never)]
+    fn any_hash(&mut self) -> u32 {
+        self.any_key().symmetric_hash()
     }
 
     /// Returns the session key of a packet of any form.
@@ -221,7 +240,15 @@ impl Packet {
     #[inline]
     pub fn session_hash(&mut self) -> u32 {
         if self.meta().session == 0 {
-            let hash = self.session_key().symmetric_hash();
+            // Without the key in memory, and with the known zeros of an IPv4 address, a plain packet takes fewer steps.
+            let hash = match self.plain_session() {
+                Some((header, source_port, destination_port)) => {
+                    let words = |address: [u8; 4]| (u64::from(u32::from_be_bytes(address)) << 32, 0);
+                    let source = side(words(header.source), source_port);
+                    symmetric(source, side(words(header.destination), destination_port), header.protocol)
+                }
+                None => self.any_hash(),
+            };
             self.meta_mut().session = hash;
         }
         self.meta().session
