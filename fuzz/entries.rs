@@ -1,6 +1,6 @@
 //! The code of each fuzz target. The targets here and the test that replays the corpora both include this file.
 
-use forebay_graph::{Gate, Rig, Setup, Surroundings, functions, states};
+use forebay_graph::{Gate, Rig, Setup, SetupEnvironment, functions, states};
 use forebay_packet::{
     Batch, MAX_BATCH, SessionKey,
     wire::{gtpu, vxlan},
@@ -76,12 +76,12 @@ pub fn frames(bytes: &[u8]) {
 pub fn matching(bytes: &[u8]) {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\n\n") else { return };
     let rules: Vec<_> = String::from_utf8_lossy(&bytes[..end]).lines().take(20).map(str::to_owned).collect();
-    let mut all = Surroundings::new(Frequency::new(1e9));
+    let mut all = SetupEnvironment::new(Frequency::new(1e9));
     let with_state = rules.first().is_some_and(|line| line == "# state");
     let mut wall = with_state.then(|| {
         let state = states().into_iter().find(|state| state.name == "connections").expect("it is registered");
         let built = state.build(&serde_json::json!({ "sessions": 4 }), &mut Setup::new("fw", &mut all));
-        all.state.insert("fw".to_owned(), built.expect("a small table"));
+        all.objects.states.insert("fw".to_owned(), built.expect("a small table"));
         let params = serde_json::json!({ "state": "fw", "default": "permit" });
         rig_of("firewall", &params, &mut all).expect("parameters")
     });
@@ -105,7 +105,7 @@ pub fn matching(bytes: &[u8]) {
 }
 
 /// Returns a registered function with these parameters, or `None` if it refuses them.
-fn rig_of(name: &str, params: &serde_json::Value, all: &mut Surroundings) -> Option<Rig> {
+fn rig_of(name: &str, params: &serde_json::Value, all: &mut SetupEnvironment) -> Option<Rig> {
     let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
     let mut setup = Setup::new(function.name, all);
     let built = function.build(params, &mut setup).ok()?;
@@ -114,13 +114,13 @@ fn rig_of(name: &str, params: &serde_json::Value, all: &mut Surroundings) -> Opt
 
 /// Returns every registered function, created from its own example.
 fn rigs() -> Vec<Rig> {
-    let mut all = Surroundings::new(Frequency::new(1e9));
+    let mut all = SetupEnvironment::new(Frequency::new(1e9));
     all.simulated = true;
-    all.base = std::env::temp_dir();
+    all.files.base = std::env::temp_dir();
     let read = |text: &str| serde_saphyr::from_str(text).expect("examples are tested to be YAML");
     for state in states() {
         let built = state.build(&read(state.example), &mut Setup::new(state.name, &mut all));
-        all.state.insert(state.name.to_owned(), built.expect("examples are tested to build"));
+        all.objects.states.insert(state.name.to_owned(), built.expect("examples are tested to build"));
     }
     let make = |function: &&'static forebay_graph::Declaration| {
         let mut setup = Setup::new(function.name, &mut all);
@@ -228,7 +228,7 @@ pub fn decrypt(bytes: &[u8]) {
 fn decryptions() -> Vec<Rig> {
     let key = "000102030405060708090a0b0c0d0e0f";
     let make = |name: &str, params: &str| {
-        let mut all = Surroundings::new(Frequency::new(1e9));
+        let mut all = SetupEnvironment::new(Frequency::new(1e9));
         let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
         let mut setup = Setup::new(name, &mut all);
         let params = serde_saphyr::from_str(params).expect("YAML");
@@ -265,7 +265,7 @@ fn udp6_checksum(addresses: &[u8], datagram: &[u8]) -> u16 {
 /// Returns the two functions that decapsulate, for any tunnel.
 fn decapsulations() -> Vec<Rig> {
     let make = |name: &str, params: &str| {
-        let mut all = Surroundings::new(Frequency::new(1e9));
+        let mut all = SetupEnvironment::new(Frequency::new(1e9));
         let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
         let mut setup = Setup::new(name, &mut all);
         let params = serde_saphyr::from_str(params).expect("YAML");

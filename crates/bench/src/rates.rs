@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_graph::Plan;
 use forebay_instance::{ControlInputs, Cores, StartError};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::Made;
+use forebay_pipeline::PipelineParts;
 use serde::{Deserialize, Serialize};
 
 use crate::search::{Found, Limits, NON_DROP, Outcome, PARTIAL_DROP, Progress, search};
@@ -90,7 +90,7 @@ pub fn check(plans: &mut [Plan]) -> Result<(), TrialError> {
 pub fn find(
     mut plans: Vec<Plan>,
     cores: impl Into<Cores>,
-    made: Made,
+    made: PipelineParts,
     time: Duration,
     report: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Rates, RatesError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_graph::{Meter, Plan};
 use forebay_instance::{ControlInputs, Instance, Outcome, StartError};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::Made;
+use forebay_pipeline::PipelineParts;
 use forebay_protocol::{
     SchedulerKind,
     report::{Packets, Report, Spent, Timing, WorkerReport},
@@ -201,7 +201,7 @@ pub struct Part<'t> {
 ///
 /// # Errors
 /// [`StartError`].
-pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) -> Result<Timed, StartError> {
+pub fn measure(plans: Vec<Plan>, cores: &[usize], made: PipelineParts, span: Duration) -> Result<Timed, StartError> {
     let why_not = WhyNot::default();
     let mut timed = measure_with(plans, cores, made, span, || meter(&why_not))?;
     if let Some(reason) = why_not.get() {
@@ -213,7 +213,7 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) ->
 fn measure_with(
     mut plans: Vec<Plan>,
     cores: &[usize],
-    made: Made,
+    made: PipelineParts,
     span: Duration,
     meter: impl Fn() -> Box<dyn Meter>,
 ) -> Result<Timed, StartError> {

@@ -8,7 +8,7 @@ use forebay_control::Log;
 use forebay_graph::{Cost, Plan};
 use forebay_instance::{Board, ControlInputs, Cores, Instance, Outcome, Simulation, Watch};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::Made;
+use forebay_pipeline::PipelineParts;
 use forebay_units::{Frequency, Nanos, Ticks};
 
 /// Duration of a simulated run that has no `--duration` and does not end by itself.
@@ -17,9 +17,9 @@ pub(crate) const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
 /// The mode in which workers run.
 pub(crate) enum Mode {
     /// In real time, each worker bound to its core.
-    Real { cores: Cores, made: Box<Made>, control_inputs: ControlInputs },
+    Real { cores: Cores, made: Box<PipelineParts>, control_inputs: ControlInputs },
     /// In simulated time; `costs` has the cost of each module's calls.
-    Simulated { costs: Vec<Cost>, made: Box<Made>, log: Option<Box<dyn Log>> },
+    Simulated { costs: Vec<Cost>, made: Box<PipelineParts>, log: Option<Box<dyn Log>> },
 }
 
 /// Returns the tick frequency.

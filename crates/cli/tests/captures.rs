@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forebay_graph::{RunToCompletion, Setup, Surroundings, Worker, drive, ports};
+use forebay_graph::{RunToCompletion, Setup, SetupEnvironment, Worker, drive, ports};
 use forebay_measure::Simulated;
 use forebay_pipeline::{Conditions, Source, load, usecase};
 use forebay_units::{Frequency, Ticks};
@@ -92,10 +92,10 @@ fn captures_pass_the_gateway_use_case() {
         let source = usecase("gw", &["n=16".to_owned()]).expect("a use case");
         let mut plan = load(&source, Conditions { frequency, simulated: true }).expect("it loads").plans.remove(0);
         let kind = ports().into_iter().find(|kind| kind.name == "pcap").expect("registered");
-        let mut surroundings = Surroundings::new(frequency);
-        surroundings.simulated = true;
+        let mut environment = SetupEnvironment::new(frequency);
+        environment.simulated = true;
         let params = json!({ "read": capture.display().to_string(), "speed": "fast" });
-        let open = kind.open(&params, &mut Setup::new("in", &mut surroundings)).expect("a capture");
+        let open = kind.open(&params, &mut Setup::new("in", &mut environment)).expect("a capture");
         let entry = plan.ports.iter_mut().find(|port| port.entry.is_some()).expect("a source");
         entry.open = Some(open);
         let mut worker: Worker<_, RunToCompletion> =

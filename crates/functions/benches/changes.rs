@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use forebay_functions as _;
 use forebay_functions::tables::{acl, lpm::synthetic};
-use forebay_graph::{Declaration, Setup, Surroundings, functions, states};
+use forebay_graph::{Declaration, Setup, SetupEnvironment, functions, states};
 use forebay_units::Frequency;
 use serde_json::{Value, json};
 
@@ -142,13 +142,13 @@ fn resident_mb() -> f64 {
 
 fn measure(subject: &Subject) {
     let function: &Declaration = functions().into_iter().find(|it| it.name == subject.function).expect("registered");
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     if let Some((kind, params)) = &subject.state {
         let kind = states().into_iter().find(|it| it.name == *kind).expect("registered");
-        let state = kind.build(params, &mut Setup::new("state", &mut surroundings)).expect("its own parameters");
-        surroundings.state.insert("state".to_owned(), state);
+        let state = kind.build(params, &mut Setup::new("state", &mut environment)).expect("its own parameters");
+        environment.objects.states.insert("state".to_owned(), state);
     }
-    let mut setup = Setup::new("bench", &mut surroundings);
+    let mut setup = Setup::new("bench", &mut environment);
     let built = function.build(&subject.params, &mut setup).expect("its own parameters");
     let (_, table) = setup.finish().tables.remove(0);
     let changes: Vec<&str> = subject.pairs.iter().flatten().map(String::as_str).collect();

@@ -144,7 +144,7 @@ impl Params {
         // Equal parameters mean equal rules: files do not change while a pipeline is being built.
         let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
         let list = setup.once(&key, |setup| self.compile(setup))?;
-        let rules = setup.once_a_module(&key, |setup| {
+        let rules = setup.once_per_module(&key, |setup| {
             let too_costly = setup.gauges("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
             Ok(RuleTable::of(Arc::clone(&list), too_costly).synthetic(matches!(self.rules, Rules::Synthetic(_))))
         })?;

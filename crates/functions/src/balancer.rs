@@ -71,7 +71,7 @@ impl Balancer {
         let listing = Listing::of(&self.key, setup)?;
         let operators = listing.operator_side(share);
         add_table(&listing, &distributor::SESSIONS, self.services.settings.clock, &self.key, setup)?;
-        let own = setup.own(&self.key, |_| {
+        let own = setup.once_per_worker(&self.key, |_| {
             let sessions = self.sessions.div_ceil(share.1);
             Distributor::new(Arc::clone(&self.services), sessions, secret, &operators)
                 .map_err(no_memory("state", format!("a table of {sessions} sessions (the state's `sessions`)")))

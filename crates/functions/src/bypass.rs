@@ -65,7 +65,7 @@ register!(Bypass);
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::{Gate, Rig, Surroundings};
+    use forebay_graph::{Gate, Rig, SetupEnvironment};
     use forebay_packet::Batch;
     use forebay_units::Frequency;
     use serde_json::json;
@@ -96,10 +96,10 @@ mod tests {
     fn it_costs_nothing_in_virtual_time() {
         let params: Params =
             serde_json::from_value(json!({ "cycles_per_batch": 9, "cycles_per_packet": 1 })).expect("parameters");
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
         let mut cost = |simulated| {
-            surroundings.simulated = simulated;
-            Bypass::new(params.clone(), &mut Setup::new("bypass", &mut surroundings)).expect("it builds").cost(32)
+            environment.simulated = simulated;
+            Bypass::new(params.clone(), &mut Setup::new("bypass", &mut environment)).expect("it builds").cost(32)
         };
         assert_eq!((cost(false), cost(true)), (41, 0));
     }

@@ -135,7 +135,7 @@ register!(Copy);
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::{Rig, Surroundings};
+    use forebay_graph::{Rig, SetupEnvironment};
     use forebay_packet::{ArrivalClock, Batch, MAX_BATCH};
     use forebay_units::{Frequency, Ticks};
     use proptest::prelude::*;
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_copy_has_all_properties_of_its_packet_except_the_trace() {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let word = Setup::new("m", &mut surroundings).word("teid").expect("a word");
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let word = Setup::new("m", &mut environment).word("teid").expect("a word");
         for snap in [20, 9_000] {
-            let mut rig = Rig::within::<Copy>(&json!({ "snap": snap }), &mut surroundings).expect("parameters");
+            let mut rig = Rig::within::<Copy>(&json!({ "snap": snap }), &mut environment).expect("parameters");
             let mut packet = rig.packet(&[5; 60]);
             packet.set_flow(77);
             packet.set_arrival(Ticks(123), ArrivalClock::Kernel);

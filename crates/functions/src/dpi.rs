@@ -254,7 +254,7 @@ impl Declare for Dpi {
         let Classes { names, gates, gate_names } = params.classes()?;
         setup.gates(gate_names)?;
         let key = format!("dpi {}", serde_json::to_string(&params).unwrap_or_default());
-        let patterns = setup.once_a_module(&key, |setup| {
+        let patterns = setup.once_per_module(&key, |setup| {
             let (shown, bytes) = params.read(setup)?;
             let refused = |error: String| match &params.patterns {
                 Source::Inline(lines) => of_elements("patterns", lines, &error),

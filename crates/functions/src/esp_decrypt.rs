@@ -156,7 +156,7 @@ impl Declare for EspDecrypt {
         let backend = backend.map_err(|error| SetupError::at("backend", error.to_string()))?;
         let keys = Keys { base: setup.base().to_owned(), backend };
         let listed = params.associations.read(&associations::WORDS, &keys, setup, |_| Ok(()))?;
-        let inbounds = setup.once_a_module(&name_of(&listed, &format!("{keys:?}")), |setup| {
+        let inbounds = setup.once_per_module(&name_of(&listed, &format!("{keys:?}")), |setup| {
             let states = Lasting::of("inbound associations", setup)?;
             Inbounds::new(listed, keys, states).map_err(|message| SetupError::at(PATH, message))
         })?;

@@ -199,7 +199,7 @@ impl Declare for EspEncrypt {
         let six = own.is_ipv6();
         let listed =
             params.associations.read(&associations::WORDS, &keys, setup, |line| peer_of(line, six).map(drop))?;
-        let outbounds = setup.once_a_module(&name_of(&listed, &format!("{keys:?} {six}")), |setup| {
+        let outbounds = setup.once_per_module(&name_of(&listed, &format!("{keys:?} {six}")), |setup| {
             let states = Lasting::of("outbound associations", setup)?;
             Outbounds::new(listed, keys, six, states).map_err(|message| SetupError::at(PATH, message))
         })?;

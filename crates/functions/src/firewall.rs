@@ -103,7 +103,7 @@ impl Connections {
     /// Returns this worker's tables, the same for all modules that name this state.
     fn tables(&self, operators: &Arc<OperatorSide>, setup: &mut Setup<'_>) -> Result<Arc<Own<Tables>>, SetupError> {
         let (secret, share, timeouts) = (setup.secret(), setup.share(), self.settings.timeouts);
-        setup.own(&self.key, |_| {
+        setup.once_per_worker(&self.key, |_| {
             let (most, longest) = (self.sessions.div_ceil(share.1), timeouts.longest());
             let lack =
                 |ip| no_memory("state", format!("a table of {most} connections of {ip} (the state's `sessions`)"));

@@ -134,7 +134,7 @@ impl Declare for IpLookup {
             (Some(source), None) => {
                 let key = source.key(last, setup);
                 let loaded = setup.once(&key, |setup| Loaded::read(source, last, setup))?;
-                setup.once_a_module(&key, |_| Ok(RouteTables::of(&loaded)))?
+                setup.once_per_module(&key, |_| Ok(RouteTables::of(&loaded)))?
             }
             (None, Some(name)) => setup.state::<RouteTables>("state", name)?,
             _ => return Err(SetupError::new("give either 'routes' or 'state'")),

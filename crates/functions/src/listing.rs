@@ -63,7 +63,7 @@ impl Listing {
     /// Returns the listing of a state. The key describes the state: configurations whose state has the same key share
     /// the listing.
     pub(crate) fn of(key: &str, setup: &mut Setup<'_>) -> Result<Arc<Self>, SetupError> {
-        setup.handed_on(&format!("listing {key}"), |_| Ok(Self::default()))
+        setup.handed_over(&format!("listing {key}"), |_| Ok(Self::default()))
     }
 
     /// Returns the operators' side of one worker's tables. `share` is the worker's number and the number of workers.
@@ -88,7 +88,7 @@ pub(crate) fn add_table(
     key: &str,
     setup: &mut Setup<'_>,
 ) -> Result<(), SetupError> {
-    let view = setup.handed_on(&format!("listing {} {key}", table_type.name), |_| {
+    let view = setup.handed_over(&format!("listing {} {key}", table_type.name), |_| {
         Ok(View { listing: Arc::clone(listing), table_type, clock })
     })?;
     setup.table(table_type.name, view);

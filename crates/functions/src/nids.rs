@@ -156,7 +156,7 @@ impl Declare for Nids {
         }
         let key = format!("nids {}", serde_json::to_string(&params).unwrap_or_default());
         let rules = setup.once(&key, |setup| params.compile(setup))?;
-        setup.once_a_module(&format!("{key} size"), |setup| {
+        setup.once_per_module(&format!("{key} size"), |setup| {
             let gauges = setup.gauges("rules", ["known", "skipped", "groups", "bytes of memory"].map(str::to_owned));
             let (groups, bytes) = rules.size();
             let values = [rules.rules.len(), rules.skipped.len(), groups, bytes];
@@ -164,7 +164,7 @@ impl Declare for Nids {
             Ok(())
         })?;
         let title = |rule: &rule::Rule| format!("{} {}", rule.sid, rule.message);
-        let tally = setup.once_a_module(&format!("{key} matches"), |_| {
+        let tally = setup.once_per_module(&format!("{key} matches"), |_| {
             let tally = Tally::new(rules.rules.len());
             rules.rules.iter().enumerate().for_each(|(index, rule)| tally.name(index, title(rule)));
             Ok(tally)
@@ -173,7 +173,7 @@ impl Declare for Nids {
         let path = match &params.alerts {
             None => None,
             Some(Alerts { file, .. }) => {
-                let path = setup.claim_on("alerts.file", file)?;
+                let path = setup.claim_to_append("alerts.file", file)?;
                 if setup.looks_at_files() {
                     journal::check(&path).map_err(|error| SetupError::at("alerts.file", error))?;
                 }

@@ -200,7 +200,7 @@ impl DeclareState for PduSessions {
         // continues with the current sessions.
         let settings = serde_json::to_string(&params).unwrap_or_default();
         let key = format!("pdu_sessions {} {settings} {:x}", setup.name(), fingerprint(&lines.text));
-        let core = setup.handed_on(&key, |_| {
+        let core = setup.handed_over(&key, |_| {
             let purpose = || format!("{sessions} sessions with {bearers} bearers");
             let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user)
                 .map_err(no_memory("limit", purpose()))?;

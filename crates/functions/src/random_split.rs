@@ -61,7 +61,7 @@ register!(RandomSplit);
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::{Rig, Surroundings};
+    use forebay_graph::{Rig, SetupEnvironment};
     use forebay_units::Frequency;
     use serde_json::json;
 
@@ -69,9 +69,9 @@ mod tests {
     use crate::hash_split::tests::out;
 
     fn draw(seed: u64, params: &serde_json::Value) -> Vec<usize> {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.seed = seed;
-        let mut rig = Rig::within::<RandomSplit>(params, &mut surroundings).expect("parameters");
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.seed = seed;
+        let mut rig = Rig::within::<RandomSplit>(params, &mut environment).expect("parameters");
         (0..8_000).map(|_| out(rig.run(&[1; 60]).0)).collect()
     }
 

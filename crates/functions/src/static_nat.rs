@@ -104,7 +104,7 @@ impl Declare for StaticNat {
         let mappings = match (params.mappings, params.state) {
             (Some(mappings), None) => {
                 let key = format!("mappings {}", serde_json::to_string(&mappings).unwrap_or_default());
-                setup.once_a_module(&key, |_| StaticMappings::of(&mappings))?
+                setup.once_per_module(&key, |_| StaticMappings::of(&mappings))?
             }
             (None, Some(name)) => setup.state::<StaticMappings>("state", &name)?,
             _ => return Err(SetupError::new("give either 'mappings' or the name of a 'state' that has them")),

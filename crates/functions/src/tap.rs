@@ -127,7 +127,7 @@ register!(Tap);
 mod tests {
     use std::path::PathBuf;
 
-    use forebay_graph::{Gate, Rig, Surroundings};
+    use forebay_graph::{Gate, Rig, SetupEnvironment};
     use forebay_packet::Batch;
     use serde_json::{Value, json};
 
@@ -144,9 +144,9 @@ mod tests {
         }
 
         fn rig(&self, params: &Value) -> Result<Rig, SetupError> {
-            let mut surroundings = Surroundings::new(Frequency::new(1e9));
-            (surroundings.base, surroundings.simulated) = (self.0.clone(), true);
-            Rig::within::<Tap>(params, &mut surroundings)
+            let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+            (environment.files.base, environment.simulated) = (self.0.clone(), true);
+            Rig::within::<Tap>(params, &mut environment)
         }
 
         /// Returns the packets of `t.pcap`: time, original length, bytes. The file is parsed here according to the

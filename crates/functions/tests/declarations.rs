@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use etherparse::PacketBuilder;
 use forebay_functions as _;
-use forebay_graph::{Decision, Declaration, Gate, Rig, Setup, Surroundings, functions, states};
+use forebay_graph::{Decision, Declaration, Gate, Rig, Setup, SetupEnvironment, functions, states};
 use forebay_packet::Batch;
 use forebay_units::Frequency;
 use proptest::collection::vec;
@@ -18,23 +18,23 @@ fn read(name: &str, example: &str) -> Value {
     serde_saphyr::from_str(example).unwrap_or_else(|error| panic!("{name}: its example is not YAML: {error}"))
 }
 
-/// Returns surroundings with a state of every type, under the type's own name, so that examples can refer to them.
+/// Returns environment with a state of every type, under the type's own name, so that examples can refer to them.
 /// Files that examples name are in a folder for this run.
-fn surroundings() -> Surroundings {
-    let mut all = Surroundings::new(Frequency::new(1e9));
-    all.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+fn environment() -> SetupEnvironment {
+    let mut all = SetupEnvironment::new(Frequency::new(1e9));
+    all.files.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     for state in states() {
         let mut setup = Setup::new(state.name, &mut all);
         let built = state.build(&read(state.name, state.example), &mut setup);
         let built = built.unwrap_or_else(|error| panic!("state {}: its example does not build: {error}", state.name));
-        all.state.insert(state.name.to_owned(), built);
+        all.objects.states.insert(state.name.to_owned(), built);
     }
     all
 }
 
 fn rig(function: &Declaration) -> Rig {
-    let mut surroundings = surroundings();
-    let mut setup = Setup::new(function.name, &mut surroundings);
+    let mut environment = environment();
+    let mut setup = Setup::new(function.name, &mut environment);
     let built = function.build(&read(function.name, function.example), &mut setup);
     let built = built.unwrap_or_else(|error| panic!("{}: its example does not build: {error}", function.name));
     Rig::over(built, setup.finish(), function.creates.len())
@@ -94,10 +94,10 @@ fn every_parameter_has_help() {
 #[test]
 fn unknown_keys_are_refused() {
     for function in functions() {
-        let mut surroundings = surroundings();
+        let mut environment = environment();
         let mut params = read(function.name, function.example);
         params.as_object_mut().expect("parameters are a map").insert("no_such_key".to_owned(), json!(1));
-        let refused = function.build(&params, &mut Setup::new(function.name, &mut surroundings)).err();
+        let refused = function.build(&params, &mut Setup::new(function.name, &mut environment)).err();
         let error = refused.unwrap_or_else(|| panic!("{}: takes any key", function.name)).to_string();
         assert!(error.contains("no_such_key"), "{}: {error}", function.name);
     }

@@ -64,8 +64,8 @@ pub use scheduler::{
     MAX_QUEUE, MAX_WEIGHT, Marks, RunToCompletion, Scheduler, Share, ShareError, Took, Topology, WeightedFair, WhenFull,
 };
 pub use setup::{
-    Claim, DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration,
-    Surroundings, kept_as, states,
+    Claim, DeclareState, Declared, Fault, HandedOver, ObjectKey, Setup, SetupEnvironment, SetupError, SetupFiles,
+    SharedObjects, SharedState, StateDeclaration, states,
 };
 pub use shelf::Key;
 pub use table::{NO_CHANGE, NamedTable, Outcome, Refused, Table, Verb, foreign_words};

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::context::Desk;
 use crate::function::{Declaration, Declare, Function};
 use crate::gate::Gate;
-use crate::setup::{Declared, Setup, SetupError, Surroundings};
+use crate::setup::{Declared, Setup, SetupEnvironment, SetupError};
 
 /// A function with a pool of its own.
 pub struct Rig {
@@ -32,22 +32,22 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Creates function `F` from parameters, in empty surroundings: ticks of a nanosecond, batches of up to 256.
+    /// Creates function `F` from parameters, in empty environment: ticks of a nanosecond, batches of up to 256.
     ///
     /// # Errors
     /// Those of [`Declare::new`].
     pub fn of<F: Declare>(params: &Value) -> Result<Self, SetupError> {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.batch = MAX_BATCH;
-        Self::within::<F>(params, &mut surroundings)
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.batch = MAX_BATCH;
+        Self::within::<F>(params, &mut environment)
     }
 
-    /// Creates function `F` from parameters, in surroundings that have state, words or a folder for files.
+    /// Creates function `F` from parameters, in environment that have state, words or a folder for files.
     ///
     /// # Errors
     /// Those of [`Declare::new`].
-    pub fn within<F: Declare>(params: &Value, surroundings: &mut Surroundings) -> Result<Self, SetupError> {
-        let mut setup = Setup::new("rig", surroundings);
+    pub fn within<F: Declare>(params: &Value, environment: &mut SetupEnvironment) -> Result<Self, SetupError> {
+        let mut setup = Setup::new("rig", environment);
         let function = Declaration::of::<F>().build(params, &mut setup)?;
         Ok(Self::over(function, setup.finish(), F::CREATES.len()))
     }
@@ -58,10 +58,10 @@ impl Rig {
     /// # Errors
     /// Those of [`Declare::new`], and an `F` that does not support folding.
     pub fn folded<F: Declare>(params: &[Value]) -> Result<Self, SetupError> {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.batch = MAX_BATCH;
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.batch = MAX_BATCH;
         let declaration = Declaration::of::<F>();
-        let mut setup = Setup::new("rig", &mut surroundings);
+        let mut setup = Setup::new("rig", &mut environment);
         let functions = params.iter().map(|params| declaration.build(params, &mut setup)).collect::<Result<_, _>>()?;
         let function = declaration.fold(functions).map_err(|error| SetupError::new(error.to_string()))?;
         Ok(Self::over(function, setup.finish(), 0))

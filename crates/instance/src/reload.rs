@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use forebay_control::Arrangement;
 use forebay_graph::{Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker, drive::Order};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Conditions, Loaded, Made, Problems, Source, shown_setting};
+use forebay_pipeline::{Conditions, Loaded, PipelineParts, Problems, Source, shown_setting};
 use forebay_protocol::{Action, ConfigurationChange, Reloaded};
 use forebay_units::Ticks;
 use rtrb::PushError;
@@ -56,7 +56,7 @@ pub enum ReloadError {
 /// A new configuration with everything that it needs to take over. Nothing of it is in force yet.
 struct Prepared<S: Scheduler> {
     change: ConfigurationChange,
-    made: Made,
+    made: PipelineParts,
     tables: Vec<NamedTable>,
     cores: Cores,
     team: Arc<Team>,

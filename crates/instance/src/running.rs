@@ -12,7 +12,7 @@ use forebay_graph::{
     links, report::RunFacts,
 };
 use forebay_measure::{Clock, Tsc, machine::restrict};
-use forebay_pipeline::{Made, Source};
+use forebay_pipeline::{PipelineParts, Source};
 use forebay_protocol::{
     Action, Census, Moved, Reloaded, SchedulerKind,
     graph::{GraphReport, GraphWorker},
@@ -123,7 +123,7 @@ pub trait Instance: Send + Sync {
 pub fn start(
     plans: Vec<Plan>,
     cores: impl Into<Cores>,
-    made: Made,
+    made: PipelineParts,
     watch: Watch,
     control_inputs: ControlInputs,
 ) -> Result<Arc<dyn Instance>, StartError> {
@@ -153,7 +153,7 @@ pub(crate) struct Running<S: Scheduler> {
 pub(crate) struct WorkerSet<S: Scheduler> {
     pub(crate) threads: Vec<Thread<S>>,
     pub(crate) cores: Cores,
-    pub(crate) made: Made,
+    pub(crate) made: PipelineParts,
     /// The tables that can be changed while packets run.
     pub(crate) tables: Vec<NamedTable>,
     /// Creates the observers of workers.
@@ -186,7 +186,7 @@ impl<S: Scheduler + 'static> Running<S> {
     fn start(
         plans: Vec<Plan>,
         cores: Cores,
-        made: Made,
+        made: PipelineParts,
         mut watch: Watch,
         control_inputs: ControlInputs,
     ) -> Result<Arc<Self>, StartError> {
@@ -372,7 +372,7 @@ pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) 
 
 /// Creates the control loop of a configuration; `None` if it has no controller.
 pub(crate) fn make_control_loop(
-    made: &Made,
+    made: &PipelineParts,
     plan: &Plan,
     costs: &BTreeMap<String, Profiled>,
 ) -> Result<Option<Arc<ControlLoop>>, FlowError> {

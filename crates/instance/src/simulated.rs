@@ -14,7 +14,7 @@ use forebay_graph::{
 };
 use forebay_measure::{Clock, Simulated};
 use forebay_models::batching::Line;
-use forebay_pipeline::Made;
+use forebay_pipeline::PipelineParts;
 use forebay_protocol::{
     SchedulerKind,
     report::{Cpu, FigureSource},
@@ -48,7 +48,7 @@ pub struct SimulatedTeam<S: Scheduler> {
     idle: (u32, u64),
     log: Option<Box<dyn Log>>,
     /// The configuration. Moves of modules need it.
-    made: Option<Made>,
+    made: Option<PipelineParts>,
     /// The costs of calls, by module.
     costs: Vec<Cost>,
     /// Creates the observers of workers.
@@ -61,7 +61,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
     ///
     /// # Errors
     /// Returns an error if a plan cannot run.
-    pub fn new(plans: Vec<Plan>, costs: &[Cost], made: Option<Made>) -> Result<Self, StartError> {
+    pub fn new(plans: Vec<Plan>, costs: &[Cost], made: Option<PipelineParts>) -> Result<Self, StartError> {
         Self::with_log(plans, costs, made, None)
     }
 
@@ -72,7 +72,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
     pub fn with_log(
         plans: Vec<Plan>,
         costs: &[Cost],
-        made: Option<Made>,
+        made: Option<PipelineParts>,
         mut log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         let frequency = Simulation::frequency();
@@ -81,7 +81,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
             Line { fixed: frequency.seconds(Ticks(per_batch)), each: frequency.seconds(Ticks(per_packet)) }
         });
         let known = Costs::Known(known.collect());
-        let control = made.as_ref().and_then(Made::control);
+        let control = made.as_ref().and_then(PipelineParts::control);
         let control_loop = control.map(|settings| ControlLoop::new(settings.clone(), &plans[0], known).map(Arc::new));
         let control_loop = control_loop.transpose().map_err(MakeError::from)?;
         let (team, workers) = members(plans, costs, || Simulated::new(frequency), |_| None)?;
@@ -196,7 +196,7 @@ impl Simulation {
         duration: Option<Nanos>,
         watch: Watch,
         stop: Arc<AtomicBool>,
-        made: Made,
+        made: PipelineParts,
         log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         match plans[0].scheduler {
@@ -213,7 +213,7 @@ impl Simulation {
         duration: Option<Nanos>,
         watch: Watch,
         stop: Arc<AtomicBool>,
-        made: Made,
+        made: PipelineParts,
         log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         let frequency = Self::frequency();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use forebay_control::{Arrangement, Settings};
 use forebay_graph::{
-    Claim, Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, Setup, SetupError, Step,
-    Surroundings, Target, in_words,
+    Claim, Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, Setup, SetupEnvironment,
+    SetupError, Step, Target, in_words,
 };
 use forebay_packet::MAX_BATCH;
 use forebay_protocol::SchedulerKind;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::conform::Misfits;
 use crate::identity::{Identity, Stamps};
 use crate::language::{Buffer, Flow, PoolSection};
-use crate::made::MadeState;
+use crate::parts::CreatedState;
 use crate::problem::{Findings, Problem, Problems, SourceLocation};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
 use crate::workers::Workers;
@@ -47,7 +47,7 @@ pub struct Checked {
 pub struct Conditions {
     /// The frequency of the clock.
     pub frequency: Frequency,
-    /// Whether time is simulated ([`Surroundings::simulated`]).
+    /// Whether time is simulated ([`SetupEnvironment::simulated`]).
     pub simulated: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Draft {
     pub(crate) placement: Placement,
     /// The groups of modules that run as one.
     pub(crate) folds: Vec<Vec<usize>>,
-    pub(crate) state: BTreeMap<String, MadeState>,
+    pub(crate) state: BTreeMap<String, CreatedState>,
     pub(crate) reads: Vec<Read>,
     pub(crate) stamps: Stamps,
     /// The controller and its settings, if there is one.
@@ -152,7 +152,7 @@ impl ModuleDraft {
 }
 
 /// The function of a module, before its gates are connected.
-pub(crate) struct Made {
+pub(crate) struct CreatedModule {
     pub(crate) kind: &'static Declaration,
     params: serde_json::Value,
     function: Box<dyn Function>,
@@ -162,9 +162,9 @@ pub(crate) struct Made {
 pub(crate) fn compile(
     source: &Source,
     conditions: Conditions,
-    running: Option<&crate::made::Made>,
+    running: Option<&crate::parts::PipelineParts>,
     arrangement: Option<&Arrangement>,
-) -> Result<(Draft, Surroundings), Problems> {
+) -> Result<(Draft, SetupEnvironment), Problems> {
     let mut findings = Findings::default();
     let Some(mut root) = source.tree(&mut findings) else {
         findings.finish(&source.file, &source.text, &source.sets)?;
@@ -184,16 +184,16 @@ pub(crate) fn compile(
     let name = root.get("name").and_then(Node::as_text).map_or(stem, str::to_owned);
     let pool = root.get("pool").and_then(|node| read(&mut misfits, &root, &["pool"], node)).unwrap_or_default();
 
-    let mut surroundings = Surroundings::new(conditions.frequency);
-    surroundings.base.clone_from(&source.base);
-    surroundings.allowed_folders.clone_from(&source.allowed_folders);
-    (surroundings.batch, surroundings.seed, surroundings.simulated) = (batch, seed, conditions.simulated);
-    surroundings.checking = true;
+    let mut environment = SetupEnvironment::new(conditions.frequency);
+    environment.files.base.clone_from(&source.base);
+    environment.files.allowed_folders.clone_from(&source.allowed_folders);
+    (environment.batch, environment.seed, environment.simulated) = (batch, seed, conditions.simulated);
+    environment.checking = true;
     if let Some(running) = running {
-        surroundings.made = running.tables_of(&root, &stamps);
-        surroundings.follows = true;
+        environment.objects.shared = running.tables_of(&root, &stamps);
+        environment.replaces_running = true;
         // Functions that are taken over use these numbers for metadata words.
-        surroundings.words.clone_from(&running.words);
+        environment.words.clone_from(&running.words);
     }
     let workers = Workers::read(&root, &mut misfits, &mut findings);
     let (written, configured) = (workers.cores.len(), workers.modules.clone());
@@ -202,15 +202,15 @@ pub(crate) fn compile(
         None => workers,
     };
     workers.check_state(&root, &mut findings);
-    let state = make_state(&root, &stamps, running, &mut surroundings, &mut misfits);
-    let mut reads = reads_of("state", &surroundings);
-    let (modules, module_ends) = make_modules(&root, &workers, &mut surroundings, &mut misfits);
-    reads.append(&mut reads_of("modules", &surroundings));
-    let (ports, port_ends) = check_ports(&root, &mut surroundings, &mut misfits);
+    let state = make_state(&root, &stamps, running, &mut environment, &mut misfits);
+    let mut reads = reads_of("state", &environment);
+    let (modules, module_ends) = make_modules(&root, &workers, &mut environment, &mut misfits);
+    reads.append(&mut reads_of("modules", &environment));
+    let (ports, port_ends) = check_ports(&root, &mut environment, &mut misfits);
     let receiving = ports.iter().zip(&port_ends).filter(|(_, end)| end.ways.is_some_and(|(receives, _)| receives));
     let mut waiting = receiving.map(|(port, _)| port.as_ref().is_some_and(|port| port.kind.waits(&port.params)));
-    surroundings.input_waits = waiting.next().is_some_and(|first| first && waiting.all(|waits| waits));
-    unused_state(&root, &surroundings, &module_ends, &mut findings);
+    environment.input_waits = waiting.next().is_some_and(|first| first && waiting.all(|waits| waits));
+    unused_state(&root, &environment, &module_ends, &mut findings);
 
     let ends = Ends::new(port_ends, module_ends, &mut findings);
     let lines = root.get("pipeline").and_then(Node::as_list).unwrap_or_default();
@@ -232,7 +232,7 @@ pub(crate) fn compile(
     let arranged = running.filter(|_| arrangement.is_some());
     let placed = workers.place(&ends, &wiring, keyed.collect(), &queues, arranged, &mut findings);
     let control = control::read_control(&root, scheduler, written, &mut misfits);
-    claim_all(&root, (source, running.is_some()), &reads, &surroundings.claims, &mut misfits, &mut findings);
+    claim_all(&root, (source, running.is_some()), &reads, &environment.files.claims, &mut misfits, &mut findings);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.text, &source.sets)?;
 
@@ -248,7 +248,7 @@ pub(crate) fn compile(
         .collect();
     let in_order = order.iter().filter_map(|module| drafts[*module].take());
     let modules = in_order.filter_map(|(((made, end), gates), (buffer, share))| {
-        let Made { kind, params, function, declared } = made?;
+        let CreatedModule { kind, params, function, declared } = made?;
         let gates = gates.into_iter().map(|to| to.map_or(Target::Drop, |(to, _)| moved(to)));
         let gates = declared.gates.iter().cloned().zip(gates).collect();
         Some(ModuleDraft { name: end.name, kind, params, gates, buffer, share, declared: Some((function, declared)) })
@@ -296,12 +296,12 @@ pub(crate) fn compile(
     }
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.text, &source.sets)?;
-    Ok((draft, surroundings))
+    Ok((draft, environment))
 }
 
 /// Returns the files that a section has read since the last call.
-pub(crate) fn reads_of(section: &'static str, surroundings: &Surroundings) -> Vec<Read> {
-    let reads = surroundings.reads.take();
+pub(crate) fn reads_of(section: &'static str, environment: &SetupEnvironment) -> Vec<Read> {
+    let reads = environment.files.reads.take();
     reads.into_iter().map(|(name, path)| Read { section, name, path }).collect()
 }
 
@@ -392,10 +392,10 @@ pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], erro
 pub(crate) fn make_state(
     root: &Node,
     stamps: &Stamps,
-    running: Option<&crate::made::Made>,
-    surroundings: &mut Surroundings,
+    running: Option<&crate::parts::PipelineParts>,
+    environment: &mut SetupEnvironment,
     misfits: &mut Misfits,
-) -> BTreeMap<String, MadeState> {
+) -> BTreeMap<String, CreatedState> {
     let known = forebay_graph::states();
     let mut all = BTreeMap::new();
     for entry in entries(root, "state") {
@@ -407,34 +407,42 @@ pub(crate) fn make_state(
         let made = match existing {
             Some(state) => Ok(state.clone()),
             None => {
-                let made = declaration.build(&kind.value.to_json(), &mut Setup::new(&entry.key, surroundings));
-                let kept = std::mem::take(&mut surroundings.kept).into_keys().collect();
-                made.map(|what| MadeState { identity, what, kept })
+                let made = declaration.build(&kind.value.to_json(), &mut Setup::new(&entry.key, environment));
+                let handed_over = std::mem::take(&mut environment.objects.handed_over).into_keys().collect();
+                made.map(|object| CreatedState { identity, object, handed_over })
             }
         };
         match made {
             Ok(state) => {
-                surroundings.state.insert(entry.key.clone(), Arc::clone(&state.what));
+                environment.objects.states.insert(entry.key.clone(), Arc::clone(&state.object));
                 all.insert(entry.key.clone(), state);
             }
             Err(error) => add_faults(misfits, root, &["state", &entry.key, &kind.key], error),
         }
     }
     let broken = entries(root, "state").map(|entry| &entry.key).filter(|name| !all.contains_key(*name));
-    surroundings.broken = broken.cloned().collect();
-    let kept = all.iter().flat_map(|(name, state)| state.kept.iter().map(|kept| (kept.clone(), name.clone())));
-    surroundings.kept = kept.collect();
+    environment.objects.broken_states = broken.cloned().collect();
+    let handed_over = all.iter().flat_map(|(name, state)| {
+        let objects = state.handed_over.iter();
+        objects.map(|object| (object.clone(), name.clone()))
+    });
+    environment.objects.handed_over = handed_over.collect();
     all
 }
 
 /// Adds an error for each state that no module uses. Adds none if a module could not be created, because it may use the
 /// state.
-pub(crate) fn unused_state(root: &Node, surroundings: &Surroundings, modules: &[ModuleEnd], findings: &mut Findings) {
+pub(crate) fn unused_state(
+    root: &Node,
+    environment: &SetupEnvironment,
+    modules: &[ModuleEnd],
+    findings: &mut Findings,
+) {
     if modules.iter().any(|end| end.gates.is_none()) {
         return;
     }
-    let asked = surroundings.asked.borrow();
-    for entry in entries(root, "state").filter(|entry| surroundings.state.contains_key(&entry.key)) {
+    let asked = environment.objects.requested_states.borrow();
+    for entry in entries(root, "state").filter(|entry| environment.objects.states.contains_key(&entry.key)) {
         if !asked.contains(&entry.key) {
             findings.add(entry.place, format!("no module uses the state '{}'", entry.key));
         }
@@ -444,18 +452,18 @@ pub(crate) fn unused_state(root: &Node, surroundings: &Surroundings, modules: &[
 pub(crate) fn make_modules(
     root: &Node,
     workers: &Workers,
-    surroundings: &mut Surroundings,
+    environment: &mut SetupEnvironment,
     misfits: &mut Misfits,
-) -> (Vec<Option<Made>>, Vec<ModuleEnd>) {
+) -> (Vec<Option<CreatedModule>>, Vec<ModuleEnd>) {
     let known = forebay_graph::functions();
     let make = |(entry, on): (&Entry, &Vec<usize>)| {
         let kind = kind_of(entry)?;
         let declaration = known.iter().find(|declaration| declaration.name == kind.key)?;
-        surroundings.share = (0, on.len());
-        let mut setup = Setup::new(&entry.key, surroundings);
+        environment.share = (0, on.len());
+        let mut setup = Setup::new(&entry.key, environment);
         let params = kind.value.to_json();
         match declaration.build(&params, &mut setup) {
-            Ok(function) => Some(Made { kind: declaration, params, function, declared: setup.finish() }),
+            Ok(function) => Some(CreatedModule { kind: declaration, params, function, declared: setup.finish() }),
             Err(error) => {
                 add_faults(misfits, root, &["modules", &entry.key, &kind.key], error);
                 None
@@ -473,7 +481,7 @@ pub(crate) fn make_modules(
 
 fn check_ports(
     root: &Node,
-    surroundings: &mut Surroundings,
+    environment: &mut SetupEnvironment,
     misfits: &mut Misfits,
 ) -> (Vec<Option<PortDraft>>, Vec<PortEnd>) {
     let known = forebay_graph::ports();
@@ -485,7 +493,7 @@ fn check_ports(
         let mut ways = None;
         drafts.push(kind.zip(declaration).map(|(kind, declaration)| {
             let params = kind.value.to_json();
-            match declaration.check(&params, &mut Setup::new(&entry.key, surroundings)) {
+            match declaration.check(&params, &mut Setup::new(&entry.key, environment)) {
                 Ok(checked) => ways = Some(checked),
                 Err(error) => add_faults(misfits, root, &["ports", &entry.key, &kind.key], error),
             }

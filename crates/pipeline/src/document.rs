@@ -4,7 +4,7 @@
 //! If such a text has the sections `state` and `modules`, they are those of a configuration and are created in the same
 //! way.
 
-use forebay_graph::Surroundings;
+use forebay_graph::SetupEnvironment;
 use forebay_units::Frequency;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub struct Document {
 
 /// A module with its function and that function's gates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MadeModule {
+pub struct CheckedModule {
     /// Its name.
     pub name: String,
     /// Its function.
@@ -81,20 +81,20 @@ impl Document {
     ///
     /// # Errors
     /// Returns the errors of their parameters, and of the files that they name.
-    pub fn modules(&self) -> Result<Vec<MadeModule>, Problems> {
+    pub fn modules(&self) -> Result<Vec<CheckedModule>, Problems> {
         let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.base.clone_from(&self.source.base);
-        (surroundings.simulated, surroundings.checking) = (true, true);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.files.base.clone_from(&self.source.base);
+        (environment.simulated, environment.checking) = (true, true);
         let workers = Workers::read(&self.root, &mut misfits, &mut findings);
         let stamps = Stamps::of(&self.root, &self.source.base);
-        make_state(&self.root, &stamps, None, &mut surroundings, &mut misfits);
-        let (made, ends) = make_modules(&self.root, &workers, &mut surroundings, &mut misfits);
-        unused_state(&self.root, &surroundings, &ends, &mut findings);
+        make_state(&self.root, &stamps, None, &mut environment, &mut misfits);
+        let (made, ends) = make_modules(&self.root, &workers, &mut environment, &mut misfits);
+        unused_state(&self.root, &environment, &ends, &mut findings);
         misfits.report(&mut findings);
         findings.finish(&self.source.file, &self.source.text, &self.source.sets)?;
         let modules = made.into_iter().flatten().zip(ends);
-        let modules = modules.map(|(made, end)| MadeModule {
+        let modules = modules.map(|(made, end)| CheckedModule {
             name: end.name,
             function: made.kind.name,
             gates: end.gates.unwrap_or_default(),

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use forebay_control::Arrangement;
-use forebay_graph::{Claim, Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, Surroundings, kept_as};
+use forebay_graph::{
+    Claim, Files, HandedOver, Module, ObjectKey, Plan, PortPlan, Setup, SetupEnvironment, SharedObjects,
+};
 use forebay_packet::PoolOptions;
 
 use crate::Source;
@@ -16,7 +18,7 @@ use crate::conform::Misfits;
 use crate::demands::{PortDemand, own_addresses, port_demands};
 use crate::identity::Identity;
 use crate::language::PoolSection;
-use crate::made::{Made, taken_over};
+use crate::parts::{PipelineParts, taken_over};
 use crate::problem::{Findings, Problems, shown_file};
 
 /// A pipeline that is ready to run.
@@ -32,7 +34,7 @@ pub struct Loaded {
     /// The files that the pipeline reads and writes.
     pub files: Files,
     /// The parts of the pipeline, for the comparison with the next configuration.
-    pub made: Made,
+    pub made: PipelineParts,
     /// The number of lines that each module skipped in its files. Omits modules that skipped none.
     pub skipped: BTreeMap<String, usize>,
     /// Whether all input packets wait until a worker takes them (`DeclarePort::waits`).
@@ -55,10 +57,10 @@ pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems>
 pub struct Prepared {
     source: Source,
     draft: Draft,
-    surroundings: Surroundings,
-    made: Made,
+    environment: SetupEnvironment,
+    made: PipelineParts,
     /// The running configuration that it will replace.
-    running: Option<Made>,
+    running: Option<PipelineParts>,
     /// The number of file claims of the running pipeline.
     used: usize,
     /// The modules and states that write files, and the files.
@@ -71,7 +73,7 @@ pub struct Prepared {
 /// # Errors
 /// Returns all errors of the configuration, with their places. Changes of the largest batch, the seed, the scheduler
 /// and the packet pool are errors, because they cannot change while packets run.
-pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) -> Result<Prepared, Problems> {
+pub fn prepare(source: &Source, conditions: Conditions, running: Option<&PipelineParts>) -> Result<Prepared, Problems> {
     prepared(source, conditions, running, None)
 }
 
@@ -80,7 +82,11 @@ pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) 
 /// # Errors
 /// Returns the errors of [`prepare`], and an error if a file has changed since it was read: only a reload may apply
 /// such a change.
-pub fn rearrange(running: &Made, conditions: Conditions, arrangement: &Arrangement) -> Result<Prepared, Problems> {
+pub fn rearrange(
+    running: &PipelineParts,
+    conditions: Conditions,
+    arrangement: &Arrangement,
+) -> Result<Prepared, Problems> {
     let prepared = prepared(&running.source, conditions, Some(running), Some(arrangement))?;
     prepared.refuse_made_otherwise(running)?;
     Ok(prepared)
@@ -89,39 +95,39 @@ pub fn rearrange(running: &Made, conditions: Conditions, arrangement: &Arrangeme
 fn prepared(
     source: &Source,
     conditions: Conditions,
-    running: Option<&Made>,
+    running: Option<&PipelineParts>,
     arrangement: Option<&Arrangement>,
 ) -> Result<Prepared, Problems> {
-    let (mut draft, mut surroundings) = compile(source, conditions, running, arrangement)?;
+    let (mut draft, mut environment) = compile(source, conditions, running, arrangement)?;
     let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
-    surroundings.checking = false;
+    environment.checking = false;
     let of_modules = |claim: &&Claim| claim.writes() && draft.modules.iter().any(|module| module.name == claim.name);
-    let writes = surroundings.claims.iter().filter(of_modules).map(|claim| {
+    let writes = environment.files.claims.iter().filter(of_modules).map(|claim| {
         let file = claim.path.strip_prefix(&source.base).unwrap_or(&claim.path);
         (claim.who.clone(), file.display().to_string())
     });
     let writes = writes.collect();
     // The modules claim their files again when they are created.
-    surroundings.claims.clear();
+    environment.files.claims.clear();
     if let Some(running) = running {
         // The running pipeline uses its files until it is replaced.
-        surroundings.files = running.files.clone();
+        environment.files.used = running.files.clone();
         draft.refuse_fixed(running, &mut findings);
     }
-    let used = surroundings.files.count();
-    claim_configuration(source, running.is_some(), &mut surroundings.files, &mut findings);
+    let used = environment.files.used.count();
+    claim_configuration(source, running.is_some(), &mut environment.files.used, &mut findings);
     let reads = std::mem::take(&mut draft.reads);
-    claim_reads(&reads, &draft.root, &mut surroundings.files, &mut misfits);
+    claim_reads(&reads, &draft.root, &mut environment.files.used, &mut misfits);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.text, &source.sets)?;
-    let made = draft.made(source, &surroundings);
-    Ok(Prepared { source: source.clone(), draft, surroundings, made, running: running.cloned(), used, writes })
+    let made = draft.made(source, &environment);
+    Ok(Prepared { source: source.clone(), draft, environment, made, running: running.cloned(), used, writes })
 }
 
 impl Prepared {
     /// Returns an error for each file that has changed since the running pipeline read it. Only a reload may apply such
     /// a change.
-    pub(crate) fn refuse_made_otherwise(&self, running: &Made) -> Result<(), Problems> {
+    pub(crate) fn refuse_made_otherwise(&self, running: &PipelineParts) -> Result<(), Problems> {
         let mut findings = Findings::default();
         for (section, name) in self.made.differing_from(running) {
             let place = self.draft.root.place_of([section, name]);
@@ -130,7 +136,7 @@ impl Prepared {
         findings.finish(&self.source.file, &self.source.text, &self.source.sets)
     }
 
-    pub(crate) fn made(&self) -> &Made {
+    pub(crate) fn made(&self) -> &PipelineParts {
         &self.made
     }
 
@@ -165,11 +171,13 @@ impl Prepared {
         self.run_step(&mut plans, Self::make_modules)?;
         self.run_step(&mut plans, Self::open_ports)?;
         let (ports, addresses) = (port_demands(&self.draft), own_addresses(&self.draft));
-        let Self { draft, surroundings, made, running, used, .. } = self;
-        let Surroundings { made: mut tables, kept, mut files, words, input_waits, .. } = surroundings;
-        tables.retain(|key, _| lasts(key, &kept));
+        let Self { draft, environment, made, running, used, .. } = self;
+        let SetupEnvironment { files, objects, words, input_waits, .. } = environment;
+        let SharedObjects { shared: mut tables, handed_over, .. } = objects;
+        let mut files = files.used;
+        tables.retain(|key, _| lasts(key, &handed_over));
         files.settle(used, |who| is_taken_over(who, &plans, running.as_ref(), &made));
-        let mut made = Made { tables, kept, words, files: files.clone(), ..made };
+        let mut made = PipelineParts { tables, handed_over, words, files: files.clone(), ..made };
         made.without_outputs(&draft.root, &draft.stamps);
         let cores = draft.cores;
         Ok(Loaded { plans, cores, core_places, seed: draft.seed, files, made, skipped, input_waits, ports, addresses })
@@ -194,7 +202,7 @@ impl Prepared {
     }
 
     fn make_modules(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
-        let Self { draft, surroundings, made, running, .. } = self;
+        let Self { draft, environment, made, running, .. } = self;
         let parted = running.as_ref().map(|running| made.parted(running)).unwrap_or_default();
         for (at, module) in draft.modules.iter_mut().enumerate() {
             let on = &draft.placement.modules[at];
@@ -210,8 +218,8 @@ impl Prepared {
                     let running_on = running_on.filter(|_| !parted.contains(module.name.as_str()));
                     part.from = running_on.and_then(|old| taken_over(old, on, plan.worker, draft.placement.keyed[at]));
                     if part.from.is_none() {
-                        surroundings.share = (share, on.len());
-                        if let Err(error) = module.make(&mut part, &mut set_up, surroundings, share == 0) {
+                        environment.share = (share, on.len());
+                        if let Err(error) = module.make(&mut part, &mut set_up, environment, share == 0) {
                             add_faults(misfits, &draft.root, &["modules", &module.name, module.kind.name], error);
                         }
                     }
@@ -221,12 +229,12 @@ impl Prepared {
         }
         plans.iter_mut().for_each(|plan| draft.fold(plan));
         // Discards the list of read files: the check has claimed them already.
-        drop(surroundings.reads.take());
+        drop(environment.files.reads.take());
     }
 
     fn open_ports(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
-        let Self { draft, surroundings, made, running, .. } = self;
-        surroundings.frame = draft.pool.frame;
+        let Self { draft, environment, made, running, .. } = self;
+        environment.frame = draft.pool.frame;
         for (at, (port, entry)) in draft.ports.iter().zip(&draft.entries).enumerate() {
             let on = &draft.placement.ports[at];
             let running_port = running.as_ref().and_then(|running| running.ports.get(&port.name));
@@ -238,15 +246,15 @@ impl Prepared {
                 let (name, kind) = (port.name.clone(), port.kind.name);
                 let mut part = PortPlan { name, kind, open: None, from, entry: *entry };
                 if let Some(share) = share.filter(|_| from.is_none()) {
-                    surroundings.share = (share, on.len());
-                    match port.open(surroundings) {
+                    environment.share = (share, on.len());
+                    match port.open(environment) {
                         Ok(open) => part.open = Some(open),
                         Err(error) => add_faults(misfits, &draft.root, &["ports", &port.name, kind], error),
                     }
                 }
                 plan.ports.push(part);
             }
-            claim_reads(&reads_of("ports", surroundings), &draft.root, &mut surroundings.files, misfits);
+            claim_reads(&reads_of("ports", environment), &draft.root, &mut environment.files.used, misfits);
         }
     }
 }
@@ -255,18 +263,19 @@ impl Prepared {
 /// configuration uses are not kept: they would stay in memory as long as the pipeline runs, and a later configuration
 /// would find old sessions in them. The reference count does not show this, because the running pipeline holds
 /// references, too.
-fn lasts(key: &str, kept: &BTreeMap<String, String>) -> bool {
-    match kept_as(key) {
-        Some(as_this) => kept.contains_key(as_this),
-        None => key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING),
+fn lasts(key: &ObjectKey, requested: &BTreeMap<HandedOver, String>) -> bool {
+    match key {
+        ObjectKey::Configuration(_) => false,
+        ObjectKey::Module { .. } | ObjectKey::Run(_) => true,
+        ObjectKey::HandedOver { object, .. } => requested.contains_key(object),
     }
 }
 
 /// Returns whether the user `who` of a file is taken over from the running pipeline. The configuration file itself is
 /// not: the next configuration has its own.
-fn is_taken_over(who: &str, plans: &[Plan], running: Option<&Made>, made: &Made) -> bool {
+fn is_taken_over(who: &str, plans: &[Plan], running: Option<&PipelineParts>, made: &PipelineParts) -> bool {
     if let Some(name) = who.strip_prefix("state '").and_then(|name| name.strip_suffix('\'')) {
-        let of = |made: &Made| Some(Arc::as_ptr(&made.state.get(name)?.what).cast::<()>());
+        let of = |made: &PipelineParts| Some(Arc::as_ptr(&made.state.get(name)?.object).cast::<()>());
         return running.and_then(of).is_some_and(|old| of(made) == Some(old));
     }
     let Some(name) = who.strip_prefix('\'').and_then(|name| name.strip_suffix('\'')) else { return false };
@@ -307,13 +316,13 @@ impl Draft {
         }
     }
 
-    fn made(&self, source: &Source, surroundings: &Surroundings) -> Made {
+    fn made(&self, source: &Source, environment: &SetupEnvironment) -> PipelineParts {
         let identity = |section: &str, name: &str, kind: &str| {
-            Identity::of(&self.root, section, name, kind, &self.stamps, &surroundings.files)
+            Identity::of(&self.root, section, name, kind, &self.stamps, &environment.files.used)
         };
         let modules = self.modules.iter().zip(&self.placement.modules);
         let ports = self.ports.iter().zip(&self.placement.ports);
-        Made {
+        PipelineParts {
             source: source.clone(),
             modules: modules
                 .map(|(module, on)| {
@@ -326,7 +335,7 @@ impl Draft {
                 .collect(),
             state: self.state.clone(),
             tables: BTreeMap::new(),
-            kept: BTreeMap::new(),
+            handed_over: BTreeMap::new(),
             files: Files::default(),
             words: BTreeMap::new(),
             folds: self
@@ -370,13 +379,13 @@ impl ModuleDraft {
         &self,
         part: &mut Module,
         checked: &mut Option<(Box<dyn forebay_graph::Function>, forebay_graph::Declared)>,
-        surroundings: &mut Surroundings,
+        environment: &mut SetupEnvironment,
         first: bool,
     ) -> Result<(), forebay_graph::SetupError> {
         let (function, declared) = match checked.take().filter(|(_, declared)| first && !declared.provisional) {
             Some(made) => made,
             None => {
-                let mut setup = Setup::new(&self.name, surroundings);
+                let mut setup = Setup::new(&self.name, environment);
                 let function = self.kind.build(&self.params, &mut setup)?;
                 (function, setup.finish())
             }
@@ -387,7 +396,7 @@ impl ModuleDraft {
 }
 
 impl PortDraft {
-    fn open(&self, surroundings: &mut Surroundings) -> Result<forebay_graph::OpenPort, forebay_graph::SetupError> {
-        self.kind.open(&self.params, &mut Setup::new(&self.name, surroundings))
+    fn open(&self, environment: &mut SetupEnvironment) -> Result<forebay_graph::OpenPort, forebay_graph::SetupError> {
+        self.kind.open(&self.params, &mut Setup::new(&self.name, environment))
     }
 }

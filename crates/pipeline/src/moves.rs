@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::Source;
 use crate::compile::{Conditions, Draft};
 use crate::load::{Prepared, prepare};
-use crate::made::{Made, taken_over};
+use crate::parts::{PipelineParts, taken_over};
 use crate::problem::{Problems, listed, nearest};
 use crate::together;
 
@@ -93,7 +93,7 @@ pub enum MoveError {
 /// # Errors
 /// Returns a [`MoveError`] if the request or the new configuration has errors.
 pub fn move_modules(
-    running: &Made,
+    running: &PipelineParts,
     conditions: Conditions,
     wanted: &[WantedWorkers],
     most: Option<usize>,
@@ -145,7 +145,7 @@ pub fn move_modules(
 }
 
 /// Returns the wanted move of a module. Checks that the module and the workers exist.
-fn checked_move(running: &Made, wanted: &WantedWorkers) -> Result<ModuleMove, MoveError> {
+fn checked_move(running: &PipelineParts, wanted: &WantedWorkers) -> Result<ModuleMove, MoveError> {
     let names = || running.graph.modules.iter().map(|module| module.name.as_str());
     let Some((_, from)) = running.modules.get(&wanted.module) else {
         let (near, known) = (nearest(&wanted.module, names()), format!("there are {}", listed(names())));
@@ -164,7 +164,7 @@ fn checked_move(running: &Made, wanted: &WantedWorkers) -> Result<ModuleMove, Mo
 
 /// Returns the section `workers` after these moves, in one line. Every worker stays, also one that runs nothing, with
 /// its core if the configuration names one, and lists all modules that it runs.
-fn workers_with(running: &Made, moves: &[ModuleMove]) -> String {
+fn workers_with(running: &PipelineParts, moves: &[ModuleMove]) -> String {
     let moved: BTreeMap<_, _> = moves.iter().map(|moved| (moved.module.as_str(), &moved.to)).collect();
     let on = |name: &str| moved.get(name).copied().unwrap_or(&running.modules[name].1);
     let worker = |worker: &forebay_protocol::graph::GraphWorker| {
@@ -180,7 +180,7 @@ fn workers_with(running: &Made, moves: &[ModuleMove]) -> String {
 
 /// Chooses at most `most` of the moves, in their order. Modules that share sessions move together. Packets must not go
 /// in a circle over workers.
-fn choose(draft: &Draft, running: &Made, moves: &[ModuleMove], most: usize) -> Vec<usize> {
+fn choose(draft: &Draft, running: &PipelineParts, moves: &[ModuleMove], most: usize) -> Vec<usize> {
     let groups = together::groups(draft);
     let group =
         |moved: usize| draft.modules.iter().position(|it| it.name == moves[moved].module).map(|index| groups[index]);

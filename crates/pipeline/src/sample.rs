@@ -3,7 +3,7 @@
 //!
 //! With it, the cost of every function can be measured without a configuration for each.
 
-use forebay_graph::{Declaration, Setup, StateDeclaration, Surroundings, functions, states};
+use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, states};
 use forebay_units::Frequency;
 use serde_json::Value;
 
@@ -91,14 +91,14 @@ fn section(params: &Value) -> String {
 
 /// Returns the gates of the example.
 fn gates(function: &Declaration, example: &Value) -> Result<Vec<String>, String> {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    (surroundings.simulated, surroundings.checking) = (true, true);
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    (environment.simulated, environment.checking) = (true, true);
     for state in named(example) {
-        let mut setup = Setup::new(state.name, &mut surroundings);
+        let mut setup = Setup::new(state.name, &mut environment);
         let made = state.build(&params(state.example)?, &mut setup).map_err(|error| error.to_string())?;
-        surroundings.state.insert(state.name.to_owned(), made);
+        environment.objects.states.insert(state.name.to_owned(), made);
     }
-    let mut setup = Setup::new(function.name, &mut surroundings);
+    let mut setup = Setup::new(function.name, &mut environment);
     function.build(example, &mut setup).map_err(|error| error.to_string())?;
     Ok(setup.finish().gates)
 }

@@ -6,7 +6,7 @@ use forebay_graph::{Placement, StateKind, Target};
 use crate::compile::{entries, kind_of, read};
 use crate::conform::Misfits;
 use crate::language::Worker;
-use crate::made::Made;
+use crate::parts::PipelineParts;
 use crate::problem::{Findings, SourceLocation, nearest, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
@@ -130,7 +130,7 @@ impl Workers {
         wiring: &Wiring,
         keyed: Vec<bool>,
         queues: &[bool],
-        running: Option<&Made>,
+        running: Option<&PipelineParts>,
         findings: &mut Findings,
     ) -> Placement {
         let workers = self.cores.len();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use forebay_functions as _;
-use forebay_pipeline::{Conditions, Made, MoveError, Moving, Source, load, move_modules};
+use forebay_pipeline::{Conditions, MoveError, Moving, PipelineParts, Source, load, move_modules};
 use forebay_ports as _;
 use forebay_protocol::WantedWorkers;
 use forebay_units::Frequency;
@@ -36,7 +36,7 @@ pipeline:
 
 const TWO: &str = "workers: [{}, { modules: [] }]\n";
 
-fn made(more: &str) -> Made {
+fn made(more: &str) -> PipelineParts {
     load(&source(more), CONDITIONS()).unwrap_or_else(|problems| panic!("{problems}")).made
 }
 
@@ -44,11 +44,11 @@ fn wanted(moves: &[(&str, &[usize])]) -> Vec<WantedWorkers> {
     moves.iter().map(|(module, to)| WantedWorkers { module: (*module).to_owned(), to: to.to_vec() }).collect()
 }
 
-fn moving(made: &Made, moves: &[(&str, &[usize])], most: Option<usize>) -> Result<Option<Moving>, MoveError> {
+fn moving(made: &PipelineParts, moves: &[(&str, &[usize])], most: Option<usize>) -> Result<Option<Moving>, MoveError> {
     move_modules(made, CONDITIONS(), &wanted(moves), most)
 }
 
-fn refused(made: &Made, moves: &[(&str, &[usize])], most: Option<usize>) -> String {
+fn refused(made: &PipelineParts, moves: &[(&str, &[usize])], most: Option<usize>) -> String {
     moving(made, moves, most).err().expect("it cannot be").to_string()
 }
 

@@ -1,7 +1,7 @@
 //! Measures the cost of a packet from the generator to the sink without the engine: pool, frame, arrival, and return to
 //! the pool.
 
-use forebay_graph::{Intake, OpenPort, Port, Setup, Surroundings, ports};
+use forebay_graph::{Intake, OpenPort, Port, Setup, SetupEnvironment, ports};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Batch, Pool, PoolOptions};
 use forebay_ports::sink::Sink;
@@ -48,9 +48,9 @@ fn pool_alone(pool: &Pool, most: usize) -> f64 {
 
 /// Returns the least ticks per packet of many runs.
 fn run(pool: &Pool, params: &serde_json::Value, most: usize) -> f64 {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let generator = ports().into_iter().find(|port| port.name == "generator").expect("registered");
-    let opened = generator.open(params, &mut Setup::new("bench", &mut surroundings)).expect("right parameters");
+    let opened = generator.open(params, &mut Setup::new("bench", &mut environment)).expect("right parameters");
     let OpenPort { mut port, .. } = opened;
     let mut sink = Sink;
     let mut batch = Batch::with_capacity(most);

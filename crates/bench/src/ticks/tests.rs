@@ -25,7 +25,7 @@ fn run(scheduler: &str, meter: impl Fn() -> Box<dyn Meter> + Copy) -> Timed {
 /// Runs the pipeline. Repeats with longer spans until all parts were timed, because other tests may occupy the cores.
 fn run_by(
     scheduler: &str,
-    measure: impl Fn(Vec<Plan>, &[usize], Made, Duration) -> Result<Timed, StartError>,
+    measure: impl Fn(Vec<Plan>, &[usize], PipelineParts, Duration) -> Result<Timed, StartError>,
 ) -> Timed {
     let once = |span| {
         let Loaded { plans, cores, made, .. } = load(scheduler);

@@ -1,7 +1,7 @@
 //! The list in a module: the packets and fields that it reads, its counters, and many lists folded into one.
 
 use etherparse::PacketBuilder;
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_tables::acl::oracle;
 use forebay_units::Frequency;
@@ -160,10 +160,10 @@ fn wrong_rules_are_all_named() {
 
 #[test]
 fn modules_with_equal_rules_share_the_table_and_not_the_counts() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params: Params = serde_json::from_value(json!({ "rules": { "synthetic": 10 } })).expect("parameters");
     let [first, second] = ["a", "b"].map(|name| {
-        let mut setup = Setup::new(name, &mut surroundings);
+        let mut setup = Setup::new(name, &mut environment);
         params.clone().count("rules", &mut setup).expect("it compiles")
     });
     let (first, second) = (first.rules.live().look(), second.rules.live().look());

@@ -2,7 +2,7 @@
 //! drop reasons.
 
 use forebay_aead::{Aead, Backend, Key, Material};
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -219,17 +219,17 @@ fn others_pass_where_asked() {
 
 #[test]
 fn a_key_is_used_as_often_as_allowed_by_all_that_have_it() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params = json!({ "keys": [{ "id": 7, "key": KEY }], "packets": 3 });
-    let mut one = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
-    let mut other = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
+    let mut one = Rig::within::<AesGcmEncrypt>(&params, &mut environment).expect("valid parameters");
+    let mut other = Rig::within::<AesGcmEncrypt>(&params, &mut environment).expect("valid parameters");
     let frame = ipv4(0, b"abc");
     let gates: Vec<_> = (0..4).map(|_| one.run(&frame).0).collect();
     assert_eq!(gates, [Gate::FIRST, Gate::FIRST, Gate::FIRST, KEY_SPENT]);
     assert_eq!(other.run(&frame), (KEY_SPENT, frame.clone()));
     // A later configuration may allow more.
     let params = json!({ "keys": [{ "id": 7, "key": KEY }], "packets": 4 });
-    let mut next = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
+    let mut next = Rig::within::<AesGcmEncrypt>(&params, &mut environment).expect("valid parameters");
     assert_eq!([next.run(&frame).0, next.run(&frame).0], [Gate::FIRST, KEY_SPENT]);
 }
 
@@ -247,10 +247,10 @@ fn no_two_packets_have_one_number() {
 #[test]
 fn where_time_is_simulated_all_happens_again() {
     let once = || {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.simulated = true;
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.simulated = true;
         let params = json!({ "keys": [{ "id": 7, "key": KEY }] });
-        let mut rig = Rig::within::<AesGcmEncrypt>(&params, &mut surroundings).expect("valid parameters");
+        let mut rig = Rig::within::<AesGcmEncrypt>(&params, &mut environment).expect("valid parameters");
         [rig.run(&ipv4(0, b"abc")).1, rig.run(&ipv4(0, b"abc")).1]
     };
     assert_eq!(once(), once());

@@ -8,7 +8,7 @@ mod refused;
 use std::collections::BTreeMap;
 
 use etherparse::PacketBuilder;
-use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
+use forebay_graph::{DeclareState, Gate, Rig, Setup, SetupEnvironment};
 use forebay_units::{Frequency, Ticks};
 use serde_json::{Value, json};
 
@@ -22,11 +22,11 @@ use frames::{End, echo, ends, error, tagged_udp, tcp, udp};
 const VIP: [u8; 4] = [192, 0, 2, 10];
 const CLIENT: [u8; 4] = [198, 51, 100, 9];
 
-/// Both directions, and their surroundings.
+/// Both directions, and their environment.
 struct Both {
     forward: Rig,
     back: Rig,
-    surroundings: Surroundings,
+    environment: SetupEnvironment,
 }
 
 impl Both {
@@ -35,16 +35,16 @@ impl Both {
     }
 
     fn with(state: Value, params: Value) -> Self {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.secret = 5;
-        let (forward, back) = rigs(state, params, &mut surroundings);
-        Self { forward, back, surroundings }
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.secret = 5;
+        let (forward, back) = rigs(state, params, &mut environment);
+        Self { forward, back, environment }
     }
 
     /// Reloads with a changed configuration.
     fn change(&mut self, state: Value) {
         let now = self.forward.now;
-        (self.forward, self.back) = rigs(state, json!({ "state": "lb" }), &mut self.surroundings);
+        (self.forward, self.back) = rigs(state, json!({ "state": "lb" }), &mut self.environment);
         (self.forward.now, self.back.now) = (now, now);
     }
 
@@ -76,16 +76,16 @@ impl Both {
     }
 }
 
-fn rigs(state: Value, params: Value, surroundings: &mut Surroundings) -> (Rig, Rig) {
-    let made = make(state, surroundings).expect("parameters");
-    surroundings.state.insert("lb".to_owned(), Arc::new(made));
-    let forward = Rig::within::<Balance>(&params, surroundings).expect("parameters");
-    (forward, Rig::within::<BalanceBack>(&params, surroundings).expect("parameters"))
+fn rigs(state: Value, params: Value, environment: &mut SetupEnvironment) -> (Rig, Rig) {
+    let made = make(state, environment).expect("parameters");
+    environment.objects.states.insert("lb".to_owned(), Arc::new(made));
+    let forward = Rig::within::<Balance>(&params, environment).expect("parameters");
+    (forward, Rig::within::<BalanceBack>(&params, environment).expect("parameters"))
 }
 
-fn make(state: Value, surroundings: &mut Surroundings) -> Result<Balancer, String> {
+fn make(state: Value, environment: &mut SetupEnvironment) -> Result<Balancer, String> {
     let params: Params = serde_json::from_value(state).map_err(|error| error.to_string())?;
-    Balancer::new(params, &mut Setup::new("lb", surroundings)).map_err(|error| error.to_string())
+    Balancer::new(params, &mut Setup::new("lb", environment)).map_err(|error| error.to_string())
 }
 
 /// A service with this protocol, and with these backends at port 8080.
@@ -167,7 +167,7 @@ fn unchanged_packets_go_to_the_backends_ethernet_address() {
     ]);
     let service = json!({ "address": "192.0.2.10", "protocol": "tcp", "mode": "direct", "backends": backends });
     let mut both = Both::new(json!({ "services": [service] }));
-    let word = both.surroundings.words["next_hop"];
+    let word = both.environment.words["next_hop"];
     let (mut macs, mut words) = (0, 0);
     for port in 0..64 {
         let mut chosen = None;
@@ -396,9 +396,9 @@ fn replies_may_come_to_another_worker() {
     let mut state = of("tcp", &[1, 2, 3]);
     state["replies"] = json!("endpoint");
     let worker = |share| {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.share = (share, 2);
-        rigs(state.clone(), json!({ "state": "lb" }), &mut surroundings)
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.share = (share, 2);
+        rigs(state.clone(), json!({ "state": "lb" }), &mut environment)
     };
     let mut workers = [worker(0), worker(1)];
     for port in 0..200 {
@@ -413,12 +413,11 @@ fn replies_may_come_to_another_worker() {
             assert_eq!(workers[on].1.run(&reply), (Gate::FIRST, tcp((VIP, 80), client, "A")));
         }
     }
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    surroundings.share = (0, 2);
-    let made = make(of("tcp", &[1]), &mut surroundings).expect("parameters");
-    surroundings.state.insert("lb".to_owned(), Arc::new(made));
-    let error =
-        Rig::within::<Balance>(&json!({ "state": "lb" }), &mut surroundings).err().expect("refused").to_string();
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    environment.share = (0, 2);
+    let made = make(of("tcp", &[1]), &mut environment).expect("parameters");
+    environment.objects.states.insert("lb".to_owned(), Arc::new(made));
+    let error = Rig::within::<Balance>(&json!({ "state": "lb" }), &mut environment).err().expect("refused").to_string();
     assert!(error.starts_with("state: a backend's replies may come to another worker"), "{error}");
 }
 

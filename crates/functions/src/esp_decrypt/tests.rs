@@ -2,7 +2,7 @@
 //! show that packets are restored.
 
 use forebay_aead::{Backend, Key, Material};
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_units::Frequency;
 use serde_json::{Value, json};
 
@@ -278,23 +278,23 @@ fn associations_change_while_packets_run() {
 
 #[test]
 fn the_next_configuration_keeps_the_window() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params = |more: &str| json!({ "associations": [format!("0x1001 key={KEY} {more}")] });
     let frame = esp(0, 1, false, &text(&ipv4(0, b"abc")));
-    let mut first = Rig::within::<EspDecrypt>(&params(""), &mut surroundings).expect("valid parameters");
+    let mut first = Rig::within::<EspDecrypt>(&params(""), &mut environment).expect("valid parameters");
     assert_eq!(first.run(&frame).0, Gate::FIRST);
-    let mut next = Rig::within::<EspDecrypt>(&params("peer=192.0.2.1"), &mut surroundings).expect("valid parameters");
+    let mut next = Rig::within::<EspDecrypt>(&params("peer=192.0.2.1"), &mut environment).expect("valid parameters");
     assert_eq!(next.run(&frame).0, REPLAYED);
 }
 
 /// Regression: a changed window size started with an empty window, so that all earlier packets could be replayed.
 #[test]
 fn a_window_of_another_size_keeps_the_numbers() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let mut made = |window: u16| {
         let line = format!("0x1001 key={KEY} hard-packets=8");
         let params = json!({ "associations": [line], "window": window });
-        Rig::within::<EspDecrypt>(&params, &mut surroundings).expect("valid parameters")
+        Rig::within::<EspDecrypt>(&params, &mut environment).expect("valid parameters")
     };
     let (mut small, mut large) = (made(64), made(4_096));
     let frame = |number| esp(0, number, false, &text(&ipv4(0, b"abc")));

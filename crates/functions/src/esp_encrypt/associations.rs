@@ -302,7 +302,7 @@ impl ControlTable for Outbounds {
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::{Setup, Surroundings};
+    use forebay_graph::{Setup, SetupEnvironment};
     use forebay_units::Frequency;
 
     use super::*;
@@ -312,8 +312,8 @@ mod tests {
     fn free_slots_are_known_and_used_again() {
         let backend = forebay_aead::Backend::Software.resolve().expect("the software back end is always available");
         let keys = Keys { base: ".".into(), backend };
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let states = Lasting::of("some", &mut Setup::new("m", &mut surroundings)).expect("states");
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let states = Lasting::of("some", &mut Setup::new("m", &mut environment)).expect("states");
         let table = Outbounds::new(Vec::new(), keys, false, states).expect("an empty list");
         let key = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
         let (mut present, mut most) = (std::collections::BTreeSet::new(), 0);

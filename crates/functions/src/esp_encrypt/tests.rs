@@ -2,7 +2,7 @@
 //! with reasons.
 
 use etherparse::PacketBuilder;
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -301,14 +301,14 @@ fn associations_change_while_packets_run() {
 
 #[test]
 fn a_number_finds_an_association() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let lines = json!([
         format!("0x100 key={KEY} peer=192.0.2.10 number=5"),
         format!("0x101 key={LONG} peer=192.0.2.10 number=6")
     ]);
     let params = json!({ "source": "192.0.2.1", "by": "next_hop", "associations": lines });
-    let mut rig = Rig::within::<EspEncrypt>(&params, &mut surroundings).expect("valid parameters");
-    let word = surroundings.words["next_hop"];
+    let mut rig = Rig::within::<EspEncrypt>(&params, &mut environment).expect("valid parameters");
+    let word = environment.words["next_hop"];
     for (number, expected) in [(5, Some(0)), (6, Some(1)), (7, None)] {
         let mut batch = forebay_packet::Batch::with_capacity(1);
         let mut packet = rig.packet(&ipv4(0, b"abc"));
@@ -324,13 +324,12 @@ fn a_number_finds_an_association() {
 
 #[test]
 fn the_next_configuration_continues_the_sequence_numbers() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let sequence = |rig: &mut Rig| rig.run(&ipv4(0, b"abc")).1[41];
-    let mut first = Rig::within::<EspEncrypt>(&over_ipv4(""), &mut surroundings).expect("valid parameters");
+    let mut first = Rig::within::<EspEncrypt>(&over_ipv4(""), &mut environment).expect("valid parameters");
     assert_eq!((sequence(&mut first), sequence(&mut first)), (1, 2));
     // Another lifetime makes another configuration with the same association.
-    let mut next =
-        Rig::within::<EspEncrypt>(&over_ipv4("hard-packets=9"), &mut surroundings).expect("valid parameters");
+    let mut next = Rig::within::<EspEncrypt>(&over_ipv4("hard-packets=9"), &mut environment).expect("valid parameters");
     assert_eq!(sequence(&mut next), 3);
 }
 
@@ -341,17 +340,17 @@ fn a_file_lists_associations_and_names_keys() {
     std::fs::write(folder.join("site.key"), KEY).expect("a writable file");
     let line = "0x1001 key=@site.key peer=192.0.2.10 for=0.0.0.0/0\n";
     std::fs::write(folder.join("vpn.sas"), format!("# the sites\n\n{line}")).expect("a writable file");
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    surroundings.base = folder.clone();
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    environment.files.base = folder.clone();
     let params = json!({ "source": "192.0.2.1", "associations": { "file": "vpn.sas" } });
-    let mut rig = Rig::within::<EspEncrypt>(&params, &mut surroundings).expect("valid parameters");
+    let mut rig = Rig::within::<EspEncrypt>(&params, &mut environment).expect("valid parameters");
     assert_eq!(rig.run(&ipv4(0, b"abc")).0, Gate::FIRST);
     let table = rig.declared.tables[0].1.entries(None, 9).expect("one");
     assert!(table[0].starts_with("0x00001001 key=@site.key peer"), "{table:?}");
-    let read: Vec<_> = surroundings.reads.borrow().iter().map(|(_, path)| path.clone()).collect();
+    let read: Vec<_> = environment.files.reads.borrow().iter().map(|(_, path)| path.clone()).collect();
     assert!(read.contains(&folder.join("site.key")) && read.contains(&folder.join("vpn.sas")));
     std::fs::write(folder.join("vpn.sas"), format!("{line}{line}x\n")).expect("a writable file");
-    let error = Rig::within::<EspEncrypt>(&params, &mut surroundings).err().expect("twice").to_string();
+    let error = Rig::within::<EspEncrypt>(&params, &mut environment).err().expect("twice").to_string();
     assert!(
         error.contains("vpn.sas:2: 0x1001 is given twice") && error.contains("vpn.sas:3: the first word"),
         "{error}"

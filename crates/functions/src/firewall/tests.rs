@@ -5,7 +5,7 @@ mod icmp;
 use std::collections::BTreeMap;
 
 use etherparse::PacketBuilder;
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_units::{Frequency, Ticks};
 use proptest::prelude::*;
@@ -31,11 +31,11 @@ impl Both {
 
     /// As [`new`](Self::new), with these parameters for the way in.
     fn with(state: Value, inwards: Value) -> Self {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let connections = make(state, &mut surroundings).expect("parameters");
-        surroundings.state.insert("fw".to_owned(), Arc::new(connections));
-        let out = Rig::within::<Firewall>(&json!({ "state": "fw", "rules": [ALL, ALL6] }), &mut surroundings);
-        let back = Rig::within::<Firewall>(&inwards, &mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let connections = make(state, &mut environment).expect("parameters");
+        environment.objects.states.insert("fw".to_owned(), Arc::new(connections));
+        let out = Rig::within::<Firewall>(&json!({ "state": "fw", "rules": [ALL, ALL6] }), &mut environment);
+        let back = Rig::within::<Firewall>(&inwards, &mut environment);
         Self { out: out.expect("parameters"), back: back.expect("parameters") }
     }
 
@@ -45,9 +45,9 @@ impl Both {
     }
 }
 
-fn make(state: Value, surroundings: &mut Surroundings) -> Result<Connections, String> {
+fn make(state: Value, environment: &mut SetupEnvironment) -> Result<Connections, String> {
     let params: ConnectionsParams = serde_json::from_value(state).map_err(|error| error.to_string())?;
-    Connections::new(params, &mut Setup::new("fw", surroundings)).map_err(|error| error.to_string())
+    Connections::new(params, &mut Setup::new("fw", environment)).map_err(|error| error.to_string())
 }
 
 type End = (u8, u16);
@@ -274,12 +274,12 @@ fn invalid_parameters_are_named() {
         (json!({ "timeouts": { "udp": "0s" } }), "timeouts.udp: 0ns: allowed are 1s"),
         (json!({ "timeouts": { "sctp": "1s" } }), "unknown field `sctp`"),
     ] {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut environment).err().unwrap_or_else(|| panic!("{state} is refused"));
         assert!(error.contains(expected), "{state}: {error}");
     }
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    let error = Rig::within::<Firewall>(&json!({ "state": "none" }), &mut surroundings).err().expect("no state");
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    let error = Rig::within::<Firewall>(&json!({ "state": "none" }), &mut environment).err().expect("no state");
     assert!(error.to_string().contains("state: no state is called 'none'"), "{error}");
 }
 

@@ -1,7 +1,7 @@
 //! T-PDUs from an independent encoder, answers byte by byte and as tshark reads them, and properties that hold for any
 //! frame.
 
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::{Batch, wire::checksum};
 use forebay_units::{Frequency, Ticks};
 use proptest::collection::vec;
@@ -253,14 +253,13 @@ fn a_file_of_tunnels_is_read_and_its_faults_have_lines() {
     let lines: Vec<String> = (0..1_000).map(|n| (0x1001 + 3 * n).to_string()).collect();
     std::fs::write(folder.join("teids"), lines.join(" # note\n")).expect("a writable folder");
     std::fs::write(folder.join("wrong"), "1\n\n0\n").expect("a writable folder");
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    surroundings.base.clone_from(&folder);
-    let mut rig =
-        Rig::within::<GtpuDecap>(&json!({ "teids": { "file": "teids" } }), &mut surroundings).expect("a file");
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    environment.files.base.clone_from(&folder);
+    let mut rig = Rig::within::<GtpuDecap>(&json!({ "teids": { "file": "teids" } }), &mut environment).expect("a file");
     let inner = ipv4(0, b"data");
     assert_eq!(run(&mut rig, &frame(0x30, 255, TEID, &inner[14..])).0, Gate::FIRST);
     assert_eq!(run(&mut rig, &frame(0x30, 255, TEID + 1, &inner[14..])).0, UNKNOWN_TEID);
-    let wrong = Rig::within::<GtpuDecap>(&json!({ "teids": { "file": "wrong" } }), &mut surroundings);
+    let wrong = Rig::within::<GtpuDecap>(&json!({ "teids": { "file": "wrong" } }), &mut environment);
     let error = wrong.err().expect("refused").to_string();
     assert!(error.contains("wrong:3: '0' is not a tunnel"), "{error}");
     std::fs::remove_dir_all(&folder).expect("made above");
@@ -344,9 +343,9 @@ proptest! {
 
     #[test]
     fn the_fast_path_does_the_same_as_the_slow_path(frame in hostile(), keep: bool) {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
         let function = || {
-            let mut setup = Setup::new("decap", &mut surroundings);
+            let mut setup = Setup::new("decap", &mut environment);
             let params = params(&[("keep_addresses", json!(keep))]);
             GtpuDecap::new(serde_json::from_value(params).expect("parameters"), &mut setup).expect("parameters")
         };

@@ -1,6 +1,6 @@
 //! T-PDUs byte by byte, against an independent encoder, and as tshark reads them.
 
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::{Batch, wire::gtpu::Message};
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -97,11 +97,11 @@ fn packets_go_into_the_tunnels_of_their_users() {
 #[test]
 fn packets_go_into_the_tunnels_of_their_metadata_word() {
     for (by, name) in [("tunnel", "tunnel"), ("next_hop", "next_hop")] {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
         let params =
             json!({ "source": "192.0.2.1", "peer": "192.0.2.10", "by": by, "tunnels": ["0 7", "5 8 192.0.2.11"] });
-        let mut rig = Rig::within::<GtpuEncap>(&params, &mut surroundings).expect("parameters");
-        let word = surroundings.words[name];
+        let mut rig = Rig::within::<GtpuEncap>(&params, &mut environment).expect("parameters");
+        let word = environment.words[name];
         for (value, expected) in [(0, Some((10, 7))), (5, Some((11, 8))), (1, None)] {
             for frame in [ipv4(0, b"data"), ipv6(0, b"data")] {
                 let mut packet = rig.packet(&frame);
@@ -201,13 +201,13 @@ fn a_file_of_tunnels_is_read_and_its_faults_have_lines() {
     std::fs::write(folder.join("tunnels"), lines.join("\n")).expect("a writable folder");
     std::fs::write(folder.join("wrong"), "10.0.0.1 1 192.0.2.1\n\nx 1\n10.0.0.1 2 192.0.2.1\n")
         .expect("a writable folder");
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    surroundings.base.clone_from(&folder);
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    environment.files.base.clone_from(&folder);
     let large = json!({ "source": "192.0.2.1", "tunnels": "tunnels" });
-    let mut rig = Rig::within::<GtpuEncap>(&large, &mut surroundings).expect("a file");
+    let mut rig = Rig::within::<GtpuEncap>(&large, &mut environment).expect("a file");
     assert_eq!(rig.run(&ipv4(0, b"data")).1[46..50], [0, 0, 0, 2], "a large table, which is prefetched");
     let wrong = json!({ "source": "192.0.2.1", "tunnels": "wrong" });
-    let error = Rig::within::<GtpuEncap>(&wrong, &mut surroundings).err().expect("refused").to_string();
+    let error = Rig::within::<GtpuEncap>(&wrong, &mut environment).err().expect("refused").to_string();
     assert!(error.contains("wrong:3: 'x' is not a user") && error.contains("wrong:4: an earlier line"), "{error}");
     std::fs::remove_dir_all(&folder).expect("made above");
 }
@@ -296,12 +296,12 @@ proptest! {
 
     #[test]
     fn replicas_never_give_one_number_to_two_packets(turns in prop::collection::vec((0usize..3, 1usize..40), 1..100)) {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
         // Two workers' replicas of one module, and another tunnel to the same peer.
         let mut rigs: Vec<Rig> = [(0, 2, 1), (1, 2, 1), (0, 1, 2)].into_iter().map(|(mine, shares, teid)| {
-            surroundings.share = (mine, shares);
+            environment.share = (mine, shares);
             let params = fixed(&[("df", json!(false)), ("teid", json!(teid))]);
-            Rig::within::<GtpuEncap>(&params, &mut surroundings).expect("parameters")
+            Rig::within::<GtpuEncap>(&params, &mut environment).expect("parameters")
         }).collect();
         let mut seen = std::collections::HashSet::new();
         for (which, count) in turns {

@@ -5,14 +5,14 @@ use forebay_graph::Rig;
 use serde_json::json;
 
 use super::*;
-use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, ipv4, ipv6, surroundings, v6};
+use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, environment, ipv4, ipv6, v6};
 
 const FAR: [u8; 4] = [203, 0, 113, 9];
 
 fn rig(more: serde_json::Value) -> Rig {
     let mut params = json!({ "interfaces": ["lan"], "error": "time_exceeded" });
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    Rig::within::<IcmpError>(&params, &mut surroundings().0).expect("parameters")
+    Rig::within::<IcmpError>(&params, &mut environment().0).expect("parameters")
 }
 
 #[test]
@@ -237,14 +237,14 @@ fn errors_are_limited_and_come_from_the_interface_of_the_packet() {
     assert_eq!(limited.run(&ipv4(PEER_V4, FAR)).0, Gate::FIRST);
     assert_eq!(limited.counters("errors")["IPv4"], 3);
 
-    let (mut surroundings, _) = surroundings();
+    let (mut environment, _) = environment();
     let params = json!({ "mac": "02:00:00:00:00:02", "addresses": ["198.51.100.1/24"], "number": 4 });
     let params = serde_json::from_value(params).expect("parameters");
-    let wan = <Interface as forebay_graph::DeclareState>::new(params, &mut Setup::new("wan", &mut surroundings));
-    surroundings.state.insert("wan".to_owned(), Arc::new(wan.expect("parameters")));
+    let wan = <Interface as forebay_graph::DeclareState>::new(params, &mut Setup::new("wan", &mut environment));
+    environment.objects.states.insert("wan".to_owned(), Arc::new(wan.expect("parameters")));
     let params = json!({ "interfaces": ["lan", "wan"], "error": "time_exceeded" });
-    let mut rig = Rig::within::<IcmpError>(&params, &mut surroundings).expect("parameters");
-    let word = surroundings.words[WORD];
+    let mut rig = Rig::within::<IcmpError>(&params, &mut environment).expect("parameters");
+    let word = environment.words[WORD];
     let mut from = |number: u32, frame: &[u8]| {
         let mut batch = forebay_packet::Batch::with_capacity(1);
         let mut packet = rig.packet(frame);
@@ -274,7 +274,7 @@ fn faults_name_the_parameter_the_value_and_the_allowed_ones() {
     ] {
         let mut params = json!({ "interfaces": ["lan"], "error": "time_exceeded" });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-        let message = Rig::within::<IcmpError>(&params, &mut surroundings().0).err().expect("refused").to_string();
+        let message = Rig::within::<IcmpError>(&params, &mut environment().0).err().expect("refused").to_string();
         assert!(message.starts_with(error), "{message}");
     }
 }

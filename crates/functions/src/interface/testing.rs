@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etherparse::PacketBuilder;
-use forebay_graph::{DeclareState, Setup, Surroundings};
+use forebay_graph::{DeclareState, Setup, SetupEnvironment};
 use forebay_packet::{
     MAX_BATCH,
     wire::{arp::Arp, ethernet::MacAddress, neighbour::Neighbour},
@@ -24,14 +24,14 @@ pub(crate) fn v6(last: u8) -> [u8; 16] {
     [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]
 }
 
-/// Returns surroundings with the interface `lan`, of 192.0.2.1/24 and 2001:db8::1/64.
-pub(crate) fn surroundings() -> (Surroundings, Arc<Interface>) {
-    let mut all = Surroundings::new(Frequency::new(1e9));
+/// Returns environment with the interface `lan`, of 192.0.2.1/24 and 2001:db8::1/64.
+pub(crate) fn environment() -> (SetupEnvironment, Arc<Interface>) {
+    let mut all = SetupEnvironment::new(Frequency::new(1e9));
     all.batch = MAX_BATCH;
     let params = json!({ "mac": OWN.to_string(), "addresses": ["192.0.2.1/24", "2001:db8::1/64"], "number": 3 });
     let params = serde_json::from_value(params).expect("parameters");
     let lan = Arc::new(Interface::new(params, &mut Setup::new("lan", &mut all)).expect("valid parameters"));
-    all.state.insert("lan".to_owned(), Arc::clone(&lan) as forebay_graph::SharedState);
+    all.objects.states.insert("lan".to_owned(), Arc::clone(&lan) as forebay_graph::SharedState);
     (all, lan)
 }
 

@@ -1,4 +1,4 @@
-use forebay_graph::{Surroundings, Table};
+use forebay_graph::{SetupEnvironment, Table};
 use serde_json::{Value, json};
 
 use super::*;
@@ -6,9 +6,9 @@ use super::*;
 fn interface(more: Value) -> Result<Interface, SetupError> {
     let mut params = json!({ "mac": "02:00:00:00:00:01", "addresses": ["192.0.2.1/24", "2001:db8::1/64"] });
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params = serde_json::from_value(params).map_err(|error| SetupError::new(error.to_string()))?;
-    Interface::new(params, &mut Setup::new("lan", &mut surroundings))
+    Interface::new(params, &mut Setup::new("lan", &mut environment))
 }
 
 #[test]

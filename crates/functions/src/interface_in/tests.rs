@@ -12,13 +12,13 @@ use super::*;
 use crate::interface::entry::{Entry, Event, NeighbourState};
 use crate::interface::frames;
 use crate::interface::neighbours::Address;
-use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, arp, ipv4, ipv6, neighbour, surroundings, v6};
+use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, arp, environment, ipv4, ipv6, neighbour, v6};
 
 fn rig(more: serde_json::Value) -> (Rig, Arc<Interface>) {
-    let (mut surroundings, lan) = surroundings();
+    let (mut environment, lan) = environment();
     let mut params = json!({ "interface": "lan" });
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    (Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("valid parameters"), lan)
+    (Rig::within::<InterfaceIn>(&params, &mut environment).expect("valid parameters"), lan)
 }
 
 fn known(lan: &Interface, address: [u8; 4]) -> Option<(NeighbourState, MacAddress)> {
@@ -219,13 +219,13 @@ fn on_a_link_of_two_the_other_end_is_not_a_broadcast_address() {
     for (prefix, peer) in
         [("192.0.2.0/31", [192, 0, 2, 1]), ("192.0.2.1/31", [192, 0, 2, 0]), ("192.0.2.1/32", PEER_V4)]
     {
-        let (mut surroundings, _) = surroundings();
+        let (mut environment, _) = environment();
         let params = json!({ "mac": OWN.to_string(), "addresses": [prefix] });
         let params = serde_json::from_value(params).expect("parameters");
-        let link = <Interface as forebay_graph::DeclareState>::new(params, &mut Setup::new("link", &mut surroundings));
-        surroundings.state.insert("link".to_owned(), Arc::new(link.expect("valid parameters")));
+        let link = <Interface as forebay_graph::DeclareState>::new(params, &mut Setup::new("link", &mut environment));
+        environment.objects.states.insert("link".to_owned(), Arc::new(link.expect("valid parameters")));
         let mut rig =
-            Rig::within::<InterfaceIn>(&json!({ "interface": "link" }), &mut surroundings).expect("valid parameters");
+            Rig::within::<InterfaceIn>(&json!({ "interface": "link" }), &mut environment).expect("valid parameters");
         assert_eq!(rig.run(&ipv4(peer, [198, 51, 100, 9])).0, TRANSIT, "{prefix}");
     }
 }
@@ -364,18 +364,18 @@ fn answers_are_limited() {
 
 #[test]
 fn the_interfaces_number_is_written_and_others_addresses_are_the_routers_too() {
-    let (mut surroundings, lan) = surroundings();
+    let (mut environment, lan) = environment();
     let params = serde_json::from_value(json!({ "mac": "02:00:00:00:00:02", "addresses": ["198.51.100.1/24"] }));
     let wan = <Interface as forebay_graph::DeclareState>::new(
         params.expect("parameters"),
-        &mut Setup::new("wan", &mut surroundings),
+        &mut Setup::new("wan", &mut environment),
     );
-    surroundings.state.insert("wan".to_owned(), Arc::new(wan.expect("valid parameters")));
+    environment.objects.states.insert("wan".to_owned(), Arc::new(wan.expect("valid parameters")));
     let params = json!({ "interface": "lan", "others": ["wan"] });
-    let mut rig = Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("valid parameters");
+    let mut rig = Rig::within::<InterfaceIn>(&params, &mut environment).expect("valid parameters");
     assert_eq!(rig.run(&ipv4(PEER_V4, [198, 51, 100, 1])).0, LOCAL);
     let mut batch = forebay_packet::Batch::with_capacity(1);
     batch.push(rig.packet(&ipv4(PEER_V4, [9; 4]))).expect("room");
     rig.process(&mut batch);
-    assert_eq!(batch[0].word(surroundings.words[WORD]), lan.number.expect("the interface has a number"));
+    assert_eq!(batch[0].word(environment.words[WORD]), lan.number.expect("the interface has a number"));
 }

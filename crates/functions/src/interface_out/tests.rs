@@ -6,15 +6,15 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, ipv4, ipv6, surroundings, v6};
+use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, environment, ipv4, ipv6, v6};
 
 const FAR: [u8; 4] = [203, 0, 113, 9];
 
 fn rig(more: serde_json::Value) -> (Rig, Arc<Interface>) {
-    let (mut surroundings, lan) = surroundings();
+    let (mut environment, lan) = environment();
     let mut params = json!({ "interface": "lan", "announce": false });
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    (Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("valid parameters"), lan)
+    (Rig::within::<InterfaceOut>(&params, &mut environment).expect("valid parameters"), lan)
 }
 
 fn push(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Option<Gate>> {
@@ -120,12 +120,12 @@ fn a_silent_neighbour_is_probed_by_itself_and_then_forgotten() {
 
 #[test]
 fn packets_to_other_networks_go_to_routers() {
-    let (mut surroundings, lan) = surroundings();
+    let (mut environment, lan) = environment();
     let params = json!({
         "interface": "lan", "gateway": ["192.0.2.254"], "next_hops": { "2": ["192.0.2.7", "fe80::7"] },
     });
-    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("valid parameters");
-    let word = surroundings.words[WORD];
+    let mut rig = Rig::within::<InterfaceOut>(&params, &mut environment).expect("valid parameters");
+    let word = environment.words[WORD];
     let mut request_for = |frame: Vec<u8>, hop: u32| {
         let mut batch = Batch::with_capacity(1);
         batch.push(rig.packet(&frame)).expect("room");
@@ -170,11 +170,11 @@ fn multicast_needs_no_neighbour_and_broadcasts_are_dropped() {
 /// Multicast and broadcast packets never go to a known gateway, neither to the default one nor to that of a next hop.
 #[test]
 fn multicast_and_broadcast_packets_never_go_to_a_router() {
-    let (mut surroundings, lan) = surroundings();
+    let (mut environment, lan) = environment();
     let routers = json!(["192.0.2.7", "2001:db8::7"]);
     let params = json!({ "interface": "lan", "announce": false, "gateway": routers, "next_hops": { "2": routers } });
-    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("valid parameters");
-    let word = surroundings.words[WORD];
+    let mut rig = Rig::within::<InterfaceOut>(&params, &mut environment).expect("valid parameters");
+    let word = environment.words[WORD];
     for router in ["192.0.2.7", "2001:db8::7"] {
         let router = Address::of(router.parse().expect("an address")).expect("not mapped");
         lan.neighbours.put(router, Entry::permanent(PEER), 0).expect("room");
@@ -297,9 +297,9 @@ fn it_announces_its_addresses_at_the_start() {
 /// Regression: the packet was sent to the neighbour 192.0.2.7, because both addresses had the same key in the table.
 #[test]
 fn a_packet_to_an_ipv4_mapped_address_is_dropped() {
-    let (mut surroundings, lan) = surroundings();
+    let (mut environment, lan) = environment();
     let mut rig =
-        Rig::within::<InterfaceOut>(&json!({ "interface": "lan" }), &mut surroundings).expect("valid parameters");
+        Rig::within::<InterfaceOut>(&json!({ "interface": "lan" }), &mut environment).expect("valid parameters");
     let address = Address::v4(u32::from_be_bytes(PEER_V4));
     lan.neighbours.put(address, Entry::permanent(PEER), 0).expect("room");
     let mapped = std::net::Ipv4Addr::from(PEER_V4).to_ipv6_mapped().octets();
@@ -318,10 +318,10 @@ fn errors_name_the_location_the_value_and_what_is_allowed() {
         (json!({ "queue": 0 }), "queue: 0: allowed are 1 to 1024"),
         (json!({ "interface": "wan" }), "interface: no state is called 'wan' (defined: lan)"),
     ] {
-        let (mut surroundings, _) = surroundings();
+        let (mut environment, _) = environment();
         let mut params = json!({ "interface": "lan" });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-        let message = Rig::within::<InterfaceOut>(&params, &mut surroundings).err().expect("refused").to_string();
+        let message = Rig::within::<InterfaceOut>(&params, &mut environment).err().expect("refused").to_string();
         assert!(message.starts_with(error), "{message}");
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use forebay_graph::{Rig, StateDeclaration, Surroundings, Table as _};
+use forebay_graph::{Rig, SetupEnvironment, StateDeclaration, Table as _};
 use forebay_packet::Batch;
 use forebay_tables::lpm::IpPrefix;
 use forebay_units::Frequency;
@@ -50,8 +50,8 @@ fn refused(params: Value) -> Vec<(String, String)> {
     error.faults.into_iter().map(|fault| (fault.path, fault.message)).collect()
 }
 
-fn surroundings() -> Surroundings {
-    Surroundings::new(Frequency::new(1e9))
+fn environment() -> SetupEnvironment {
+    SetupEnvironment::new(Frequency::new(1e9))
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn run_for_word(rig: &mut Rig, word: Word, frame: &[u8]) -> (Gate, u32) {
 #[test]
 fn the_next_hop_goes_to_the_word() {
     for (to, masked) in [("word", true), ("both", false)] {
-        let mut around = surroundings();
+        let mut around = environment();
         let params = json!({ "routes": ["10.0.0.0/8 5", "2001:db8::/32 6"], "to": to, "miss": 7 });
         let mut rig = Rig::within::<IpLookup>(&params, &mut around).expect("parameters");
         assert_eq!(rig.declared.gates.len(), if masked { 1 } else { 8 });
@@ -131,13 +131,13 @@ fn the_next_hop_goes_to_the_word() {
         }
         assert_eq!(run_for_word(&mut rig, word, &[0; 60]).0, NOT_IP);
     }
-    let mut around = surroundings();
+    let mut around = environment();
     let many = json!({ "routes": ["10.0.0.0/8 70000"], "to": "word" });
     let mut rig =
         Rig::within::<IpLookup>(&many, &mut around).expect("a word can hold more next hops than there are gates");
     assert_eq!(run_for_word(&mut rig, around.words["next_hop"], &v4("10.0.0.1")), (Gate::FIRST, 70_000));
     assert_eq!(run_for_word(&mut rig, around.words["next_hop"], &v4("11.0.0.1")).0, NO_ROUTE_DROP);
-    let mut around = surroundings();
+    let mut around = environment();
     Rig::within::<IpLookup>(&json!({ "routes": [] }), &mut around).expect("parameters");
     assert!(around.words.is_empty(), "no word is reserved unless one is written");
 }
@@ -146,7 +146,7 @@ fn the_next_hop_goes_to_the_word() {
 fn its_replayed_effect_equals_processing() {
     for to in ["gate", "word", "both"] {
         for miss in [json!("drop"), json!(1)] {
-            let mut around = surroundings();
+            let mut around = environment();
             let params = json!({ "routes": ["10.0.0.0/8 2", "2001:db8::/32 3"], "to": to, "miss": miss });
             let mut rig = Rig::within::<IpLookup>(&params, &mut around).expect("parameters");
             let word = around.words.get("next_hop").copied();
@@ -167,12 +167,14 @@ fn its_replayed_effect_equals_processing() {
     }
 }
 
-/// Returns surroundings whose files lie in a folder of this test.
-fn folder(name: &str, file: &str, contents: &str) -> Surroundings {
+/// Returns environment whose files lie in a folder of this test.
+fn folder(name: &str, file: &str, contents: &str) -> SetupEnvironment {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/ip_lookup-tests").join(name);
     std::fs::create_dir_all(&folder).expect("target is writable");
     std::fs::write(folder.join(file), contents).expect("target is writable");
-    Surroundings { base: folder, ..surroundings() }
+    let mut environment = environment();
+    environment.files.base = folder;
+    environment
 }
 
 #[test]
@@ -225,16 +227,16 @@ fn the_examples_build() {
     assert_eq!(rig.run(&v4("10.0.0.1")).0, Gate::out(1));
     assert_eq!(rig.run(&v6("::1")).0, Gate::out(3));
     let example: Value = serde_saphyr::from_str(<RouteTables as forebay_graph::DeclareState>::EXAMPLE).expect("YAML");
-    let mut around = surroundings();
+    let mut around = environment();
     StateDeclaration::of::<RouteTables>().build(&example, &mut Setup::new("table", &mut around)).expect("it builds");
 }
 
 #[test]
 fn modules_share_a_state() {
-    let mut around = surroundings();
+    let mut around = environment();
     let declaration = StateDeclaration::of::<RouteTables>();
     let state = declaration.build(&json!({ "routes": ["10.0.0.0/8 5"] }), &mut Setup::new("table", &mut around));
-    around.state.insert("table".to_owned(), state.expect("routes"));
+    around.objects.states.insert("table".to_owned(), state.expect("routes"));
     for _ in 0..2 {
         let mut rig = Rig::within::<IpLookup>(&json!({ "state": "table" }), &mut around).expect("parameters");
         assert_eq!(rig.declared.gates.len(), 6);
@@ -251,7 +253,7 @@ fn synthetic_routes_cover_the_benchmark_ranges() {
     let params = |n: u32, k: u32| json!({ "routes": { "synthetic": n, "next_hops": k, "seed": 3, "ipv6": n } });
     for (n, k) in [(1, 1), (3, 2), (700, 16), (5_000, 1_000)] {
         let source: Source = serde_json::from_value(params(n, k)["routes"].clone()).expect("a source");
-        let mut around = surroundings();
+        let mut around = environment();
         let routes = source.routes(u32::MAX - 1, &Setup::new("a", &mut around)).expect("routes");
         assert_eq!((routes.ipv4.len(), routes.ipv6.len()), (n as usize, n as usize));
         let mut rig = rig(params(n, k));
@@ -275,8 +277,8 @@ fn synthetic_routes_cover_the_benchmark_ranges() {
 
 #[test]
 fn ipv6_takes_no_memory_without_routes() {
-    let mut around = surroundings();
-    let load = |source: Value, around: &mut Surroundings| {
+    let mut around = environment();
+    let load = |source: Value, around: &mut SetupEnvironment| {
         let source: Source = serde_json::from_value(source).expect("a source");
         RouteTables::of(&Loaded::read(&source, 9, &Setup::new("a", around)).expect("routes"))
     };
@@ -352,7 +354,7 @@ proptest! {
         let list: Vec<_> = routes.iter().map(|(prefix, next_hop)| format!("{prefix} {next_hop}")).collect();
         let miss_text = miss.map_or(json!("drop"), |miss| json!(miss));
         let params = json!({ "routes": list, "next_hops": 6, "miss": miss_text, "to": to });
-        let mut around = surroundings();
+        let mut around = environment();
         let mut rig = Rig::within::<IpLookup>(&params, &mut around).expect("parameters");
         let word = around.words.get("next_hop").copied();
         let mut batch = Batch::with_capacity(MAX_BATCH);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
-use forebay_graph::{Decision, Rig, Surroundings};
+use forebay_graph::{Decision, Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -129,9 +129,9 @@ impl Model {
 fn rig(model: &Model, more: &Value) -> Rig {
     let mut params = model.params();
     params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-    let mut surroundings = Surroundings::new(Frequency::new(model.hertz() as f64));
-    surroundings.batch = MAX_BATCH;
-    Rig::within::<Meter>(&params, &mut surroundings).expect("parameters")
+    let mut environment = SetupEnvironment::new(Frequency::new(model.hertz() as f64));
+    environment.batch = MAX_BATCH;
+    Rig::within::<Meter>(&params, &mut environment).expect("parameters")
 }
 
 /// A frame from source `n` with a payload of this length and this code point.
@@ -323,11 +323,11 @@ fn colours_become_drop_precedences_and_the_checksum_stays_right() {
 
 #[test]
 fn a_second_meter_knows_the_colours_of_the_first() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let first = json!({ "srtcm": { "cir": "1kbps", "cbs": "128B", "ebs": "128B" }, "word": true });
     let second = json!({ "srtcm": { "cir": "1kbps", "cbs": "1MiB", "ebs": "1MiB" }, "aware": "word" });
-    let mut first = Rig::within::<Meter>(&first, &mut surroundings).expect("parameters");
-    let mut second = Rig::within::<Meter>(&second, &mut surroundings).expect("parameters");
+    let mut first = Rig::within::<Meter>(&first, &mut environment).expect("parameters");
+    let mut second = Rig::within::<Meter>(&second, &mut environment).expect("parameters");
     let mut batch = Batch::with_capacity(3);
     for _ in 0..3 {
         batch.push(first.packet(&frame(1, 100, 0))).expect("room");

@@ -1,5 +1,5 @@
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -87,9 +87,9 @@ fn options_with_the_copy_flag_are_in_every_fragment() {
 
 #[test]
 fn fragments_keep_the_words_of_their_packet() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    let words = ["next_hop", "session"].map(|name| Setup::new("m", &mut surroundings).word(name).expect("a word"));
-    let mut rig = Rig::within::<Mtu>(&json!({ "mtu": 100 }), &mut surroundings).expect("parameters");
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    let words = ["next_hop", "session"].map(|name| Setup::new("m", &mut environment).word(name).expect("a word"));
+    let mut rig = Rig::within::<Mtu>(&json!({ "mtu": 100 }), &mut environment).expect("parameters");
     let mut packet = rig.packet(&ipv4(&[], 0, &payload(300)));
     words.into_iter().zip([7, 0x8000_0001]).for_each(|(word, value)| packet.set_word(word, value));
     let mut batch = Batch::with_capacity(1);

@@ -72,7 +72,7 @@ impl Nat {
     ) -> Result<Arc<Own<Translator>>, SetupError> {
         let (secret, share) = (setup.secret(), setup.share());
         self.allow(share.1)?;
-        setup.own(&self.key, |_| {
+        setup.once_per_worker(&self.key, |_| {
             let sessions = self.sessions.div_ceil(share.1);
             Translator::new(self, sessions, share, secret, operators)
         })
@@ -100,7 +100,7 @@ impl Nat {
             add_table(&listing, table_type, self.clock, &self.key, setup)?;
         }
         if let Some(blocks) = self.blocks {
-            let table = setup.handed_on(&format!("blocks {}", self.key), |_| Ok(BlockTable(blocks)))?;
+            let table = setup.handed_over(&format!("blocks {}", self.key), |_| Ok(BlockTable(blocks)))?;
             setup.table("blocks", table);
         }
         let mut handle = TranslatorHandle {
@@ -113,7 +113,7 @@ impl Nat {
         if let (Some(log), true) = (&self.log, handle.counters.is_some()) {
             let counts = setup.counters("log", journal::COUNTERS.map(str::to_owned));
             let wrong = |message: String| SetupError::at("state", format!("log.file: {message}"));
-            let path = setup.claim_on_for(&self.name, "state", &log.file)?;
+            let path = setup.claim_to_append_for(&self.name, "state", &log.file)?;
             if setup.looks_at_files() {
                 journal::check(&path).map_err(wrong)?;
             }

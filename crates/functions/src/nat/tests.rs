@@ -10,7 +10,7 @@ mod tracked;
 use std::sync::Arc;
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
+use forebay_graph::{DeclareState, Gate, Rig, Setup, SetupEnvironment};
 use forebay_packet::wire::checksum;
 use forebay_tables::sessions::{Seed, Sessions};
 use forebay_units::{Frequency, Ticks};
@@ -38,17 +38,17 @@ impl Both {
     }
 
     pub(super) fn of_share(state: Value, share: (usize, usize), hairpin: bool) -> Self {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.share = share;
-        Self::within(state, hairpin, &mut surroundings)
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.share = share;
+        Self::within(state, hairpin, &mut environment)
     }
 
-    pub(super) fn within(state: Value, hairpin: bool, surroundings: &mut Surroundings) -> Self {
-        surroundings.secret = 5;
-        let nat = make(state, surroundings).expect("parameters");
-        surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
-        let out = Rig::within::<NatOut>(&json!({ "state": "nat1", "hairpin": hairpin }), surroundings);
-        let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), surroundings);
+    pub(super) fn within(state: Value, hairpin: bool, environment: &mut SetupEnvironment) -> Self {
+        environment.secret = 5;
+        let nat = make(state, environment).expect("parameters");
+        environment.objects.states.insert("nat1".to_owned(), Arc::new(nat));
+        let out = Rig::within::<NatOut>(&json!({ "state": "nat1", "hairpin": hairpin }), environment);
+        let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), environment);
         Self { out: out.expect("parameters"), back: back.expect("parameters") }
     }
 
@@ -70,9 +70,9 @@ impl Both {
     }
 }
 
-fn make(state: Value, surroundings: &mut Surroundings) -> Result<Nat, String> {
+fn make(state: Value, environment: &mut SetupEnvironment) -> Result<Nat, String> {
     let params: Params = serde_json::from_value(state).map_err(|error| error.to_string())?;
-    Nat::new(params, &mut Setup::new("nat1", surroundings)).map_err(|error| error.to_string())
+    Nat::new(params, &mut Setup::new("nat1", environment)).map_err(|error| error.to_string())
 }
 
 /// A UDP frame without a tag.

@@ -172,7 +172,7 @@ impl Flow {
     pub(super) fn lookup(&self, setup: &mut Setup<'_>) -> Result<Option<SessionLookup>, SetupError> {
         let Self::Session(SessionState { state }) = self else { return Ok(None) };
         let path = "flow.state";
-        match setup.state_kind(state) {
+        match setup.state_type(state) {
             None | Some(Connections::NAME) => setup.state::<Connections>(path, state)?.lookup(setup).map(Some),
             Some(Nat::NAME) => setup.state::<Nat>(path, state)?.lookup(setup).map(Some),
             Some(kind) => {

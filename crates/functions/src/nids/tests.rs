@@ -14,7 +14,7 @@ mod written;
 use std::path::Path;
 
 use etherparse::PacketBuilder;
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_units::Frequency;
 use proptest::collection::vec;

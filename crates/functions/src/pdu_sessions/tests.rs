@@ -6,7 +6,7 @@ mod tables;
 use std::collections::BTreeMap;
 
 use etherparse::PacketBuilder;
-use forebay_graph::{Gate, Rig, Surroundings, Table};
+use forebay_graph::{Gate, Rig, SetupEnvironment, Table};
 use forebay_packet::{Batch, Word};
 use forebay_units::Frequency;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::upf_uplink::UpfUplink;
 struct Bench {
     up: Rig,
     down: Rig,
-    surroundings: Surroundings,
+    environment: SetupEnvironment,
 }
 
 const UNKNOWN_TEID: Gate = Gate::drop(0);
@@ -30,25 +30,25 @@ const UNKNOWN_USER: Gate = Gate::drop(0);
 const DOWN_OVER_RATE: Gate = Gate::drop(1);
 const NO_TUNNEL: Gate = Gate::drop(2);
 
-fn surroundings(params: Value) -> Result<Surroundings, String> {
-    let mut all = Surroundings::new(Frequency::new(1e9));
+fn environment(params: Value) -> Result<SetupEnvironment, String> {
+    let mut all = SetupEnvironment::new(Frequency::new(1e9));
     let params: Params = serde_json::from_value(params).map_err(|error| error.to_string())?;
     let state = PduSessions::new(params, &mut Setup::new("users", &mut all)).map_err(|error| error.to_string())?;
-    all.state.insert("users".to_owned(), Arc::new(state));
+    all.objects.states.insert("users".to_owned(), Arc::new(state));
     Ok(all)
 }
 
 impl Bench {
     fn new(params: Value) -> Self {
-        let mut surroundings = surroundings(params).expect("well-formed");
+        let mut environment = environment(params).expect("well-formed");
         let state = json!({ "state": "users" });
-        let up = Rig::within::<UpfUplink>(&state, &mut surroundings).expect("a state");
-        let down = Rig::within::<UpfDownlink>(&state, &mut surroundings).expect("a state");
-        Self { up, down, surroundings }
+        let up = Rig::within::<UpfUplink>(&state, &mut environment).expect("a state");
+        let down = Rig::within::<UpfDownlink>(&state, &mut environment).expect("a state");
+        Self { up, down, environment }
     }
 
     fn word(&self, name: &str) -> Word {
-        self.surroundings.words[name]
+        self.environment.words[name]
     }
 
     fn table(&self, name: &str) -> &dyn Table {
@@ -276,7 +276,7 @@ fn thousands_of_rules_are_checked_in_order() {
 fn encapsulation_uses_the_tunnel_of_the_downlink() {
     let mut bench = Bench::new(one("bearer teid=0x1002 peer=192.0.2.11 peer-teid=0x2002 qfi=5 filter=1,udp,port=5060"));
     let params = json!({ "source": "192.0.2.1", "by": "session", "qfi": "session" });
-    let mut encap = Rig::within::<GtpuEncap>(&params, &mut bench.surroundings).expect("well-formed");
+    let mut encap = Rig::within::<GtpuEncap>(&params, &mut bench.environment).expect("well-formed");
     for (port, peer, teid, qfi) in [(80, 10, 0x2001u32, 9), (5_060, 11, 0x2002, 5)] {
         // A tagged frame takes the slow path.
         let plain = to_user(1, port);
@@ -304,16 +304,16 @@ fn encapsulation_uses_the_tunnel_of_the_downlink() {
         (json!({ "source": "2001:db8::1", "by": "session" }), "source: sessions have IPv4 peers"),
         (json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "teid": 1, "qfi": "session" }), "qfi: 'session' requires"),
     ] {
-        let error = Rig::within::<GtpuEncap>(&wrong, &mut bench.surroundings).err().expect("refused").to_string();
+        let error = Rig::within::<GtpuEncap>(&wrong, &mut bench.environment).err().expect("refused").to_string();
         assert!(error.contains(part), "{error}");
     }
 }
 
 #[test]
 fn workers_that_count_for_one_user_lose_no_counts() {
-    let all = surroundings(one("")).expect("well-formed");
-    let state = Arc::clone(&all.state["users"]).downcast::<PduSessions>().expect("the state's type");
-    let mut alone = Surroundings::new(Frequency::new(1e9));
+    let all = environment(one("")).expect("well-formed");
+    let state = Arc::clone(&all.objects.states["users"]).downcast::<PduSessions>().expect("the state's type");
+    let mut alone = SetupEnvironment::new(Frequency::new(1e9));
     let mut setup = Setup::new("up", &mut alone);
     let workers: Vec<Worker> = (0..3).map(|_| state.worker(Direction::Up, &mut setup)).collect();
     assert!(workers.iter().all(|worker| !worker.writer.is_alone()));
@@ -361,10 +361,10 @@ fn a_packet_with_another_flow_than_its_bearers_is_dropped_or_only_counted() {
     other[29] = 2;
     assert_eq!(bench.up_by(2, Some(9), &other), Gate::FIRST);
     assert_eq!(bench.up.counters("qfi")["mismatched"], 5);
-    let mut all = surroundings(json!({ "sessions": [line] })).expect("well-formed");
+    let mut all = environment(json!({ "sessions": [line] })).expect("well-formed");
     let params = json!({ "state": "users", "qfi": "count" });
     let up = Rig::within::<UpfUplink>(&params, &mut all).expect("valid parameters");
-    bench = Bench { up, down: bench.down, surroundings: all };
+    bench = Bench { up, down: bench.down, environment: all };
     assert_eq!(bench.up_by(1, Some(63), &packet(53, 0)), Gate::FIRST);
     assert_eq!(bench.up.counters("qfi")["mismatched"], 1);
 }

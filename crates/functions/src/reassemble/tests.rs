@@ -1,7 +1,7 @@
 //! Datagrams that are cut and put together again, limits, and invalid fragments.
 
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
-use forebay_graph::{Decision, Rig, Surroundings};
+use forebay_graph::{Decision, Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -149,7 +149,7 @@ fn fragments_of_other_tunnels_belong_to_other_datagrams_if_words_are_named() {
     let (parts, others) = (cut(300, &frame), cut(300, &other));
     let six = |byte: u8| [part_v6(5, 0, &[byte; 48], true), part_v6(5, 48, &[byte; 48], false)];
     for (parts, others) in [(&parts[..], &others[..]), (&six(1), &six(2))] {
-        let mut around = Surroundings::new(Frequency::new(1e9));
+        let mut around = SetupEnvironment::new(Frequency::new(1e9));
         let mut rig = Rig::within::<Reassemble>(&json!({ "words": ["teid", "vni"] }), &mut around).expect("parameters");
         let word = around.words["vni"];
         let mixed = run_with(&mut rig, word, &[(&parts[0], 1), (&others[1], 2)]);

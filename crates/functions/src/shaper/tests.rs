@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use etherparse::PacketBuilder;
-use forebay_graph::{Rig, Surroundings};
+use forebay_graph::{Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -14,9 +14,9 @@ use super::*;
 const HERTZ: u64 = 1_000_000_007;
 
 fn rig(params: &Value) -> Rig {
-    let mut surroundings = Surroundings::new(Frequency::new(HERTZ as f64));
-    surroundings.batch = MAX_BATCH;
-    Rig::within::<Shaper>(params, &mut surroundings).expect("parameters")
+    let mut environment = SetupEnvironment::new(Frequency::new(HERTZ as f64));
+    environment.batch = MAX_BATCH;
+    Rig::within::<Shaper>(params, &mut environment).expect("parameters")
 }
 
 /// A frame of this length from source `who`, with the number `n`.

@@ -1,7 +1,7 @@
 //! Packets through both directions of `static_nat`.
 
 use etherparse::{Icmpv4Slice, Ipv4Slice, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use forebay_graph::{DeclareState, Rig, Surroundings};
+use forebay_graph::{DeclareState, Rig, SetupEnvironment};
 use forebay_units::Frequency;
 use proptest::prelude::*;
 use serde_json::json;
@@ -204,15 +204,15 @@ fn replaying_its_effect_equals_processing() {
 
 #[test]
 fn both_directions_share_a_state() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params =
         serde_json::from_value(json!({ "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] }))
             .expect("well-formed");
-    let state = <StaticMappings as DeclareState>::new(params, &mut Setup::new("customers", &mut surroundings))
+    let state = <StaticMappings as DeclareState>::new(params, &mut Setup::new("customers", &mut environment))
         .expect("it builds");
-    surroundings.state.insert("customers".to_owned(), Arc::new(state));
+    environment.objects.states.insert("customers".to_owned(), Arc::new(state));
     let mut rig = |direction| {
-        Rig::within::<StaticNat>(&json!({ "direction": direction, "state": "customers" }), &mut surroundings)
+        Rig::within::<StaticNat>(&json!({ "direction": direction, "state": "customers" }), &mut environment)
             .expect("parameters")
     };
     assert_eq!(rig("out").run(&udp(INSIDE, PEER, b"")).1, udp(OUTSIDE, PEER, b""));

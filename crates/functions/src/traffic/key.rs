@@ -202,7 +202,7 @@ mod tests {
     use std::collections::HashSet;
 
     use etherparse::{PacketBuilder, VlanId};
-    use forebay_graph::Surroundings;
+    use forebay_graph::SetupEnvironment;
     use forebay_packet::{Pool, PoolOptions};
     use forebay_units::Frequency;
 
@@ -210,8 +210,8 @@ mod tests {
 
     fn key(by: &KeyBy, frame: &[u8]) -> TableKey {
         // In simulated time the secret, and so the hash, is always the same.
-        let mut surroundings = Surroundings { simulated: true, ..Surroundings::new(Frequency::new(1e9)) };
-        let selector = Selector::new(by, &mut Setup::new("m", &mut surroundings)).expect("a word").expect("a key");
+        let mut environment = SetupEnvironment { simulated: true, ..SetupEnvironment::new(Frequency::new(1e9)) };
+        let selector = Selector::new(by, &mut Setup::new("m", &mut environment)).expect("a word").expect("a key");
         let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
         let mut packet = pool.take().expect("a chunk");
         assert!(packet.write(frame));
@@ -337,8 +337,8 @@ mod tests {
 
     #[test]
     fn a_word_is_found_by_its_name() {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let mut setup = Setup::new("m", &mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let mut setup = Setup::new("m", &mut environment);
         let word = setup.word("teid").expect("a word");
         let selector = Selector::new(&KeyBy::Word("teid".to_owned()), &mut setup).expect("a word").expect("a key");
         let pool = Pool::new(PoolOptions { chunks: 2, ..PoolOptions::default() }).expect("memory");

@@ -42,7 +42,7 @@ impl Identifications {
 mod tests {
     use std::collections::HashSet;
 
-    use forebay_graph::Surroundings;
+    use forebay_graph::SetupEnvironment;
     use forebay_units::Frequency;
     use proptest::prelude::*;
 
@@ -53,10 +53,10 @@ mod tests {
         fn no_number_is_reused_before_all_are_used(
             batches in prop::collection::vec((0usize..3, 1usize..=256, 0usize..=256), 1..250),
         ) {
-            let mut surroundings = Surroundings::new(Frequency::new(1e9));
+            let mut environment = SetupEnvironment::new(Frequency::new(1e9));
             // Two replicas of one module, and another module with the same source.
             let mut drawers = ["one", "one", "other"].map(|name| {
-                Identifications::of(0xc000_0201, &mut Setup::new(name, &mut surroundings)).expect("a number")
+                Identifications::of(0xc000_0201, &mut Setup::new(name, &mut environment)).expect("a number")
             });
             let mut seen = HashSet::new();
             let mut drawn = 0;
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn sources_count_separately_and_across_configurations() {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
         let mut first = |source| {
-            let mut drawer = Identifications::of(source, &mut Setup::new("m", &mut surroundings)).expect("a number");
+            let mut drawer = Identifications::of(source, &mut Setup::new("m", &mut environment)).expect("a number");
             drawer.draw(10);
             drawer.take()
         };

@@ -1,7 +1,7 @@
 //! Error Indications about tunnels that `gtpu_decap` knows but that have no session: byte by byte, as tshark reads
 //! them, and within their limit for any packets.
 
-use forebay_graph::{DeclareState, Rig, Surroundings};
+use forebay_graph::{DeclareState, Rig, SetupEnvironment};
 use forebay_packet::Batch;
 use forebay_packet::wire::gtpu::{Message, Signal as ParsedSignal, kind};
 use forebay_units::{Frequency, Ticks};
@@ -21,11 +21,11 @@ struct Gateway {
 
 impl Gateway {
     fn new(per_second: u32, keep: bool) -> Self {
-        let mut all = Surroundings::new(Frequency::new(1e9));
+        let mut all = SetupEnvironment::new(Frequency::new(1e9));
         let sessions = json!({ "sessions": ["10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001"] });
         let params = serde_json::from_value(sessions).expect("parameters");
         let state = PduSessions::new(params, &mut Setup::new("users", &mut all)).expect("a session");
-        all.state.insert("users".to_owned(), Arc::new(state));
+        all.objects.states.insert("users".to_owned(), Arc::new(state));
         let decap = Rig::within::<GtpuDecap>(&json!({ "teids": "any", "keep_addresses": keep }), &mut all);
         let up = Rig::within::<UpfUplink>(&json!({ "state": "users", "error_indications": per_second }), &mut all);
         Self { decap: decap.expect("parameters"), up: up.expect("a state") }

@@ -4,26 +4,26 @@
 mod words;
 
 use forebay_functions as _;
-use forebay_graph::{Declaration, Gate, Rig, Setup, Surroundings, functions, states};
+use forebay_graph::{Declaration, Gate, Rig, Setup, SetupEnvironment, functions, states};
 use forebay_units::Frequency;
 use serde_json::{Value, json};
 
 use words::{correct_all, frames, network, of_frame};
 
-fn surroundings() -> Surroundings {
-    let mut all = Surroundings::new(Frequency::new(1e9));
-    all.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+fn environment() -> SetupEnvironment {
+    let mut all = SetupEnvironment::new(Frequency::new(1e9));
+    all.files.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     for state in states() {
         let example = serde_saphyr::from_str(state.example).expect("an example is YAML");
         let built = state.build(&example, &mut Setup::new(state.name, &mut all)).expect("an example builds");
-        all.state.insert(state.name.to_owned(), built);
+        all.objects.states.insert(state.name.to_owned(), built);
     }
     all
 }
 
 fn rig(function: &Declaration, params: &Value) -> Rig {
-    let mut surroundings = surroundings();
-    let mut setup = Setup::new(function.name, &mut surroundings);
+    let mut environment = environment();
+    let mut setup = Setup::new(function.name, &mut environment);
     let built = function.build(params, &mut setup);
     let built = built.unwrap_or_else(|error| panic!("{} {params}: {error}", function.name));
     Rig::over(built, setup.finish(), function.creates.len())

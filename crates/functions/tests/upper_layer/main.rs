@@ -12,7 +12,7 @@ mod others;
 use std::collections::BTreeSet;
 
 use forebay_functions as _;
-use forebay_graph::{Decision, Declaration, Gate, Rig, Setup, Surroundings, functions, states};
+use forebay_graph::{Decision, Declaration, Gate, Rig, Setup, SetupEnvironment, functions, states};
 use forebay_packet::{Batch, Network, Word};
 use forebay_units::Frequency;
 use serde_json::{Value, json};
@@ -30,8 +30,8 @@ struct Bench {
 impl Bench {
     /// Builds a function. States are their examples unless `instead` has their parameters.
     fn of(function: &'static Declaration, params: &Value, instead: &Value) -> Self {
-        let mut all = Surroundings::new(Frequency::new(1e9));
-        all.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let mut all = SetupEnvironment::new(Frequency::new(1e9));
+        all.files.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let named =
             |name: &str| params.as_object().is_some_and(|params| params.values().any(|value| refers(value, name)));
         for state in states().into_iter().filter(|state| named(state.name)) {
@@ -39,7 +39,7 @@ impl Bench {
             let params = instead.get(state.name).cloned().unwrap_or_else(example);
             let built = state.build(&params, &mut Setup::new(state.name, &mut all));
             let built = built.unwrap_or_else(|error| panic!("{}: {error}", state.name));
-            all.state.insert(state.name.to_owned(), built);
+            all.objects.states.insert(state.name.to_owned(), built);
         }
         let mut setup = Setup::new(function.name, &mut all);
         let built = function.build(params, &mut setup).unwrap_or_else(|error| panic!("{}: {error}", function.name));

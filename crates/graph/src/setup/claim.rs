@@ -23,7 +23,7 @@ pub struct Claim {
 pub(super) enum Usage {
     Read,
     Written,
-    AddedTo,
+    Appended,
     /// Not a file: the standard input.
     Input,
 }
@@ -32,7 +32,7 @@ impl Claim {
     /// Returns whether the file is written.
     #[must_use]
     pub fn writes(&self) -> bool {
-        matches!(self.how, Usage::Written | Usage::AddedTo)
+        matches!(self.how, Usage::Written | Usage::Appended)
     }
 
     /// Registers the claim in `files`.
@@ -42,7 +42,7 @@ impl Claim {
     pub fn note(&self, files: &mut Files) -> Result<(), String> {
         match self.how {
             Usage::Input => files.claim_input(&self.who),
-            Usage::AddedTo => files.claim_on(&self.who, &self.path),
+            Usage::Appended => files.claim_on(&self.who, &self.path),
             how => files.claim(&self.who, &self.path, how == Usage::Written),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use forebay_graph::{SharedState, kept_as};
+use forebay_graph::{HandedOver, SharedState};
 use forebay_protocol::ConfigurationChange;
 use forebay_units::Frequency;
 
@@ -54,20 +54,22 @@ fn follow(running: Option<Loaded>, text: &str, base: &Path) -> (Loaded, Configur
     (loaded, change)
 }
 
-/// Returns the objects that are handed on, with their keys.
+/// Returns the objects that are handed over, with the keys of all their shares.
+fn handed_over(loaded: &Loaded) -> impl Iterator<Item = (&HandedOver, &SharedState)> {
+    loaded.made.tables.iter().filter_map(|(key, object)| Some((key.handed_over()?, object)))
+}
+
+/// Returns the objects that are handed over, with the descriptions of their contents.
 fn kept(loaded: &Loaded) -> Vec<(String, Weak<dyn std::any::Any + Send + Sync>)> {
-    let tables = loaded.made.tables.iter().filter(|(key, _)| kept_as(key).is_some());
-    tables.map(|(key, object)| (key.clone(), Arc::downgrade(object))).collect()
+    handed_over(loaded).map(|(object, value)| (object.key.clone(), Arc::downgrade(value))).collect()
 }
 
 /// Returns the object under the only key of this kind and name.
 fn find(loaded: &Loaded, kind: &str, of: &str) -> SharedState {
-    let named = |key: &&String| {
-        key.starts_with("handed on") && !key.contains("listing") && key.contains(kind) && key.contains(of)
-    };
-    let keys: Vec<_> = loaded.made.tables.keys().filter(named).collect();
-    assert_eq!(keys.len(), 1, "{kind} {of}: {:?}", loaded.made.tables.keys());
-    Arc::clone(&loaded.made.tables[keys[0]])
+    let named = |key: &str| !key.contains("listing") && key.contains(kind) && key.contains(of);
+    let found: Vec<_> = handed_over(loaded).filter(|(object, _)| named(&object.key)).collect();
+    assert_eq!(found.len(), 1, "{kind} {of}: {:?}", loaded.made.tables.keys());
+    Arc::clone(found[0].1)
 }
 
 /// Regression: each configuration held the tables of sessions of the one before, so that all tables stayed in memory.
@@ -138,8 +140,8 @@ workers: {workers}
         )
     };
     let tables = |loaded: &Loaded| {
-        let own = kept(loaded).into_iter().filter(|(key, _)| key.starts_with("handed on own"));
-        own.map(|(key, what)| (key, what.as_ptr().cast::<()>() as usize)).collect::<Vec<_>>()
+        let own = handed_over(loaded).filter(|(object, _)| object.shares.is_some());
+        own.map(|(key, table)| (key.clone(), Arc::as_ptr(table).cast::<()>() as usize)).collect::<Vec<_>>()
     };
     let base = Path::new("");
     let (alone, _) = follow(None, &text("", "[{}]"), base);

@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use forebay_graph::Surroundings;
+use forebay_graph::SetupEnvironment;
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{ArrivalClock, Pool, PoolOptions};
 use serde_json::{Value, json};
@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 use super::*;
 use crate::interface::testing::{ip, skip, with_pair};
 
-fn surroundings() -> Surroundings {
-    Surroundings::new(Tsc.frequency())
+fn environment() -> SetupEnvironment {
+    SetupEnvironment::new(Tsc.frequency())
 }
 
 fn open_in(
-    surroundings: &mut Surroundings,
+    environment: &mut SetupEnvironment,
     name: &str,
     params: &Value,
 ) -> Result<(AfPacket, Arc<PortCounters>), SetupError> {
     let params = serde_json::from_value(params.clone()).map_err(|error| SetupError::new(error.to_string()))?;
-    let (counters, mut setup) = (Arc::new(PortCounters::default()), Setup::new(name, surroundings));
+    let (counters, mut setup) = (Arc::new(PortCounters::default()), Setup::new(name, environment));
     AfPacket::check(&params, &mut setup)?;
     Ok((AfPacket::new(params, &mut setup, Arc::clone(&counters))?, counters))
 }
@@ -42,7 +42,7 @@ struct Bench {
 
 impl Bench {
     fn new(params: &Value) -> Self {
-        let mut bench = Self::over(open_in(&mut surroundings(), "it", params).expect("a port"));
+        let mut bench = Self::over(open_in(&mut environment(), "it", params).expect("a port"));
         // The port receives from the first call on.
         assert_eq!(bench.take(), Vec::<Vec<u8>>::new());
         bench

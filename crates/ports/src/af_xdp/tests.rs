@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forebay_graph::Surroundings;
+use forebay_graph::SetupEnvironment;
 use forebay_packet::{Pool, PoolOptions};
 use forebay_units::Frequency;
 use rustix::thread::UnshareFlags;
@@ -74,15 +74,15 @@ fn add(pair: &str, queues: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn around() -> Surroundings {
-    Surroundings::new(Frequency::new(1e9))
+fn around() -> SetupEnvironment {
+    SetupEnvironment::new(Frequency::new(1e9))
 }
 
 fn open(params: &Value) -> Result<Opened, SetupError> {
     open_in(&mut around(), "port", params)
 }
 
-fn open_in(around: &mut Surroundings, name: &str, params: &Value) -> Result<Opened, SetupError> {
+fn open_in(around: &mut SetupEnvironment, name: &str, params: &Value) -> Result<Opened, SetupError> {
     let counters = Arc::new(PortCounters::default());
     let params = serde_json::from_value(params.clone()).expect("parameters");
     let mut setup = Setup::new(name, around);
@@ -295,7 +295,7 @@ fn invalid_ports_are_rejected_with_the_cause() {
         );
         let taken = open_in(&mut around, "second", &json!({ "interface": "a0" })).err().expect("refused").to_string();
         assert!(taken.starts_with("interface: the interface 'a0' is in use by the port 'first'"), "{taken}");
-        let mut simulated = Surroundings::new(Frequency::new(1e9));
+        let mut simulated = SetupEnvironment::new(Frequency::new(1e9));
         simulated.simulated = true;
         let refused = open_in(&mut simulated, "port", &json!({ "interface": "a0" })).err().expect("refused");
         assert!(refused.to_string().contains("simulated"));

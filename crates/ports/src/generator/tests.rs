@@ -9,7 +9,7 @@ mod tunnels;
 use std::collections::{BTreeMap, HashSet};
 
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
-use forebay_graph::{OpenPort, PortDeclaration, ScheduledSource, Surroundings};
+use forebay_graph::{OpenPort, PortDeclaration, ScheduledSource, SetupEnvironment};
 use forebay_packet::{Pool, PoolOptions};
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -20,8 +20,8 @@ use super::*;
 
 /// A tick is a nanosecond, so that arrival times are nanoseconds.
 fn try_open(params: Value) -> Result<OpenPort, SetupError> {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    PortDeclaration::of::<Generator>().open(&params, &mut Setup::new("generator", &mut surroundings))
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    PortDeclaration::of::<Generator>().open(&params, &mut Setup::new("generator", &mut environment))
 }
 
 fn open(params: Value) -> OpenPort {

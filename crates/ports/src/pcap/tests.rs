@@ -7,7 +7,7 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use forebay_graph::{OpenPort, PortDeclaration, Surroundings};
+use forebay_graph::{OpenPort, PortDeclaration, SetupEnvironment};
 use forebay_packet::{Pool, PoolOptions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -44,8 +44,8 @@ impl Drop for Folder {
 
 /// A tick is a nanosecond, so that arrival times are nanoseconds.
 fn open(params: Value) -> Result<OpenPort, SetupError> {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    PortDeclaration::of::<Pcap>().open(&params, &mut Setup::new("pcap", &mut surroundings))
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    PortDeclaration::of::<Pcap>().open(&params, &mut Setup::new("pcap", &mut environment))
 }
 
 fn pool(frame: usize) -> Pool {
@@ -452,10 +452,10 @@ fn invalid_parameters_are_rejected_with_the_cause() {
         assert!(error.faults[0].path.starts_with(path) && error.to_string().contains(says), "{error}");
     }
     assert_eq!(std::fs::read(&file).expect("the file exists").len(), 24 + 3 * 76, "the capture was not touched");
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    surroundings.base = folder.0.clone();
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    environment.files.base = folder.0.clone();
     let relative = json!({ "read": "three.pcap" });
-    assert!(PortDeclaration::of::<Pcap>().open(&relative, &mut Setup::new("pcap", &mut surroundings)).is_ok());
+    assert!(PortDeclaration::of::<Pcap>().open(&relative, &mut Setup::new("pcap", &mut environment)).is_ok());
 }
 
 #[test]

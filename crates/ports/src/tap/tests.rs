@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use etherparse::{ArpOperation, ArpPacket, EtherType as Type, Icmpv4Type, PacketBuilder, SlicedPacket, TransportSlice};
-use forebay_graph::Surroundings;
+use forebay_graph::SetupEnvironment;
 use forebay_packet::{Pool, PoolOptions};
 use forebay_units::Frequency;
 use rustix::thread::UnshareFlags;
@@ -17,16 +17,16 @@ use super::*;
 use crate::interface::testing::skip;
 
 fn open(params: &Value) -> Result<(Tap, Arc<PortCounters>), SetupError> {
-    open_in(&mut Surroundings::new(Frequency::new(1e9)), "host", params)
+    open_in(&mut SetupEnvironment::new(Frequency::new(1e9)), "host", params)
 }
 
 fn open_in(
-    surroundings: &mut Surroundings,
+    environment: &mut SetupEnvironment,
     name: &str,
     params: &Value,
 ) -> Result<(Tap, Arc<PortCounters>), SetupError> {
     let params = serde_json::from_value(params.clone()).map_err(|error| SetupError::new(error.to_string()))?;
-    let (counters, mut setup) = (Arc::new(PortCounters::default()), Setup::new(name, surroundings));
+    let (counters, mut setup) = (Arc::new(PortCounters::default()), Setup::new(name, environment));
     Tap::check(&params, &mut setup)?;
     Ok((Tap::new(params, &mut setup, Arc::clone(&counters))?, counters))
 }
@@ -244,7 +244,7 @@ fn ip(words: &str) -> bool {
 fn a_removed_interface_is_recreated_with_its_settings() {
     alone("a_removed_interface_is_recreated_with_its_settings", || {
         let params = json!({ "interface": "fb0", "address": "192.0.2.1/24", "mac": "02:00:00:00:00:aa", "mtu": 1400 });
-        let mut around = Surroundings::new(Frequency::new(1e9));
+        let mut around = SetupEnvironment::new(Frequency::new(1e9));
         let (mut port, counters) = open_in(&mut around, "host", &params).expect("the probe could be made");
         let (pool, mut batch) = (pool(2_048), Batch::with_capacity(1));
         for round in 1..=3 {
@@ -309,10 +309,10 @@ fn invalid_ports_are_rejected_with_the_cause() {
     assert!(long.contains("'sixteen-letters-' is not an interface name: a name has 1 to 15 characters"), "{long}");
     let nowhere = refusal(json!({ "interface": "a", "namespace": "no-such-namespace" }));
     assert!(nowhere.starts_with("namespace: no network namespace at /run/netns/no-such-namespace: "), "{nowhere}");
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    surroundings.simulated = true;
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    environment.simulated = true;
     let params = serde_json::from_value(json!({ "interface": "a" })).expect("parameters");
-    let made = Tap::new(params, &mut Setup::new("host", &mut surroundings), Arc::new(PortCounters::default()));
+    let made = Tap::new(params, &mut Setup::new("host", &mut environment), Arc::new(PortCounters::default()));
     assert!(made.err().expect("refused").to_string().contains("simulated"));
 }
 
@@ -343,7 +343,7 @@ fn the_host_sends_packets_as_long_as_a_chunk_holds() {
 #[test]
 fn newer_settings_are_never_undone() {
     alone("newer_settings_are_never_undone", || {
-        let mut around = Surroundings::new(Frequency::new(1e9));
+        let mut around = SetupEnvironment::new(Frequency::new(1e9));
         let mtu = |mtu: u16| json!({ "interface": "fb0", "mtu": mtu });
         let (first, _) = open_in(&mut around, "host", &mtu(1_400)).expect("the probe could be made");
         let device = Arc::clone(first.device.as_ref().expect("open"));
@@ -392,7 +392,7 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
             let _ = writeln!(io::stderr(), "skipped: the command `ip` is missing, which shows the settings");
             return;
         }
-        let mut around = Surroundings::new(Frequency::new(1e9));
+        let mut around = SetupEnvironment::new(Frequency::new(1e9));
         let old = json!({ "interface": "fb0", "address": "192.0.2.7/24", "mac": "02:00:00:00:00:aa", "mtu": 1400 });
         let new = json!({ "interface": "fb0", "address": "192.0.2.1/25", "mac": "02:00:00:00:00:bb", "poll": "1ms" });
         let (mut first, _) = open_in(&mut around, "host", &old).expect("the probe could be made");

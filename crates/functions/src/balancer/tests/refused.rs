@@ -24,7 +24,7 @@ fn backends_of_two_services_are_refused() {
     };
     let made = |services: Value, replies: &str| {
         let state = json!({ "services": services, "replies": replies });
-        make(state, &mut Surroundings::new(Frequency::new(1e9))).map(|_| ())
+        make(state, &mut SetupEnvironment::new(Frequency::new(1e9))).map(|_| ())
     };
     for (services, expected) in [
         (
@@ -105,8 +105,8 @@ fn invalid_parameters_are_named() {
         ),
         (backend("surprise", json!(1)), "unknown field `surprise`"),
     ] {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut environment).err().unwrap_or_else(|| panic!("{state} is refused"));
         assert!(error.contains(expected), "{state}: {error}");
     }
 }

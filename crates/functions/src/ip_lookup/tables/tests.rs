@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use forebay_graph::Surroundings;
+use forebay_graph::SetupEnvironment;
 use forebay_tables::lpm::NO_ROUTE;
 use forebay_units::Frequency;
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ use super::*;
 /// Returns the routes of a module that has the next hops 0 to 7.
 fn tables(routes: &[&str]) -> RouteTables {
     let source = Source::List(routes.iter().map(|&route| route.to_owned()).collect());
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut surroundings)).expect("routes");
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut environment)).expect("routes");
     let tables = RouteTables::of(&loaded);
     // A module that is never dropped.
     std::mem::forget(tables.reader(7).expect("next hops up to 7").1);
@@ -105,8 +105,8 @@ fn pages_follow_each_other() {
 #[test]
 fn modules_with_equal_routes_separate_when_one_changes() {
     let source = Source::List(vec!["10.0.0.0/8 1".to_owned()]);
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut surroundings)).expect("routes");
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut environment)).expect("routes");
     let [one, other] = [(); 2].map(|()| RouteTables::of(&loaded));
     assert!(Arc::ptr_eq(&one.set().ribs, &other.set().ribs), "one set for both");
     one.apply(&["replace 10.0.0.0/8 2"]);

@@ -78,11 +78,11 @@ fn other_addresses_are_dropped_or_share_the_reserve() {
 #[test]
 fn impossible_computations_are_refused() {
     let refused = |state: Value, workers| {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.share = (0, workers);
-        let nat = make(state, &mut surroundings)?;
-        surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
-        let made = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.share = (0, workers);
+        let nat = make(state, &mut environment)?;
+        environment.objects.states.insert("nat1".to_owned(), Arc::new(nat));
+        let made = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut environment);
         made.map(|_| ()).map_err(|error| error.to_string())
     };
     let state = |inside: &str| json!({ "pool": "192.0.2.0/30", "deterministic": { "inside": inside } });

@@ -17,10 +17,10 @@ impl Folder {
         Self(path)
     }
 
-    fn surroundings(&self, share: (usize, usize)) -> Surroundings {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        (surroundings.base, surroundings.simulated, surroundings.share) = (self.0.clone(), true, share);
-        surroundings
+    fn environment(&self, share: (usize, usize)) -> SetupEnvironment {
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        (environment.files.base, environment.simulated, environment.share) = (self.0.clone(), true, share);
+        environment
     }
 
     fn lines(&self, file: &str) -> Vec<Value> {
@@ -80,7 +80,7 @@ fn shown(nat: &mut Both) -> Bindings {
 fn each_allocation_and_each_release_is_a_line() {
     let folder = Folder::new("lines");
     let state = json!({ "pool": "192.0.2.1", "ports": [2_000, 2_000], "log": { "file": "a.json" } });
-    let mut nat = Both::within(state, false, &mut folder.surroundings((0, 1)));
+    let mut nat = Both::within(state, false, &mut folder.environment((0, 1)));
     nat.pass(1);
     assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).is_some());
     assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 54), b"")).is_some(), "the same inside port writes no line");
@@ -112,7 +112,7 @@ fn computed_ports_are_not_logged() {
     let state = json!({
         "pool": "192.0.2.1", "log": { "file": "a.json" }, "deterministic": { "inside": "10.0.0.0/24", "reserve": 100 },
     });
-    let mut nat = Both::within(state, false, &mut folder.surroundings((0, 1)));
+    let mut nat = Both::within(state, false, &mut folder.environment((0, 1)));
     assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).is_some());
     assert!(nat.goes_out(&udp(([10, 9, 9, 9], 5_000), (PEER, 53), b"")).is_some());
     nat.out.function.close().expect("it can be written");
@@ -124,11 +124,11 @@ fn computed_ports_are_not_logged() {
 #[test]
 fn a_changed_configuration_goes_on_with_the_log() {
     let folder = Folder::new("changed");
-    let mut surroundings = folder.surroundings((0, 1));
+    let mut environment = folder.environment((0, 1));
     let state = json!({ "pool": "192.0.2.1", "log": { "file": "a.json" } });
-    let mut nat = Both::within(state.clone(), false, &mut surroundings);
+    let mut nat = Both::within(state.clone(), false, &mut environment);
     assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).is_some());
-    let mut next = Both::within(state, true, &mut surroundings);
+    let mut next = Both::within(state, true, &mut environment);
     drop(nat);
     assert!(next.goes_out(&udp((HOST, 5_001), (PEER, 53), b"")).is_some());
     next.out.function.close().expect("it can be written");
@@ -142,17 +142,17 @@ fn a_changed_configuration_goes_on_with_the_log() {
     assert_eq!(events(&folder), ["start", "allocate", "allocate"]);
     assert_eq!(replay(&folder.lines("a.json")), shown(&mut next));
     let other = json!({ "pool": "192.0.2.1", "sessions": 9, "log": { "file": "a.json" } });
-    let mut last = Both::within(other, false, &mut surroundings);
+    let mut last = Both::within(other, false, &mut environment);
     assert!(last.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).is_some());
     last.out.function.close().expect("it can be written");
     assert_eq!(events(&folder)[3..], ["start", "allocate"]);
     assert_eq!(replay(&folder.lines("a.json")), shown(&mut last));
-    let mut surroundings = folder.surroundings((0, 1));
+    let mut environment = folder.environment((0, 1));
     let state = json!({ "pool": "192.0.2.1", "log": { "file": "no/such/folder" } });
-    let state = make(state, &mut surroundings).expect("the file is not opened yet");
-    surroundings.state.insert("nat1".to_owned(), Arc::new(state));
+    let state = make(state, &mut environment).expect("the file is not opened yet");
+    environment.objects.states.insert("nat1".to_owned(), Arc::new(state));
     let error =
-        Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings).err().expect("refused").to_string();
+        Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut environment).err().expect("refused").to_string();
     assert!(error.contains("state: log.file: cannot write ") && error.contains("no/such/folder"), "{error}");
 }
 
@@ -255,7 +255,7 @@ proptest! {
         // With few entries sessions give way, which the map does not model. Then only log and table are compared.
         let sessions = if few { 5 } else { 1_000 };
         let state = json!({ "pool": "192.0.2.0/30", "sessions": sessions, "log": { "file": "a.json" } });
-        let mut nat = Both::within(state, false, &mut folder.surroundings((0, 1)));
+        let mut nat = Both::within(state, false, &mut folder.environment((0, 1)));
         // By protocol (true for TCP), inside and peer.
         let mut model: BTreeMap<(bool, u8, u8), Known> = BTreeMap::new();
         let mut now = 0;

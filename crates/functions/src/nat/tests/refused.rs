@@ -29,8 +29,8 @@ fn invalid_parameters_are_named() {
             "forwards[1]: another forward has the same port",
         ),
     ] {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut environment).err().unwrap_or_else(|| panic!("{state} is refused"));
         assert!(error.contains(expected), "{state}: {error}");
     }
 }
@@ -40,8 +40,8 @@ fn invalid_parameters_are_named() {
 #[test]
 fn inside_addresses_that_can_be_no_hosts_are_refused() {
     let refused = |state: Value, expected: &str| {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut environment).err().unwrap_or_else(|| panic!("{state} is refused"));
         assert!(error.contains(expected), "{state}: {error}");
     };
     for (inside, expected) in [
@@ -71,6 +71,6 @@ fn inside_addresses_that_can_be_no_hosts_are_refused() {
     }
     for inside in ["192.0.2.16/28", "192.0.1.0/24"] {
         let state = json!({ "pool": "192.0.2.0/28", "deterministic": { "inside": inside } });
-        assert!(make(state, &mut Surroundings::new(Frequency::new(1e9))).is_ok(), "{inside}");
+        assert!(make(state, &mut SetupEnvironment::new(Frequency::new(1e9))).is_ok(), "{inside}");
     }
 }

@@ -32,31 +32,31 @@ fn datagram(session: u16, reply: bool, payload: &[u8]) -> Vec<u8> {
 
 /// A firewall that permits everything, and rules after it.
 struct Bench {
-    surroundings: Surroundings,
+    environment: SetupEnvironment,
     wall: Rig,
     ids: Rig,
 }
 
 impl Bench {
     fn new(rules: &[impl AsRef<str>]) -> Self {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        firewall_with(&json!({ "timeouts": { "udp_unanswered": "100s", "udp": "100s" } }), &mut surroundings);
-        let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        firewall_with(&json!({ "timeouts": { "udp_unanswered": "100s", "udp": "100s" } }), &mut environment);
+        let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut environment);
         let wall = wall.unwrap_or_else(|error| panic!("{error}"));
-        let ids = Self::ids(rules, &mut surroundings);
-        Self { surroundings, wall, ids }
+        let ids = Self::ids(rules, &mut environment);
+        Self { environment, wall, ids }
     }
 
-    fn ids(rules: &[impl AsRef<str>], surroundings: &mut Surroundings) -> Rig {
+    fn ids(rules: &[impl AsRef<str>], environment: &mut SetupEnvironment) -> Rig {
         let rules: Vec<&str> = rules.iter().map(AsRef::as_ref).collect();
         let params = json!({ "flow": { "state": "fw" }, "rules": rules });
-        Rig::within::<Nids>(&params, surroundings).unwrap_or_else(|error| panic!("{error}"))
+        Rig::within::<Nids>(&params, environment).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Replaces the rules, as a reload does.
     fn reload(&mut self, rules: &[impl AsRef<str>]) {
         let now = self.ids.now;
-        self.ids = Self::ids(rules, &mut self.surroundings);
+        self.ids = Self::ids(rules, &mut self.environment);
         self.ids.now = now;
     }
 
@@ -247,17 +247,17 @@ fn a_connection_that_takes_the_ports_of_one_that_is_over_has_no_bits() {
 
 #[test]
 fn a_translated_session_has_its_bits_on_both_sides() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params = serde_json::from_value(json!({ "pool": "192.0.2.1" })).expect("parameters");
-    let nat = Nat::new(params, &mut Setup::new("nat1", &mut surroundings)).unwrap_or_else(|error| panic!("{error}"));
-    surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
+    let nat = Nat::new(params, &mut Setup::new("nat1", &mut environment)).unwrap_or_else(|error| panic!("{error}"));
+    environment.objects.states.insert("nat1".to_owned(), Arc::new(nat));
     let rules = [on("set", "set,a", 1), on("ask", "isset,a", 2)];
     let ids = json!({ "flow": { "state": "nat1" }, "rules": rules });
-    let mut make = || Rig::within::<Nids>(&ids, &mut surroundings).unwrap_or_else(|error| panic!("{error}"));
+    let mut make = || Rig::within::<Nids>(&ids, &mut environment).unwrap_or_else(|error| panic!("{error}"));
     // All modules that use one table share its bits.
     let (mut within, mut outside) = (make(), make());
-    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
-    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
+    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut environment);
+    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut environment);
     let (mut out, mut back) = (out.expect("a way out"), back.expect("a way back"));
     let (_, translated) = out.run(&datagram(1, false, b"set"));
     assert_eq!(reported(&mut outside, &translated), [1]);
@@ -282,11 +282,11 @@ fn a_translated_session_has_its_bits_on_both_sides() {
 #[test]
 fn a_session_inherits_no_bits_with_its_entry() {
     let rules = [on("set", "set,a", 1), on("ask", "isset,a", 2), on("flip", "toggle,b", 3), on("ask", "isset,b", 4)];
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    firewall_with(&json!({ "sessions": 1 }), &mut surroundings);
-    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
-    let ids = Bench::ids(&rules, &mut surroundings);
-    let mut bench = Bench { wall: wall.unwrap_or_else(|error| panic!("{error}")), ids, surroundings };
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    firewall_with(&json!({ "sessions": 1 }), &mut environment);
+    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut environment);
+    let ids = Bench::ids(&rules, &mut environment);
+    let mut bench = Bench { wall: wall.unwrap_or_else(|error| panic!("{error}")), ids, environment };
     for session in [1, 2, 1, 3] {
         assert_eq!(bench.run(&datagram(session, false, b"ask")), [0; 0], "{session}");
         assert_eq!(bench.run(&datagram(session, false, b"set")), [1]);
@@ -319,7 +319,7 @@ fn a_reload_keeps_the_bits_of_names_that_stay() {
 #[test]
 fn modules_that_look_up_one_table_share_its_bits() {
     let mut bench = Bench::new(&[on("ask", "isset,a", 1), on("ask", "isset,b", 2)]);
-    let mut front = Bench::ids(&[on("set", "set,c", 3), on("set", "set,b", 4)], &mut bench.surroundings);
+    let mut front = Bench::ids(&[on("set", "set,c", 3), on("set", "set,b", 4)], &mut bench.environment);
     // Before the firewall, the first packet belongs to no known session.
     for expected in [vec![], vec![2]] {
         assert_eq!(reported(&mut front, &datagram(1, false, b"set")), [3, 4]);
@@ -332,13 +332,12 @@ fn modules_that_look_up_one_table_share_its_bits() {
 /// A translation has no IPv6 sessions.
 #[test]
 fn packets_of_ipv6_have_no_bits_in_a_translation() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params = serde_json::from_value(json!({ "pool": "192.0.2.1" })).expect("parameters");
-    let nat = Nat::new(params, &mut Setup::new("fw", &mut surroundings)).unwrap_or_else(|error| panic!("{error}"));
-    surroundings.state.insert("fw".to_owned(), Arc::new(nat));
-    let mut ids =
-        Bench::ids(&[on("x", "set,a", 1), on("x", "isset,a", 2), on("x", "isnotset,a", 3)], &mut surroundings);
-    let out = Rig::within::<NatOut>(&json!({ "state": "fw" }), &mut surroundings);
+    let nat = Nat::new(params, &mut Setup::new("fw", &mut environment)).unwrap_or_else(|error| panic!("{error}"));
+    environment.objects.states.insert("fw".to_owned(), Arc::new(nat));
+    let mut ids = Bench::ids(&[on("x", "set,a", 1), on("x", "isset,a", 2), on("x", "isnotset,a", 3)], &mut environment);
+    let out = Rig::within::<NatOut>(&json!({ "state": "fw" }), &mut environment);
     let mut out = out.unwrap_or_else(|error| panic!("{error}"));
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([0xfd; 16], [0xfe; 16], 64).udp(4_000, 53);

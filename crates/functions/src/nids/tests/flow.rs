@@ -45,9 +45,9 @@ fn ends(frame: &[u8]) -> (([u8; 4], u16), ([u8; 4], u16)) {
     ((address(26), word(34)), (address(30), word(36)))
 }
 
-fn nids(state: &str, rules: &[&str], surroundings: &mut Surroundings) -> Rig {
+fn nids(state: &str, rules: &[&str], environment: &mut SetupEnvironment) -> Rig {
     let params = json!({ "flow": { "state": state }, "rules": rules });
-    Rig::within::<Nids>(&params, surroundings).unwrap_or_else(|error| panic!("{error}"))
+    Rig::within::<Nids>(&params, environment).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the numbers of the rules that match a frame.
@@ -63,15 +63,15 @@ pub(super) fn reported(rig: &mut Rig, frame: &[u8]) -> Vec<u32> {
     counts(rig).into_iter().filter(|(sid, count)| before.get(sid) != Some(count)).map(|(sid, _)| sid).collect()
 }
 
-pub(super) fn firewall(surroundings: &mut Surroundings) {
-    firewall_with(&json!({}), surroundings);
+pub(super) fn firewall(environment: &mut SetupEnvironment) {
+    firewall_with(&json!({}), environment);
 }
 
 /// Creates a table of connections named `fw`.
-pub(super) fn firewall_with(params: &Value, surroundings: &mut Surroundings) {
+pub(super) fn firewall_with(params: &Value, environment: &mut SetupEnvironment) {
     let params = serde_json::from_value(params.clone()).expect("parameters");
-    let state = Connections::new(params, &mut Setup::new("fw", surroundings)).unwrap_or_else(|error| panic!("{error}"));
-    surroundings.state.insert("fw".to_owned(), Arc::new(state));
+    let state = Connections::new(params, &mut Setup::new("fw", environment)).unwrap_or_else(|error| panic!("{error}"));
+    environment.objects.states.insert("fw".to_owned(), Arc::new(state));
 }
 
 /// Like `frame`, over IPv6.
@@ -221,13 +221,13 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
         ),
     ];
     for (case, (params, sent)) in cases.iter().enumerate() {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        firewall_with(params, &mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        firewall_with(params, &mut environment);
         // The rig in front is created first. It creates the table that the firewall fills.
-        let mut front = nids("fw", &RULES, &mut surroundings);
-        let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+        let mut front = nids("fw", &RULES, &mut environment);
+        let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut environment);
         let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
-        let mut behind = nids("fw", &RULES, &mut surroundings);
+        let mut behind = nids("fw", &RULES, &mut environment);
         for (number, (frame, expected, gate)) in sent.iter().enumerate() {
             assert_eq!(reported(&mut front, frame), *expected, "in front, case {case}, packet {number}");
             assert_eq!(wall.run(frame).0, *gate, "case {case}, packet {number}");
@@ -276,9 +276,9 @@ fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
         ("tcp", established, &segment(ACK), false, true),
     ] {
         for (action, drop) in [("drop", true), ("alert", false), ("pass", false)] {
-            let mut surroundings = Surroundings::new(Frequency::new(1e9));
-            firewall(&mut surroundings);
-            let mut rig = nids("fw", &[&format!("{action} {protocol} {rule}")], &mut surroundings);
+            let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+            firewall(&mut environment);
+            let mut rig = nids("fw", &[&format!("{action} {protocol} {rule}")], &mut environment);
             let text = format!("{action} {protocol} {rule}: {frame:?}");
             let gate = match (drop && drops, known) {
                 (false, _) => Gate::FIRST,
@@ -294,19 +294,19 @@ fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
     }
     // A matching rule with 'pass' decides, and so does a matching rule that drops.
     for (more, gate) in [("pass", Gate::FIRST), ("drop", DENIED)] {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        firewall(&mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        firewall(&mut environment);
         let rules = [&format!("drop tcp {established}"), &format!("{more} tcp any any -> any 80 (sid:2;)")];
-        let mut rig = nids("fw", &rules.map(String::as_str), &mut surroundings);
+        let mut rig = nids("fw", &rules.map(String::as_str), &mut environment);
         assert_eq!(rig.run(&first).0, gate, "{more}");
     }
 }
 
 #[test]
 fn a_session_that_is_not_known_is_not_established() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    firewall(&mut surroundings);
-    let mut rig = nids("fw", &RULES, &mut surroundings);
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    firewall(&mut environment);
+    let mut rig = nids("fw", &RULES, &mut environment);
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
     for _ in 0..2 {
         // The look-up does not open a session.
@@ -318,10 +318,10 @@ fn a_session_that_is_not_known_is_not_established() {
 
 #[test]
 fn a_session_whose_end_is_past_is_not_known() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    firewall(&mut surroundings);
-    let mut rig = nids("fw", &RULES, &mut surroundings);
-    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    firewall(&mut environment);
+    let mut rig = nids("fw", &RULES, &mut environment);
+    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut environment);
     let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
     for (from, to, flags) in [(inside, peer, SYN), (peer, inside, SYN | ACK), (inside, peer, ACK)] {
@@ -333,20 +333,20 @@ fn a_session_whose_end_is_past_is_not_known() {
 }
 
 /// Creates a table of translations named `nat1`.
-fn translation(params: &Value, surroundings: &mut Surroundings) {
+fn translation(params: &Value, environment: &mut SetupEnvironment) {
     let params = serde_json::from_value(params.clone()).expect("parameters");
-    let nat = Nat::new(params, &mut Setup::new("nat1", surroundings)).unwrap_or_else(|error| panic!("{error}"));
-    surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
+    let nat = Nat::new(params, &mut Setup::new("nat1", environment)).unwrap_or_else(|error| panic!("{error}"));
+    environment.objects.states.insert("nat1".to_owned(), Arc::new(nat));
 }
 
 #[test]
 fn a_session_says_the_same_inside_and_outside_of_a_translation() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    translation(&json!({ "pool": Ipv4Addr::new(192, 0, 2, 1) }), &mut surroundings);
-    let mut within = nids("nat1", &RULES, &mut surroundings);
-    let mut outside = nids("nat1", &RULES, &mut surroundings);
-    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
-    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    translation(&json!({ "pool": Ipv4Addr::new(192, 0, 2, 1) }), &mut environment);
+    let mut within = nids("nat1", &RULES, &mut environment);
+    let mut outside = nids("nat1", &RULES, &mut environment);
+    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut environment);
+    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut environment);
     let (mut out, mut back) =
         (out.unwrap_or_else(|error| panic!("{error}")), back.unwrap_or_else(|error| panic!("{error}")));
     for handshake in
@@ -376,14 +376,14 @@ fn a_session_says_the_same_inside_and_outside_of_a_translation() {
 /// The session of a packet is unknown while another module holds the table. It may exist.
 #[test]
 fn a_rule_that_drops_drops_packets_whose_session_cannot_be_looked_up() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let params = serde_json::from_value(json!({})).expect("parameters");
-    let state = Connections::new(params, &mut Setup::new("fw", &mut surroundings));
+    let state = Connections::new(params, &mut Setup::new("fw", &mut environment));
     let state = Arc::new(state.unwrap_or_else(|error| panic!("{error}")));
-    surroundings.state.insert("fw".to_owned(), Arc::<Connections>::clone(&state));
+    environment.objects.states.insert("fw".to_owned(), Arc::<Connections>::clone(&state));
     let rules = ["drop tcp any any -> any 80 (flow:established; sid:1;)"];
-    let mut rig = nids("fw", &rules, &mut surroundings);
-    let lookup = state.lookup(&mut Setup::new("other", &mut surroundings)).unwrap_or_else(|error| panic!("{error}"));
+    let mut rig = nids("fw", &rules, &mut environment);
+    let lookup = state.lookup(&mut Setup::new("other", &mut environment)).unwrap_or_else(|error| panic!("{error}"));
     let packet = frame((INSIDE, 4_000), (PEER, 80), ACK);
     assert_eq!(rig.run(&packet).0, Gate::FIRST);
     let lent = lookup.lend();
@@ -397,16 +397,16 @@ fn a_rule_that_drops_drops_packets_whose_session_cannot_be_looked_up() {
 /// The side that opens the session is outside.
 #[test]
 fn a_session_of_a_forwarded_port_says_the_same_on_both_sides() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let forwards = json!([
         { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.7:8080" },
         { "protocol": "udp", "outside": "192.0.2.1:80", "inside": "10.0.0.7:8080" },
     ]);
-    translation(&json!({ "pool": "192.0.2.1", "forwards": forwards }), &mut surroundings);
-    let mut within = nids("nat1", &RULES, &mut surroundings);
-    let mut outside = nids("nat1", &RULES, &mut surroundings);
-    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
-    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
+    translation(&json!({ "pool": "192.0.2.1", "forwards": forwards }), &mut environment);
+    let mut within = nids("nat1", &RULES, &mut environment);
+    let mut outside = nids("nat1", &RULES, &mut environment);
+    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut environment);
+    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut environment);
     let (mut out, mut back) =
         (out.unwrap_or_else(|error| panic!("{error}")), back.unwrap_or_else(|error| panic!("{error}")));
     let (client, server) = ((PEER, 5_000), (INSIDE, 8_080));
@@ -437,8 +437,8 @@ fn a_session_of_a_forwarded_port_says_the_same_on_both_sides() {
 
 #[test]
 fn flow_that_no_table_can_answer_is_refused() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    firewall(&mut surroundings);
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    firewall(&mut environment);
     for (flow, rule, part) in [
         (json!({ "state": "none" }), RULES[0], "no state is called 'none'"),
         (
@@ -457,7 +457,7 @@ fn flow_that_no_table_can_answer_is_refused() {
         (json!("refuse"), RULES[0], "flow: { state: NAME }"),
     ] {
         let params = json!({ "flow": flow, "rules": [rule] });
-        let error = Rig::within::<Nids>(&params, &mut surroundings).err().expect("refused").to_string();
+        let error = Rig::within::<Nids>(&params, &mut environment).err().expect("refused").to_string();
         assert!(error.contains(part), "{flow}: {error}");
     }
 }
@@ -465,15 +465,15 @@ fn flow_that_no_table_can_answer_is_refused() {
 /// In the past, only the last of two options `flow` was tested.
 #[test]
 fn a_rule_with_two_flow_options_tests_both() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    firewall(&mut surroundings);
-    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    firewall(&mut environment);
+    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut environment);
     let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
     let rules = [
         "alert tcp any any -> any any (flow:established; flow:to_server; sid:1;)",
         "alert tcp any any -> any any (flow:to_server; flow:established; sid:2;)",
     ];
-    let mut rig = nids("fw", &rules, &mut surroundings);
+    let mut rig = nids("fw", &rules, &mut environment);
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
     for (from, to, flags, expected) in [
         (inside, peer, SYN, vec![]),

@@ -12,10 +12,10 @@ impl Folder {
         Self(path)
     }
 
-    pub(super) fn surroundings(&self) -> Surroundings {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        (surroundings.base, surroundings.simulated, surroundings.batch) = (self.0.clone(), true, 32);
-        surroundings
+    pub(super) fn environment(&self) -> SetupEnvironment {
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        (environment.files.base, environment.simulated, environment.batch) = (self.0.clone(), true, 32);
+        environment
     }
 
     fn lines(&self) -> Vec<Value> {
@@ -42,7 +42,7 @@ fn alerts_are_lines_in_a_file() {
          reference:url,a.b; rev:2; sid:1;)",
         "drop icmp any any -> any any (msg:\"two\"; sid:2;)",
     ] });
-    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.environment()).unwrap_or_else(|error| panic!("{error}"));
     rig.now = Ticks(1_500_000_000);
     rig.run(&udp(b"xyz", 1, 9, 53));
     assert_eq!(rig.run(&ping(b"")).0, DENIED);
@@ -76,9 +76,9 @@ fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
     let folder = Folder::new("flood");
     let rules = ["alert ip any any -> any any (sid:1;)"];
     let params = json!({ "alerts": { "file": "alerts.json", "rate": 1_000_000 }, "rules": rules });
-    let mut surroundings = folder.surroundings();
+    let mut environment = folder.environment();
     let mut rigs: Vec<Rig> = (0..2)
-        .map(|_| Rig::within::<Nids>(&params, &mut surroundings).unwrap_or_else(|error| panic!("{error}")))
+        .map(|_| Rig::within::<Nids>(&params, &mut environment).unwrap_or_else(|error| panic!("{error}")))
         .collect();
     let frame = udp(b"", 1, 2, 3);
     for rig in &mut rigs {
@@ -93,8 +93,8 @@ fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
     assert_eq!(count("written") + count("lost"), 64_000);
     assert_eq!(folder.lines().len() as u64, count("written"));
     // A new run appends to the file.
-    drop((rigs, surroundings));
-    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    drop((rigs, environment));
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.environment()).unwrap_or_else(|error| panic!("{error}"));
     let before = folder.lines().len();
     rig.run(&frame);
     drop(rig);
@@ -105,17 +105,15 @@ fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
 #[test]
 fn changed_rules_continue_the_file() {
     let folder = Folder::new("changed");
-    let mut surroundings = folder.surroundings();
+    let mut environment = folder.environment();
     let params = |sid: u32| {
         let rules = [format!("alert ip any any -> any any (sid:{sid};)")];
         json!({ "alerts": { "file": "alerts.json" }, "rules": rules })
     };
-    let mut rigs = [5, 6]
-        .map(|sid| Rig::within::<Nids>(&params(sid), &mut surroundings).unwrap_or_else(|error| panic!("{error}")));
-    let other = Nids::new(
-        serde_json::from_value(params(7)).expect("parameters"),
-        &mut Setup::new("another", &mut surroundings),
-    );
+    let mut rigs =
+        [5, 6].map(|sid| Rig::within::<Nids>(&params(sid), &mut environment).unwrap_or_else(|error| panic!("{error}")));
+    let other =
+        Nids::new(serde_json::from_value(params(7)).expect("parameters"), &mut Setup::new("another", &mut environment));
     let error = other.err().expect("refused").to_string();
     assert!(error.contains("'rig' already writes this file"), "{error}");
     for (rig, source) in rigs.iter_mut().zip([1, 2]) {
@@ -131,7 +129,7 @@ fn a_file_that_cannot_be_written_is_refused() {
     let folder = Folder::new("faults");
     for (file, expected) in [("no/such/folder/a", "no/such/folder/a"), (".", "allowed are regular files")] {
         let params = json!({ "alerts": { "file": file }, "rules": [] });
-        let error = Rig::within::<Nids>(&params, &mut folder.surroundings()).err().expect("refused").to_string();
+        let error = Rig::within::<Nids>(&params, &mut folder.environment()).err().expect("refused").to_string();
         assert!(error.starts_with("alerts.file: ") && error.contains(expected), "{error}");
     }
     for (params, expected) in [
@@ -140,7 +138,7 @@ fn a_file_that_cannot_be_written_is_refused() {
         (json!({ "rules": "none.rules" }), "none.rules: "),
         (json!({ "rules": ["alert"] }), "rules[0]: the rule has no '('"),
     ] {
-        let error = Rig::within::<Nids>(&params, &mut folder.surroundings()).err().expect("refused").to_string();
+        let error = Rig::within::<Nids>(&params, &mut folder.environment()).err().expect("refused").to_string();
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -157,8 +155,7 @@ fn limits_count_within_windows() {
         let folder = Folder::new("limits");
         let rule = format!("alert udp any any -> any any ({kind} sid:1;)");
         let params = json!({ "alerts": { "file": "alerts.json" }, "rules": [rule] });
-        let mut rig =
-            Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+        let mut rig = Rig::within::<Nids>(&params, &mut folder.environment()).unwrap_or_else(|error| panic!("{error}"));
         let mut reported = Vec::new();
         for second in [0, 1, 2, 3, 9, 10] {
             rig.now = Ticks(second * 1_000_000_000);
@@ -181,7 +178,7 @@ fn addresses_beyond_the_table_are_reported_without_limit_and_never_pass_a_filter
     ];
     let folder = Folder::new("room");
     let params = json!({ "alerts": { "file": "alerts.json" }, "rules": rules, "trackers": 1 });
-    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.environment()).unwrap_or_else(|error| panic!("{error}"));
     for source in [1, 2, 2, 2] {
         rig.run(&udp(b"", source, 9, 1));
         rig.run(&udp(b"", source, 9, 2));
@@ -200,7 +197,7 @@ fn alerts_are_events_of_eve_json() {
         log tcp any any -> any any (classtype:misc-activity; sid:4;)\n";
     std::fs::write(folder.0.join("own.rules"), rules).expect("a file");
     let params = json!({ "alerts": { "file": "alerts.json", "format": "eve" }, "rules": "own.rules" });
-    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.environment()).unwrap_or_else(|error| panic!("{error}"));
     rig.now = Ticks(1_500_000_999);
     let mut other = udp(b"x", 1, 9, 53);
     other[23] = 99;
@@ -250,9 +247,9 @@ fn alerts_of_packets_that_wait_are_all_written() {
     for (waits, written) in [(true, 9_600), (false, 1_000)] {
         let folder = Folder::new(if waits { "waits" } else { "live" });
         let params = json!({ "alerts": { "file": "alerts.json" }, "rules": ["alert ip any any -> any any (sid:1;)"] });
-        let mut surroundings = folder.surroundings();
-        (surroundings.simulated, surroundings.input_waits) = (false, waits);
-        let mut rig = Rig::within::<Nids>(&params, &mut surroundings).unwrap_or_else(|error| panic!("{error}"));
+        let mut environment = folder.environment();
+        (environment.simulated, environment.input_waits) = (false, waits);
+        let mut rig = Rig::within::<Nids>(&params, &mut environment).unwrap_or_else(|error| panic!("{error}"));
         let mut batch = Batch::with_capacity(32);
         (0..32).for_each(|_| batch.push(rig.packet(&frame)).expect("room"));
         for _ in 0..300 {

@@ -238,21 +238,21 @@ impl Row {
     }
 
     /// Creates a module with one rule, and the table of sessions that the rule uses.
-    fn bench(&self, rule: &str, mut params: Value, surroundings: &mut Surroundings) -> (Rig, Option<Rig>) {
+    fn bench(&self, rule: &str, mut params: Value, environment: &mut SetupEnvironment) -> (Rig, Option<Rig>) {
         let sessions = self.flow.is_object().then(|| {
-            firewall(surroundings);
-            let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), surroundings);
+            firewall(environment);
+            let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), environment);
             wall.unwrap_or_else(|error| panic!("{error}"))
         });
         (params["flow"], params["rules"]) = (self.flow.clone(), json!([rule]));
-        let rig = Rig::within::<Nids>(&params, surroundings);
+        let rig = Rig::within::<Nids>(&params, environment);
         (rig.unwrap_or_else(|error| panic!("{}: {error}", self.keyword)), sessions)
     }
 
     /// Returns true if a rule that drops packets drops this one.
     fn drops(&self, rule: &str, frame: &[u8]) -> bool {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let (mut rig, mut sessions) = self.bench(rule, json!({}), &mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let (mut rig, mut sessions) = self.bench(rule, json!({}), &mut environment);
         for frame in &self.before {
             rig.run(frame);
             if let Some(sessions) = &mut sessions {
@@ -267,9 +267,9 @@ impl Row {
         let folder = Folder::new(&format!("row-{}", self.keyword));
         let mut all: Vec<BTreeMap<_, _>> = Vec::new();
         for format in ["json", "eve"] {
-            let mut surroundings = folder.surroundings();
+            let mut environment = folder.environment();
             let params = json!({ "alerts": { "file": format!("{format}.json"), "format": format } });
-            let (mut rig, _) = self.bench(rule, params, &mut surroundings);
+            let (mut rig, _) = self.bench(rule, params, &mut environment);
             frames.iter().for_each(|frame| drop(rig.run(frame)));
             rig.function.close().expect("it can be written");
             for (at, line) in folder.lines_of(&format!("{format}.json")).iter().enumerate() {

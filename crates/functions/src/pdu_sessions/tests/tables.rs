@@ -66,11 +66,11 @@ fn errors_name_the_location_of_invalid_input() {
         (json!({ "rules_per_user": 65 }), "rules_per_user: 65: allowed are 1 to 64"),
         (json!({ "burst": "1us" }), "burst: "),
     ] {
-        let error = surroundings(params).err().expect(part);
+        let error = environment(params).err().expect(part);
         assert!(error.contains(part), "{part}: {error}");
     }
     let many: Vec<&str> = vec!["x"; 30];
-    assert!(surroundings(json!({ "sessions": many })).err().expect("x").contains("10 further errors"));
+    assert!(environment(json!({ "sessions": many })).err().expect("x").contains("10 further errors"));
 }
 
 #[test]
@@ -94,11 +94,12 @@ fn slots_are_reused_only_when_no_worker_reads_them() {
 #[test]
 fn slots_that_a_stopped_worker_reads_are_not_reused() {
     let bench = Bench::new(json!({ "limit": 2, "ended": 9, "sessions": ["10.60.0.1 teid=1", "10.60.0.2 teid=2"] }));
-    let state = Arc::clone(&bench.surroundings.state["users"]).downcast::<PduSessions>().expect("the state's type");
+    let state =
+        Arc::clone(&bench.environment.objects.states["users"]).downcast::<PduSessions>().expect("the state's type");
     // A worker without packets does not read the table.
     let idle = Reader::new(Arc::clone(&state.core.live));
     let mut reader = Reader::new(Arc::clone(&state.core.live));
-    let mut setup = Surroundings::new(Frequency::new(1e9));
+    let mut setup = SetupEnvironment::new(Frequency::new(1e9));
     let worker = state.worker(Direction::Up, &mut Setup::new("stopped", &mut setup));
     for round in 0..3u8 {
         let (before, after) = (round + 1, round + 3);

@@ -37,13 +37,13 @@ fn frames_that_find_the_ring_full_are_counted() {
 fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
     with_pair("af_packet: frames_too_long", || {
         assert!(ip("link set va mtu 9000") && ip("link set vb mtu 9000"));
-        let refusal = open_in(&mut surroundings(), "it", &json!({ "interface": "va" })).err().expect("refused");
+        let refusal = open_in(&mut environment(), "it", &json!({ "interface": "va" })).err().expect("refused");
         assert_eq!(
             refusal.to_string(),
             "interface: the interface 'va' has an MTU of 9000 bytes, and so frames of 9014 bytes; a packet holds 2048 \
              bytes: set `pool: { frame: 9014 }`, or run `ip link set va mtu 2034`"
         );
-        let mut around = surroundings();
+        let mut around = environment();
         around.frame = 9_216;
         let mut open = |name: &str, params: &Value| {
             let mut bench = Bench::over(open_in(&mut around, name, params).expect("a port"));
@@ -193,7 +193,7 @@ fn an_interface_replaced_between_two_checks_is_used_again() {
 
 #[test]
 fn invalid_ports_are_rejected_with_the_cause() {
-    let refusal = |params: Value| open_in(&mut surroundings(), "it", &params).err().expect("refused").to_string();
+    let refusal = |params: Value| open_in(&mut environment(), "it", &params).err().expect("refused").to_string();
     assert_eq!(refusal(json!({ "interface": "va", "poll": "10ns" })), "poll: 10ns: allowed are 1us to 1s");
     let ring = |ring: Value| refusal(json!({ "interface": "va", "ring": ring }));
     assert_eq!(ring(json!({ "blocks": 1 })), "ring.blocks: 1: allowed are 2 to 4096");
@@ -205,13 +205,13 @@ fn invalid_ports_are_rejected_with_the_cause() {
     assert_eq!(send, "send_ring: 33: allowed are powers of two from 32 to 32768");
     let nowhere = refusal(json!({ "interface": "va", "namespace": "no-such-namespace" }));
     assert!(nowhere.starts_with("namespace: no network namespace at /run/netns/no-such-namespace: "), "{nowhere}");
-    let mut around = surroundings();
+    let mut around = environment();
     around.simulated = true;
     let simulated = open_in(&mut around, "it", &json!({ "interface": "va" })).err().expect("refused").to_string();
     assert!(simulated.contains("simulated"), "{simulated}");
     with_pair("af_packet: invalid_ports_are_rejected", || {
         let refusal = |name: &str| {
-            let refused = open_in(&mut surroundings(), "it", &json!({ "interface": name }));
+            let refused = open_in(&mut environment(), "it", &json!({ "interface": name }));
             refused.err().expect("refused").to_string()
         };
         assert_eq!(refusal("c"), "interface: there is no interface 'c': `ip link` lists the interfaces");

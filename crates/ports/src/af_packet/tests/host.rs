@@ -49,7 +49,7 @@ fn index() -> u32 {
 }
 
 /// Opens a port to `va`. Returns `None`, and reports it, if a capability is missing.
-fn port(test: &str, around: &mut Surroundings, host: bool) -> Option<Bench> {
+fn port(test: &str, around: &mut SetupEnvironment, host: bool) -> Option<Bench> {
     match open_in(around, "it", &json!({ "interface": "va", "host": host })) {
         Ok(port) => {
             let mut bench = Bench::over(port);
@@ -70,7 +70,7 @@ fn the_host_gets_no_frame_as_long_as_the_port_is_open() {
     with_pair(TEST, || {
         let mut b = Bench::new(&json!({ "interface": "vb" }));
         let stack = at_stack();
-        let mut around = surroundings();
+        let mut around = environment();
         let Some(mut a) = port(TEST, &mut around, true) else { return };
         assert_eq!(b.send(&[datagram(1)]), 0);
         assert_eq!((next(&stack), a.await_frames(1)), (1, vec![datagram(1)]), "both receive it");
@@ -97,7 +97,7 @@ fn the_host_gets_no_frame_as_long_as_the_port_is_open() {
 fn a_recreated_interface_is_kept_from_the_host_again() {
     const TEST: &str = "af_packet: a_recreated_interface";
     with_pair(TEST, || {
-        let Some(mut a) = port(TEST, &mut surroundings(), false) else { return };
+        let Some(mut a) = port(TEST, &mut environment(), false) else { return };
         assert!(ip("link del va"));
         assert!(a.wait(|a| {
             a.take();
@@ -137,7 +137,7 @@ fn without_rights<T>(run: impl FnOnce() -> T) -> T {
 fn an_interface_that_is_not_kept_from_the_host_is_tried_again() {
     const TEST: &str = "af_packet: an_interface_that_is_not_kept";
     with_pair(TEST, || {
-        let Some(mut a) = port(TEST, &mut surroundings(), false) else { return };
+        let Some(mut a) = port(TEST, &mut environment(), false) else { return };
         let fail = |a: &mut Bench| {
             let before = a.counters.errors.get();
             let mut wait = |count| {
@@ -183,7 +183,7 @@ fn a_leftover_filter_is_removed_by_the_next_port() {
             Ok(filter) => filter,
             Err(error) => return skip(TEST, &format!("no traffic control filter can be created: {error}")),
         };
-        let Some(mut witness) = port(TEST, &mut surroundings(), true) else { return };
+        let Some(mut witness) = port(TEST, &mut environment(), true) else { return };
         // The process of the filter is alive. The port could be that of another process, so it keeps the filter.
         assert!(!filter::remove_leftover(index()));
         assert!(host::exclude_by_filter(index()).is_err(), "a live filter is not replaced");
@@ -204,7 +204,7 @@ fn a_leftover_filter_is_removed_by_the_next_port() {
         assert_eq!(next(&stack), 4, "the only filter is gone");
         host::exclude_by_filter(index()).expect("as before").leave_behind();
         assert_eq!(witness.port.close(), Ok(()));
-        let Some(mut a) = port(TEST, &mut surroundings(), true) else { return };
+        let Some(mut a) = port(TEST, &mut environment(), true) else { return };
         assert_eq!(b.send(&[datagram(5)]), 0);
         assert_eq!((next(&stack), a.await_frames(1)), (5, vec![datagram(5)]));
         has_no_more(&stack);

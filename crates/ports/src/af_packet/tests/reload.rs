@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn bench(around: &mut Surroundings, name: &str, params: &Value) -> Bench {
+fn bench(around: &mut SetupEnvironment, name: &str, params: &Value) -> Bench {
     Bench::over(open_in(around, name, params).expect("a port"))
 }
 
@@ -10,7 +10,7 @@ fn bench(around: &mut Surroundings, name: &str, params: &Value) -> Bench {
 fn no_frame_is_lost_or_duplicated_when_a_port_takes_over() {
     with_pair("af_packet: no_frame_is_lost_or_duplicated", || {
         let mut b = Bench::new(&json!({ "interface": "vb" }));
-        let mut around = surroundings();
+        let mut around = environment();
         let mut first = bench(&mut around, "it", &json!({ "interface": "va" }));
         first.take();
         let taken = open_in(&mut around, "other", &json!({ "interface": "va" })).err().expect("refused").to_string();
@@ -59,7 +59,7 @@ fn frames_in_a_ring_at_the_end_are_counted_once_after_several_reloads() {
     with_pair("af_packet: frames_in_a_ring_at_the_end_are_counted_once", || {
         for ring in [json!({ "blocks": 64 }), json!({ "blocks": 8 })] {
             let mut b = Bench::new(&json!({ "interface": "vb" }));
-            let mut around = surroundings();
+            let mut around = environment();
             let mut first = bench(&mut around, "it", &json!({ "interface": "va", "ring": { "blocks": 64 } }));
             first.take();
             assert_eq!(b.send(&(0..30).map(|number| frame(number, 60)).collect::<Vec<_>>()), 0);
@@ -82,7 +82,7 @@ fn frames_in_a_ring_at_the_end_are_counted_once_after_several_reloads() {
 fn ports_can_be_replaced_before_their_rings_are_empty() {
     with_pair("af_packet: ports_can_be_replaced", || {
         let mut b = Bench::new(&json!({ "interface": "vb" }));
-        let mut around = surroundings();
+        let mut around = environment();
         let ring = |blocks: u32| json!({ "interface": "va", "ring": { "blocks": blocks } });
         let mut ports = vec![bench(&mut around, "it", &ring(4))];
         ports[0].take();

@@ -83,9 +83,9 @@ fn workers_get_their_part_of_a_recording() {
     let whole = take(params(&file, json!({ "rate": "1kpps", "count": 600 })), 600);
     let mut parts = Vec::new();
     for which in 0..3 {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        surroundings.share = (which, 3);
-        let mut setup = Setup::new("generator", &mut surroundings);
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.share = (which, 3);
+        let mut setup = Setup::new("generator", &mut environment);
         let declaration = PortDeclaration::of::<Generator>();
         let mut port = declaration.open(&params(&file, json!({ "rate": "1kpps" })), &mut setup).expect("right");
         let (pool, mut now) = (pool(), 0);

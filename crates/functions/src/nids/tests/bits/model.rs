@@ -18,7 +18,7 @@ enum World {
 
 /// The two directions through a module that opens sessions, and rules that see the packets before or after it.
 struct Path {
-    surroundings: Surroundings,
+    environment: SetupEnvironment,
     world: World,
     /// The module for packets of the openers, and for packets of the peers.
     ways: [Rig; 2],
@@ -29,29 +29,29 @@ struct Path {
 
 impl Path {
     fn new(world: World, rules: &[String]) -> Self {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
         let lasts = format!("{LASTS}s");
         let timeouts = json!({ "udp_unanswered": lasts, "udp": lasts });
         let ways = if world == World::Nat {
             let params = json!({ "pool": "192.0.2.1", "timeouts": timeouts });
             let params = serde_json::from_value(params).expect("parameters");
-            let nat = Nat::new(params, &mut Setup::new("fw", &mut surroundings));
+            let nat = Nat::new(params, &mut Setup::new("fw", &mut environment));
             let nat = nat.unwrap_or_else(|error| panic!("{error}"));
-            surroundings.state.insert("fw".to_owned(), Arc::new(nat));
+            environment.objects.states.insert("fw".to_owned(), Arc::new(nat));
             let state = json!({ "state": "fw" });
-            [Rig::within::<NatOut>(&state, &mut surroundings), Rig::within::<NatIn>(&state, &mut surroundings)]
+            [Rig::within::<NatOut>(&state, &mut environment), Rig::within::<NatIn>(&state, &mut environment)]
         } else {
-            firewall_with(&json!({ "timeouts": timeouts }), &mut surroundings);
-            [(); 2].map(|()| Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings))
+            firewall_with(&json!({ "timeouts": timeouts }), &mut environment);
+            [(); 2].map(|()| Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut environment))
         };
         let ways = ways.map(|way| way.unwrap_or_else(|error| panic!("{error}")));
-        let ids = Bench::ids(rules, &mut surroundings);
-        Self { surroundings, world, ways, ids, outside: HashMap::new() }
+        let ids = Bench::ids(rules, &mut environment);
+        Self { environment, world, ways, ids, outside: HashMap::new() }
     }
 
     fn reload(&mut self, rules: &[String]) {
         let now = self.ids.now;
-        self.ids = Bench::ids(rules, &mut self.surroundings);
+        self.ids = Bench::ids(rules, &mut self.environment);
         self.ids.now = now;
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_control::Settings;
-use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SharedState, kept_as};
+use forebay_graph::{Files, HandedOver, ObjectKey, SharedState};
 use forebay_packet::Word;
 use forebay_protocol::{ConfigurationChange, SchedulerKind, graph::GraphReport};
 
@@ -20,28 +20,28 @@ type Things = BTreeMap<String, (Identity, Vec<usize>)>;
 
 /// A shared state.
 #[derive(Clone)]
-pub(crate) struct MadeState {
+pub(crate) struct CreatedState {
     /// The parameters and files that it was created from.
     pub(crate) identity: Identity,
-    pub(crate) what: SharedState,
-    /// The keys of the [handed on](Setup::handed_on) objects that it uses. If the state is taken over, it does not
+    pub(crate) object: SharedState,
+    /// The objects that it [hands over](forebay_graph::Setup::handed_over). If the state is taken over, it does not
     /// request them again.
-    pub(crate) kept: Vec<String>,
+    pub(crate) handed_over: Vec<HandedOver>,
 }
 
 /// The parts of a running pipeline, by name, for the comparison with a changed configuration.
 #[derive(Clone)]
-pub struct Made {
+pub struct PipelineParts {
     /// The configuration.
     pub(crate) source: Source,
     pub(crate) modules: Things,
     pub(crate) ports: Things,
-    pub(crate) state: BTreeMap<String, MadeState>,
-    /// The objects that replicas of one module share ([`Setup::once_a_module`]), that [last](Setup::lasting), and that
-    /// are [handed on](Setup::handed_on), by key.
-    pub(crate) tables: BTreeMap<String, SharedState>,
-    /// The owner of each handed-on object, by its [name](kept_as).
-    pub(crate) kept: BTreeMap<String, String>,
+    pub(crate) state: BTreeMap<String, CreatedState>,
+    /// The objects that replicas of one module share ([`Setup::once_per_module`]), that [last](Setup::lasting), and that
+    /// are [handed over](forebay_graph::Setup::handed_over), by key.
+    pub(crate) tables: BTreeMap<ObjectKey, SharedState>,
+    /// The owner of each object that is handed over.
+    pub(crate) handed_over: BTreeMap<HandedOver, String>,
     /// The readers and writers of files.
     pub(crate) files: Files,
     /// The numbers of metadata words, for functions that are taken over.
@@ -57,7 +57,7 @@ pub struct Made {
     pub(crate) graph: GraphReport,
 }
 
-impl Made {
+impl PipelineParts {
     /// Returns the controller and its settings, if there is one.
     #[must_use]
     pub fn control(&self) -> Option<&Settings> {
@@ -93,7 +93,7 @@ impl Made {
                 }
             }
         }
-        let dropped = self.kept.iter().filter(|(key, _)| !new.kept.contains_key(*key));
+        let dropped = self.handed_over.iter().filter(|(object, _)| !new.handed_over.contains_key(*object));
         change.forgotten = dropped.map(|(_, owner)| owner.clone()).collect::<BTreeSet<_>>().into_iter().collect();
         change.removed = self.modules.keys().filter(|name| !new.modules.contains_key(*name)).cloned().collect();
         let stays_open = |old: &Self, new: &Self, name: &String| match (old.ports.get(name), new.ports.get(name)) {
@@ -160,18 +160,18 @@ impl Made {
 
     /// Returns the lasting objects, and the objects that replicas of unchanged modules share. So changes of table
     /// entries stay in force, independent of the number of workers.
-    pub(crate) fn tables_of(&self, root: &Node, stamps: &Stamps) -> BTreeMap<String, SharedState> {
+    pub(crate) fn tables_of(&self, root: &Node, stamps: &Stamps) -> BTreeMap<ObjectKey, SharedState> {
         let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
             *identity == Identity::of(root, "modules", name, identity.kind(), stamps, &self.files)
         };
-        let lasting = self.tables.iter().filter(|(key, _)| key.starts_with(LASTING) || kept_as(key).is_some());
-        let mut tables: BTreeMap<_, _> = lasting.map(|(key, what)| (key.clone(), Arc::clone(what))).collect();
-        for (name, _) in self.modules.iter().filter(same) {
-            let prefix = format!("{ONCE_A_MODULE}{name} ");
-            let of_module = self.tables.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-            tables.extend(of_module.map(|(key, table)| (key.clone(), Arc::clone(table))));
-        }
-        tables
+        let unchanged: HashSet<_> = self.modules.iter().filter(same).map(|(name, _)| name).collect();
+        let stays = |key: &ObjectKey| match key {
+            ObjectKey::Configuration(_) => false,
+            ObjectKey::Module { module, .. } => unchanged.contains(module),
+            ObjectKey::Run(_) | ObjectKey::HandedOver { .. } => true,
+        };
+        let tables = self.tables.iter().filter(|(key, _)| stays(key));
+        tables.map(|(key, table)| (key.clone(), Arc::clone(table))).collect()
     }
 
     /// Returns the workers of this module, if it exists with the same identity.
@@ -195,7 +195,7 @@ pub(crate) fn taken_over(before: &[usize], on: &[usize], worker: usize, keyed: b
 
 impl Draft {
     /// Adds an error for each changed setting that cannot change while packets run.
-    pub(crate) fn refuse_fixed(&self, running: &Made, findings: &mut Findings) {
+    pub(crate) fn refuse_fixed(&self, running: &PipelineParts, findings: &mut Findings) {
         let place = |key| self.root.place_of([key]);
         if self.batch != running.batch {
             let (now, new) = (running.batch, self.batch);

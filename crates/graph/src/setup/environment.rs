@@ -1,0 +1,64 @@
+//! The facts, files and objects that all modules of one pipeline share while they are created.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use forebay_packet::{PoolOptions, Word};
+use forebay_units::Frequency;
+
+use super::{SetupFiles, SharedObjects};
+
+/// The facts, files and objects that all modules of one pipeline share while they are created.
+pub struct SetupEnvironment {
+    /// The frequency of the clock's ticks.
+    pub frequency: Frequency,
+    /// The largest batch, in packets.
+    pub batch: usize,
+    /// The longest frame that a packet holds, in bytes.
+    pub frame: usize,
+    /// The pipeline's seed. All random numbers derive from it and the module's name.
+    pub seed: u64,
+    /// A random number that is unknown outside the process, for runs in real time.
+    /// [`Setup::secret`](super::Setup::secret) derives from it and the module's name.
+    pub secret: u64,
+    /// Whether time is simulated. Calls then take configured costs, and no code may wait for a real clock.
+    pub simulated: bool,
+    /// Whether all incoming packets wait until a worker takes them ([`DeclarePort::waits`](crate::DeclarePort::waits)).
+    pub input_waits: bool,
+    /// Whether functions are created only to check the configuration. They must not touch the files that they would
+    /// write.
+    pub checking: bool,
+    /// Whether the configuration replaces a running pipeline. The running pipeline may hold files open that have been
+    /// renamed since.
+    pub replaces_running: bool,
+    /// The share of the sessions for the object that is being created, and the number of shares.
+    pub share: (usize, usize),
+    /// Metadata words by name.
+    pub words: BTreeMap<String, Word>,
+    /// The files that the configuration names.
+    pub files: SetupFiles,
+    /// The states and other objects that modules share.
+    pub objects: SharedObjects,
+}
+
+impl SetupEnvironment {
+    /// Creates an environment without shared objects. Relative file names refer to the current folder.
+    #[must_use]
+    pub fn new(frequency: Frequency) -> Self {
+        Self {
+            frequency,
+            batch: 32,
+            frame: PoolOptions::default().frame,
+            seed: 1,
+            secret: RandomState::new().build_hasher().finish(),
+            simulated: false,
+            input_waits: false,
+            checking: false,
+            replaces_running: false,
+            share: (0, 1),
+            words: BTreeMap::new(),
+            files: SetupFiles::default(),
+            objects: SharedObjects::default(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The files that a configuration names: where they may be, and who reads and writes them.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use super::claim::Usage;
+use super::{Claim, Setup, SetupError};
+use crate::files::{Files, check_in_folders};
+
+/// The files of a pipeline that is being created.
+#[derive(Default)]
+pub struct SetupFiles {
+    /// The folder that relative file names in the configuration refer to.
+    pub base: PathBuf,
+    /// The folders that all named files must be in. `None`: files may be in any folder.
+    pub allowed_folders: Option<Vec<PathBuf>>,
+    /// The files that are read and written.
+    pub used: Files,
+    /// The files that objects would use if they were not only [checked](super::SetupEnvironment::checking).
+    pub claims: Vec<Claim>,
+    /// The files that were read while objects were created: the reader's name and the path.
+    pub reads: RefCell<Vec<(String, PathBuf)>>,
+}
+
+impl SetupFiles {
+    /// Returns the path of the file that the parameter `parameter` names.
+    ///
+    /// # Errors
+    /// A file outside the [allowed folders](Self::allowed_folders).
+    fn path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        let path = self.base.join(Path::new(name));
+        if let Some(folders) = &self.allowed_folders {
+            check_in_folders(&path, name, folders).map_err(|error| SetupError::at(parameter, error))?;
+        }
+        Ok(path)
+    }
+}
+
+impl Setup<'_> {
+    /// Returns the folder that relative file names refer to: the configuration's folder.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        &self.environment.files.base
+    }
+
+    /// Returns whether a check looks at the files that would be written. It does not if the configuration replaces a
+    /// running pipeline: that pipeline may have a file open under another name.
+    #[must_use]
+    pub fn looks_at_files(&self) -> bool {
+        !(self.environment.checking && self.environment.replaces_running)
+    }
+
+    /// Returns the path of a file that is read while the object is created. No other user may write the file.
+    /// `parameter` is the parameter that names it. Relative names refer to the configuration's folder.
+    ///
+    /// # Errors
+    /// A file outside the [allowed folders](SetupFiles::allowed_folders).
+    pub fn path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        let path = self.environment.files.path(parameter, name)?;
+        self.environment.files.reads.borrow_mut().push((self.name.to_owned(), path.clone()));
+        Ok(path)
+    }
+
+    /// Claims a file for reading, or for writing if `written`, and returns its path. While it is claimed for reading,
+    /// no one else may write it; while it is claimed for writing, no one else may use it. `parameter` is the parameter
+    /// that names the file.
+    ///
+    /// # Errors
+    /// The file has a conflicting user. While a configuration is only checked, conflicts are found
+    /// [later](SetupFiles::claims), when all users are known.
+    pub fn claim(&mut self, parameter: &str, name: &str, written: bool) -> Result<PathBuf, SetupError> {
+        let how = if written { Usage::Written } else { Usage::Read };
+        self.claim_for(format!("'{}'", self.name), parameter, name, how)
+    }
+
+    /// Claims a file for appending, and returns its path. This is like [`claim`](Self::claim) for writing, with one
+    /// exception: a user of the same name in the running configuration that appends to the same file is no conflict.
+    ///
+    /// # Errors
+    /// See [`claim`](Self::claim).
+    pub fn claim_to_append(&mut self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        self.claim_for(format!("'{}'", self.name), parameter, name, Usage::Appended)
+    }
+
+    /// Claims a file of the shared state called `state` for appending. All modules that name the state append to the
+    /// file together.
+    ///
+    /// # Errors
+    /// See [`claim`](Self::claim).
+    pub fn claim_to_append_for(&mut self, state: &str, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        self.claim_for(format!("state '{state}'"), parameter, name, Usage::Appended)
+    }
+
+    /// Claims the standard input, which the parameter `parameter` names, for reading.
+    ///
+    /// # Errors
+    /// See [`claim`](Self::claim).
+    pub fn claim_input(&mut self, parameter: &str) -> Result<(), SetupError> {
+        self.claim_for(format!("'{}'", self.name), parameter, "-", Usage::Input).map(|_| ())
+    }
+
+    fn claim_for(&mut self, who: String, parameter: &str, name: &str, how: Usage) -> Result<PathBuf, SetupError> {
+        let checking = self.environment.checking;
+        let files = &mut self.environment.files;
+        let path = match how {
+            Usage::Input => PathBuf::from(name),
+            _ => files.path(parameter, name)?,
+        };
+        let (name, parameter) = (self.name.to_owned(), parameter.to_owned());
+        let claim = Claim { name, parameter, who, path: path.clone(), how };
+        if checking {
+            files.claims.push(claim);
+        } else {
+            claim.note(&mut files.used).map_err(|message| SetupError::at(claim.parameter, message))?;
+        }
+        Ok(path)
+    }
+}

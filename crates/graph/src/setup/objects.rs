@@ -1,0 +1,217 @@
+//! The objects that modules share, and how long each of them lives.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{DeclareState, Setup, SetupError, states};
+use crate::own::Own;
+use crate::telemetry::OwnCounters;
+
+/// An object that modules share, for example the NAT table of both directions.
+pub type SharedState = Arc<dyn Any + Send + Sync>;
+
+/// The key of a shared object: who shares it, and how long it lives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKey {
+    /// All modules of a configuration share it ([`Setup::once`]).
+    Configuration(String),
+    /// The replicas of a module share it ([`Setup::once_per_module`]).
+    Module {
+        /// The module's name.
+        module: String,
+        /// The object's name within the module.
+        key: String,
+    },
+    /// It lasts as long as the pipeline runs ([`Setup::lasting`]).
+    Run(String),
+    /// Consecutive configurations hand it over ([`Setup::handed_over`], [`Setup::once_per_worker`]).
+    HandedOver {
+        /// Identifies all shares of the object.
+        object: HandedOver,
+        /// The worker's share of the sessions. 0 for an object that all workers share.
+        share: usize,
+    },
+}
+
+/// Identifies an object that consecutive configurations hand over. It is the same for all shares of a table, because a
+/// check of a configuration always requests the first share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandedOver {
+    /// Describes the content of the object.
+    pub key: String,
+    /// The number of shares if each worker has its own object. `None` if all workers share one.
+    pub shares: Option<usize>,
+}
+
+impl ObjectKey {
+    /// Returns the identity of an object that configurations hand over. `None` for other objects.
+    #[must_use]
+    pub fn handed_over(&self) -> Option<&HandedOver> {
+        match self {
+            Self::HandedOver { object, .. } => Some(object),
+            _ => None,
+        }
+    }
+}
+
+/// The states and other objects that the modules of a pipeline share.
+#[derive(Default)]
+pub struct SharedObjects {
+    /// Shared states, by name.
+    pub states: BTreeMap<String, SharedState>,
+    /// The names of shared states that are defined but could not be created. The fault is reported at the definition.
+    pub broken_states: BTreeSet<String>,
+    /// The names of shared states that some module has requested.
+    pub requested_states: RefCell<BTreeSet<String>>,
+    /// The objects that modules create once and then share.
+    pub shared: BTreeMap<ObjectKey, SharedState>,
+    /// The objects that were requested and that configurations hand over. The value is the name of the state or module
+    /// that owns the object.
+    pub handed_over: BTreeMap<HandedOver, String>,
+}
+
+/// An object that the replicas of a module share, and its gauges.
+struct ModuleObject<T> {
+    object: Arc<T>,
+    gauges: Vec<OwnCounters>,
+}
+
+impl Setup<'_> {
+    /// Returns the type of the state called `name`, if the state exists.
+    #[must_use]
+    pub fn state_type(&self, name: &str) -> Option<&'static str> {
+        let state = self.environment.objects.states.get(name)?;
+        states().into_iter().find(|declaration| (declaration.is)(state)).map(|declaration| declaration.name)
+    }
+
+    /// Returns the shared state called `name`, which must be a `T`.
+    ///
+    /// # Errors
+    /// The state does not exist or has another type. `path` is the parameter that names it. The error has no faults if
+    /// the state is defined but could not be created, because that fault is already reported.
+    pub fn state<T: DeclareState>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
+        let objects = &self.environment.objects;
+        let Some(state) = objects.states.get(name) else {
+            if objects.broken_states.contains(name) {
+                return Err(SetupError::default());
+            }
+            let known: BTreeSet<_> = objects.states.keys().chain(&objects.broken_states).map(String::as_str).collect();
+            let known: Vec<_> = known.into_iter().collect();
+            let known =
+                if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
+            return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
+        };
+        objects.requested_states.borrow_mut().insert(name.to_owned());
+        *self.requested_state.borrow_mut() = Some(name.to_owned());
+        Arc::clone(state).downcast::<T>().map_err(|state| {
+            let declaration = states().into_iter().find(|declaration| (declaration.is)(&state));
+            let of = declaration.map_or_else(|| "of another type".to_owned(), |it| format!("a '{}'", it.name));
+            SetupError::at(path, format!("the state '{name}' is {of}: allowed is a '{}'", T::NAME))
+        })
+    }
+
+    /// Creates an object with `make`, once for all modules that request the same `key`. So modules with equal
+    /// parameters share one unchanging table. `make` must not depend on the module's name.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn once<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.shared(ObjectKey::Configuration(key.to_owned()), make)
+    }
+
+    /// Creates an object with `make`, once for all replicas of this module that request the same `key`. So a table that
+    /// the control plane changes exists once, whatever the number of workers. Gauges that `make` creates belong to the
+    /// object: every replica that finds the object shows them, even if the replica that created it was only checked or
+    /// has been removed.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn once_per_module<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        let before = self.declared.counters.len();
+        let key = ObjectKey::Module { module: self.name.to_owned(), key: key.to_owned() };
+        let made = self.shared(key, |setup| {
+            let object = Arc::new(make(setup)?);
+            Ok(ModuleObject { object, gauges: setup.declared.counters.split_off(before) })
+        })?;
+        self.declared.counters.extend(made.gauges.iter().cloned());
+        Ok(Arc::clone(&made.object))
+    }
+
+    /// Creates an object with `make` that lasts as long as the pipeline runs. A changed configuration finds the same
+    /// object, even if a configuration in between did not use it. Meant for small objects that must not start from
+    /// zero, for example the number of uses of a key.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn lasting<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.shared(ObjectKey::Run(key.to_owned()), make)
+    }
+
+    /// Creates an object with `make` that consecutive configurations hand over under the same `key`. Each configuration
+    /// finds the object as the previous one left it. A configuration that does not request it drops it. The key must
+    /// describe the content: an object made from other parameters needs another key.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn handed_over<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.hand_over(HandedOver { key: key.to_owned(), shares: None }, 0, make)
+    }
+
+    /// Creates an object that is [handed over](Self::handed_over), once for each worker that requests the same `key`.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn once_per_worker<T: Any + Send>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<Own<T>>, SetupError> {
+        let (share, of) = self.share();
+        let object = HandedOver { key: key.to_owned(), shares: Some(of) };
+        self.hand_over(object, share, |setup| make(setup).map(Own::new))
+    }
+
+    fn hand_over<T: Any + Send + Sync>(
+        &mut self,
+        object: HandedOver,
+        share: usize,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        let owner = self.requested_state.borrow().clone().unwrap_or_else(|| self.name.to_owned());
+        self.environment.objects.handed_over.insert(object.clone(), owner);
+        self.shared(ObjectKey::HandedOver { object, share }, make)
+    }
+
+    /// Returns the object with this key, or creates it.
+    fn shared<T: Any + Send + Sync>(
+        &mut self,
+        key: ObjectKey,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        let known = self.environment.objects.shared.get(&key).cloned();
+        if let Some(known) = known.and_then(|known| known.downcast().ok()) {
+            return Ok(known);
+        }
+        let object = Arc::new(make(self)?);
+        self.environment.objects.shared.insert(key, Arc::clone(&object) as SharedState);
+        Ok(object)
+    }
+}
