@@ -31,11 +31,11 @@ pub const TARGETS: &[Target] = &[
     ("registry", forebay_placement::registry::fuzz_registry),
     ("neighbour", forebay_packet::wire::neighbour::fuzz_neighbour),
     ("recording", forebay_control::recording::fuzz_recording),
-    ("patterns", forebay_functions::dpi::pattern::fuzz_patterns),
-    ("nids", forebay_functions::nids::parse::fuzz_rules),
+    ("patterns", forebay_functions::security::dpi::pattern::fuzz_patterns),
+    ("nids", forebay_functions::security::nids::parse::fuzz_rules),
     ("matching", matching),
-    ("sessions", forebay_functions::pdu_sessions::fuzz_lines),
-    ("selection", forebay_functions::listing::fuzz_selector),
+    ("sessions", forebay_functions::mobile::pdu_sessions::fuzz_lines),
+    ("selection", forebay_functions::sessions::listing::fuzz_selector),
     ("secret", forebay_graph::secret::fuzz_secret),
 ];
 
@@ -196,7 +196,7 @@ pub fn decrypt(bytes: &[u8]) {
     }
     let Some((which, payload)) = bytes.split_first() else { return };
     let payload = &payload[..payload.len().min(1_400)];
-    forebay_functions::esp_decrypt::fuzz_inside(payload);
+    forebay_functions::encryption::esp_decrypt::fuzz_inside(payload);
     let (udp, six) = (which & 3 != 1, which & 4 == 4);
     let mut segment = Vec::new();
     if udp {

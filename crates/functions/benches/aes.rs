@@ -10,11 +10,11 @@ mod record;
 
 use std::hint::black_box;
 
-use forebay_functions::aes_gcm_decrypt::AesGcmDecrypt;
-use forebay_functions::aes_gcm_encrypt::AesGcmEncrypt;
-use forebay_functions::bypass::Bypass;
-use forebay_functions::esp_decrypt::EspDecrypt;
-use forebay_functions::esp_encrypt::EspEncrypt;
+use forebay_functions::encryption::aes_gcm_decrypt::AesGcmDecrypt;
+use forebay_functions::encryption::aes_gcm_encrypt::AesGcmEncrypt;
+use forebay_functions::encryption::esp_decrypt::EspDecrypt;
+use forebay_functions::encryption::esp_encrypt::EspEncrypt;
+use forebay_functions::forwarding::bypass::Bypass;
 use forebay_graph::Rig;
 use forebay_measure::clock::{Clock, Tsc};
 use forebay_packet::Batch;

@@ -13,8 +13,8 @@ mod record;
 use std::hint::black_box;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-use forebay_functions::dpi::Dpi;
-use forebay_functions::nids::Nids;
+use forebay_functions::security::dpi::Dpi;
+use forebay_functions::security::nids::Nids;
 use forebay_graph::Rig;
 use forebay_measure::clock::{Clock, Tsc};
 use forebay_packet::Batch;

@@ -1,11 +1,16 @@
-//! Network functions, one file each, and the modules that several functions share.
+//! All network functions under one name. A program that links this crate knows every function.
 //!
-//! Each file of this folder is one network function. It registers itself, so there is no list of functions to maintain.
-//! The shared modules are `balancer`, `connection`, `encryption`, `inspection`, `interface`, `journal`, `listing`,
-//! `martian`, `nat`, `parameters`, `pdu_sessions`, `tables`, `traffic`, `tunnel` and `undecidable`.
+//! The functions are in one crate for each subject; each function is one file and registers itself. This crate adds no
+//! code. Its tests and benchmarks are those that concern functions of several subjects.
 
 #![forbid(unsafe_code)]
 
+pub use forebay_encryption as encryption;
+pub use forebay_forwarding as forwarding;
+pub use forebay_mobile as mobile;
+pub use forebay_neighbours as neighbours;
+pub use forebay_security as security;
+pub use forebay_sessions as sessions;
 pub use forebay_tables as tables;
-
-automod::dir!(pub "src");
+pub use forebay_traffic as traffic;
+pub use forebay_tunnels as tunnels;

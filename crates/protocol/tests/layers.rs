@@ -12,6 +12,7 @@ const ORDER: &[&str] = &[
     "models",
     "host",
     "plot",
+    "frames",
     "protocol",
     "measure",
     "packet",
@@ -19,6 +20,14 @@ const ORDER: &[&str] = &[
     "control",
     "ports",
     "tables",
+    "tunnels",
+    "sessions",
+    "security",
+    "mobile",
+    "encryption",
+    "traffic",
+    "forwarding",
+    "neighbours",
     "functions",
     "pipeline",
     "instance",
@@ -82,4 +91,11 @@ fn programs_outside_link_no_data_plane() {
     }
     let others = all["protocol"].iter().map(String::as_str).filter(|name| !name.starts_with("forebay-"));
     assert_eq!(others.collect::<Vec<_>>(), PROTOCOL_LIBRARIES);
+}
+
+#[test]
+fn only_tests_use_frames() {
+    for (name, dependencies) in all() {
+        assert!(!dependencies.contains("forebay-frames"), "{name}: frames are built for tests");
+    }
 }

@@ -1,4 +1,5 @@
-//! The headers of a plain packet: TCP or UDP over IPv4, without tags, options or fragments. Nearly all packets are plain.
+//! The headers of a plain packet: TCP or UDP over IPv4, without tags, options or fragments. Nearly all packets are
+//! plain.
 //!
 //! Functions check once whether a packet is plain, and then read its fields at fixed positions.
 

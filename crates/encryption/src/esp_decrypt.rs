@@ -1,0 +1,350 @@
+//! Takes IP packets out of ESP tunnels: the inbound side of a VPN gateway.
+
+mod associations;
+mod window;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use forebay_aead::{Aead, TAG};
+use forebay_graph::{Context, Declare, Function, Gate, Reader, Reason, Setup, SetupError, StateKind, Table, register};
+use forebay_measure::Counter;
+use forebay_packet::wire::ipv4::{self, Ipv4};
+use forebay_packet::wire::ipv6::{self, Ipv6};
+use forebay_packet::{Network, Packet};
+use forebay_tunnels::ecn;
+use forebay_tunnels::receive::{Fault, datagram, unwrap_ip};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zerocopy::FromBytes;
+
+use crate::esp::lasting::Lasting;
+use crate::esp::line::{Keys, Listed, PATH, name_of};
+use crate::esp::{ESP, HEADER, IV, TRAILER, associated, next, nonce};
+use crate::settings::Implementation;
+use associations::{Associations, Inbounds, Step};
+use window::Refused;
+
+/// Parameters of `esp_decrypt`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The security associations: a list, or `{ file: NAME }` with one per line. Each is `SPI key=KEY`, with KEY as
+    /// `@FILE` or 40 (AES-128) or 72 (AES-256) hexadecimal digits, the last 8 of which are the salt. Optional words
+    /// follow: `peer=ADDRESS` and `local=ADDRESS` (the only outer addresses that are accepted), `for=PREFIX,...` (the
+    /// only inner sources that are accepted), `esn`, `soft-packets=N`, `hard-packets=N`, `soft-bytes=N`,
+    /// `hard-bytes=N`. Associations can be changed while packets run.
+    #[serde(default = "none")]
+    associations: Listed,
+    /// The number of sequence numbers below the highest one that are still accepted, 64 to 4096; by default 1024.
+    #[serde(default = "window")]
+    window: u16,
+    /// The port at which ESP in UDP arrives, such as 4500, if there is a NAT on the way. Without it only ESP directly
+    /// above IP is accepted.
+    udp: Option<u16>,
+    /// The implementation of AES: `hardware` uses the processor's AES instructions, `software` does without them,
+    /// `auto` (the default) is `hardware` if the processor has the instructions and `software` otherwise.
+    #[serde(default)]
+    backend: Implementation,
+}
+
+fn none() -> Listed {
+    Listed::List(Vec::new())
+}
+
+fn window() -> u16 {
+    1_024
+}
+
+const NOT_ESP: Gate = Gate::drop(0);
+const FRAGMENT: Gate = Gate::drop(1);
+const BAD_LENGTH: Gate = Gate::drop(2);
+const UNKNOWN_SPI: Gate = Gate::drop(3);
+const WRONG_ADDRESS: Gate = Gate::drop(4);
+const EXPIRED: Gate = Gate::drop(5);
+const REPLAYED: Gate = Gate::drop(6);
+const TOO_OLD: Gate = Gate::drop(7);
+const FORGED: Gate = Gate::drop(8);
+const BAD_PADDING: Gate = Gate::drop(9);
+const NOT_IP: Gate = Gate::drop(10);
+const WRONG_SOURCE: Gate = Gate::drop(11);
+const CONGESTION: Gate = Gate::drop(12);
+const DROPS: &[Reason] = &[
+    Reason { name: "not_esp", help: "The frame is neither ESP over IP nor UDP to the port of ESP." },
+    Reason { name: "fragment", help: "The outer packet is a fragment (RFC 4303 section 3.4.1)." },
+    Reason { name: "bad_length", help: "A length contradicts another length, or the packet is too short for ESP." },
+    Reason { name: "unknown_spi", help: "There is no security association of this index." },
+    Reason { name: "wrong_address", help: "The outer addresses are not those of the security association." },
+    Reason { name: "expired", help: "The security association has had as many packets or bytes as are allowed." },
+    Reason { name: "replayed", help: "A packet with this sequence number has already come." },
+    Reason { name: "too_old", help: "The sequence number lies before the window." },
+    Reason { name: "forged", help: "The packet was not encrypted with the key, or has been changed since." },
+    Reason { name: "bad_padding", help: "The padding is not 1, 2, 3 and so on, or longer than the packet." },
+    Reason { name: "not_ip", help: "The payload is not the kind of IP packet that the trailer says, or is cut short." },
+    Reason { name: "wrong_source", help: "The security association does not accept the inner source address." },
+    Reason {
+        name: "congestion",
+        help: "The outer packet has met congestion, and the inner packet cannot be marked (RFC 6040).",
+    },
+];
+const CONSUMES: &[Reason] = &[
+    Reason { name: "dummy", help: "The packet is a dummy packet without payload (RFC 4303 section 2.6)." },
+    Reason { name: "keepalive", help: "The packet kept a NAT's entry alive (RFC 3948 section 2.3)." },
+];
+const DUMMY: Gate = Gate::consume(0);
+const KEEPALIVE: Gate = Gate::consume(1);
+const IKE: Gate = Gate::out(1);
+
+/// The network function `esp_decrypt`.
+pub struct EspDecrypt {
+    associations: Reader<Associations, Vec<Step>>,
+    receiver: Receiver,
+}
+
+/// The settings, without the associations.
+struct Receiver {
+    window: u16,
+    udp: Option<u16>,
+    soft: Arc<[Counter]>,
+}
+
+/// The location of ESP in a frame, with fields of the outer header.
+#[derive(Clone, Copy)]
+struct Located {
+    /// The offset of its first byte.
+    start: usize,
+    /// The offset after its last byte.
+    end: usize,
+    /// The outer traffic class.
+    class: u8,
+    source: IpAddr,
+    destination: IpAddr,
+}
+
+impl Declare for EspDecrypt {
+    type Params = Params;
+    const NAME: &'static str = "esp_decrypt";
+    const SUMMARY: &'static str = "takes IP packets out of ESP tunnels, decrypted with AES-GCM";
+    const HELP: &'static str = "\
+        ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106), over IPv4 or \
+        IPv6, and in UDP if a port is given (RFC 3948). Gate `0`: the inner IPv4 or IPv6 packets, behind an Ethernet \
+        header that has the outer addresses. The association is found by its index alone. A packet that has already \
+        come, or lies before the window, is dropped, both before and after decryption; the window moves only for \
+        authentic packets. With `esn` sequence numbers have 64 bits (RFC 4303 appendix A). Padding, next header and \
+        the inner packet's length are checked; padding for traffic flow confidentiality is removed, dummy packets are \
+        consumed. Congestion that the outer packet has met is passed on (RFC 6040). An association that reaches its \
+        soft limit is counted under `lifetime`; at its hard limit its packets are dropped. Fragments of outer packets \
+        are not reassembled. A window belongs to one worker: with several workers, assign the module to one of them. \
+        With `udp`, gate `ike`: packets that begin with four zero bytes, as the key exchange does.";
+    const EXAMPLE: &'static str = "\
+        { associations: [\"0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef for=10.60.0.0/16,2001:db8:60::/48 \
+        hard-packets=4000000000\"], udp: 4500 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const CONSUMES: &'static [Reason] = CONSUMES;
+    // The worker that has a window must see all packets of its association.
+    const STATE: StateKind = StateKind::Global;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if !(window::LEAST..=window::MOST).contains(&params.window) {
+            let (least, most) = (window::LEAST, window::MOST);
+            return Err(SetupError::at("window", format!("{}: allowed are {least} to {most}", params.window)));
+        }
+        if params.udp == Some(0) {
+            return Err(SetupError::at("udp", "0 is not a port: allowed are 1 to 65535, such as 4500"));
+        }
+        let backend = params.backend.backend().resolve();
+        let backend = backend.map_err(|error| SetupError::at("backend", error.to_string()))?;
+        let keys = Keys { base: setup.base().to_owned(), backend };
+        let listed = params.associations.read(&associations::WORDS, &keys, setup, |_| Ok(()))?;
+        let inbounds = setup.once_per_module(&name_of(&listed, &format!("{keys:?}")), |setup| {
+            let states = Lasting::of("inbound associations", setup)?;
+            Inbounds::new(listed, keys, states).map_err(|message| SetupError::at(PATH, message))
+        })?;
+        if params.udp.is_some() {
+            setup.gates(["0", "ike"])?;
+        }
+        let associations = inbounds.reader();
+        setup.table("associations", inbounds as Arc<dyn Table>);
+        let soft = setup.counters("lifetime", ["soft".to_owned()]);
+        Ok(Self { associations, receiver: Receiver { window: params.window, udp: params.udp, soft } })
+    }
+}
+
+/// Locates ESP in an IPv4 packet whose header announces it.
+fn in_ipv4(packet: &Packet, ip: usize) -> Result<Located, Gate> {
+    let bytes = packet.data().get(ip..).ok_or(BAD_LENGTH)?;
+    let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| BAD_LENGTH)?;
+    if header.is_fragment() {
+        return Err(FRAGMENT);
+    }
+    let start = ip + header.header_len().ok_or(BAD_LENGTH)?;
+    let end = ip + usize::from(header.total_length.get());
+    let (source, destination) = (header.source.into(), header.destination.into());
+    Ok(Located { start, end, class: header.traffic_class, source, destination })
+}
+
+/// Locates ESP in an IPv6 packet.
+fn in_ipv6(packet: &Packet, ip: usize) -> Result<Located, Gate> {
+    let bytes = packet.data().get(ip..).ok_or(BAD_LENGTH)?;
+    if ipv6::is_fragment(bytes, 0) {
+        return Err(FRAGMENT);
+    }
+    let (header, _) = Ipv6::ref_from_prefix(bytes).map_err(|_| BAD_LENGTH)?;
+    let (_, above) = ipv6::upper_layer(bytes, 0).ok_or(BAD_LENGTH)?;
+    let end = ip + size_of::<Ipv6>() + usize::from(header.payload_length.get());
+    let class = (header.version_class_label.get() >> 20) as u8;
+    Ok(Located { start: ip + above, end, class, source: header.source.into(), destination: header.destination.into() })
+}
+
+impl Receiver {
+    /// Finds ESP in a frame.
+    #[inline(always)]
+    fn find(&self, packet: &mut Packet) -> Result<Located, Gate> {
+        match packet.network() {
+            (Network::Ipv4, ip) => match packet.known_ipv4().map(|header| header.protocol) {
+                Some(ESP) => in_ipv4(packet, ip),
+                Some(ipv4::UDP) => self.find_in_udp(packet),
+                _ => Err(NOT_ESP),
+            },
+            (Network::Ipv6, ip) => match ipv6::upper_protocol(packet.data().get(ip..).unwrap_or_default(), 0) {
+                Some(ESP) => in_ipv6(packet, ip),
+                Some(ipv4::UDP) => self.find_in_udp(packet),
+                _ => Err(NOT_ESP),
+            },
+            _ => Err(NOT_ESP),
+        }
+    }
+
+    fn find_in_udp(&self, packet: &mut Packet) -> Result<Located, Gate> {
+        let port = self.udp.ok_or(NOT_ESP)?;
+        // The UDP checksum is not checked: NATs may have left it wrong (RFC 3948 section 2.1), and the tag is stronger.
+        let found = datagram(packet, port, false).map_err(|fault| match fault {
+            Fault::Other | Fault::Checksum => NOT_ESP,
+            Fault::Fragment => FRAGMENT,
+            Fault::Length => BAD_LENGTH,
+        })?;
+        match packet.data().get(found.payload..found.end).unwrap_or_default() {
+            [0xff] => return Err(KEEPALIVE),
+            [0, 0, 0, 0, ..] => return Err(IKE),
+            _ => {}
+        }
+        let (source, destination) = (found.source, found.destination);
+        Ok(Located { start: found.payload, end: found.end, class: found.class, source, destination })
+    }
+
+    /// Decrypts a packet and takes it out of its tunnel. Returns the gate of the packet, or of the error.
+    #[inline(always)]
+    fn run(&self, associations: &Associations, packet: &mut Packet) -> Gate {
+        let found = match self.find(packet) {
+            Ok(found) => found,
+            Err(gate) => return gate,
+        };
+        let Some(whole) = packet.data_mut().get_mut(found.start..found.end) else { return BAD_LENGTH };
+        let Some((head, rest)) = whole.split_first_chunk::<HEADER>() else { return BAD_LENGTH };
+        // The payload is aligned to four bytes and has a trailer (RFC 4303 section 2.4).
+        let Some(text) = rest.len().checked_sub(IV + TAG).filter(|text| *text >= 4 && text % 4 == 0) else {
+            return BAD_LENGTH;
+        };
+        let [spi, low] =
+            [&head[..4], &head[4..]].map(|word| word.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte)));
+        let Some(association) = associations.get(spi) else { return UNKNOWN_SPI };
+        if !association.is_between(found.source, found.destination) {
+            return WRONG_ADDRESS;
+        }
+        let (line, keyed, receiving) = (&association.line, &association.keyed, &association.receiving);
+        if !receiving.used.allows(&line.limits, text as u64) {
+            return EXPIRED;
+        }
+        let sequence = if line.extended { receiving.window.extend(low, self.window) } else { Some(low.into()) };
+        let Some(sequence) = sequence else { return TOO_OLD };
+        match receiving.window.check(sequence, self.window) {
+            Ok(()) => {}
+            Err(Refused::Replayed) => return REPLAYED,
+            Err(Refused::TooOld) => return TOO_OLD,
+        }
+        let (bytes, count) = associated(spi, sequence, line.extended);
+        let Some((iv, rest)) = whole[HEADER..].split_first_chunk_mut::<IV>() else { return BAD_LENGTH };
+        let Some((text, tag)) = rest.split_last_chunk_mut::<TAG>() else { return BAD_LENGTH };
+        if keyed.key.open(&nonce(keyed.salt, *iv), &bytes[..count], text, tag).is_err() {
+            return FORGED;
+        }
+        receiving.window.note(sequence);
+        if receiving.used.count(&line.limits, text.len() as u64) {
+            self.soft.iter().for_each(|counter| counter.add(1));
+        }
+        let inside = match inside(text) {
+            Ok(inside) => inside,
+            Err(gate) => return gate,
+        };
+        let start = found.start + HEADER + IV;
+        if !association.admits(inside.source) {
+            return WRONG_SOURCE;
+        }
+        if !unwrap_ip(packet, start, start + inside.length) {
+            return NOT_IP;
+        }
+        if ecn::pass_on(packet, found.class) { Gate::FIRST } else { CONGESTION }
+    }
+}
+
+/// The packet inside a tunnel.
+struct Inner {
+    length: usize,
+    source: IpAddr,
+}
+
+/// Checks decrypted text and returns its packet: the padding must be correct, and the packet complete and of the
+/// announced type.
+#[inline(always)]
+fn inside(text: &[u8]) -> Result<Inner, Gate> {
+    let Some((rest, &[pad, protocol])) = text.split_last_chunk::<TRAILER>() else { return Err(BAD_PADDING) };
+    let Some((payload, padding)) = rest.len().checked_sub(pad.into()).map(|at| rest.split_at(at)) else {
+        return Err(BAD_PADDING);
+    };
+    if padding.iter().zip(1u8..).any(|(byte, expected)| *byte != expected) {
+        return Err(BAD_PADDING);
+    }
+    let (length, source) = match (protocol, payload.first().map(|byte| byte >> 4)) {
+        (next::NONE, _) => return Err(DUMMY),
+        (next::IPV4, Some(4)) => {
+            let (header, _) = Ipv4::ref_from_prefix(payload).map_err(|_| NOT_IP)?;
+            let length = usize::from(header.total_length.get());
+            let least = header.header_len().ok_or(NOT_IP)?;
+            (Some(length).filter(|length| *length >= least).ok_or(NOT_IP)?, header.source.into())
+        }
+        (next::IPV6, Some(6)) => {
+            let (header, _) = Ipv6::ref_from_prefix(payload).map_err(|_| NOT_IP)?;
+            (size_of::<Ipv6>() + usize::from(header.payload_length.get()), header.source.into())
+        }
+        _ => return Err(NOT_IP),
+    };
+    // A payload longer than its packet was padded to hide the packet's length (RFC 4303 section 2.7).
+    if length > payload.len() { Err(NOT_IP) } else { Ok(Inner { length, source }) }
+}
+
+/// Fuzz entry: asserts that the inner packet lies within the text, for any text.
+#[doc(hidden)]
+pub fn fuzz_inside(text: &[u8]) {
+    if let Ok(Inner { length, .. }) = inside(text) {
+        assert!((size_of::<Ipv4>()..=text.len() - TRAILER).contains(&length), "{length} of {}", text.len());
+    }
+}
+
+impl Function for EspDecrypt {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let Self { associations, receiver } = self;
+        let associations = associations.read();
+        let associations: &Associations = &associations;
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let gate = receiver.run(associations, packet);
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
+        }
+    }
+}
+
+register!(EspDecrypt);
+
+#[cfg(test)]
+mod tests;

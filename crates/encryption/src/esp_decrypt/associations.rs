@@ -1,0 +1,193 @@
+//! The associations of inbound packets: found by their index, changed while packets run.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use forebay_graph::{Live, Outcome, Reader, Replay, Table as ControlTable, Verb};
+use forebay_tables::lpm::IpPrefix;
+use hashbrown::HashMap;
+
+use super::window::Window;
+use crate::esp::lasting::Lasting;
+use crate::esp::lifetime::Used;
+use crate::esp::line::{Keyed, Keys, Line, index_of, only_listed, split_change, without_comment};
+
+/// The words of a line.
+pub(super) const WORDS: [&str; 9] =
+    ["key", "local", "peer", "for", "esn", "soft-packets", "soft-bytes", "hard-packets", "hard-bytes"];
+/// Changes that are published together.
+const CHUNK: usize = 1 << 10;
+
+/// The state of an association that changes with each packet. One worker writes it.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    pub(super) window: Window,
+    pub(super) used: Used,
+}
+
+/// An association.
+pub(super) struct Inbound {
+    pub(super) line: Line,
+    pub(super) keyed: Keyed,
+    pub(super) receiving: Arc<Receiving>,
+}
+
+impl Inbound {
+    /// Returns whether its packets may have these outer addresses.
+    #[inline(always)]
+    pub(super) fn is_between(&self, source: IpAddr, destination: IpAddr) -> bool {
+        self.line.peer.is_none_or(|peer| peer == source) && self.line.local.is_none_or(|local| local == destination)
+    }
+
+    /// Returns whether packets from this address may be inside (RFC 4301 section 5.2, step 4).
+    pub(super) fn admits(&self, source: IpAddr) -> bool {
+        self.line.prefixes.is_empty()
+            || self.line.prefixes.iter().any(|prefix| match (prefix, source) {
+                (IpPrefix::V4(prefix), IpAddr::V4(source)) => prefix.contains(source.to_bits()),
+                (IpPrefix::V6(prefix), IpAddr::V6(source)) => prefix.contains(source.to_bits()),
+                _ => false,
+            })
+    }
+}
+
+/// The associations that packets are matched with.
+#[derive(Clone, Default)]
+pub(super) struct Associations {
+    by_spi: HashMap<u32, Arc<Inbound>>,
+    /// The indexes in order, for listing.
+    order: BTreeMap<u32, ()>,
+}
+
+/// A change that was made.
+pub(super) enum Step {
+    Added(Arc<Inbound>),
+    Removed(u32),
+}
+
+impl Replay<Vec<Step>> for Associations {
+    fn replay(&mut self, log: &mut Vec<Step>) {
+        for step in log.drain(..) {
+            match step {
+                Step::Added(association) => drop(self.add(association)),
+                Step::Removed(spi) => drop(self.remove(spi)),
+            }
+        }
+    }
+}
+
+impl Associations {
+    /// Returns the association of an index.
+    #[inline(always)]
+    pub(super) fn get(&self, spi: u32) -> Option<&Inbound> {
+        self.by_spi.get(&spi).map(|association| &**association)
+    }
+
+    fn add(&mut self, association: Arc<Inbound>) -> Result<(), String> {
+        let spi = association.line.spi;
+        if self.by_spi.contains_key(&spi) {
+            return Err(format!("{spi:#x} already exists: use 'replace'"));
+        }
+        self.by_spi.insert(spi, association);
+        self.order.insert(spi, ());
+        Ok(())
+    }
+
+    fn remove(&mut self, spi: u32) -> Option<Arc<Inbound>> {
+        self.order.remove(&spi);
+        self.by_spi.remove(&spi)
+    }
+}
+
+/// A module's associations, used by a worker and changed by the control plane.
+pub(super) struct Inbounds {
+    live: Arc<Live<Associations, Vec<Step>>>,
+    keys: Keys,
+    states: Arc<Lasting<Receiving>>,
+}
+
+/// The syntax of changes.
+const SYNTAX: &str = "\
+add SPI key=KEY [peer=ADDRESS] [local=ADDRESS] [for=PREFIX,...] [esn] [soft-packets=N] [hard-packets=N] \
+[soft-bytes=N] [hard-bytes=N]   adds an association
+remove SPI   removes an association; the listed line is allowed, too
+replace SPI key=KEY ...   replaces the association with this index, or adds it
+where KEY is @FILE, or hexadecimal digits, and the last 4 bytes are the salt";
+
+impl Inbounds {
+    /// Creates the associations that the configuration lists.
+    pub(super) fn new(listed: Vec<(Line, Keyed)>, keys: Keys, states: Arc<Lasting<Receiving>>) -> Result<Self, String> {
+        let all = Arc::new(Live::new(Arc::default()));
+        let mut inbounds = Self { live: all, keys, states };
+        let mut associations = Associations::default();
+        for one in listed {
+            associations.add(inbounds.make(one))?;
+        }
+        inbounds.live = Arc::new(Live::new(Arc::new(associations)));
+        Ok(inbounds)
+    }
+
+    pub(super) fn reader(&self) -> Reader<Associations, Vec<Step>> {
+        Reader::new(Arc::clone(&self.live))
+    }
+
+    /// Builds the association of a line.
+    fn make(&self, (line, keyed): (Line, Keyed)) -> Arc<Inbound> {
+        let make = || Receiving { window: Window::new(), used: Used::default() };
+        let receiving = self.states.get(line.spi, keyed.fingerprint, |_| true, make);
+        Arc::new(Inbound { line, keyed, receiving })
+    }
+
+    fn change(&self, associations: &mut Associations, change: &str, log: &mut Vec<Step>) -> Result<(), String> {
+        let change = without_comment(change);
+        let (verb, entry) = split_change(change, SYNTAX)?;
+        let spi = index_of(entry)?;
+        if verb == Verb::Remove {
+            let current = associations.get(spi).ok_or_else(|| format!("{spi:#x} does not exist"))?;
+            only_listed(entry, &current.line, &current.keyed, &self.keys)?;
+            associations.remove(spi);
+            log.push(Step::Removed(spi));
+            return Ok(());
+        }
+        let association = self.make(Line::read(entry, &WORDS, &self.keys)?);
+        if verb == Verb::Replace && associations.remove(spi).is_some() {
+            log.push(Step::Removed(spi));
+        }
+        associations.add(Arc::clone(&association))?;
+        log.push(Step::Added(association));
+        Ok(())
+    }
+}
+
+impl ControlTable for Inbounds {
+    fn syntax(&self) -> &'static str {
+        SYNTAX
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        for (chunk, lines) in changes.chunks(CHUNK).enumerate() {
+            self.live.change(|associations, log| {
+                for (at, line) in lines.iter().enumerate() {
+                    outcome.note(chunk * CHUNK + at, self.change(associations, line, log));
+                }
+            });
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        self.live.look().by_spi.len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let after = after.map(index_of).transpose()?.map_or(Unbounded, Excluded);
+        let associations = self.live.look();
+        let line = |(spi, ()): (&u32, &())| {
+            let Inbound { line, receiving, .. } = associations.get(*spi)?;
+            Some(line.list(&receiving.used, receiving.window.top()))
+        };
+        Ok(associations.order.range((after, Unbounded)).filter_map(line).take(most).collect())
+    }
+}

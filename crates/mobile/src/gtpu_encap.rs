@@ -1,0 +1,303 @@
+//! Puts users' packets into GTP-U tunnels, on the way to the base stations of a mobile network.
+
+mod bare;
+mod over_ipv4;
+mod over_ipv6;
+mod tunnels;
+mod which;
+
+use std::net::IpAddr;
+
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
+};
+use forebay_packet::Packet;
+use forebay_packet::wire::gtpu::{self, Gtpu, Options};
+use forebay_tunnels::outer::{Outer, OuterSettings};
+use forebay_tunnels::outer_ipv6::{OuterIpv6, OuterIpv6Settings};
+use forebay_tunnels::settings::{AnyEndpoint, Dscp, Endpoint, Identifier, Qfi, SourcePort};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::upf_downlink::TUNNEL;
+pub use tunnels::Source;
+use tunnels::{Peers, Tunnel, Tunnels, check_kind};
+use which::TunnelSelector;
+
+/// Parameters of `gtpu_encap`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The outer source address. Its family, IPv4 or IPv6, is that of all outer packets.
+    source: AnyEndpoint,
+    /// The outer destination address of all packets, or of `tunnels` without an address of their own.
+    peer: Option<AnyEndpoint>,
+    /// The tunnel endpoint identifier of all packets, from 1, in decimal or hexadecimal.
+    teid: Option<Identifier>,
+    /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`, where USER is an IPv4 address or an
+    /// IPv6 /64, or, if `by` names a metadata word, its value.
+    tunnels: Option<Source>,
+    /// How a packet's tunnel is found: `destination`, by the inner destination address (the default); by one of the
+    /// metadata words `tunnel` and `next_hop`; or `session`, by the tunnel and peer that `upf_downlink` has written
+    /// before.
+    #[serde(default)]
+    by: By,
+    /// The outer UDP source port: `session` (the default), a port from 49152 to 65535 by a hash of the inner addresses
+    /// and ports, or a number, such as 2152.
+    #[serde(default)]
+    #[schemars(extend("default" = "session"))]
+    source_port: SourcePort,
+    /// Whether the outer UDP checksum is computed. Over IPv4 it is not by default; the field is then 0. Over IPv6 it
+    /// always is.
+    udp_checksum: Option<bool>,
+    /// The outer differentiated services code point: `copy`, the inner one (the default), or 0 to 63.
+    #[serde(default)]
+    #[schemars(extend("default" = "copy"))]
+    dscp: Dscp,
+    /// Whether the don't-fragment bit of outer packets is set: `true` (the default) or `false`. Over IPv6 only `true`
+    /// is allowed.
+    #[serde(default = "yes")]
+    df: bool,
+    /// The outer time to live or hop limit, 1 to 255.
+    #[serde(default = "ttl")]
+    ttl: u8,
+    /// The longest outer packet in bytes, from 68, over IPv6 from 1280. Longer packets are dropped. Without it, the
+    /// longest that the header can express.
+    mtu: Option<u16>,
+    /// Whether packets have sequence numbers; allowed only with one `teid`.
+    #[serde(default)]
+    sequence: bool,
+    /// The QoS flow, 0 to 63, of a PDU Session Container, which 5G requires towards a base station (TS 38.415). With
+    /// `by: session` also `session`: each packet's own QoS flow.
+    qfi: Option<Qfi>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn ttl() -> u8 {
+    64
+}
+
+/// The key by which a packet's tunnel is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    /// The inner destination address.
+    #[default]
+    Destination,
+    /// The metadata word `tunnel`.
+    Tunnel,
+    /// The metadata word `next_hop`, which `ip_lookup` writes.
+    NextHop,
+    /// The metadata words that `upf_downlink` writes contain the tunnel itself.
+    Session,
+}
+
+const NOT_IP: Gate = Gate::drop(0);
+const TRUNCATED: Gate = Gate::drop(1);
+const NO_TUNNEL: Gate = Gate::drop(2);
+const TOO_LONG: Gate = Gate::drop(3);
+const NO_HEADROOM: Gate = Gate::drop(4);
+const DROPS: &[Reason] = &[
+    Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is cut short inside the header." },
+    Reason { name: "truncated", help: "The frame ends before the packet that its IP header announces." },
+    Reason { name: "no_tunnel", help: "No tunnel is listed for the packet's user or number." },
+    Reason { name: "too_long", help: "The outer packet would be longer than `mtu`." },
+    Reason { name: "no_headroom", help: "There is no room before the frame for the outer headers." },
+];
+
+/// The network function `gtpu_encap`.
+pub struct GtpuEncap {
+    selector: TunnelSelector,
+    headers: OuterHeaders,
+}
+
+/// Writes outer headers of IPv4 or IPv6.
+enum OuterHeaders {
+    Ipv4(over_ipv4::Headers),
+    Ipv6(over_ipv6::Headers),
+}
+
+impl Declare for GtpuEncap {
+    type Params = Params;
+    const NAME: &'static str = "gtpu_encap";
+    const SUMMARY: &'static str = "puts IP packets into GTP-U tunnels over IPv4 or IPv6";
+    const HELP: &'static str = "\
+        The IP packet becomes a T-PDU (3GPP TS 29.281): its Ethernet header, VLAN tags and padding are removed; \
+        Ethernet, IP, UDP (to port 2152) and GTP-U headers are put before it. The outer Ethernet addresses are the \
+        inner ones until `mac_rewrite` writes others. Either all packets go into one tunnel (`peer` and `teid`), or \
+        each into that of its user (`tunnels`), or each into the tunnel that `upf_downlink` has found (`by: session`). \
+        In the second case an IPv6 user has a /64. For routes behind users let `ip_lookup` with `to: word` find a \
+        number, and use `by: next_hop`. Over IPv4 the identification is 0 if packets may not be fragmented (RFC 6864); \
+        otherwise it comes from one counter for all modules of one `source`. Over IPv6 the flow label is derived from \
+        the session, too (RFC 6438). Congestion notification is copied (RFC 6040). Packets that become too long are \
+        dropped; no ICMP message is sent. The outer headers have 36 bytes over IPv4 and 56 over IPv6, 4 more with \
+        `sequence`, 8 more with `qfi`.";
+    const EXAMPLE: &'static str = "\
+        { source: 192.0.2.1, tunnels: [\"10.60.0.1 0x1001 192.0.2.10\", \"2001:db8:60:1::/64 0x1002 192.0.2.11\"], \
+        qfi: 9, mtu: 1500 }";
+    const TRAFFIC: &'static str = "{ destination: 10.60.0.1/32 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const READS: &'static [&'static str] = &["tunnel", "next_hop", "tunnel_teid", "tunnel_peer", "tunnel_qfi"];
+    // Each module counts its own packets. The numbers of a tunnel belong to the module that has the tunnel.
+    const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if params.sequence && setup.share().1 > 1 {
+            let message = "several workers would use the same numbers: name the module in one worker's `modules`";
+            return Err(SetupError::at("sequence", message));
+        }
+        if params.sequence && params.teid.is_none() {
+            let message = "numbers belong to one tunnel: allowed only with one `teid`";
+            return Err(SetupError::at("sequence", message));
+        }
+        let qfi = match params.qfi {
+            Some(Qfi::Fixed(qfi)) if qfi > 63 => {
+                return Err(SetupError::at("qfi", format!("{qfi} is not a QoS flow: allowed are 0 to 63")));
+            }
+            Some(Qfi::Session) if params.by != By::Session => {
+                return Err(SetupError::at("qfi", "'session' requires `by: session`: allowed are 0 to 63"));
+            }
+            Some(Qfi::Fixed(qfi)) => Some(qfi),
+            Some(Qfi::Session) => Some(0),
+            None => None,
+        };
+        if let Some(peer) = params.peer {
+            check_kind(params.source, peer).map_err(|message| SetupError::at("peer", message))?;
+        }
+        let selector = match (params.teid, &params.tunnels, params.peer) {
+            (None, None, None) if params.by == By::Session => {
+                if params.source.0.is_ipv6() {
+                    let message = "sessions have IPv4 peers: allowed is an IPv4 address with `by: session`";
+                    return Err(SetupError::at("source", message));
+                }
+                let [teid, peer, _] = TUNNEL;
+                TunnelSelector::BySession { teid: setup.word(teid)?, peer: setup.word(peer)? }
+            }
+            _ if params.by == By::Session => {
+                let message = "sessions determine tunnel and peer: remove `teid`, `tunnels` and `peer`";
+                return Err(SetupError::at("by", message));
+            }
+            (Some(Identifier(0)), ..) => {
+                return Err(SetupError::at("teid", "0 is not a tunnel: allowed are 1 to 4294967295"));
+            }
+            (Some(_), None, _) if params.by != By::Destination => {
+                return Err(SetupError::at("by", "with one `teid` there is no look-up: use `tunnels`"));
+            }
+            (Some(Identifier(teid)), None, Some(AnyEndpoint(peer))) => {
+                let mut peers = Peers::default();
+                TunnelSelector::One(Tunnel { teid, peer: peers.name(peer) }, peers)
+            }
+            (Some(_), None, None) => return Err(SetupError::at("peer", "`teid` needs a `peer`")),
+            (None, Some(source), peer) => {
+                let tunnels = Tunnels::load(source, params.by != By::Destination, params.source, peer, setup)?;
+                match params.by {
+                    By::Destination => TunnelSelector::ByDestination(tunnels),
+                    By::Tunnel => TunnelSelector::ByWord(tunnels, setup.word("tunnel")?),
+                    By::NextHop | By::Session => TunnelSelector::ByWord(tunnels, setup.word("next_hop")?),
+                }
+            }
+            _ => return Err(SetupError::new("give either 'teid' and 'peer', or 'tunnels'")),
+        };
+        let options = Options { sequence: params.sequence.then_some(0), qfi };
+        let (flags, optional) = options.emit();
+        let header = u64::from(Gtpu::PLAIN_G_PDU) << 48 | u64::from(flags) << 56;
+        let headers = match params.source.0 {
+            IpAddr::V4(source) => {
+                let outer = params.over_ipv4(Endpoint(source.to_bits()), setup)?;
+                let word = matches!(params.qfi, Some(Qfi::Session)).then(|| setup.word(TUNNEL[2])).transpose()?;
+                OuterHeaders::Ipv4(over_ipv4::Headers {
+                    outer,
+                    header,
+                    options,
+                    optional,
+                    length: options.len(),
+                    qfi: word,
+                })
+            }
+            IpAddr::V6(source) => {
+                let outer = params.over_ipv6(source.octets())?;
+                OuterHeaders::Ipv6(over_ipv6::Headers { outer, header, options, optional })
+            }
+        };
+        Ok(Self { selector, headers })
+    }
+}
+
+impl Params {
+    /// Returns the writer of outer IPv4 headers.
+    fn over_ipv4(&self, source: Endpoint, setup: &mut Setup<'_>) -> Result<Outer, SetupError> {
+        let settings = OuterSettings {
+            source,
+            source_port: self.source_port,
+            destination_port: gtpu::PORT,
+            udp_checksum: self.udp_checksum.unwrap_or(false),
+            dscp: self.dscp,
+            df: self.df,
+            ttl: self.ttl,
+            mtu: self.mtu,
+        };
+        Outer::new(&settings, setup)
+    }
+
+    /// Returns the writer of outer IPv6 headers.
+    fn over_ipv6(&self, source: [u8; 16]) -> Result<OuterIpv6, SetupError> {
+        if self.udp_checksum == Some(false) {
+            let message = "over IPv6 the checksum is mandatory (RFC 8200 section 8.1): allowed is true";
+            return Err(SetupError::at("udp_checksum", message));
+        }
+        if !self.df {
+            let message = "routers do not fragment IPv6 packets (RFC 8200 section 5): allowed is true";
+            return Err(SetupError::at("df", message));
+        }
+        OuterIpv6::new(OuterIpv6Settings {
+            source,
+            source_port: self.source_port,
+            destination_port: gtpu::PORT,
+            dscp: self.dscp,
+            hop_limit: self.ttl,
+            mtu: self.mtu,
+        })
+    }
+}
+
+impl Function for GtpuEncap {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let Self { selector, headers } = self;
+        selector.prefetch(batch);
+        match headers {
+            OuterHeaders::Ipv4(headers) => headers.run(selector, batch, context),
+            OuterHeaders::Ipv6(headers) => headers.run(selector, batch, context),
+        }
+    }
+}
+
+/// The tunnels of many branches.
+struct Folded(PerBranch<GtpuEncap>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        if self.0.run_common(batch, context) {
+            return;
+        }
+        let branches = context.branches();
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let GtpuEncap { selector, headers } = self.0.of_mut(branches, packet);
+            let gate = match headers {
+                OuterHeaders::Ipv4(headers) => headers.run_one(selector, packet),
+                OuterHeaders::Ipv6(headers) => headers.run_one(selector, packet),
+            };
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
+        }
+    }
+}
+
+register!(GtpuEncap);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Strips tags and padding from packets before they are put into a tunnel.
+
+use forebay_graph::Gate;
+use forebay_packet::Packet;
+use forebay_packet::wire::ethernet::Ethernet;
+use forebay_tunnels::entropy::Shown;
+use forebay_tunnels::inside::{Unfit, ip_packet_span};
+use forebay_tunnels::outer::Refusal;
+
+use super::tunnels::Tunnel;
+use super::which::TunnelSelector;
+use super::{NO_HEADROOM, NO_TUNNEL, NOT_IP, TOO_LONG, TRUNCATED};
+
+pub(super) const ETHERNET: usize = size_of::<Ethernet>();
+
+/// Reduces a packet to its IP packet behind an Ethernet header whose EtherType has no meaning. Returns the fields that
+/// the outer headers show, and its tunnel; or the gate of a packet that cannot be sent. `allows` says whether an inner
+/// packet of so many bytes fits.
+pub(super) fn strip_to_ip(
+    packet: &mut Packet,
+    selector: &TunnelSelector,
+    allows: impl Fn(usize) -> bool,
+) -> Result<(Shown, Tunnel), Gate> {
+    let (start, length) = ip_packet_span(packet).map_err(|unfit| match unfit {
+        Unfit::NotIp => NOT_IP,
+        Unfit::Truncated => TRUNCATED,
+    })?;
+    let tunnel = selector.of(packet).ok_or(NO_TUNNEL)?;
+    if !allows(length) {
+        return Err(TOO_LONG);
+    }
+    let shown = Shown::of(packet);
+    packet.truncate(start + length);
+    // The addresses move to the end of the tags.
+    packet.data_mut().copy_within(..12, start - ETHERNET);
+    packet.strip(start - ETHERNET);
+    Ok((shown, tunnel))
+}
+
+/// Returns the gate of a packet by the result of encapsulation.
+pub(super) fn gate_of(result: Result<(), Refusal>) -> Gate {
+    match result {
+        Ok(()) => Gate::FIRST,
+        Err(Refusal::TooLong) => TOO_LONG,
+        Err(Refusal::NoRoom) => NO_HEADROOM,
+    }
+}

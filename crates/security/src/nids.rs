@@ -1,0 +1,525 @@
+//! Network intrusion detection with Snort's rule language: reports packets or drops them.
+
+mod alerts;
+mod bits;
+mod chain;
+mod check;
+mod classes;
+mod eve;
+mod groups;
+mod limits;
+mod params;
+pub mod parse;
+mod plan;
+mod ranges;
+mod regex;
+mod rule;
+mod skipped;
+mod view;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_measure::Counter;
+use forebay_packet::{MAX_BATCH, Packet};
+use forebay_sessions::connection::{LentSessions, SessionLookup};
+use forebay_tables::journal::{self, LineWriter, Slot};
+use forebay_tables::parameters::no_memory;
+use forebay_units::Ticks;
+
+use crate::inspection::strings::{Job, scan};
+use crate::inspection::tally::Tally;
+use alerts::{Alert, Lines};
+use bits::SessionBits;
+use groups::{Group, Ruleset};
+use limits::{LimitResult, Limits};
+use params::{Alerts, Count, MAX_TRACKERS, Params, RATE};
+use regex::Undecided;
+use rule::Action;
+use skipped::SkippedTable;
+use view::View;
+
+const DENIED: Gate = Gate::drop(0);
+const UNDECIDABLE: Gate = Gate::drop(1);
+const UNDECIDED: Gate = Gate::drop(2);
+const DROPS: &[Reason] = &[
+    Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its addresses, protocol or transport header, and there are rules with the action \
+               'drop'.",
+    },
+    Reason {
+        name: "undecided",
+        help: "Whether a rule with the action 'drop' matches the packet is not known: it takes more steps than 'steps' \
+               allows, or depends on the session of a packet that does not show it (a fragment).",
+    },
+];
+const ALERTED: Gate = Gate::out(1);
+
+/// Counters of packets.
+const PACKETS: [&str; 7] = ["clean", "alerted", "logged", "dropped", "passed", "unseen", "undecided"];
+const CLEAN: usize = 0;
+const DROPPED: usize = 3;
+const PASSED: usize = 4;
+const UNSEEN: usize = 5;
+/// Packets whose headers or session are hidden from rules that need them, and packets whose search took more steps than
+/// allowed. If the packet was dropped or another rule matched it, it is also counted there.
+const UNDECIDED_PACKETS: usize = 6;
+/// The index, after the counters of a [`journal`], of the counter of alerts that a `threshold` suppresses.
+const LIMITED: usize = journal::COUNTERS.len();
+
+/// The function `nids`.
+pub struct Nids {
+    rules: Arc<Ruleset>,
+    divert: bool,
+    limits: Limits,
+    /// The number of packets that each rule matched.
+    matches: Arc<[Counter]>,
+    /// The same for the report, if the parameter `count` asks for it.
+    report_matches: Arc<[Counter]>,
+    packets: Arc<[Counter]>,
+    out: Out,
+    /// The search caches of each rule's expressions.
+    caches: Vec<Vec<regex::SearchCache>>,
+    scratch: check::Scratch,
+    views: Box<[Option<View>]>,
+    /// The strings found in each packet, a bit each.
+    found: Box<[u64]>,
+    /// Words of `found` for a packet.
+    words: usize,
+    /// Whether any string was found, by packet.
+    any: Box<[bool]>,
+    /// The number of the last packet that each rule was tested on.
+    last_tested: Box<[u64]>,
+    /// The number of packets so far.
+    number: u64,
+    /// Rules that match the packet.
+    matching: Vec<u32>,
+    /// Rules that match the packet, provided that its session matches too.
+    pending: Vec<u32>,
+    /// The table of sessions, if one is configured.
+    sessions: Option<Arc<SessionLookup>>,
+    /// Bits that rules keep for sessions, if a rule uses any.
+    bits: Option<SessionBits>,
+    /// Whether a rule is undecided on the packet, and whether such a rule drops packets.
+    undecided: (bool, bool),
+    /// The searches of a batch: the index of the packet, and the index of one of its groups.
+    searches: Vec<(u16, u8)>,
+}
+
+/// The destination of alerts.
+struct Out {
+    writer: Option<LineWriter<Alert>>,
+    counts: Arc<[Counter]>,
+}
+
+impl Declare for Nids {
+    type Params = Params;
+    const NAME: &'static str = "nids";
+    const SUMMARY: &'static str = "reports packets, or drops them, by rules in Snort's language";
+    const HELP: &'static str = "\
+        Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; \
+        tcp, udp, icmp and ip; addresses and ports with lists, negation and variables; content with its modifiers, \
+        pcre, isdataat, byte_test, byte_jump, byte_extract, comparisons of headers, flow, flowbits, threshold and \
+        detection_filter. Anything else is refused with its line, or skipped and listed with 'unknown: skip'. A \
+        packet that a rule with 'pass' matches is not reported. Otherwise it is dropped if a rule with 'drop' matches \
+        it. Each packet is examined on its own. A fragment after the first shows no ports, and matches only rules that \
+        need none. The option flow needs the parameter 'flow'. With 'flow: { state: NAME }' rules test the state of \
+        the packet's session, and keep bits for it (flowbits). If a rule has the action drop, a packet that hides its \
+        protocol or transport header (behind more than 8 IPv6 extension headers or 4 VLAN tags, or cut short; RFC 7113 \
+        section 3) is dropped as 'undecidable'. Alerts are counted by rule in the table 'matches', and written to a \
+        file if one is named. A worker waits for the file only in simulated time, or if all packets come from captures \
+        with `speed: fast`.";
+    const EXAMPLE: &'static str = "\
+        { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \
+        'drop udp any any -> any any (msg:\"bad\"; content:\"|de ad be ef|\"; sid:2;)'] }";
+    const TRAFFIC: &'static str = "{ size: 512 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLLOWS: Option<&'static str> = Some("/flow/state");
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if !(1..=MAX_TRACKERS).contains(&params.trackers) {
+            return Err(SetupError::at("trackers", format!("{}: allowed are 1 to {MAX_TRACKERS}", params.trackers)));
+        }
+        if !(1_000..=100_000_000).contains(&params.steps) {
+            return Err(SetupError::at("steps", format!("{}: allowed are 1000 to 100000000", params.steps)));
+        }
+        let stated = params.alerts.as_ref().and_then(|alerts| alerts.rate);
+        if let Some(rate) = stated.filter(|rate| !(1..=1_000_000).contains(rate)) {
+            return Err(SetupError::at("alerts.rate", format!("{rate}: allowed are 1 to 1000000 lines a second")));
+        }
+        if params.divert {
+            setup.gates(["clean", "alerted"])?;
+        }
+        let key = format!("nids {}", serde_json::to_string(&params).unwrap_or_default());
+        let rules = setup.once(&key, |setup| params.compile(setup))?;
+        setup.once_per_module(&format!("{key} size"), |setup| {
+            let gauges = setup.gauges("rules", ["known", "skipped", "groups", "bytes of memory"].map(str::to_owned));
+            let (groups, bytes) = rules.size();
+            let values = [rules.rules.len(), rules.skipped.len(), groups, bytes];
+            gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(value as u64));
+            Ok(())
+        })?;
+        let title = |rule: &rule::Rule| format!("{} {}", rule.sid, rule.message);
+        let tally = setup.once_per_module(&format!("{key} matches"), |_| {
+            let tally = Tally::new(rules.rules.len());
+            rules.rules.iter().enumerate().for_each(|(index, rule)| tally.name(index, title(rule)));
+            Ok(tally)
+        })?;
+        let checking = setup.checking();
+        let path = match &params.alerts {
+            None => None,
+            Some(Alerts { file, .. }) => {
+                let path = setup.claim_to_append("alerts.file", file)?;
+                if setup.looks_at_files() {
+                    journal::check(&path).map_err(|error| SetupError::at("alerts.file", error))?;
+                }
+                Some(path)
+            }
+        };
+        let journal = match path.filter(|_| !checking) {
+            None => None,
+            Some(path) => {
+                let slot = setup.lasting(&format!("nids alerts {}", path.display()), |_| Ok(Slot::default()))?;
+                let journal = slot.take(&path, setup.name(), setup.frequency());
+                Some(journal.map_err(|error| SetupError::at("alerts.file", error))?)
+            }
+        };
+        let packets = setup.counters("packets", PACKETS.map(str::to_owned));
+        let names = journal::COUNTERS.into_iter().chain(["limited"]);
+        let counts = setup.counters("alerts", names.map(str::to_owned));
+        let (simulated, own) = (setup.simulated(), Arc::clone(&counts));
+        let rate = stated.or((!setup.may_wait()).then_some(RATE));
+        let format = params.alerts.as_ref().map(|alerts| alerts.format).unwrap_or_default();
+        let of_lines = Arc::new(Lines { rules: Arc::clone(&rules), format });
+        let writer =
+            journal.map(|journal| journal.line_writer(of_lines, own, rate, simulated).waiting(setup.may_wait()));
+        let report_matches = if params.count == Count::Rule {
+            setup.entry_counters("matches", rules.rules.iter().map(title))
+        } else {
+            Arc::default()
+        };
+        let matches = tally.counters();
+        setup.table("matches", tally);
+        setup.table("skipped", Arc::new(SkippedTable::new(&rules.skipped)));
+        let sessions = params.flow.lookup(setup)?.map(Arc::new);
+        let with_bits = sessions.as_deref().filter(|_| !rules.bits.is_empty());
+        let bits = with_bits.map(|table| SessionBits::new(&rules.bits, table, setup)).transpose()?;
+        let batch = setup.batch().max(1);
+        let words = rules.strings.div_ceil(64);
+        let caches = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.cache()).collect());
+        Ok(Self {
+            divert: params.divert,
+            limits: Limits::new(params.trackers, setup.secret(), setup.frequency())
+                .map_err(no_memory("trackers", format!("{} trackers", params.trackers)))?,
+            matches,
+            report_matches,
+            packets,
+            out: Out { writer, counts },
+            caches: caches.collect(),
+            scratch: check::Scratch::new(&rules.rules, params.steps),
+            views: vec![None; batch].into(),
+            found: vec![0; batch * words].into(),
+            words,
+            any: vec![false; batch].into(),
+            last_tested: vec![0; rules.rules.len()].into(),
+            number: 0,
+            undecided: (false, false),
+            matching: Vec::with_capacity(rules.rules.len()),
+            pending: Vec::with_capacity(rules.rules.iter().filter(|rule| rule.involves_session()).count()),
+            sessions,
+            bits,
+            searches: Vec::with_capacity(batch * 3),
+            rules,
+        })
+    }
+}
+
+impl Out {
+    /// Reports a packet, if alerts go to a file.
+    fn report(&mut self, rule: u32, action: Action, view: &View, now: Ticks) {
+        if let Some(writer) = &mut self.writer {
+            writer.write(now, |nanos| Alert { nanos, rule, action, view: *view });
+        }
+    }
+}
+
+impl Nids {
+    /// Searches the packets' payloads for the strings of the rules in their groups.
+    fn search(&mut self, batch: &[Packet]) {
+        let Self { rules, views, found, words, any, searches, .. } = self;
+        searches.clear();
+        for (index, view) in views.iter().take(batch.len()).enumerate() {
+            let Some(view) = view else { continue };
+            for (which, group) in rules.groups(view).iter().enumerate() {
+                if group.is_some_and(|group| group.strings.is_some()) {
+                    searches.push((index as u16, which as u8));
+                }
+            }
+        }
+        let group = |search: &(u16, u8)| -> Option<&Group> {
+            let view = views.get(usize::from(search.0))?.as_ref()?;
+            rules.groups(view)[usize::from(search.1)]
+        };
+        let job = |search: &(u16, u8)| {
+            let (packet, view) = (batch.get(usize::from(search.0))?, views.get(usize::from(search.0))?.as_ref()?);
+            Some(Job { strings: group(search)?.strings.as_ref()?, bytes: view.payload(packet) })
+        };
+        // Each search in the list has its group, packet and strings. So `job` skips none, and `number` is an index in
+        // the list.
+        scan(searches.iter().filter_map(job), &mut |number, hit| {
+            let Some((search, group)) = searches.get(number).and_then(|search| Some((search, group(search)?))) else {
+                return ControlFlow::Break(());
+            };
+            let index = usize::from(search.0);
+            any[index] = true;
+            let bits = &mut found[index * *words..][..*words];
+            for string in hit.strings().map(|string| group.first + string) {
+                let (word, bit) = (&mut bits[string / 64], 1 << (string % 64));
+                // All strings that end within this one were already found together with it.
+                if *word & bit != 0 {
+                    break;
+                }
+                *word |= bit;
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Tests the rules that may match a packet. The rules that match are in `matching` afterwards, those that also
+    /// depend on the session in `pending`.
+    fn test_rules(&mut self, index: usize, view: &View, frame: &[u8], now: Ticks) {
+        let Self {
+            rules,
+            limits,
+            caches,
+            scratch,
+            found,
+            words,
+            any,
+            last_tested,
+            number,
+            matching,
+            pending,
+            undecided,
+            ..
+        } = self;
+        matching.clear();
+        pending.clear();
+        scratch.clear();
+        *undecided = (false, false);
+        *number += 1;
+        let mut test = |rule: u32| {
+            let at = rule as usize;
+            let (Some(last), Some(known)) = (last_tested.get_mut(at), rules.rules.get(at)) else { return };
+            if std::mem::replace(last, *number) == *number || !check::header(known, view) {
+                return;
+            }
+            match check::body(known, &rules.finders[at], view, frame, scratch, &mut caches[at]) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Undecided) => {
+                    *undecided = (true, undecided.1 || known.action == Action::Drop);
+                    return;
+                }
+            }
+            if known.involves_session() {
+                pending.push(rule);
+                return;
+            }
+            // This must be the last test, because it counts the packets that match in everything else.
+            let filtered = known
+                .filter
+                .as_ref()
+                .is_some_and(|filter| limits.count_match(rule, filter, view, now) != LimitResult::Yes);
+            // A rule with 'noalert' that does not drop has no further effect.
+            if !(filtered || known.silent && known.action > Action::Drop) {
+                matching.push(rule);
+            }
+        };
+        let groups = rules.groups(view);
+        for group in groups.iter().flatten() {
+            group.always.iter().for_each(|rule| test(*rule));
+        }
+        if std::mem::take(&mut any[index]) {
+            for (at, word) in found[index * *words..][..*words].iter_mut().enumerate() {
+                let mut bits = std::mem::take(word);
+                while bits != 0 {
+                    let string = at * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let rules =
+                        groups.iter().flatten().find_map(|group| group.rules.get(string.checked_sub(group.first)?));
+                    if let Some(rules) = rules {
+                        rules.iter().for_each(|rule| test(*rule));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tests the packet's session for the rules that are `pending`. If the session is unknown, because the packet does
+    /// not show it or another module holds the table, a rule that depends on it is undecided, as if its search was not
+    /// finished.
+    #[inline(never)]
+    fn test_session(
+        &mut self,
+        index: usize,
+        packet: &mut Packet,
+        mut sessions: Option<&mut LentSessions<'_>>,
+        now: Ticks,
+    ) {
+        let Self { rules, limits, matching, pending, bits, undecided, views, .. } = self;
+        let (before, Some(Some(view))) = (&views[..index], views.get(index)) else { return };
+        let mut standing = sessions.as_deref().and_then(|sessions| sessions.standing(packet, now));
+        // The module that opens sessions may be behind this one. It has not seen the packets before this one in the
+        // batch, which may have established the session or set its bits.
+        let is_unknown = standing.is_some_and(|standing| standing.row.is_none());
+        let unsettled = is_unknown && before.iter().flatten().any(|other| view.is_of_session(other));
+        if bits.is_some() {
+            pending.sort_unstable_by_key(|rule| (rules.rules[*rule as usize].evaluation_rank(), *rule));
+        }
+        for rule in pending.iter().copied() {
+            let known = &rules.rules[rule as usize];
+            let mut filtered =
+                || known.filter.as_ref().is_some_and(|it| limits.count_match(rule, it, view, now) != LimitResult::Yes);
+            let session_matches = match standing {
+                _ if unsettled && known.needs_history() => {
+                    *undecided = (true, undecided.1 || known.action == Action::Drop);
+                    continue;
+                }
+                Some(standing) => {
+                    known.flow.is_none_or(|flow| flow.matches(standing))
+                        && bits.as_ref().is_none_or(|bits| bits.pass_tests(&known.bits, standing.row))
+                }
+                None if known.needs_session() => {
+                    *undecided = (true, undecided.1 || known.action == Action::Drop);
+                    continue;
+                }
+                None => true,
+            };
+            if !session_matches || filtered() {
+                continue;
+            }
+            if let (Some(bits), Some(sessions), Some(standing)) = (&*bits, sessions.as_deref_mut(), &mut standing) {
+                bits.change(&known.bits, &mut standing.row, sessions);
+            }
+            if !(known.silent && known.action > Action::Drop) {
+                matching.push(rule);
+            }
+        }
+    }
+
+    /// Returns the gate of a packet and its counter, according to the rules that match it. Reports the packet.
+    fn judge(&mut self, view: &View, now: Ticks) -> (Gate, usize) {
+        let Self { rules, matching, limits, matches, report_matches, out, divert, .. } = self;
+        let rule = |number: &u32| &rules.rules[*number as usize];
+        matching.sort_unstable_by_key(|number| (rule(number).action, rule(number).priority, rule(number).sid));
+        let Some(first) = matching.first() else { return (Gate::FIRST, CLEAN) };
+        let action = rule(first).action;
+        let reported = if action == Action::Pass { &matching[..1] } else { &matching[..] };
+        for number in reported {
+            for counts in [&*matches, &*report_matches] {
+                if let Some(count) = counts.get(*number as usize) {
+                    count.add(1);
+                }
+            }
+            if action == Action::Pass {
+                continue;
+            }
+            let known = rule(number);
+            if known.silent {
+                continue;
+            }
+            match known.threshold.as_ref().map(|limit| limits.count_match(*number, limit, view, now)) {
+                Some(LimitResult::No) => out.counts[LIMITED].add(1),
+                None | Some(LimitResult::Yes | LimitResult::NoRoom) => out.report(*number, known.action, view, now),
+            }
+        }
+        match action {
+            Action::Pass => (Gate::FIRST, PASSED),
+            Action::Drop => (DENIED, DROPPED),
+            Action::Alert => (if *divert { ALERTED } else { Gate::FIRST }, 1),
+            Action::Log => (if *divert { ALERTED } else { Gate::FIRST }, 2),
+        }
+    }
+}
+
+/// Returns the gate and counter of a packet on which some rules are undecided. `drop` is the gate if such a rule has
+/// the action 'drop'. A matching rule with 'pass' still decides.
+#[cold]
+fn undecided_outcome(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
+    match (judged, drop) {
+        ((DENIED, counter) | (_, counter @ PASSED), _) => (judged.0, Some(counter)),
+        (_, Some(reason)) => (reason, Some(DROPPED)),
+        ((gate, CLEAN), None) => (gate, None),
+        ((gate, counter), None) => (gate, Some(counter)),
+    }
+}
+
+impl Function for Nids {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let now = context.now();
+        let most = self.views.len().min(MAX_BATCH);
+        let mut counts = [0u64; PACKETS.len()];
+        let mut begun = 0;
+        let sessions = self.sessions.clone();
+        // Lent once a batch, when the first packet needs it.
+        let mut lent = None;
+        // A batch is never larger than declared. If it were, it would be processed in parts.
+        for part in batch.chunks_mut(most) {
+            for (view, packet) in self.views.iter_mut().zip(part.iter_mut()) {
+                *view = View::of(packet);
+            }
+            self.search(part);
+            for (index, packet) in part.iter_mut().enumerate() {
+                let Some(view) = self.views[index] else {
+                    if packet.hidden().is_none() {
+                        counts[UNSEEN] += 1;
+                        continue;
+                    }
+                    counts[UNDECIDED_PACKETS] += 1;
+                    if self.rules.drops {
+                        counts[DROPPED] += 1;
+                        context.put(begun + index, UNDECIDABLE);
+                    }
+                    continue;
+                };
+                self.test_rules(index, &view, packet.data(), now);
+                if !self.pending.is_empty() {
+                    let lent = lent.get_or_insert_with(|| sessions.as_ref().and_then(|sessions| sessions.lend()));
+                    self.test_session(index, packet, lent.as_mut(), now);
+                }
+                let (mut gate, counter) = self.judge(&view, now);
+                let mut counter = Some(counter);
+                if view.headers_hidden || self.undecided.0 {
+                    let hidden = (view.headers_hidden && self.rules.drops).then_some(UNDECIDABLE);
+                    let unfinished = self.undecided.1.then_some(UNDECIDED);
+                    (gate, counter) = undecided_outcome((gate, counter.unwrap_or(CLEAN)), hidden.or(unfinished));
+                    counts[UNDECIDED_PACKETS] += 1;
+                }
+                if let Some(counter) = counter {
+                    counts[counter] += 1;
+                }
+                if gate != Gate::FIRST {
+                    context.put(begun + index, gate);
+                }
+            }
+            begun += part.len();
+        }
+        self.packets.iter().zip(counts).for_each(|(counter, count)| counter.add(count));
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.out.writer.as_ref().map_or(Ok(()), |writer| writer.journal().flush())
+    }
+}
+
+register!(Nids);
+
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod tests;

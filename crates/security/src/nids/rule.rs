@@ -1,0 +1,566 @@
+//! The types of a parsed rule.
+
+use forebay_sessions::connection::SessionStanding;
+
+use super::ranges::{Hosts, Ranges};
+use super::regex::Regex;
+
+/// The action on a packet that a rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// The packet passes, whatever other rules match it.
+    Pass,
+    /// The packet is dropped and reported.
+    Drop,
+    /// The packet is reported.
+    Alert,
+    /// The packet is reported, for the record rather than for investigation.
+    Log,
+}
+
+impl Action {
+    /// Returns the action's name in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Drop => "drop",
+            Self::Alert => "alert",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// The protocol in a rule's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP or ICMPv6.
+    Icmp,
+    /// Any protocol over IP.
+    Ip,
+}
+
+/// A test of a number against a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberRange {
+    /// The least number in the range.
+    pub first: u32,
+    /// The greatest number in the range.
+    pub last: u32,
+    /// True if the number must be outside the range.
+    pub not: bool,
+}
+
+impl NumberRange {
+    /// Returns true if `number` passes the test.
+    #[inline]
+    #[must_use]
+    pub fn holds(self, number: u32) -> bool {
+        (self.first..=self.last).contains(&number) != self.not
+    }
+}
+
+/// How bits are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitMatch {
+    /// Exactly these bits are set.
+    Exactly,
+    /// All of these bits are set.
+    All,
+    /// At least one of these bits is set.
+    Any,
+    /// None of these bits is set.
+    None,
+}
+
+impl BitMatch {
+    /// Returns true if the packet's bits `is` pass the comparison with `bits`.
+    #[inline]
+    #[must_use]
+    pub fn holds(self, is: u8, bits: u8) -> bool {
+        match self {
+            Self::Exactly => is == bits,
+            Self::All => is & bits == bits,
+            Self::Any => is & bits != 0,
+            Self::None => is & bits == 0,
+        }
+    }
+}
+
+/// A test of headers or of the payload's size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// The payload's size in bytes.
+    Size(NumberRange),
+    /// TCP's control bits within a mask.
+    Flags {
+        /// The comparison.
+        how: BitMatch,
+        /// The bits to compare with.
+        bits: u8,
+        /// The bits that are compared.
+        mask: u8,
+    },
+    /// The same for TCP packets. Packets of other protocols pass the test.
+    FlagsOfTcp {
+        /// The comparison.
+        how: BitMatch,
+        /// The bits to compare with.
+        bits: u8,
+        /// The bits that are compared.
+        mask: u8,
+    },
+    /// The type of an ICMP message.
+    IcmpType(NumberRange),
+    /// The code of an ICMP message.
+    IcmpCode(NumberRange),
+    /// The time to live, or the hop limit.
+    Ttl(NumberRange),
+    /// The protocol above IP.
+    IpProtocol(NumberRange),
+    /// The source address equals the destination address.
+    SameAddress,
+    /// Another number in a header.
+    Field(Field, NumberRange),
+    /// The fragment bits of an IPv4 header: reserved (4), don't fragment (2), more fragments (1).
+    FragmentBits {
+        /// The comparison.
+        how: BitMatch,
+        /// The bits to compare with.
+        bits: u8,
+    },
+    /// The presence of an IPv4 header option with this number, or of any option.
+    IpOption(Option<u8>),
+}
+
+/// A number in a header. It is read only when a rule compares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Type of service, or traffic class.
+    Tos,
+    /// The identification of an IPv4 header.
+    Id,
+    /// The fragment offset of an IPv4 header, in units of eight bytes.
+    FragmentOffset,
+    /// TCP's sequence number.
+    Sequence,
+    /// TCP's acknowledgement number.
+    Acknowledgement,
+    /// TCP's window.
+    Window,
+    /// The identifier of an echo request or reply.
+    IcmpId,
+    /// The sequence number of an echo request or reply.
+    IcmpSequence,
+}
+
+/// Bytes that the payload must contain, or must not contain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// True if ASCII letters match in either case.
+    pub nocase: bool,
+    /// True if the payload must not contain them.
+    pub not: bool,
+    /// True if they are the string by which the rule is found (`fast_pattern`).
+    pub fast: bool,
+    /// True if they match in either case, anywhere, and no option is relative to them (`fast_pattern:only`).
+    pub only: bool,
+    /// The part of the payload in which they are searched.
+    pub place: ContentRange,
+    /// Variables in place of offset or distance, and of depth or within.
+    pub by: (Option<u8>, Option<u8>),
+    /// True if they must be at the end of the payload.
+    pub end: bool,
+}
+
+/// The part of the payload in which bytes are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentRange {
+    /// The first `depth` bytes from `offset` on.
+    Absolute {
+        /// The offset from the payload's start, in bytes.
+        offset: u32,
+        /// The number of bytes from there; without it, all.
+        depth: Option<u32>,
+    },
+    /// The first `within` bytes from `distance` after the end of the previous content.
+    Relative {
+        /// The distance in bytes; negative values go backwards.
+        distance: i32,
+        /// The number of bytes from there; without it, all.
+        within: Option<u32>,
+    },
+}
+
+/// A number, or the variable that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// The number.
+    Fixed(i64),
+    /// The variable's index.
+    Variable(u8),
+}
+
+/// The encoding of a number in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberForm {
+    /// Binary, most significant byte first.
+    Big,
+    /// Binary, least significant byte first.
+    Little,
+    /// Digits of this base.
+    Text(u8),
+}
+
+/// A number in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// The number of bytes, or the greatest number of digits.
+    pub bytes: u8,
+    /// The position of its first byte.
+    pub offset: Amount,
+    /// True if the position is relative to the end of the previous option.
+    pub relative: bool,
+    /// Its encoding.
+    pub form: NumberForm,
+    /// A mask for its bits. The result is shifted down to the mask's lowest bit. 0 keeps all bits.
+    pub mask: u32,
+}
+
+/// How a number is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `>`
+    More,
+    /// `=`
+    Equal,
+    /// `<=`
+    AtMost,
+    /// `>=`
+    AtLeast,
+    /// `&`: both have a bit in common.
+    And,
+    /// `^`: they differ in a bit.
+    Xor,
+}
+
+/// An operator, possibly negated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The operator.
+    pub operator: Operator,
+    /// True if the comparison must fail.
+    pub not: bool,
+}
+
+/// The origin of a jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// The end of the number.
+    Number,
+    /// The start of the payload.
+    Start,
+    /// The end of the payload; the jump goes on from there.
+    End,
+}
+
+/// A jump to a position that a number in the payload gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// The number.
+    pub number: Number,
+    /// The factor by which the number is multiplied.
+    pub multiplier: u32,
+    /// True if the result is rounded up to a multiple of four.
+    pub align: bool,
+    /// The origin of the jump.
+    pub base: Base,
+    /// The amount that is added at the end.
+    pub post: Amount,
+}
+
+/// An option whose position depends on the order of options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// A content, by its index.
+    Content(usize),
+    /// An expression, by its index.
+    Pcre(usize),
+    /// A test whether the payload has a byte at a position.
+    DataAt {
+        /// True if it must not have one.
+        not: bool,
+        /// True if the position is relative to the end of the previous option.
+        relative: bool,
+        /// The position.
+        at: Amount,
+    },
+    /// A comparison of a number.
+    Test {
+        /// The number.
+        number: Number,
+        /// True if the comparison must fail.
+        not: bool,
+        /// The operator.
+        operator: Operator,
+        /// The value to compare with.
+        value: Amount,
+    },
+    /// A jump.
+    Jump(Jump),
+    /// A number that is stored in a variable.
+    Extract {
+        /// The number.
+        number: Number,
+        /// The variable's index.
+        variable: u8,
+        /// The factor by which the number is multiplied.
+        multiplier: u32,
+        /// The result is rounded up to a multiple of this; 0 does not round.
+        align: u8,
+    },
+}
+
+/// An option of a chain, and how later options depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainStep {
+    /// The option.
+    pub link: Link,
+    /// True if a later option depends on the position where it ends.
+    pub cursor: bool,
+    /// For each variable, true if a later option depends on it.
+    pub variables: [bool; 2],
+}
+
+/// A regular expression that the payload must match, or must not match.
+#[derive(Clone, Debug)]
+pub struct Pcre {
+    /// The expression.
+    pub regex: Regex,
+    /// True if it must not match.
+    pub not: bool,
+}
+
+/// The addresses by which matches are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// By source.
+    Source,
+    /// By destination.
+    Destination,
+    /// By pair of source and destination.
+    Both,
+    /// All matches of the rule together.
+    Rule,
+}
+
+/// The effect of a limit, according to the number of matches within a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// The first matches do not count as matches (`detection_filter`).
+    Filter,
+    /// The first matches are reported.
+    Limit,
+    /// Every nth match is reported.
+    Threshold,
+    /// The nth match is reported, and no other.
+    Both,
+}
+
+/// A limit on how often a rule matches or is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The effect.
+    pub kind: LimitKind,
+    /// The addresses by which matches are counted.
+    pub track: Track,
+    /// The number of matches.
+    pub count: u32,
+    /// The length of the period, in seconds.
+    pub seconds: u32,
+}
+
+/// The conditions of the option `flow` on a packet's session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowTest {
+    /// Whether the session must be established.
+    pub established: Option<bool>,
+    /// Whether the sender must be the side that opened the session.
+    pub to_server: Option<bool>,
+}
+
+impl FlowTest {
+    /// Returns true if the session meets the conditions.
+    #[must_use]
+    pub fn matches(self, standing: SessionStanding) -> bool {
+        self.established.is_none_or(|wanted| wanted == standing.established)
+            && self.to_server.is_none_or(|wanted| standing.to_server == Some(wanted))
+    }
+}
+
+/// An operation of `flowbits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOperation {
+    /// Sets bits.
+    Set,
+    /// Unsets bits.
+    Unset,
+    /// Sets bits that are not set, and unsets the others.
+    Toggle,
+    /// Tests whether bits are set.
+    IsSet,
+    /// Tests the opposite of [`IsSet`](Self::IsSet).
+    IsNotSet,
+    /// Unsets all bits of the session.
+    Reset,
+}
+
+/// The names of bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BitNames {
+    /// The bits that the rule lists.
+    Listed(Vec<String>),
+    /// The bits that rules put into this group.
+    OfGroup(String),
+}
+
+/// An option `flowbits`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BitStep {
+    /// Its operation.
+    pub operation: BitOperation,
+    /// True if it tests all of its bits (`&`), false if it tests any of them (`|`).
+    pub all: bool,
+    /// The names of its bits.
+    pub names: BitNames,
+    /// The group that its bits become members of.
+    pub joins: Option<String>,
+    /// The numbers of its bits among the bits of all rules.
+    pub bits: Vec<u16>,
+}
+
+impl BitStep {
+    /// Creates an operation on all bits with these names. The numbers are set later.
+    #[must_use]
+    pub fn new(operation: BitOperation, names: BitNames) -> Self {
+        Self { operation, all: true, names, joins: None, bits: Vec::new() }
+    }
+
+    /// Returns true if it tests bits, false if it changes them.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        matches!(self.operation, BitOperation::IsSet | BitOperation::IsNotSet)
+    }
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The line in which it begins.
+    pub line: usize,
+    /// The action on packets that match.
+    pub action: Action,
+    /// The protocol of the packets.
+    pub protocol: Protocol,
+    /// Source addresses.
+    pub source: Hosts,
+    /// Source ports.
+    pub source_ports: Ranges,
+    /// True if packets in the other direction match, too.
+    pub both: bool,
+    /// Destination addresses.
+    pub destination: Hosts,
+    /// Destination ports.
+    pub destination_ports: Ranges,
+    /// The message of its alerts.
+    pub message: String,
+    /// Its number.
+    pub sid: u32,
+    /// The generator ID (`gid`): 1 for text rules.
+    pub generator: u32,
+    /// True if it is not reported (`noalert`).
+    pub silent: bool,
+    /// Its revision.
+    pub revision: u32,
+    /// Its class, if it has one.
+    pub class: Option<String>,
+    /// Its priority; 1 is the most urgent.
+    pub priority: u8,
+    /// References to further information.
+    pub references: Vec<String>,
+    /// The conditions on the packet's session. They are tested last.
+    pub flow: Option<FlowTest>,
+    /// Options `flowbits`, in order. Tests of bits come after all other tests. Bits change only if the rule matches.
+    pub bits: Vec<BitStep>,
+    /// Tests of headers.
+    pub tests: Vec<Test>,
+    /// Contents, in the rule's order.
+    pub contents: Vec<Content>,
+    /// Regular expressions. Each is matched on its own unless it is in the chain.
+    pub pcres: Vec<Pcre>,
+    /// All contents and expressions in order, together with the options that depend on others. Empty if no option
+    /// depends on another.
+    pub chain: Vec<ChainStep>,
+    /// `detection_filter`.
+    pub filter: Option<Limit>,
+    /// `threshold`.
+    pub threshold: Option<Limit>,
+}
+
+impl Rule {
+    /// Returns true if it tests the packet's session or changes its bits.
+    #[must_use]
+    pub fn involves_session(&self) -> bool {
+        self.flow.is_some() || !self.bits.is_empty()
+    }
+
+    /// Returns true if the match depends on the packet's session.
+    #[must_use]
+    pub fn needs_session(&self) -> bool {
+        self.flow.is_some() || self.bits.iter().any(BitStep::is_test)
+    }
+
+    /// Returns true if the match depends on earlier packets of the session.
+    #[must_use]
+    pub fn needs_history(&self) -> bool {
+        self.flow.is_some_and(|flow| flow.established.is_some()) || self.bits.iter().any(BitStep::is_test)
+    }
+
+    /// Returns the rank of the rule in the order of evaluation. Rules that only change bits come first. Rules that only
+    /// test bits come last.
+    #[must_use]
+    pub fn evaluation_rank(&self) -> u8 {
+        let tests = self.bits.iter().any(BitStep::is_test);
+        let changes = self.bits.iter().any(|step| !step.is_test());
+        match (tests, changes) {
+            (true, true) => 1,
+            (true, false) => 2,
+            _ => 0,
+        }
+    }
+
+    /// Returns the content by which the rule is found: the content marked as such, else the longest. `None` if no
+    /// content must be present.
+    #[must_use]
+    pub fn fast(&self) -> Option<&Content> {
+        let required = || self.contents.iter().filter(|content| !content.not);
+        required().find(|content| content.fast).or_else(|| {
+            // `rev` makes the first of equally long contents win.
+            required().rev().max_by_key(|content| content.bytes.len())
+        })
+    }
+
+    /// Returns that content in lower case, as it is searched together with those of other rules. The rule itself then
+    /// tests the exact bytes.
+    pub fn folded(&self) -> Option<Vec<u8>> {
+        self.fast().map(|content| content.bytes.to_ascii_lowercase())
+    }
+}

@@ -1,0 +1,536 @@
+//! A connection-tracking firewall: passes the packets of connections that the rules permit to open.
+
+mod shown;
+mod tracked;
+mod tracker;
+
+use std::sync::Arc;
+
+use forebay_graph::{
+    Context, Declare, DeclareState, Function, Gate, Lent, Own, Reason, Setup, SetupError, StateKind, register,
+};
+use forebay_measure::Counter;
+use forebay_packet::{Packet, wire::ipv4::TCP};
+use forebay_tables::parameters::no_memory;
+use forebay_tables::plain::Plain;
+use forebay_tables::rule_list::{Judge, Rules};
+use forebay_tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
+use forebay_units::Ticks;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::connection::flags::ACK;
+use crate::connection::{
+    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, SessionLookup, SessionRow, Shown, SlotClock, TimeoutParams,
+    Timeouts, are_impossible, opens,
+};
+use crate::listing::{
+    LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, Listing, OperatorSide, ServingModule, WorkerSide, add_table, serve_requests,
+};
+use crate::nat::WhenFull;
+use tracked::{Tracked, Tuple};
+use tracker::{COUNTERS, Refusal, Tracker};
+
+/// Parameters of the state `connections`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionsParams {
+    /// Maximum number of connections of each IP version, over all workers: 1 to 268435456, 65536 by default. Each takes
+    /// 74 bytes for each IP version, which are allocated at the start.
+    #[schemars(extend("default" = 65_536))]
+    sessions: Option<usize>,
+    /// Action for a new connection when the table is full: `evict` (the default) ends the connection that would end
+    /// soonest, `refuse` drops the new connection's packet as `full`.
+    #[serde(default)]
+    when_full: WhenFull,
+    /// Maximum number of TCP connections whose handshake is not complete: half of `sessions` by default. When it is
+    /// reached, packets that would open another one are dropped as `half_open`, so that a flood of SYNs leaves room for
+    /// other connections.
+    half_open: Option<usize>,
+    /// Whether any packet of a TCP connection can open its entry, so that connections that are older than this table
+    /// are accepted: `false` by default, which means that only a SYN opens a connection.
+    #[serde(default)]
+    pick_up: bool,
+    /// How long a connection is kept without a packet.
+    #[serde(default)]
+    timeouts: TimeoutParams,
+}
+
+/// The state `connections`, which modules share.
+pub struct Connections {
+    key: String,
+    sessions: usize,
+    settings: Settings,
+}
+
+/// Settings of the connections, the same for all workers.
+#[derive(Clone, Copy)]
+struct Settings {
+    when_full: WhenFull,
+    half_open: usize,
+    picks_up: bool,
+    timeouts: Timeouts,
+    clock: SlotClock,
+}
+
+impl DeclareState for Connections {
+    type Params = ConnectionsParams;
+    const NAME: &'static str = "connections";
+    const SUMMARY: &'static str = "connections that firewall modules share, those of both directions";
+    const EXAMPLE: &'static str = "{ sessions: 100000 }";
+
+    fn new(params: ConnectionsParams, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let sessions = params.sessions.unwrap_or(1 << 16);
+        if !(1..=MOST).contains(&sessions) {
+            return Err(SetupError::at("sessions", format!("{sessions}: allowed are 1 to {MOST}")));
+        }
+        let half_open = params.half_open.unwrap_or(sessions.div_ceil(2));
+        if !(1..=sessions).contains(&half_open) {
+            return Err(SetupError::at(
+                "half_open",
+                format!("{half_open}: allowed are 1 to {sessions}, as many as `sessions`"),
+            ));
+        }
+        let clock = SlotClock::new(setup.frequency());
+        let timeouts = Timeouts::new(&params.timeouts, clock, "timeouts")?;
+        let key = format!("connections {} {}", setup.name(), serde_json::to_string(&params).unwrap_or_default());
+        let (when_full, picks_up) = (params.when_full, params.pick_up);
+        Ok(Self { key, sessions, settings: Settings { when_full, half_open, picks_up, timeouts, clock } })
+    }
+}
+
+impl Connections {
+    /// Returns this worker's tables, the same for all modules that name this state.
+    fn tables(&self, operators: &Arc<OperatorSide>, setup: &mut Setup<'_>) -> Result<Arc<Own<Tables>>, SetupError> {
+        let (secret, share, timeouts) = (setup.secret(), setup.share(), self.settings.timeouts);
+        setup.once_per_worker(&self.key, |_| {
+            let (most, longest) = (self.sessions.div_ceil(share.1), timeouts.longest());
+            let lack =
+                |ip| no_memory("state", format!("a table of {most} connections of {ip} (the state's `sessions`)"));
+            let v4 = Tracker::new(most, secret, longest).map_err(lack("IPv4"))?;
+            let v6 = Tracker::new(most, secret.rotate_left(7), longest).map_err(lack("IPv6"))?;
+            Ok(Tables { v4, v6, timeouts, now: 0, worker_side: operators.worker_side() })
+        })
+    }
+
+    /// Returns this worker's tables for a module that only looks up sessions.
+    ///
+    /// # Errors
+    /// No memory for the tables, as a fault of the parameter `sessions`.
+    pub fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
+        let operators = Listing::of(&self.key, setup)?.operator_side(setup.share());
+        let most = self.sessions.div_ceil(setup.share().1);
+        let (key, settings) = (self.key.clone(), self.settings);
+        Ok(SessionLookup::Connections(ConnectionLookup {
+            key,
+            tables: self.tables(&operators, setup)?,
+            most,
+            settings,
+        }))
+    }
+}
+
+/// A worker's connections, for [session lookups](SessionLookup).
+pub struct ConnectionLookup {
+    key: String,
+    tables: Arc<Own<Tables>>,
+    /// Maximum number of connections of an IP version.
+    most: usize,
+    settings: Settings,
+}
+
+impl ConnectionLookup {
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        2 * (self.most + 1)
+    }
+
+    pub(crate) fn lend(&self) -> Option<LentConnections<'_>> {
+        Some(LentConnections { tables: self.tables.lend()?, most: self.most, settings: &self.settings })
+    }
+}
+
+/// A worker's connections while they are lent.
+pub struct LentConnections<'a> {
+    tables: Lent<'a, Tables>,
+    most: usize,
+    settings: &'a Settings,
+}
+
+impl LentConnections<'_> {
+    /// Whether any packet may open a TCP connection.
+    pub(crate) fn picks_up(&self) -> bool {
+        self.settings.picks_up
+    }
+
+    pub(crate) fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<FoundSession> {
+        self.tables.v4.known(headers.tuple, self.settings.clock.slot(now), 0)
+    }
+
+    pub(crate) fn find_v6(&self, headers: &Headers<Tuple6>, now: Ticks) -> Option<FoundSession> {
+        self.tables.v6.known(headers.tuple, self.settings.clock.slot(now), self.most + 1)
+    }
+
+    pub(crate) fn mark(&mut self, row: SessionRow) {
+        match row.index.checked_sub(self.most + 1) {
+            Some(number) => self.tables.v6.mark(number),
+            None => self.tables.v4.mark(row.index),
+        }
+    }
+}
+
+/// Parameters of `firewall`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The name of a state `connections`.
+    state: String,
+    /// Rules that permit packets to open a connection, written as those of `acl`. Without them `default` decides.
+    rules: Option<Rules>,
+    /// Decision for a packet that would open a connection and that no rule matches: `deny` (the default) or `permit`.
+    #[serde(default)]
+    default: Unmatched,
+}
+
+/// Decision for packets that no rule matches.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Unmatched {
+    /// Drops them.
+    #[default]
+    Deny,
+    /// Lets them open a connection.
+    Permit,
+}
+
+const DENIED: Gate = Gate::drop(0);
+const NO_SESSION: Gate = Gate::drop(1);
+const FRAGMENT: Gate = Gate::drop(2);
+const FLAGS: Gate = Gate::drop(3);
+const HALF_OPEN: Gate = Gate::drop(4);
+const FULL: Gate = Gate::drop(5);
+const MALFORMED: Gate = Gate::drop(6);
+const BUSY: Gate = Gate::drop(7);
+const UNDECIDABLE: Gate = Gate::drop(8);
+const DROPS: &[Reason] = &[
+    Reason { name: "denied", help: "The packet would open a connection that the rules do not permit." },
+    Reason { name: "no_session", help: "The packet belongs to no connection and cannot open one." },
+    Reason { name: "fragment", help: "The packet is a fragment, so its ports are not known: put `reassemble` before." },
+    Reason { name: "flags", help: "The TCP control bits are a combination that no TCP sends." },
+    Reason {
+        name: "half_open",
+        help: "The number of TCP connections with an incomplete handshake has reached its limit.",
+    },
+    Reason { name: "full", help: "There is no room for another connection." },
+    Reason {
+        name: "malformed",
+        help: "The transport header is cut short, or an ICMP error does not quote the ports of a packet.",
+    },
+    Reason { name: "busy", help: "Another worker holds the connections; this should never happen." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its addresses, protocol or ports, so its connection is not known.",
+    },
+];
+
+/// Returns the gate for a packet that may not open a connection.
+fn gate(refusal: Refusal) -> Gate {
+    match refusal {
+        Refusal::Session => NO_SESSION,
+        Refusal::HalfOpen => HALF_OPEN,
+        Refusal::Full => FULL,
+    }
+}
+
+/// A worker's connections.
+struct Tables {
+    v4: Tracker<Tuple4>,
+    v6: Tracker<Tuple6>,
+    timeouts: Timeouts,
+    /// Present time slot.
+    now: Slot,
+    worker_side: WorkerSide,
+}
+
+/// The function.
+pub struct Firewall {
+    tables: Arc<Own<Tables>>,
+    settings: Settings,
+    rules: Option<Judge>,
+    default: Unmatched,
+    counters: [Arc<[Counter]>; 2],
+    serving_module: ServingModule,
+}
+
+impl Declare for Firewall {
+    type Params = Params;
+    const NAME: &'static str = "firewall";
+    const SUMMARY: &'static str = "lets packets of connections pass that were opened as rules allow";
+    const HELP: &'static str = "\
+        Connection tracking for IPv4 and IPv6. A packet of a connection passes, from either side. Another packet may \
+        open a connection if the rules permit it, and is dropped otherwise. Modules with one state share its \
+        connections: usually one module for outgoing packets, whose rules say which may open a connection, and one for \
+        incoming packets. A TCP connection is opened by a SYN and followed through its handshake, its end and resets \
+        (RFC 5382, RFC 7857, RFC 6146 section 3.5.2.2). Sequence numbers are not checked, and traffic after a reset \
+        returns the connection to its previous state. UDP, ICMP queries and other protocols have time-outs. For ICMP \
+        queries the direction counts: two hosts that query each other with the same identifier have two connections. \
+        An ICMP error passes if it quotes a packet of a connection, or its first fragment, and is sent to the sender \
+        of that packet. ICMP messages of other types have no replies: the rules decide in each direction which of them \
+        pass. ICMPv6 messages between neighbours on a link always pass (RFC 4890 section 4.4.1): neighbour discovery \
+        and certification paths with a hop limit of 255, multicast listener messages and multicast router discovery \
+        with a hop limit of 1 from a link-local source. The table 'connections' lists the connections; they can be \
+        ended there. Fragments are dropped: put `reassemble` before. Frames that are not IP pass. A packet that hides \
+        its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut short) is \
+        dropped as `undecidable` (RFC 7113 section 3).";
+    const EXAMPLE: &'static str = "\
+        { state: connections, rules: [permit udp from 198.18.0.0/15 to any] }";
+    const TRAFFIC: &'static str = "{}";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::PerSession;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let connections = setup.state::<Connections>("state", &params.state)?;
+        let permits = params.default == Unmatched::Permit;
+        let rules = params.rules.map(|rules| Judge::new(&rules, permits, setup)).transpose()?;
+        let settings = connections.settings;
+        let listing = Listing::of(&connections.key, setup)?;
+        let operators = listing.operator_side(setup.share());
+        let tables = connections.tables(&operators, setup)?;
+        add_table(&listing, &shown::CONNECTIONS, settings.clock, &connections.key, setup)?;
+        let counters = ["connections, IPv4", "connections, IPv6"]
+            .map(|heading| setup.gauges(heading, COUNTERS.map(str::to_owned)));
+        let serving_module = ServingModule::new(operators, setup.frequency());
+        Ok(Self { tables, settings, rules, default: params.default, counters, serving_module })
+    }
+}
+
+/// The keys of a group of packets; only plain packets have one.
+struct Group {
+    keys: [Tuple4; GO],
+    /// TCP's control bits, and whether the key was reversed.
+    flags: [(u8, bool); GO],
+    spots: [Spot; GO],
+}
+
+/// Packets of a group that would open a connection, one bit each: those for which this is certain unless another packet
+/// opens it first, and those of them that the rules permit.
+#[derive(Clone, Copy, Debug, Default)]
+struct NewConnections {
+    known: u32,
+    permitted: u32,
+}
+
+impl Firewall {
+    /// Applies the rules to the `missing` packets that would open a connection, all at once. These packets are plain,
+    /// have flags that open, and are the first of their connection. The other packets are handled one by one.
+    #[inline(never)]
+    fn judge_new(&mut self, tracker: &Tracker<Tuple4>, group: &Group, missing: u32) -> NewConnections {
+        // If this group could exceed the limit of half-open connections, the rules would be evaluated for nothing.
+        let tcp = tracker.has_room_for(GO, &self.settings);
+        let opens = |at: &usize| match group.keys[*at].protocol() {
+            0 => false,
+            TCP => tcp && opens(group.flags[*at].0),
+            _ => true,
+        };
+        let opening = (0..GO).filter(|at| missing >> at & 1 == 1 && opens(at)).fold(0, |bits, at| bits | 1 << at);
+        let known = Sessions::<Tracked<Tuple4>>::first_ones(&group.keys, &group.spots, opening);
+        let (mut tuples, mut count, mut remaining) = ([Tuple4::default(); GO], 0, known);
+        while remaining != 0 {
+            let at = remaining.trailing_zeros() as usize % GO;
+            remaining &= remaining - 1;
+            tuples[count] = if group.flags[at].1 { group.keys[at].reversed() } else { group.keys[at] };
+            count += 1;
+        }
+        let mut permits = [self.default == Unmatched::Permit; GO];
+        if let Some(rules) = &mut self.rules {
+            rules.permits_each(&tuples[..count], &mut permits);
+        }
+        tracker.table.make_ready(count, |_| {});
+        let (mut permitted, mut remaining) = (0, known);
+        for permits in &permits[..count] {
+            permitted |= u32::from(*permits) << remaining.trailing_zeros();
+            remaining &= remaining - 1;
+        }
+        NewConnections { known, permitted }
+    }
+
+    /// Handles any packet.
+    #[inline(never)]
+    fn judge_one(&mut self, tables: &mut Tables, packet: &mut Packet, now: Slot) -> Gate {
+        match Shown::<Tuple4>::of(packet) {
+            Shown::NotThis => {
+                let shown = Shown::<Tuple6>::of(packet);
+                self.judge(&mut tables.v6, shown, packet, now)
+            }
+            shown => self.judge(&mut tables.v4, shown, packet, now),
+        }
+    }
+
+    fn judge<T: Tuple>(&mut self, tracker: &mut Tracker<T>, shown: Shown<T>, packet: &mut Packet, now: Slot) -> Gate {
+        let headers = match shown {
+            Shown::Packet(headers) | Shown::Message(headers) => headers,
+            Shown::Error(quoted) => {
+                // An ICMP error goes to the sender of the packet that it quotes (RFC 792, RFC 4443 section 3). An error
+                // to another host is forged.
+                let is_genuine = quoted.is_answered_by(packet) && tracker.find(quoted.ordered().0, now).is_some();
+                return if is_genuine { Gate::FIRST } else { NO_SESSION };
+            }
+            Shown::Fragment => return FRAGMENT,
+            Shown::Malformed if packet.hidden().is_some() => return UNDECIDABLE,
+            Shown::Malformed => return MALFORMED,
+            Shown::NotThis if packet.hidden().is_some() => return UNDECIDABLE,
+            Shown::Neighbour | Shown::NotThis => return Gate::FIRST,
+        };
+        if headers.protocol == TCP && are_impossible(headers.flags) {
+            return FLAGS;
+        }
+        let key = headers.tuple.ordered();
+        let found = tracker.find(key.0, now);
+        if found.is_some() {
+            tracker.passes(found, key.1, headers.flags, &self.settings, now);
+            return Gate::FIRST;
+        }
+        if let Err(refusal) = tracker.may_open(&headers, &self.settings) {
+            return gate(refusal);
+        }
+        let permits = match &mut self.rules {
+            Some(rules) => rules.permits(packet),
+            None => self.default == Unmatched::Permit,
+        };
+        if !permits {
+            return DENIED;
+        }
+        let spot = tracker.table.spot(key.0);
+        tracker
+            .open(spot, key.0, key.1, (headers.protocol, headers.flags), &self.settings, now)
+            .map_or_else(gate, |()| Gate::FIRST)
+    }
+
+    fn publish_and_schedule(&mut self, tables: &Tables, context: &mut Context<'_>) {
+        self.publish(tables);
+        self.serving_module.schedule(tables.is_empty(), context);
+    }
+
+    /// Publishes the counters.
+    fn publish(&self, tables: &Tables) {
+        tables.v4.publish_counters(&self.counters[0]);
+        tables.v6.publish_counters(&self.counters[1]);
+        tables.worker_side.publish([tables.v4.table.len(), tables.v6.table.len()]);
+    }
+}
+
+impl Tables {
+    fn is_empty(&self) -> bool {
+        self.v4.table.is_empty() && self.v6.table.is_empty()
+    }
+
+    /// Whether connections that may have ended remain to be checked.
+    fn is_due(&mut self) -> bool {
+        self.v4.table.is_due(self.now) || self.v6.table.is_due(self.now)
+    }
+
+    #[inline]
+    fn expire(&mut self, now: Slot, looks: u32) {
+        self.now = now;
+        if self.v4.table.is_due(now) {
+            self.v4.expire(now, looks);
+        }
+        if self.v6.table.is_due(now) {
+            self.v6.expire(now, looks);
+        }
+    }
+}
+
+impl Function for Firewall {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let own = Arc::clone(&self.tables);
+        let Some(mut tables) = own.lend() else { return context.all(BUSY) };
+        let tables = &mut *tables;
+        let now = self.settings.clock.slot(context.now());
+        tables.expire(now, batch.len() as u32 + ENDS);
+        serve_requests(tables, LOOKS_WITH_PACKETS, context);
+        for (number, packets) in batch.chunks_mut(GO).enumerate() {
+            let mut plain =
+                Group { keys: [Tuple4::default(); GO], flags: [(0, false); GO], spots: [Spot::default(); GO] };
+            let mut found = [Found::NONE; GO];
+            for ((packet, key), flags) in packets.iter().zip(&mut plain.keys).zip(&mut plain.flags) {
+                // A packet that is not plain keeps a key that no connection has: protocol 0 is not used.
+                let Some(plain) = Plain::of(packet) else { continue };
+                let (ordered, turned) = plain.tuple().ordered();
+                (*key, *flags) = (ordered, (plain.flags(), turned));
+            }
+            tables.v4.table.find_go(&plain.keys[..packets.len()], &mut plain.spots, &mut found[..packets.len()]);
+            let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
+            let new =
+                if missing == 0 { NewConnections::default() } else { self.judge_new(&tables.v4, &plain, missing) };
+            let (removals, mut openings) = (tables.v4.table.removals(), tables.v4.opened());
+            for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
+                let (table, key, (flags, turned)) = (&mut tables.v4.table, plain.keys[at], plain.flags[at]);
+                if found.is_some() && (table.removals() == removals || table.is_still(found, key)) {
+                    let (tracked, ends) = table.lasts(found);
+                    let connection = tracked.connection;
+                    // A flag that an established TCP connection always has is missing, so the packet needs the full
+                    // check.
+                    let odd = connection.phase() == Phase::TcpEstablished && flags & ACK == 0;
+                    if *ends > now && connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
+                        *ends = self.settings.timeouts.end(connection.phase(), now);
+                        continue;
+                    }
+                }
+                // A packet that was not plain may have opened the connection of a plain one.
+                let known = new.known >> at & 1 == 1
+                    && (tables.v4.opened() == openings || !tables.v4.table.find_at(plain.spots[at], key).is_some());
+                let gate = if !known {
+                    self.judge_one(tables, packet, now)
+                } else if new.permitted >> at & 1 == 1 {
+                    let spot = plain.spots[at];
+                    let opened = tables.v4.open(spot, key, turned, (key.protocol(), flags), &self.settings, now);
+                    openings += u64::from(opened.is_ok());
+                    opened.map_or_else(gate, |()| Gate::FIRST)
+                } else {
+                    DENIED
+                };
+                if gate != Gate::FIRST {
+                    context.put(number * GO + at, gate);
+                }
+            }
+        }
+        if self.serving_module.is_due(context.now(), tables.is_empty()) {
+            self.publish_and_schedule(tables, context);
+        }
+    }
+
+    fn wake(&mut self, context: &mut Context<'_>) {
+        let own = Arc::clone(&self.tables);
+        let Some(mut tables) = own.lend() else { return };
+        let now = self.settings.clock.slot(context.now());
+        tables.expire(now, ENDS_WOKEN);
+        if tables.is_due() {
+            context.look_at(context.now());
+        }
+        serve_requests(&mut *tables, LOOKS_WHEN_WOKEN, context);
+        self.publish_and_schedule(&tables, context);
+    }
+
+    fn begins(&self) -> bool {
+        // Connections of the previous configuration expire even if no packet comes.
+        true
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        // Publish the last values.
+        if let Some(tables) = self.tables.lend() {
+            self.publish(&tables);
+        }
+        Ok(())
+    }
+}
+
+register!(state Connections);
+register!(Firewall);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! `meter`: colours packets by whether they exceed a rate, with the meters of RFC 2697 and RFC 2698, one for all
+//! packets or one for each key.
+//!
+//! A batch is processed in steps, each a short loop: first the keys and lengths of the packets, then the accounts, then
+//! the gates. So the accounts of a large table can be prefetched.
+
+mod algorithm;
+mod marking;
+
+use std::sync::Arc;
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_measure::Counter;
+use forebay_packet::{MAX_BATCH, Packet};
+use forebay_tables::keyed::{Keyed, TableKey};
+use forebay_tables::parameters::no_memory;
+use forebay_tables::token_bucket::Scale;
+use forebay_units::Ticks;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use algorithm::{Account, Algorithm, Colour, SingleRate, SingleRateParams, TwoRate, TwoRateParams};
+use marking::{Aware, Marking, Remark, WORD};
+
+use crate::{Ipv4View, KeyBy, Layer, Selector};
+
+/// Parameters of `meter`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// A single rate three colour marker (RFC 2697), such as `{ cir: 10Mbps, cbs: 64KiB, ebs: 64KiB }`.
+    srtcm: Option<SingleRateParams>,
+    /// Instead of `srtcm`, a two rate three colour marker (RFC 2698), such as `{ cir: 10Mbps, cbs: 64KiB, pir: 20Mbps,
+    /// pbs: 128KiB }`.
+    trtcm: Option<TwoRateParams>,
+    /// Which packets share a meter: `none` (the default: all packets), `source`, `destination`, `session`, `vlan`,
+    /// `dscp`, or a metadata word such as `{ word: teid }`.
+    #[serde(default)]
+    key: KeyBy,
+    /// Maximum number of keys with their own meter: 1 to 4194304, 65536 by default. Each takes 64 to 128 bytes.
+    #[serde(default = "capacity")]
+    capacity: usize,
+    /// Action when all meters are in use: keys without a meter `share` one (the default), or their packets are
+    /// dropped (`drop`, counted as `no_meter`).
+    #[serde(default)]
+    when_full: WhenFull,
+    /// Where the colour of arriving packets is read: `blind` (the default: nowhere), `dscp` or `word`.
+    #[serde(default)]
+    aware: Aware,
+    /// Writes the colour into the code point as drop precedence (RFC 2597): `af` for packets of assured forwarding, a
+    /// class from 1 to 4 for all IP packets. Without it code points do not change.
+    remark: Option<Remark>,
+    /// Whether the colour is written to the metadata word `colour`: 1 green, 2 yellow, 3 red.
+    #[serde(default)]
+    word: bool,
+    /// Which bytes count: those of the IP packet (`ip`, the default, as in the RFCs), of the `frame`, or the bytes on a
+    /// `wire`.
+    #[serde(default = "layer")]
+    layer: Layer,
+}
+
+fn capacity() -> usize {
+    1 << 16
+}
+
+fn layer() -> Layer {
+    Layer::Ip
+}
+
+/// Maximum number of keys.
+pub(crate) const MOST_KEYS: usize = 1 << 22;
+
+/// Action for packets whose key has no meter because all are in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenFull {
+    /// They share one account.
+    #[default]
+    Share,
+    /// Drops them.
+    Drop,
+}
+
+const NO_METER: Gate = Gate::drop(0);
+const DROPS: &[Reason] =
+    &[Reason { name: "no_meter", help: "All meters are in use by other keys, and `when_full` is `drop`." }];
+
+/// Gates by colour; the last one is for packets without a meter.
+const GATES: [Gate; 4] = [Gate::out(0), Gate::out(1), Gate::out(2), NO_METER];
+const UNMETERED: u8 = 3;
+
+/// Indices of the counters after those of the colours.
+const SHARED: usize = 3;
+const FORGOTTEN: usize = 4;
+
+/// The function.
+pub struct Meter {
+    marker: Marker,
+    accounts: Accounts,
+    selector: Option<Selector>,
+    marking: Marking,
+    layer: Layer,
+    scale: Scale,
+    counts: Arc<[Counter]>,
+    scratch: Box<Scratch>,
+}
+
+/// The algorithm with its rates.
+#[derive(Clone, Copy)]
+enum Marker {
+    Single(SingleRate),
+    Two(TwoRate),
+}
+
+/// Tokens of each key.
+struct Accounts {
+    table: Keyed<Account>,
+    /// The account of all packets if there are no keys; otherwise that of all keys without their own account.
+    one: Account,
+    when_full: WhenFull,
+}
+
+/// The key of a packet's account, and the packet's cost.
+#[derive(Clone, Copy, Default)]
+struct Charge {
+    key: TableKey,
+    cost: u64,
+}
+
+/// Buffers for the steps of a batch.
+struct Scratch {
+    charges: [Charge; MAX_BATCH],
+    incoming: [Colour; MAX_BATCH],
+    colours: [u8; MAX_BATCH],
+}
+
+impl Declare for Meter {
+    type Params = Params;
+    const NAME: &'static str = "meter";
+    const SUMMARY: &'static str = "colours packets by whether they keep to a rate (RFC 2697, RFC 2698)";
+    const HELP: &'static str = "\
+        Gates are `green`, `yellow` and `red`. With `srtcm` a packet is green within the committed burst, yellow \
+        within the excess burst, and red otherwise. With `trtcm` it is red beyond the peak rate, yellow beyond the \
+        committed rate, and green otherwise. A policer drops red packets: `m[red] -> drop`. In colour-aware mode \
+        (`aware`) no packet gets a better colour than it arrived with. Tokens are counted exactly, in fractions of a \
+        byte, at the ticks of the batch. Bursts can be up to 2^62 / (8 x ticks a second) bytes. With a `key` each key \
+        has its own meter. A meter is given to another key only when its buckets are full, which makes no difference, \
+        because a new meter starts with full buckets; this is counted as `forgotten`. When all meters are in use, new \
+        keys share one meter with the same rates (counted as `shared`) until others are idle.";
+    const EXAMPLE: &'static str =
+        "{ trtcm: { cir: 10Mbps, cbs: 64KiB, pir: 20Mbps, pbs: 128KiB }, key: source, remark: af }";
+    const DROPS: &'static [Reason] = DROPS;
+    const READS: &'static [&'static str] = &[WORD];
+    const WRITES: &'static [&'static str] = &[WORD];
+    // With a session as the key the state would be `PerSession`, but the constant must be valid for all keys.
+    const STATE: StateKind = StateKind::Global;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        setup.gates(["green", "yellow", "red"])?;
+        let scale = Scale::new(setup.frequency());
+        let below = |kind: &'static str| move |(name, message)| SetupError::at(format!("{kind}.{name}"), message);
+        let marker = match (params.srtcm, params.trtcm) {
+            (Some(params), None) => Marker::Single(SingleRate::new(params, scale).map_err(below("srtcm"))?),
+            (None, Some(params)) => Marker::Two(TwoRate::new(params, scale).map_err(below("trtcm"))?),
+            _ => return Err(SetupError::new("give either 'srtcm' or 'trtcm'")),
+        };
+        if !(1..=MOST_KEYS).contains(&params.capacity) {
+            let message = format!("{}: allowed are 1 to {MOST_KEYS} keys", params.capacity);
+            return Err(SetupError::at("capacity", message));
+        }
+        let selector = Selector::new(&params.key, setup)?;
+        let marking = Marking::new(params.aware, params.remark, params.word, setup)?;
+        let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.secret())
+            .map_err(no_memory("capacity", format!("the meters of {} keys", params.capacity)))?;
+        // The buckets are full before the first packet: the clock's origin is long ago, or the account equals a fresh
+        // one.
+        let one = match marker {
+            Marker::Single(algorithm) => algorithm.fresh(Ticks::ZERO),
+            Marker::Two(algorithm) => algorithm.fresh(Ticks::ZERO),
+        };
+        let names = ["green", "yellow", "red", "shared", "forgotten"];
+        Ok(Self {
+            marker,
+            accounts: Accounts { table, one, when_full: params.when_full },
+            selector,
+            marking,
+            layer: params.layer,
+            scale,
+            counts: setup.counters("metered", names.map(str::to_owned)),
+            scratch: Box::new(Scratch {
+                charges: [Charge::default(); MAX_BATCH],
+                incoming: [Colour::Green; MAX_BATCH],
+                colours: [0; MAX_BATCH],
+            }),
+        })
+    }
+}
+
+impl Accounts {
+    /// Finds the keys and costs of the packets, and prefetches their accounts.
+    #[inline(always)]
+    fn charge(
+        &mut self,
+        batch: &mut [Packet],
+        selector: Option<&Selector>,
+        charges: &mut [Charge],
+        cost: impl Fn(&mut Packet, Option<Ipv4View>) -> u64,
+    ) {
+        let Some(selector) = selector else {
+            for (packet, charge) in batch.iter_mut().zip(charges) {
+                charge.cost = cost(packet, None);
+            }
+            return;
+        };
+        let entries = self.table.entries();
+        selector.keys(batch, charges, cost, |key, cost| {
+            entries.prefetch(key);
+            Charge { key, cost }
+        });
+    }
+
+    /// Colours a batch, each packet with its key's account, or all with one account.
+    #[inline(always)]
+    fn colour(
+        &mut self,
+        algorithm: impl Algorithm,
+        now: Ticks,
+        keyed: bool,
+        charges: &[Charge],
+        incoming: impl Fn(usize) -> Colour,
+        (colours, counts): (&mut [u8], &[Counter]),
+    ) {
+        let charges = &charges[..colours.len()];
+        if !keyed {
+            let mut account = self.one;
+            algorithm.refill(&mut account, now);
+            for (index, (colour, charge)) in colours.iter_mut().zip(charges).enumerate() {
+                *colour = algorithm.spend(&mut account, charge.cost, incoming(index)) as u8;
+            }
+            self.one = account;
+            return;
+        }
+        let mut index = 0;
+        loop {
+            let mut entries = self.table.entries();
+            for (colour, Charge { key, cost }) in colours[index..].iter_mut().zip(&charges[index..]) {
+                let Some(account) = entries.get(*key) else { break };
+                let mut then = *account;
+                algorithm.refill(&mut then, now);
+                *colour = algorithm.spend(&mut then, *cost, incoming(index)) as u8;
+                *account = then;
+                index += 1;
+            }
+            let Some(new) = charges.get(index) else { return };
+            colours[index] = self.colour_new(algorithm, now, *new, incoming(index), counts);
+            index += 1;
+        }
+    }
+
+    /// Colours a packet whose key has no account.
+    #[cold]
+    #[inline(never)]
+    fn colour_new(
+        &mut self,
+        algorithm: impl Algorithm,
+        now: Ticks,
+        Charge { key, cost }: Charge,
+        incoming: Colour,
+        counts: &[Counter],
+    ) -> u8 {
+        if self.table.is_full() && self.table.forget_one(|account| algorithm.is_full(account, now)).is_some() {
+            counts[FORGOTTEN].add(1);
+        }
+        let when_full = self.when_full;
+        let account = match self.table.insert(key, algorithm.fresh(now)) {
+            Some(account) => account,
+            None if when_full == WhenFull::Drop => return UNMETERED,
+            None => {
+                counts[SHARED].add(1);
+                &mut self.one
+            }
+        };
+        algorithm.refill(account, now);
+        algorithm.spend(account, cost, incoming) as u8
+    }
+}
+
+impl Function for Meter {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let Self { marker, accounts, selector, marking, layer, scale, counts, scratch } = self;
+        let (now, len) = (context.now(), batch.len().min(MAX_BATCH));
+        let (charges, incoming, colours) =
+            (&mut scratch.charges[..len], &mut scratch.incoming[..len], &mut scratch.colours[..len]);
+        if !marking.is_blind() {
+            batch.iter_mut().zip(&mut *incoming).for_each(|(packet, colour)| *colour = marking.read(packet));
+        }
+        // The branch is chosen once for the batch, and each branch has its own loop.
+        let (selector, scale) = (selector.as_ref(), *scale);
+        match layer {
+            Layer::Ip => {
+                accounts.charge(batch, selector, charges, |packet, ipv4| scale.cost(Layer::Ip.length_of(packet, ipv4)))
+            }
+            Layer::Frame => accounts
+                .charge(batch, selector, charges, |packet, ipv4| scale.cost(Layer::Frame.length_of(packet, ipv4))),
+            Layer::Wire => accounts
+                .charge(batch, selector, charges, |packet, ipv4| scale.cost(Layer::Wire.length_of(packet, ipv4))),
+        }
+        let keyed = selector.is_some();
+        let out = (&mut *colours, &**counts);
+        match (*marker, marking.is_blind()) {
+            (Marker::Single(algorithm), true) => {
+                accounts.colour(algorithm, now, keyed, charges, |_| Colour::Green, out)
+            }
+            (Marker::Single(algorithm), false) => {
+                accounts.colour(algorithm, now, keyed, charges, |index| incoming[index], out)
+            }
+            (Marker::Two(algorithm), true) => accounts.colour(algorithm, now, keyed, charges, |_| Colour::Green, out),
+            (Marker::Two(algorithm), false) => {
+                accounts.colour(algorithm, now, keyed, charges, |index| incoming[index], out)
+            }
+        }
+        if marking.writes() {
+            for (packet, colour) in batch.iter_mut().zip(&*colours) {
+                match colour {
+                    0 => marking.write(packet, Colour::Green),
+                    1 => marking.write(packet, Colour::Yellow),
+                    2 => marking.write(packet, Colour::Red),
+                    _ => {}
+                }
+            }
+        }
+        decide(colours, counts, context);
+    }
+}
+
+/// Assigns packets to the gates of their colours. Usually all packets of a batch have the same colour.
+#[inline]
+fn decide(colours: &[u8], counts: &[Counter], context: &mut Context<'_>) {
+    let Some(first) = colours.first() else { return };
+    if colours.iter().fold(0, |differ, colour| differ | (colour ^ first)) == 0 {
+        context.all(GATES[usize::from(*first & 3)]);
+        if *first != UNMETERED {
+            counts[usize::from(*first & 3)].add(colours.len() as u64);
+        }
+        return;
+    }
+    let mut seen = [0u64; 4];
+    for (gate, colour) in context.each().iter_mut().zip(colours) {
+        *gate = GATES[usize::from(*colour & 3)];
+        seen[usize::from(*colour & 3)] += 1;
+    }
+    for (count, seen) in counts.iter().zip(&seen[..3]) {
+        count.add(*seen);
+    }
+}
+
+register!(Meter);
+
+#[cfg(test)]
+mod tests;

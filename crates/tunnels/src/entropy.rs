@@ -1,0 +1,168 @@
+//! The fields of the inner packet that the outer headers show: its traffic class, and in the UDP source port its
+//! session. Routers that balance load over equal paths keep sessions together and spread tunnels (RFC 7348 section 5,
+//! TS 29.281 section 4.4.2.3).
+
+use forebay_packet::wire::ethernet::{EtherType, Ethernet};
+use forebay_packet::wire::ipv4;
+use forebay_packet::{Network, Packet, SessionKey};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+/// The bits of a port that the session determines: the dynamic ports, which RFC 7348 recommends, have 14 free bits (RFC
+/// 6335 section 6).
+pub const CHOSEN: u16 = 0x3fff;
+
+const ETHERNET: usize = size_of::<Ethernet>();
+
+/// The fields of an inner packet that the outer headers show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its traffic class; 0 if it is not IP.
+    pub class: u8,
+    /// A hash of its session, of which the upper bits should be used.
+    pub session: u64,
+}
+
+/// Returns a number whose upper bits depend on all bits of addresses and ports: both halves of one product (Yi,
+/// *wyhash*, 2019).
+#[inline(always)]
+fn mix(addresses: u64, ports: u32) -> u64 {
+    let (one, other) = (addresses ^ 0x9e37_79b9_7f4a_7c15, u64::from(ports) ^ 0xbf58_476d_1ce4_e5b9);
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// Returns both IPv4 addresses of a header as a number, in the cheapest byte order.
+#[inline(always)]
+fn addresses(bytes: [u8; 8]) -> u64 {
+    u64::from_le_bytes(bytes)
+}
+
+/// An IPv4 packet without options and with ports, directly above Ethernet. Fields that are compared together form one
+/// number.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Inner {
+    macs: [u8; 12],
+    /// EtherType; version and header length, traffic class, total length, identification.
+    start: U64,
+    /// Flags and fragment offset, time to live, protocol.
+    middle: U32,
+    checksum: U16,
+    addresses: [u8; 8],
+    ports: [u8; 4],
+}
+
+impl Inner {
+    /// Returns the header of a usual packet, TCP or UDP and not a fragment. With `unpadded`, the frame must end with
+    /// the packet. `None` is no statement about other packets.
+    #[inline(always)]
+    pub fn of(packet: &Packet, unpadded: bool) -> Option<&Self> {
+        const MIDDLE: u32 = 0x3fff_00ff;
+        let inner: &Self = packet.view(0)?;
+        let (start, expected) = (inner.start.get(), u64::from(EtherType::IPV4) << 48 | 0x4500 << 32);
+        // In both cases at least the ports belong to the packet: without padding the frame has as many bytes.
+        let fits = if unpadded {
+            start & 0xffff_ff00_ffff_0000 == expected + ((packet.len() - ETHERNET) << 16) as u64
+        } else {
+            let total = usize::from((start >> 16) as u16);
+            start & 0xffff_ff00 << 32 == expected && total >= size_of::<Self>() - ETHERNET
+        };
+        let protocol = inner.middle.get() & MIDDLE;
+        let plain = protocol == u32::from(ipv4::UDP) || protocol == u32::from(ipv4::TCP);
+        (plain && fits).then_some(inner)
+    }
+
+    /// Returns the destination address of the inner packet.
+    #[inline(always)]
+    #[must_use]
+    pub fn destination(&self) -> u32 {
+        let [.., a, b, c, d] = self.addresses;
+        u32::from_be_bytes([a, b, c, d])
+    }
+
+    /// Returns the fields that the outer headers show, the same as [`Shown::of`].
+    #[inline(always)]
+    pub fn shown(&self) -> Shown {
+        let session = mix(addresses(self.addresses), u32::from_le_bytes(self.ports));
+        Shown { class: (self.start.get() >> 32) as u8, session }
+    }
+}
+
+impl Shown {
+    /// Returns the fields of any frame, from its outermost headers, even if it is a tunnel packet.
+    pub fn of(packet: &mut Packet) -> Self {
+        let class = match packet.network().0 {
+            Network::Ipv4 => packet.ipv4().map_or(0, |header| header.traffic_class),
+            Network::Ipv6 => packet.ipv6().map_or(0, |header| (header.version_class_label.get() >> 20) as u8),
+            Network::Other => 0,
+        };
+        let SessionKey { source, destination, source_port, destination_port, .. } = packet.outermost_key();
+        // For IPv4 the address is the first word.
+        let is_ipv4 = packet.network().0 == Network::Ipv4;
+        let word = |address: [u8; 16]| {
+            let mut words =
+                address.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+            if is_ipv4 {
+                words.next().unwrap_or(0)
+            } else {
+                words.fold(0u32, |folded, word| folded.rotate_left(7) ^ word)
+            }
+        };
+        let both = u64::from(word(source)) << 32 | u64::from(word(destination));
+        let ports = u32::from(source_port) << 16 | u32::from(destination_port);
+        Self { class, session: mix(addresses(both.to_be_bytes()), u32::from_le_bytes(ports.to_be_bytes())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use etherparse::PacketBuilder;
+    use forebay_packet::{Pool, PoolOptions};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown(frame: &[u8]) -> (Shown, Option<Shown>) {
+        let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("a small pool");
+        let mut packet = pool.take().expect("one");
+        assert!(packet.write(frame));
+        let plain = Inner::of(&packet, true).map(Inner::shown);
+        assert_eq!(plain, Inner::of(&packet, false).map(Inner::shown), "no frame here has padding");
+        (Shown::of(&mut packet), plain)
+    }
+
+    #[test]
+    fn sessions_are_spread_over_the_dynamic_ports() {
+        let mut ports = HashSet::new();
+        for session in 0..1_000u16 {
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(session, 53);
+            builder.write(&mut frame, b"").expect("memory");
+            ports.insert(shown(&frame).0.session >> 50);
+        }
+        // 1 000 balls in 16 384 bins collide about 30 times.
+        assert!(ports.len() > 900, "{} ports", ports.len());
+    }
+
+    proptest! {
+        #[test]
+        fn the_fast_path_gives_the_same_as_the_slow_path(
+            source: [u8; 4], to: [u8; 4], source_port: u16, port: u16, tcp: bool, class: u8,
+        ) {
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source, to, 64);
+            if tcp {
+                builder.tcp(source_port, port, 1, 2).write(&mut frame, b"x").expect("memory");
+            } else {
+                builder.udp(source_port, port).write(&mut frame, b"x").expect("memory");
+            }
+            frame[15] = class;
+            let (slow, fast) = shown(&frame);
+            prop_assert_eq!(Some(slow), fast);
+            prop_assert_eq!(slow.class, class);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Puts frames into VXLAN tunnels: an Ethernet over an IP network.
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
+use forebay_packet::wire::vxlan::{self, Vxlan};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zerocopy::transmute;
+
+use crate::entropy::{Inner, Shown};
+use crate::first_unusual;
+use crate::outer::{Outer, OuterSettings, Refusal, Start};
+use crate::settings::{Dscp, Endpoint, SourcePort};
+
+/// Parameters of `vxlan_encap`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The outer source address.
+    source: Endpoint,
+    /// The outer destination address: the tunnel endpoint (VTEP) that frames are sent to.
+    peer: Endpoint,
+    /// The network identifier, 0 to 16777215.
+    vni: u32,
+    /// The outer UDP source port: `session` (the default), a port from 49152 to 65535 by a hash of the inner addresses
+    /// and ports, or a number.
+    #[serde(default)]
+    #[schemars(extend("default" = "session"))]
+    source_port: SourcePort,
+    /// The outer UDP destination port, by default the registered one, 4789.
+    #[serde(default = "port")]
+    port: u16,
+    /// Whether the outer UDP checksum is computed. Otherwise it is 0, which means none.
+    #[serde(default)]
+    udp_checksum: bool,
+    /// The outer differentiated services code point: `copy`, the inner one (the default; 0 if the frame is not IP), or
+    /// 0 to 63.
+    #[serde(default)]
+    #[schemars(extend("default" = "copy"))]
+    dscp: Dscp,
+    /// Whether the don't-fragment bit of outer packets is set: `true` (the default) or `false`.
+    #[serde(default = "yes")]
+    df: bool,
+    /// The outer time to live, 1 to 255.
+    #[serde(default = "ttl")]
+    ttl: u8,
+    /// The longest outer packet in bytes, from 68. Longer packets are dropped. Without it, the longest that IPv4 can
+    /// express: 65535.
+    mtu: Option<u16>,
+}
+
+fn port() -> u16 {
+    vxlan::PORT
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn ttl() -> u8 {
+    64
+}
+
+const TRUNCATED: Gate = Gate::drop(0);
+const TOO_LONG: Gate = Gate::drop(1);
+const NO_HEADROOM: Gate = Gate::drop(2);
+const DROPS: &[Reason] = &[
+    Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." },
+    Reason { name: "too_long", help: "The outer packet would be longer than `mtu`." },
+    Reason { name: "no_headroom", help: "There is no room before the frame for the outer headers." },
+];
+
+/// The network function `vxlan_encap`.
+pub struct VxlanEncap {
+    outer: Outer,
+    peer: u32,
+    /// The VXLAN header as a number.
+    header: u64,
+}
+
+impl Declare for VxlanEncap {
+    type Params = Params;
+    const NAME: &'static str = "vxlan_encap";
+    const SUMMARY: &'static str = "puts frames into a VXLAN over IPv4";
+    const HELP: &'static str = "\
+        The whole frame, unchanged, gets a VXLAN header (RFC 7348) and before it UDP, IPv4 and Ethernet headers, 50 \
+        bytes in total. The outer Ethernet addresses are the inner ones until `mac_rewrite` writes others. A module \
+        has one network and one peer; select its frames before it, for example with `vlan_split` or `mac_table`. An \
+        inner VLAN tag stays: RFC 7348 section 6.1 recommends none, and `vlan_pop` removes it. The identification is 0 \
+        if packets may not be fragmented (RFC 6864); otherwise it comes from one counter for all modules of one \
+        `source`. Congestion notification is copied (RFC 6040).";
+    const EXAMPLE: &'static str = "{ source: 192.0.2.1, peer: 192.0.2.2, vni: 4096, mtu: 1550 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let Params { vni, port, peer, .. } = params;
+        if vni > vxlan::MAX_VNI {
+            let message = format!("{vni} is not a network identifier: allowed are 0 to {}", vxlan::MAX_VNI);
+            return Err(SetupError::at("vni", message));
+        }
+        if port == 0 {
+            return Err(SetupError::at("port", "0 is not a port: allowed are 1 to 65535"));
+        }
+        let outer = Outer::new(
+            &OuterSettings {
+                source: params.source,
+                source_port: params.source_port,
+                destination_port: port,
+                udp_checksum: params.udp_checksum,
+                dscp: params.dscp,
+                df: params.df,
+                ttl: params.ttl,
+                mtu: params.mtu,
+            },
+            setup,
+        )?;
+        let header: [u8; 8] = transmute!(Vxlan::of(vni));
+        Ok(Self { outer, peer: peer.0, header: u64::from_be_bytes(header) })
+    }
+}
+
+impl VxlanEncap {
+    #[inline(always)]
+    fn put<const PLAIN: bool>(&mut self, packet: &mut Packet, start: Start, shown: Shown) -> Result<(), Refusal> {
+        self.outer.write::<0, PLAIN>(packet, 0, start, shown, self.peer, |_| self.header, [0; 8])
+    }
+
+    /// Encapsulates a usual frame: IPv4 with ports. Returns false, and changes nothing, for all others and for those
+    /// that cannot be sent.
+    #[inline(always)]
+    fn usual<const PLAIN: bool>(&mut self, packet: &mut Packet) -> bool {
+        let Some(inner) = Inner::of(packet, false) else { return false };
+        let shown = inner.shown();
+        let Some(start) = Start::of(packet) else { return false };
+        self.put::<PLAIN>(packet, start, shown).is_ok()
+    }
+
+    /// Encapsulates any frame, or returns the gate of the error.
+    #[cold]
+    #[inline(never)]
+    fn unusual(&mut self, packet: &mut Packet) -> Gate {
+        let Some(start) = Start::of(packet) else { return TRUNCATED };
+        let shown = Shown::of(packet);
+        match self.put::<false>(packet, start.with_ipv4(), shown) {
+            Ok(()) => Gate::FIRST,
+            Err(Refusal::TooLong) => TOO_LONG,
+            Err(Refusal::NoRoom) => NO_HEADROOM,
+        }
+    }
+
+    /// Processes the rest of a batch, from the first packet that is not usual on.
+    #[inline(never)]
+    fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate().skip(first) {
+            if index == first || !self.usual::<false>(packet) {
+                let gate = self.unusual(packet);
+                if gate != Gate::FIRST {
+                    context.put(index, gate);
+                }
+            }
+        }
+    }
+}
+
+impl Function for VxlanEncap {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let first = if self.outer.is_plain() {
+            first_unusual(batch, |packet| self.usual::<true>(packet))
+        } else {
+            self.outer.begin(batch.len());
+            first_unusual(batch, |packet| self.usual::<false>(packet))
+        };
+        if let Some(first) = first {
+            self.process_from(first, batch, context);
+        }
+    }
+}
+
+register!(VxlanEncap);
+
+#[cfg(test)]
+mod tests;
