@@ -1,15 +1,15 @@
 //! The generator's parameters: their limits, and the construction of a generator from them.
 
-use std::borrow::Cow;
-use std::str::FromStr;
+mod endpoints;
+mod rate;
+
 use std::sync::Arc;
 
 use forebay_graph::{PortCounters, Setup, SetupError};
 use forebay_packet::{MAX_BATCH, MAX_FRAME, wire::ethernet::MacAddress};
-use forebay_units::{BitRate, Nanos, PacketRate, quantity::advice};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use forebay_units::Nanos;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use thiserror::Error;
 
 use super::address::{Prefix, read_routes};
 use super::arrivals::{Arrivals, Gaps, Schedule};
@@ -21,6 +21,9 @@ use super::share::Share;
 use super::sizes::{Size, Sizes, Weighted};
 use super::tunnel::Tunnel;
 use super::{Generator, Queue, Source};
+
+pub use endpoints::{Destination, Origin, PortRange};
+pub use rate::Rate;
 
 pub(super) const HELP: &str = "\
 With a `rate` the loop is open: packets arrive at the times of a schedule, whether or not the worker is ready to take \
@@ -147,153 +150,6 @@ pub struct Renewal {
     pub at_once: usize,
     /// How many packets each session has (1 to 65536).
     pub packets: usize,
-}
-
-/// The rate of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum Rate {
-    /// Packets per second.
-    Packets(PacketRate),
-    /// Bits per second on the wire.
-    Bits(BitRate),
-}
-
-/// The units of rates.
-const UNITS: [&str; 9] = ["pps", "kpps", "Mpps", "Gpps", "bps", "kbps", "Mbps", "Gbps", "Tbps"];
-
-/// The schema has a pattern that excludes a number without a unit, so that error messages can name the units.
-impl JsonSchema for Rate {
-    fn schema_name() -> Cow<'static, str> {
-        "Rate".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "a rate above 0, such as 5Mpps or 10Gbps",
-            "pattern": format!("^\\s*[0-9][0-9._]*\\s*({})\\s*$", UNITS.join("|")),
-        })
-    }
-}
-
-/// A text that is not a rate.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error(
-    "'{0}' is not a rate above 0{advice}: write a number and a unit, for example 5Mpps or 10Gbps (units: {units})",
-    advice = advice(.0, UNITS),
-    units = UNITS.join(", ")
-)]
-pub struct RateError(String);
-
-impl TryFrom<String> for Rate {
-    type Error = RateError;
-
-    fn try_from(text: String) -> Result<Self, RateError> {
-        let rate = PacketRate::from_str(&text).map(Self::Packets).or_else(|_| BitRate::from_str(&text).map(Self::Bits));
-        rate.ok().filter(|rate| rate.per_second() > 0.0).ok_or_else(|| RateError(text.chars().take(40).collect()))
-    }
-}
-
-/// The bytes that a frame takes on an Ethernet cable in addition to its own: frame check sequence, preamble with start
-/// delimiter, gap (IEEE 802.3).
-const OVERHEAD: usize = 4 + 8 + 12;
-
-impl Rate {
-    fn per_second(self) -> f64 {
-        match self {
-            Self::Packets(rate) => rate.0,
-            Self::Bits(rate) => rate.0,
-        }
-    }
-
-    /// Returns the time that a frame of `size` bytes takes, in seconds.
-    fn seconds(self, size: usize) -> f64 {
-        match self {
-            Self::Packets(rate) => 1.0 / rate.0,
-            Self::Bits(rate) => ((size + OVERHEAD) * 8) as f64 / rate.0,
-        }
-    }
-}
-
-/// The source addresses of packets.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a prefix, for example 10.0.0.0/16, or a list of prefixes")]
-pub enum Origin {
-    /// Addresses from one prefix.
-    One(Prefix),
-    /// Addresses from several prefixes.
-    List(Vec<Prefix>),
-}
-
-/// The destination addresses of packets.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a prefix such as 10.0.0.0/16, a list of prefixes, or { routes: FILE }")]
-pub enum Destination {
-    /// Addresses from one prefix.
-    One(Prefix),
-    /// Addresses from several prefixes.
-    List(Vec<Prefix>),
-    /// Addresses from the prefixes of a file.
-    File(RoutesFile),
-}
-
-/// A routes file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RoutesFile {
-    /// The name of the file. Each line begins with a prefix.
-    pub routes: String,
-}
-
-impl Default for Destination {
-    fn default() -> Self {
-        Self::One("198.19.0.0/16".parse().expect("a prefix"))
-    }
-}
-
-/// A range of port numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(try_from = "PortText")]
-#[schemars(with = "PortText")]
-pub struct PortRange {
-    first: u16,
-    last: u16,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a port number, or a range such as 1024-65535")]
-enum PortText {
-    One(u16),
-    Range(String),
-}
-
-impl TryFrom<PortText> for PortRange {
-    type Error = String;
-
-    fn try_from(text: PortText) -> Result<Self, String> {
-        let text = match text {
-            PortText::One(port) => return Ok(Self { first: port, last: port }),
-            PortText::Range(text) => text,
-        };
-        let range = text.split_once('-').unwrap_or((&text, &text));
-        let (Ok(first), Ok(last)) = (range.0.trim().parse(), range.1.trim().parse()) else {
-            return Err(format!(
-                "'{text}' is not a range of ports: write a number from 0 to 65535, or two of them with a hyphen, for \
-                 example 1024-65535"
-            ));
-        };
-        if first > last {
-            return Err(format!("the range of ports {text} ends before it starts"));
-        }
-        Ok(Self { first, last })
-    }
-}
-
-impl PortRange {
-    /// Returns the `n`-th port of the range, cyclically.
-    fn nth(self, n: usize) -> u16 {
-        self.first + (n % (usize::from(self.last - self.first) + 1)) as u16
-    }
 }
 
 /// The default source prefixes for IPv4 (RFC 2544) and IPv6 (RFC 5180).

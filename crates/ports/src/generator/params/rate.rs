@@ -1,0 +1,75 @@
+//! Rates of packets: a number with a unit, of packets or of bits on the wire.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use forebay_units::{BitRate, PacketRate, quantity::advice};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The rate of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Rate {
+    /// Packets per second.
+    Packets(PacketRate),
+    /// Bits per second on the wire.
+    Bits(BitRate),
+}
+
+/// The units of rates.
+const UNITS: [&str; 9] = ["pps", "kpps", "Mpps", "Gpps", "bps", "kbps", "Mbps", "Gbps", "Tbps"];
+
+/// The schema has a pattern that excludes a number without a unit, so that error messages can name the units.
+impl JsonSchema for Rate {
+    fn schema_name() -> Cow<'static, str> {
+        "Rate".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "a rate above 0, such as 5Mpps or 10Gbps",
+            "pattern": format!("^\\s*[0-9][0-9._]*\\s*({})\\s*$", UNITS.join("|")),
+        })
+    }
+}
+
+/// A text that is not a rate.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error(
+    "'{0}' is not a rate above 0{advice}: write a number and a unit, for example 5Mpps or 10Gbps (units: {units})",
+    advice = advice(.0, UNITS),
+    units = UNITS.join(", ")
+)]
+pub struct RateError(String);
+
+impl TryFrom<String> for Rate {
+    type Error = RateError;
+
+    fn try_from(text: String) -> Result<Self, RateError> {
+        let rate = PacketRate::from_str(&text).map(Self::Packets).or_else(|_| BitRate::from_str(&text).map(Self::Bits));
+        rate.ok().filter(|rate| rate.per_second() > 0.0).ok_or_else(|| RateError(text.chars().take(40).collect()))
+    }
+}
+
+/// The bytes that a frame takes on an Ethernet cable in addition to its own: frame check sequence, preamble with start
+/// delimiter, gap (IEEE 802.3).
+const OVERHEAD: usize = 4 + 8 + 12;
+
+impl Rate {
+    pub(super) fn per_second(self) -> f64 {
+        match self {
+            Self::Packets(rate) => rate.0,
+            Self::Bits(rate) => rate.0,
+        }
+    }
+
+    /// Returns the time that a frame of `size` bytes takes, in seconds.
+    pub(super) fn seconds(self, size: usize) -> f64 {
+        match self {
+            Self::Packets(rate) => 1.0 / rate.0,
+            Self::Bits(rate) => ((size + OVERHEAD) * 8) as f64 / rate.0,
+        }
+    }
+}
