@@ -1,7 +1,16 @@
 //! Parses the blocks of a receive ring. A block holds frames, each with metadata from the kernel (`tpacket3_hdr`, and a
 //! `virtio_net_hdr` before the frame).
 //!
-//! The parser does not trust the block: a length that exceeds the block ends it.
+//! The parser reads a slice of bytes: it makes no system call and has no access to the ring. The kernel's headers
+//! (`linux/if_packet.h`, `linux/virtio_net.h`) fix the offsets and the meaning of the fields, so these cannot change.
+//! The callers rely on three properties, whatever bytes the block has:
+//!
+//! - The bytes of a [`Frame`] are within the block. A length that exceeds the block is an error, which ends the block.
+//! - [`Cursor::advance`] moves forward and reduces [`Cursor::remaining`], so the frames of a block come to an end.
+//! - A frame of which the block has only a part says so ([`Frame::is_cut`]).
+//!
+//! Everything else may change here without a change elsewhere. `tests.rs` builds blocks as the kernel does, and
+//! [`fuzz_block`] checks the three properties. A [`Cursor`] is valid for the block for which it was created.
 
 use std::mem::offset_of;
 
