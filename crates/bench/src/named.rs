@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use forebay_graph::{Context, Effect, Function, Intake, Port, Ready, ScheduledSource};
+use forebay_graph::{Context, Effect, Function, Intake, Port, Ready, ScheduledSource, Waits};
 use forebay_measure::Counter;
 use forebay_packet::{Batch, Packet};
 use forebay_units::Ticks;
@@ -84,6 +84,10 @@ impl Port for NamedPort {
         let ready = (self.receive)(&mut *self.port, batch, intake);
         self.calls.receive.add(u64::from(batch.len() > before));
         ready
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        self.port.wait_on()
     }
 
     fn send(&mut self, batch: &mut Batch, now: Ticks) {

@@ -1,8 +1,11 @@
-//! Drives workers: calls their turns, by polling on a core or in simulated time.
+//! Drives workers: calls their turns, on a core or in simulated time.
 //!
-//! Only this file waits. Only here a worker's thread communicates with the rest of the process, through a stop flag and
-//! a queue of orders, which it looks at from time to time.
+//! Only here a worker's thread communicates with the rest of the process, through a stop flag and a queue of orders,
+//! which it looks at from time to time. Between turns without work, the worker waits by its [idle policy](idle).
 
+pub mod idle;
+
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -14,15 +17,17 @@ use rtrb::Consumer;
 
 use crate::observer::Observer;
 use crate::scheduler::Scheduler;
+use crate::wake::Wake;
 use crate::worker::{ActionError, Exchange, Former, Next, Worker};
+
+pub use idle::{Idle, IdlePolicy, Poll};
+
+use idle::IdleWorker;
 
 /// The largest number of turns between two looks at the stop flag and the orders.
 const LOOK_EVERY: u32 = 64;
 /// The longest time between two looks. A turn of slow modules takes milliseconds.
 const LOOK_AFTER: Nanos = Nanos(1_000_000);
-
-/// The longest time that an idle worker sleeps. An order wakes its thread earlier.
-const OVER: Duration = Duration::from_millis(10);
 
 /// The ticks of a simulated turn without its calls, about as many as an empty turn takes in real time. A turn takes
 /// time even if its calls do not. Otherwise a saturating source would stop the clock.
@@ -66,12 +71,40 @@ pub struct Mailbox<'a, S: Scheduler> {
     pub stop: &'a AtomicBool,
     /// Orders, oldest first.
     pub orders: Consumer<Order<S>>,
+    /// The worker's handle. The thread that sets the stop flag or sends an order calls it then.
+    pub wake: Arc<Wake>,
+}
+
+/// A worker with its mailbox, as its idle policy sees them.
+struct Driven<'a, 'm, S: Scheduler>(&'a mut Worker<Tsc, S>, &'a Mailbox<'m, S>);
+
+impl<S: Scheduler> IdleWorker for Driven<'_, '_, S> {
+    fn has_work(&self) -> bool {
+        self.1.stop.load(Ordering::Relaxed) || !self.1.orders.is_empty() || self.0.is_sent_packets()
+    }
+
+    fn inputs(&self) -> Option<Vec<BorrowedFd<'_>>> {
+        self.0.inputs()
+    }
+
+    fn time_until(&self, instant: Ticks) -> Duration {
+        let clock = self.0.clock();
+        let now = clock.now();
+        if instant > now { Duration::from_nanos(clock.frequency().nanos(instant.since(now)).0) } else { Duration::ZERO }
+    }
+
+    fn note_parked(&mut self) {
+        self.0.note_parked();
+    }
 }
 
 /// Runs a worker on the calling thread, which is its own, until it is stopped or ordered to end in favour of others.
-/// The worker parks only if no packet can come from a port or another worker. The sender of an order must unpark the
-/// thread.
-pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_, S>) -> Ended {
+/// Between turns without work it waits by the policy `idle`.
+pub fn run<S: Scheduler>(
+    worker: &mut Worker<Tsc, S>,
+    mailbox: &mut Mailbox<'_, S>,
+    idle: &mut impl IdlePolicy,
+) -> Ended {
     let look_after = worker.clock().frequency().ticks(LOOK_AFTER);
     let mut looked = Ticks::ZERO;
     loop {
@@ -79,13 +112,9 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
             match worker.turn() {
                 Next::Now if worker.began().since(looked) >= look_after => break,
                 Next::Now => {}
-                Next::Never => {
-                    std::thread::park_timeout(OVER);
-                    break;
-                }
-                // Time until the next instant allows a look at the orders.
-                Next::At(_) | Next::OnInput(..) => {
-                    std::hint::spin_loop();
+                // The wait allows a look at the orders.
+                next => {
+                    idle.wait(next, &mut Idle { wake: &mailbox.wake, worker: &mut Driven(worker, mailbox) });
                     break;
                 }
             }
@@ -116,7 +145,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
     }
 }
 
-/// Starts a worker that joins a running pipeline. Its thread calls this before it [polls](poll).
+/// Starts a worker that joins a running pipeline. Its thread calls this before it [runs](run) the worker.
 pub fn join<S: Scheduler>(worker: &mut Worker<Tsc, S>, exchange: &Exchange) {
     exchange.meet();
     worker.take_over_from(exchange);

@@ -182,6 +182,11 @@ impl Input {
         self.backlog || (!self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit()))
     }
 
+    /// Returns how many packets must come until a batch is complete: 1 if there is no trigger.
+    pub(crate) fn lacking(&self) -> usize {
+        if self.eager { 1 } else { self.limit().saturating_sub(self.filling.len()).max(1) }
+    }
+
     /// Prefetches the packets that run next.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {

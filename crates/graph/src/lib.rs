@@ -35,6 +35,7 @@ mod sync;
 mod table;
 mod team;
 pub mod telemetry;
+mod wake;
 mod worker;
 
 pub use context::Context;
@@ -56,7 +57,7 @@ pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{
     DeclarePort, Intake, LinkCounters, LinkState, OVER_BLOCK, OVERSIZE, Offer, OpenPort, Pace, Port, PortCounters,
-    PortDeclaration, Ready, Reasons, ScheduledSource, Spread, ports,
+    PortDeclaration, Ready, Reasons, ScheduledSource, Spread, Waits, ports,
 };
 pub use rig::Rig;
 pub use sampler::Sampler;
@@ -71,4 +72,5 @@ pub use shelf::Key;
 pub use table::{NO_CHANGE, NamedTable, Outcome, Refused, Table, Verb, foreign_words};
 pub use team::Team;
 pub use telemetry::{OwnCounters, Telemetry};
+pub use wake::Wake;
 pub use worker::{ActionError, Cost, Exchange, Former, MakeError, Next, Worker};

@@ -60,6 +60,11 @@ pub(crate) struct In {
 }
 
 impl In {
+    /// Returns whether no message waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.receiver.is_empty()
+    }
+
     /// Returns when the next message was sent, if there is one.
     #[inline]
     pub(crate) fn sent_at(&mut self) -> Option<u64> {

@@ -5,6 +5,7 @@ mod schedule;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_measure::Counter;
@@ -27,10 +28,20 @@ pub enum Ready {
     Now,
     /// Not before this instant.
     At(Ticks),
-    /// When packets arrive from outside. The time is unknown.
-    Input,
+    /// When packets arrive from outside, at an unknown time. A worker that polls instead of waiting for them need not
+    /// look before this instant.
+    Input(Ticks),
     /// Never again: the source is used up.
     Never,
+}
+
+/// The descriptors by which a parked worker learns that a port has packets.
+#[derive(Debug)]
+pub enum Waits<'p> {
+    /// Each of these becomes readable (`poll(2)`) when packets arrive.
+    On(Vec<BorrowedFd<'p>>),
+    /// There is none: the port never answers [`Ready::Input`], or only a call finds its packets.
+    None,
 }
 
 /// The counters that a port writes itself. The engine counts the packets that it receives from and sends to the port.
@@ -123,6 +134,9 @@ pub trait Port: Send {
     /// Adds up to `intake.most` arrived packets to `batch`, each with its bytes and arrival time. The batch is empty
     /// and has room for them. Returns when to request packets again.
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready;
+
+    /// Returns the descriptors on which a worker can wait when the port has answered [`Ready::Input`].
+    fn wait_on(&self) -> Waits<'_>;
 
     /// Sends packets. Packets that it leaves in `batch` could not be sent; the worker drops them and counts them as
     /// `refused`.

@@ -164,6 +164,12 @@ impl<T: Send> Sender<T> {
 }
 
 impl<T: Send> Receiver<T> {
+    /// Returns whether no message waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.read == self.shared.written.0.load(Ordering::Acquire)
+    }
+
     /// Returns the next message's head, if there is a message.
     #[inline]
     pub fn peek(&mut self) -> Option<Head> {

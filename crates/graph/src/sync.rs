@@ -1,7 +1,8 @@
-//! The types that the ring uses. Its loom test replaces them with loom's types of the same names.
+//! The types that the ring and the flag of parked workers use. Their loom tests replace these types with loom's types
+//! of the same names.
 
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// A cell with access by pointer, with the interface of loom's cell.
 #[repr(transparent)]

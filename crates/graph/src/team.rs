@@ -1,8 +1,12 @@
-//! The shared state of the workers of one pipeline: whether all of them are done.
+//! The shared state of the workers of one pipeline: whether all of them are done, and how they wake each other.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_units::Ticks;
+
+use crate::drive::IdlePolicy;
+use crate::wake::Wake;
 
 /// The state of a worker for the others, in a cache line of its own.
 #[derive(Debug, Default)]
@@ -23,18 +27,29 @@ struct Member {
 #[derive(Debug)]
 pub struct Team {
     members: Box<[Member]>,
+    /// The workers' handles. Empty if workers do not park while packets can come: then a hand-over wakes no worker. Not
+    /// part of `Member`: another worker would have to fetch a line that its owner writes all the time.
+    wakes: Box<[Arc<Wake>]>,
     /// The number of workers that have come to the meeting.
     arrived: AtomicUsize,
 }
 
 impl Team {
-    /// Creates a team of `workers` workers.
+    /// Creates a team of `workers` workers that do not park while packets can come.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
             members: (0..workers).map(|_| Member { waits: AtomicU64::new(u64::MAX), ..Member::default() }).collect(),
+            wakes: Box::default(),
             arrived: AtomicUsize::new(0),
         }
+    }
+
+    /// Creates a team of workers that wait by the policy `idle`. `wakes` are the handles of all workers, by number.
+    #[must_use]
+    pub fn with_policy(idle: &impl IdlePolicy, wakes: Vec<Arc<Wake>>) -> Self {
+        let team = Self::new(wakes.len());
+        if idle.parks_on_input() { Self { wakes: wakes.into(), ..team } } else { team }
     }
 
     /// Returns the number of workers.
@@ -86,6 +101,14 @@ impl Team {
         while self.arrived.load(Ordering::Acquire) < self.len() {
             std::hint::spin_loop();
             std::thread::yield_now();
+        }
+    }
+
+    /// Wakes a worker to which packets have been handed over, if it parks while packets can come.
+    #[inline]
+    pub(crate) fn wake(&self, worker: usize) {
+        if let Some(wake) = self.wakes.get(worker) {
+            wake.wake();
         }
     }
 

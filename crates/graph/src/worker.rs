@@ -18,6 +18,7 @@ mod succession;
 mod sweep;
 mod windows;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use forebay_measure::{Clock, Counter};
@@ -30,7 +31,7 @@ use crate::function::Function;
 use crate::input::{Input, Spares};
 use crate::links::Links;
 use crate::observer::Observer;
-use crate::port::{Intake, Port, Ready};
+use crate::port::{Intake, Port, Ready, Waits};
 use crate::scheduler::Scheduler;
 use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
@@ -51,7 +52,10 @@ pub enum Next {
     Now,
     /// Call it at this instant.
     At(Ticks),
-    /// Call it when `count` packets wait at its ports, or at the instant, if there is one.
+    /// Call it when `count` packets wait at its ports or in rings from other workers, or at the instant, if there is
+    /// one. A worker that is called with fewer packets only queues them: `count` is the smallest number that can
+    /// complete a batch of a module with a trigger. The hold limit of a packet counts from the turn that takes it. So a
+    /// policy that waits for more than one packet must bound the time after the first one arrives.
     OnInput(usize, Option<Ticks>),
     /// Never call it again: all sources are used up and no packet waits.
     Never,
@@ -337,7 +341,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let (Some(entry), Some(port)) = (gateway.entry, &mut gateway.port) else { return false };
         match gateway.ready {
             Ready::Never => return false,
-            Ready::At(instant) if instant > self.desk.now => return false,
+            Ready::At(instant) | Ready::Input(instant) if instant > self.desk.now => return false,
             _ => {}
         }
         let intake = Intake { now: self.desk.now, pool: &self.desk.pool, most: self.batch };
@@ -393,7 +397,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Returns when there may be work, given that no node is ready now.
     fn when(&mut self) -> Next {
         let next = self.wanted();
-        self.stopwatch.sleeps = next == Next::Never;
+        self.stopwatch.parked = false;
         next
     }
 
@@ -401,34 +405,61 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
         let timers = self.timers.iter().filter(|timer| timer.keeps).map(|timer| timer.at);
         let looks = self.timers.iter().filter(|timer| !timer.keeps).map(|timer| timer.at);
-        let open = |(port, gateway): &(usize, &Gateway)| gateway.entry.is_some() && !self.is_held(*port);
-        let ports = self.gateways.iter().enumerate().filter(open).map(|(_, gateway)| gateway.ready);
+        let ports = self.open_gateways().filter_map(|gateway| Some((gateway.entry?, gateway.ready)));
         let held = due.chain(timers).chain(self.scheduler.wake()).min();
         let mut earliest = held.into_iter().chain(looks).min();
         let may_come = self.gateways.iter().any(|gateway| gateway.entry.is_some() && gateway.ready != Ready::Never);
         self.team.set_waits(self.id, if may_come { Ticks::NEVER } else { held.unwrap_or(Ticks::ZERO) });
-        let (mut input, mut outside) = (false, false);
-        for ready in ports {
+        let (mut input, mut outside) = (None, false);
+        for (entry, ready) in ports {
             match ready {
                 Ready::Now => return Next::Now,
                 Ready::At(instant) => {
                     outside = true;
                     earliest = Some(earliest.map_or(instant, |earliest| earliest.min(instant)));
                 }
-                Ready::Input => (outside, input) = (true, true),
+                Ready::Input(_) => {
+                    outside = true;
+                    let count = self.nodes[entry.node as usize].input.lacking();
+                    input = Some(input.map_or(count, |least: usize| least.min(count)));
+                }
                 Ready::Never => {}
             }
         }
         self.team.set_quiet(self.id, self.draining || (!outside && held.is_none()));
         if self.links.ins.is_empty() {
             return match (input, earliest) {
-                (true, earliest) => Next::OnInput(1, earliest),
-                (false, Some(instant)) => Next::At(instant),
-                (false, None) => Next::Never,
+                (Some(count), earliest) => Next::OnInput(count, earliest),
+                (None, Some(instant)) => Next::At(instant),
+                (None, None) => Next::Never,
             };
         }
+        // The destination of packets in rings is unknown until they are taken.
         // In simulated time, packets from other workers may arrive later than now.
         Next::OnInput(1, self.sent_to().into_iter().chain(earliest).min())
+    }
+
+    /// Returns the ports by which packets enter, except those that must not be read now.
+    fn open_gateways(&self) -> impl Iterator<Item = &Gateway> {
+        let gateways = self.gateways.iter().enumerate();
+        gateways.filter(|(port, gateway)| gateway.entry.is_some() && !self.is_held(*port)).map(|(_, gateway)| gateway)
+    }
+
+    /// Returns the descriptors of the ports that wait for packets. `None` if one of these ports has none.
+    pub(crate) fn inputs(&self) -> Option<Vec<BorrowedFd<'_>>> {
+        let mut inputs = Vec::new();
+        for gateway in self.open_gateways().filter(|gateway| matches!(gateway.ready, Ready::Input(_))) {
+            match gateway.port.as_ref()?.wait_on() {
+                Waits::On(descriptors) => inputs.extend(descriptors),
+                Waits::None => return None,
+            }
+        }
+        Some(inputs)
+    }
+
+    /// Notes that the worker parks after this turn, so that the length of the turn has no meaning.
+    pub(crate) fn note_parked(&mut self) {
+        self.stopwatch.parked = true;
     }
 
     /// Sets the observer of single packets from the next turn on. `None` ends the observation.

@@ -18,7 +18,7 @@ use crate::control_loop::ControlLoop;
 use crate::cores::{CoreError, Cores};
 use crate::running::{Running, WorkerSet, act, make_control_loop, origin, tables};
 use crate::succession::{Successors, settle};
-use crate::threads::{StartError, WaitingWorker, WorkerEnd, prepare_join};
+use crate::threads::{StartError, WaitingWorker, WorkerEnd, new_team, new_wakes, prepare_join};
 
 /// Why a configuration was refused. The pipeline runs on with the old one.
 #[derive(Debug, Error)]
@@ -189,13 +189,19 @@ impl<S: Scheduler + 'static> Running<S> {
             None => make_control_loop(&made, &plans[0], &self.control_thread.costs).map_err(MakeError::from)?,
         };
         let pool = |worker: usize| workers.threads.get(worker).map(|thread| thread.pool.clone());
-        let Successors { team, workers: mut successors, exchange } =
-            Successors::make(plans, &self.board.telemetries(), &[], || Tsc, pool)?;
+        // Workers that stay keep their handles, because they keep their threads.
+        let mut wakes: Vec<_> =
+            workers.threads.iter().map(|thread| Arc::clone(&thread.wake)).take(plans.len()).collect();
+        wakes.extend(new_wakes(plans.len() - wakes.len())?);
+        let team = new_team(&wakes);
+        let Successors { workers: mut successors, exchange } =
+            Successors::make(plans, &team, &self.board.telemetries(), &[], || Tsc, pool)?;
         let exchange = Arc::new(exchange);
         let telemetries = successors.iter().map(Worker::telemetry).collect();
         let stay = workers.threads.len().min(successors.len());
         let mut joining = Vec::new();
-        for (mut worker, core) in successors.split_off(stay).into_iter().zip(&cores[stay..]) {
+        let joiners = successors.split_off(stay).into_iter().zip(&cores[stay..]).zip(wakes.split_off(stay));
+        for ((mut worker, core), wake) in joiners {
             worker.observe((workers.watch)(stay + joining.len()));
             let (pool, number) = (worker.pool(), workers.started);
             workers.started += 1;
@@ -204,6 +210,7 @@ impl<S: Scheduler + 'static> Running<S> {
                 pool,
                 *core,
                 number,
+                wake,
                 Arc::clone(&exchange),
                 Arc::clone(&self.stop),
             )?);

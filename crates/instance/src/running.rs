@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use forebay_control::{Costs, Profiled};
 use forebay_graph::{
-    FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, Team, WeightedFair, drive::Order,
-    links, report::RunFacts,
+    FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, WeightedFair, drive::Order, links,
+    report::RunFacts,
 };
 use forebay_measure::{Clock, Tsc, machine::restrict};
 use forebay_pipeline::{PipelineParts, Source};
@@ -26,7 +26,7 @@ use crate::control_thread::ControlThread;
 use crate::cores::Cores;
 use crate::moves::{MoveOrder, NotMoved};
 use crate::reload::ReloadError;
-use crate::threads::{StartError, Thread, WaitingWorker, WorkerEnd, WorkerParts, start_worker};
+use crate::threads::{StartError, Thread, WaitingWorker, WorkerEnd, WorkerParts, new_team, new_wakes, start_worker};
 
 /// How long a worker may take to respond to an order.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -192,15 +192,16 @@ impl<S: Scheduler + 'static> Running<S> {
     ) -> Result<Arc<Self>, StartError> {
         let control_thread = ControlThread::new(control_inputs);
         let control_loop = make_control_loop(&made, &plans[0], &control_thread.costs).map_err(MakeError::from)?;
-        let team = Arc::new(Team::new(plans.len()));
+        let wakes = new_wakes(plans.len())?;
+        let team = new_team(&wakes);
         let rings = links(&plans[0], &plans[0].placement);
         let tables = tables(&plans);
         let stop = Arc::new(AtomicBool::new(false));
         // Every worker waits until all others are ready, so that a failed start leaves nothing behind.
         let (mut starting, mut failed) = (Vec::new(), None);
-        for ((plan, ring), core) in plans.into_iter().zip(rings).zip(&*cores) {
+        for (((plan, ring), wake), core) in plans.into_iter().zip(rings).zip(wakes).zip(&*cores) {
             let observer = watch(plan.worker);
-            let parts = WorkerParts { plan, links: ring, team: Arc::clone(&team), observer };
+            let parts = WorkerParts { plan, links: ring, team: Arc::clone(&team), wake, observer };
             match start_worker::<S>(parts, *core, Arc::clone(&stop)) {
                 Ok(ready) => starting.push(ready),
                 Err(error) => failed = failed.or(Some(error)),
@@ -319,7 +320,7 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         drop(self.board.state().machine.taken(Duration::ZERO));
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut workers.threads);
-        threads.iter().for_each(|thread| thread.handle.thread().unpark());
+        threads.iter().for_each(|thread| thread.wake.wake());
         let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut workers.troubles) };
         for thread in threads {
             match thread.handle.join() {

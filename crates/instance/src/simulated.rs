@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use forebay_control::{Costs, Log};
 use forebay_graph::{
-    Cost, MakeError, Plan, RunToCompletion, Scheduler, WeightedFair, Worker,
+    Cost, MakeError, Plan, RunToCompletion, Scheduler, Team, WeightedFair, Worker,
     drive::{Ended, simulate_team, wind_up_team},
     report::RunFacts,
 };
@@ -84,7 +84,8 @@ impl<S: Scheduler> SimulatedTeam<S> {
         let control = made.as_ref().and_then(PipelineParts::control);
         let control_loop = control.map(|settings| ControlLoop::new(settings.clone(), &plans[0], known).map(Arc::new));
         let control_loop = control_loop.transpose().map_err(MakeError::from)?;
-        let (team, workers) = members(plans, costs, || Simulated::new(frequency), |_| None)?;
+        let team = Arc::new(Team::new(plans.len()));
+        let workers = members(plans, &team, costs, || Simulated::new(frequency), |_| None)?;
         let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
         let origin = RunFacts { kind: FigureSource::Simulated, cpu, cores: vec![None; workers.len()] };
         let telemetries = workers.iter().map(Worker::telemetry).collect();

@@ -14,45 +14,41 @@ use crate::running::Watch;
 
 /// The workers of a new graph, before they run, and their exchange with the workers that they replace.
 pub(crate) struct Successors<C: Clock, S: Scheduler> {
-    pub(crate) team: Arc<Team>,
     pub(crate) workers: Vec<Worker<C, S>>,
     pub(crate) exchange: Exchange,
 }
 
 impl<C: Clock, S: Scheduler> Successors<C, S> {
-    /// Creates the workers of `plans`, which replace the workers that count in `running`. `pool` returns the packet
-    /// pool of a running worker.
+    /// Creates the workers of `plans`, which are `team` and replace the workers that count in `running`. `pool` returns
+    /// the packet pool of a running worker.
     pub(crate) fn make(
         plans: Vec<Plan>,
+        team: &Arc<Team>,
         running: &[Arc<Telemetry>],
         costs: &[Cost],
         clock: impl Fn() -> C,
         pool: impl Fn(usize) -> Option<Pool>,
     ) -> Result<Self, MakeError> {
-        let (team, mut workers) = members(plans, costs, clock, pool)?;
+        let mut workers = members(plans, team, costs, clock, pool)?;
         let exchange = Exchange::between(running, &mut workers);
-        Ok(Self { team, workers, exchange })
+        Ok(Self { workers, exchange })
     }
 }
 
-/// The workers of one graph, and the state that they share.
-type Members<C, S> = (Arc<Team>, Vec<Worker<C, S>>);
-
-/// Creates a worker for each of `plans`, and the state that they share. `pool` returns the packet pool of a running
-/// worker.
+/// Creates a worker of `team` for each of `plans`. `pool` returns the packet pool of a running worker.
 pub(crate) fn members<C: Clock, S: Scheduler>(
     plans: Vec<Plan>,
+    team: &Arc<Team>,
     costs: &[Cost],
     clock: impl Fn() -> C,
     pool: impl Fn(usize) -> Option<Pool>,
-) -> Result<Members<C, S>, MakeError> {
-    let (team, rings) = (Arc::new(Team::new(plans.len())), links(&plans[0], &plans[0].placement));
+) -> Result<Vec<Worker<C, S>>, MakeError> {
+    let rings = links(&plans[0], &plans[0].placement);
     let workers = plans.into_iter().zip(rings).map(|(plan, ring)| {
         let pool = pool(plan.worker).map_or_else(|| Pool::new(plan.pool), Ok)?;
-        Worker::member(plan, clock(), costs.to_vec(), pool, ring, Arc::clone(&team))
+        Worker::member(plan, clock(), costs.to_vec(), pool, ring, Arc::clone(team))
     });
-    let workers = workers.collect::<Result<_, MakeError>>()?;
-    Ok((team, workers))
+    workers.collect()
 }
 
 /// The result of a switch between graphs.

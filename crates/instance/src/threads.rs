@@ -6,8 +6,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use forebay_graph::{
-    Exchange, Former, Links, MakeError, Observer, Plan, Scheduler, SetupError, Team, Telemetry, Worker,
-    drive::{self, Ended, Mailbox, Order},
+    Exchange, Former, Links, MakeError, Observer, Plan, Scheduler, SetupError, Team, Telemetry, Wake, Worker,
+    drive::{self, Ended, Mailbox, Order, Poll},
 };
 use forebay_measure::{Clock, Tsc, machine::pin_to};
 use forebay_packet::{Pool, PoolOptions};
@@ -17,6 +17,9 @@ use thiserror::Error;
 
 /// How many orders may wait for a worker.
 const ORDERS: usize = 4_096;
+
+/// The idle policy of all workers.
+const IDLE: Poll = Poll;
 
 /// Why a pipeline cannot be started.
 #[derive(Debug, Error)]
@@ -32,6 +35,9 @@ pub enum StartError {
     /// The system cannot create the thread.
     #[error("no thread for a worker: {0}")]
     Thread(#[from] std::io::Error),
+    /// The system has no descriptor for a worker's handle.
+    #[error("no descriptor to wake a worker: {0}")]
+    Wake(std::io::Error),
     /// The plan cannot run.
     #[error(transparent)]
     Make(#[from] MakeError),
@@ -56,6 +62,8 @@ pub(crate) enum WorkerEnd<S: Scheduler> {
 /// A worker's thread.
 pub(crate) struct Thread<S: Scheduler> {
     pub(crate) orders: Producer<Order<S>>,
+    /// Wakes the worker, which must be called after each order and after the stop flag is set.
+    pub(crate) wake: Arc<Wake>,
     pub(crate) handle: JoinHandle<WorkerEnd<S>>,
     pub(crate) pool: Pool,
     pub(crate) core: usize,
@@ -64,15 +72,25 @@ pub(crate) struct Thread<S: Scheduler> {
 }
 
 impl<S: Scheduler> Thread<S> {
-    /// Gives the worker an order, and wakes the worker if it sleeps.
+    /// Gives the worker an order, and wakes the worker if it is parked.
     ///
     /// # Errors
     /// Returns the order if the queue of orders is full.
     pub(crate) fn give(&mut self, order: Order<S>) -> Result<(), PushError<Order<S>>> {
         self.orders.push(order)?;
-        self.handle.thread().unpark();
+        self.wake.wake();
         Ok(())
     }
+}
+
+/// Creates the handles of `count` workers.
+pub(crate) fn new_wakes(count: usize) -> Result<Vec<Arc<Wake>>, StartError> {
+    (0..count).map(|_| Wake::new().map(Arc::new).map_err(StartError::Wake)).collect()
+}
+
+/// Creates a team of the workers with these handles.
+pub(crate) fn new_team(wakes: &[Arc<Wake>]) -> Arc<Team> {
+    Arc::new(Team::with_policy(&IDLE, wakes.to_vec()))
 }
 
 /// The parts of a new worker.
@@ -80,6 +98,7 @@ pub(crate) struct WorkerParts {
     pub(crate) plan: Plan,
     pub(crate) links: Links,
     pub(crate) team: Arc<Team>,
+    pub(crate) wake: Arc<Wake>,
     pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
@@ -134,32 +153,33 @@ pub(crate) fn start_worker<S: Scheduler + 'static>(
     let (start, when_started) = channel();
     let (orders, order_queue) = RingBuffer::new(ORDERS);
     let name = format!("worker-{}", parts.plan.worker);
+    let wake = Arc::clone(&parts.wake);
     let handle = std::thread::Builder::new().name(name).spawn(move || {
         let made = pin_to(core).map_err(|error| StartError::Core { core, error }).and_then(|()| {
-            let WorkerParts { plan, links, team, observer } = parts;
+            let WorkerParts { plan, links, team, wake, observer } = parts;
             // Populates the pages now. Otherwise the first packet on a page waits for it, up to 0.5 ms for a huge page.
             let pool = Pool::new(PoolOptions { populated: true, ..plan.pool }).map_err(MakeError::from)?;
             let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
             worker.observe(observer);
-            Ok((worker, pool))
+            Ok((worker, pool, wake))
         });
-        let worker = match made {
-            Ok((worker, pool)) => {
+        let (worker, wake) = match made {
+            Ok((worker, pool, wake)) => {
                 let facts = WorkerFacts { telemetry: worker.telemetry(), began: Tsc.now(), pool, tid: own_tid() };
                 // The receiver exists: it waits for this message.
                 let _ = ready.send(Ok(facts));
-                worker
+                (worker, wake)
             }
             Err(error) => {
                 let _ = ready.send(Err(error));
                 return WorkerEnd::NotStarted;
             }
         };
-        if when_started.recv().is_ok() { run(worker, order_queue, &stop) } else { WorkerEnd::NotStarted }
+        if when_started.recv().is_ok() { run(worker, order_queue, wake, &stop) } else { WorkerEnd::NotStarted }
     })?;
     match when_ready.recv().map_err(|_| StartError::Ended).flatten() {
         Ok(facts) => {
-            let thread = Thread { orders, handle, pool: facts.pool.clone(), core, tid: facts.tid };
+            let thread = Thread { orders, wake, handle, pool: facts.pool.clone(), core, tid: facts.tid };
             Ok((WaitingWorker::new(thread, start), facts))
         }
         Err(error) => {
@@ -175,12 +195,14 @@ pub(crate) fn prepare_join<S: Scheduler + 'static>(
     pool: Pool,
     core: usize,
     number: usize,
+    wake: Arc<Wake>,
     exchange: Arc<Exchange>,
     stop: Arc<AtomicBool>,
 ) -> Result<WaitingWorker<S>, StartError> {
     let (orders, order_queue) = RingBuffer::new(ORDERS);
     let (ready, when_ready) = channel();
     let (start, when_started) = channel();
+    let own_wake = Arc::clone(&wake);
     let handle = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         let bound = pin_to(core).map(|()| own_tid()).map_err(|error| StartError::Core { core, error });
         let failed = bound.is_err();
@@ -189,9 +211,9 @@ pub(crate) fn prepare_join<S: Scheduler + 'static>(
             return WorkerEnd::NotStarted;
         }
         drive::join(&mut worker, &exchange);
-        run(*worker, order_queue, &stop)
+        run(*worker, order_queue, own_wake, &stop)
     })?;
-    let mut waiting = WaitingWorker::new(Thread { orders, handle, pool, core, tid: 0 }, start);
+    let mut waiting = WaitingWorker::new(Thread { orders, wake, handle, pool, core, tid: 0 }, start);
     let tid = when_ready.recv().map_err(|_| StartError::Ended)??;
     if let Some((thread, _)) = &mut waiting.0 {
         thread.tid = tid;
@@ -199,9 +221,14 @@ pub(crate) fn prepare_join<S: Scheduler + 'static>(
     Ok(waiting)
 }
 
-fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> WorkerEnd<S> {
-    let mut mailbox = Mailbox { stop, orders };
-    if drive::poll(&mut worker, &mut mailbox) == Ended::Succeeded {
+fn run<S: Scheduler>(
+    mut worker: Worker<Tsc, S>,
+    orders: Consumer<Order<S>>,
+    wake: Arc<Wake>,
+    stop: &AtomicBool,
+) -> WorkerEnd<S> {
+    let mut mailbox = Mailbox { stop, orders, wake };
+    if drive::run(&mut worker, &mut mailbox, &mut { IDLE }) == Ended::Succeeded {
         return WorkerEnd::Succeeded(Box::new(Former::of(worker)));
     }
     let troubles = drive::end(&mut worker).err().unwrap_or_default();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, Waits, register};
 use forebay_instance::{ControlInputs, Instance, MoveOrder, NotMoved, choose, start};
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_packet::{ArrivalClock, Batch, wire::checksum};
@@ -92,6 +92,10 @@ impl Port for Numbered {
             (*number, world.sent) = (*number + 1, world.sent + 1);
         }
         Ready::At(intake.now + Ticks(2_000))
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

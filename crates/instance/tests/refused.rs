@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, Waits, register};
 use forebay_instance::{Instance, ReloadError, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Batch;
@@ -28,8 +28,12 @@ struct Params {}
 struct Probe;
 
 impl Port for Probe {
-    fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
-        Ready::Input
+    fn receive(&mut self, _: &mut Batch, intake: &Intake<'_>) -> Ready {
+        Ready::Input(intake.now)
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, _: &mut Batch, _: Ticks) {}

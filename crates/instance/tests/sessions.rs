@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_graph::{
-    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, drive::wind_up_team,
-    register, share,
+    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, Waits,
+    drive::wind_up_team, register, share,
 };
 use forebay_instance::{ControlInputs, SimulatedTeam, Simulation, choose, start};
 use forebay_measure::{Clock, Tsc};
@@ -315,6 +315,10 @@ impl<const QUEUES: bool> Port for Wire<QUEUES> {
             batch.push(packet).expect("the batch has room");
         }
         if world.is_over() { Ready::Never } else { Ready::At(intake.now + Ticks(2_000)) }
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

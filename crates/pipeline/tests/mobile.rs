@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{
-    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, Team, Worker,
+    Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, Team, Waits, Worker,
     drive::{Ended, simulate_team, wind_up_team},
     links, register,
 };
@@ -102,6 +102,10 @@ impl Port for Users {
         Ready::At(intake.now + Ticks(5_000))
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
+    }
+
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
@@ -134,6 +138,10 @@ struct Ledger {
 impl Port for Ledger {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         Ready::Never
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

@@ -13,10 +13,11 @@ mod stamps;
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, Waits, register};
 use forebay_packet::{Batch, MAX_BATCH, MAX_FRAME};
 use forebay_units::{Nanos, Ticks};
 
@@ -160,6 +161,9 @@ pub struct AfPacket {
     shared: Option<Arc<Shared>>,
     /// The new receiver, if the ring size differs from that of the previous port.
     new_receiver: Option<Receiver>,
+    /// The descriptor of the receiver from which this port reads. It is kept here, because a parked worker cannot hold
+    /// the lock of the receivers. `None` once the port is closed.
+    input: Option<Arc<OwnedFd>>,
     /// True once `receive` has been called.
     receives: bool,
     /// True once `send` has been called.
@@ -271,7 +275,11 @@ impl Port for AfPacket {
             return if more { Ready::Now } else { Ready::At(intake.now + self.poll) };
         }
         let more = receivers.current.fill(batch, intake, &self.stamps, &self.counters);
-        if more { Ready::Now } else { Ready::At(intake.now + self.poll) }
+        if more { Ready::Now } else { Ready::Input(intake.now + self.poll) }
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        self.input.as_ref().map_or(Waits::None, |input| Waits::On(vec![input.as_fd()]))
     }
 
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
@@ -296,7 +304,7 @@ impl Port for AfPacket {
 
     fn close(&mut self) -> Result<(), String> {
         let Some(shared) = self.shared.take() else { return Ok(()) };
-        self.excluded = None;
+        (self.excluded, self.input) = (None, None);
         // Another owner continues with the frames in the rings. If this is the last owner, the frames are lost.
         if let Some(receivers) = Arc::into_inner(shared) {
             let Receivers { former, current } = receivers.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -469,11 +477,16 @@ ring changes, the old ring is emptied first.";
             shared: Arc::downgrade(&shared),
             excluded: excluded.as_ref().map(Arc::downgrade).unwrap_or_default(),
         };
+        let input = match &new_receiver {
+            Some(receiver) => Arc::clone(receiver.descriptor()),
+            None => Arc::clone(lock(&shared).current.descriptor()),
+        };
         let before = sizes.map_or(0, |sizes| sizes.retire.0);
         let frequency = setup.frequency();
         Ok(Self {
             shared: Some(shared),
             new_receiver,
+            input: Some(input),
             receives: false,
             sends: false,
             sender,

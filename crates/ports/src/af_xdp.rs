@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, Waits, register};
 use forebay_packet::{Batch, MAX_BATCH};
 use forebay_units::{Nanos, Ticks};
 
@@ -274,7 +274,12 @@ impl Port for AfXdp {
             batch.iter_mut().for_each(|packet| _ = checksum::complete(packet));
         }
         self.wake(now);
-        if batch.len() == most { Ready::Now } else { Ready::Input }
+        if batch.len() == most { Ready::Now } else { Ready::Input(now) }
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        let device = self.device.as_ref();
+        device.map_or(Waits::None, |device| Waits::On(device.queues.iter().map(queue::Queue::descriptor).collect()))
     }
 
     #[inline]

@@ -25,7 +25,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use forebay_graph::{
-    DeclarePort, Intake, Offer, Pace, Port, PortCounters, Ready, ScheduledSource, Setup, SetupError, Spread, register,
+    DeclarePort, Intake, Offer, Pace, Port, PortCounters, Ready, ScheduledSource, Setup, SetupError, Spread, Waits,
+    register,
 };
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH};
 use forebay_units::Ticks;
@@ -187,6 +188,10 @@ impl Port for Generator {
                 }
             }
         }
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     /// A generator only generates packets. It drops packets that leave by it.

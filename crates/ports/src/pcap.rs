@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::{
-    DeclarePort, Intake, Port, PortCounters, Ready, ScheduledSource, Setup, SetupError,
+    DeclarePort, Intake, Port, PortCounters, Ready, ScheduledSource, Setup, SetupError, Waits,
     files::{check_writable, open_regular},
     register,
 };
@@ -168,7 +168,7 @@ impl Port for Pcap {
         let Some(playback) = &mut self.playback else { return Ready::Never };
         // Time starts with the first packet, which a stream may not have yet.
         if self.started.is_none() && !playback.ready() && playback.is_open() {
-            return Ready::Input;
+            return Ready::Input(intake.now);
         }
         let (now, limit) = (intake.now, intake.pool.frame_limit());
         let started = *self.started.get_or_insert(now);
@@ -183,7 +183,7 @@ impl Port for Pcap {
         let mut oversize = 0;
         let ready = loop {
             if !playback.ready() {
-                break if playback.is_open() { Ready::Input } else { Ready::Never };
+                break if playback.is_open() { Ready::Input(now) } else { Ready::Never };
             }
             // The number of packets that are due, fit, and are in memory.
             let wanted = most - batch.len();
@@ -231,6 +231,10 @@ impl Port for Pcap {
 
     fn is_endless(&self) -> bool {
         self.playback.as_ref().is_some_and(Playback::is_endless)
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, now: Ticks) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_graph::{
-    DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register,
+    DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, Waits, register,
     ring::{Head, Receiver, Sender, ring},
 };
 use forebay_packet::{Batch, MAX_BATCH, Packet};
@@ -105,8 +105,12 @@ impl Port for Ring {
         match (&self.rest.is_empty(), self.pause) {
             (false, _) => Ready::Now,
             (true, Some(pause)) => Ready::At(intake.now + pause),
-            (true, None) => Ready::Input,
+            (true, None) => Ready::Input(intake.now),
         }
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     /// Packets that find the ring full stay in the batch.

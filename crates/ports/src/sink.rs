@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, Waits, register};
 use forebay_packet::Batch;
 use forebay_units::Ticks;
 use schemars::JsonSchema;
@@ -19,6 +19,10 @@ pub struct Sink;
 impl Port for Sink {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         Ready::Never
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     #[inline]

@@ -7,7 +7,7 @@ mod params;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, Waits, register};
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, MAX_FRAME};
 use forebay_units::{Nanos, Ticks};
 
@@ -97,7 +97,7 @@ impl Port for Tap {
                     let _ = batch.push(packet);
                 }
                 Ok(ReadOutcome::TooLong(length)) => self.counters.drop_oversize(length),
-                Ok(ReadOutcome::Nothing) => return Ready::At(intake.now + self.poll),
+                Ok(ReadOutcome::Nothing) => return Ready::Input(intake.now + self.poll),
                 Err(error) => {
                     self.fail("reading from", &error);
                     return Ready::At(intake.now + self.check_interval);
@@ -105,6 +105,10 @@ impl Port for Tap {
             }
         }
         Ready::Now
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        self.device.as_ref().map_or(Waits::None, |device| Waits::On(vec![device.descriptor()]))
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_graph::{
-    Intake, MakeError, Plan, Port, Ready, RunToCompletion, Scheduler, Telemetry, WeightedFair, Worker,
+    Intake, MakeError, Plan, Port, Ready, RunToCompletion, Scheduler, Telemetry, Waits, WeightedFair, Worker,
 };
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Batch;
@@ -111,6 +111,10 @@ impl Port for Metered {
         ready
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        self.port.wait_on()
+    }
+
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         self.port.send(batch, now);
     }
@@ -212,6 +216,10 @@ struct Nothing;
 impl Port for Nothing {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         Ready::Never
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, _: &mut Batch, _: Ticks) {}

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, Waits, register};
 use forebay_packet::Batch;
 use forebay_units::{Nanos, Ticks};
 use schemars::JsonSchema;
@@ -26,6 +26,10 @@ impl Port for CrowdClock {
     fn receive(&mut self, _: &mut Batch, intake: &Intake<'_>) -> Ready {
         let end = *self.end.get_or_insert(Ticks(intake.now.0 + self.ticks));
         if intake.now < end { Ready::At(end) } else { Ready::Never }
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

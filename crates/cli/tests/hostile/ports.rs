@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_graph::{Intake, Port, Ready};
+use forebay_graph::{Intake, Port, Ready, Waits};
 use forebay_packet::{ArrivalClock, Batch};
 use forebay_units::{Random, Ticks};
 
@@ -162,6 +162,10 @@ impl Port for Feed {
         }
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
+    }
+
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
@@ -171,6 +175,10 @@ pub struct Exit(pub Shared);
 impl Port for Exit {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         Ready::Never
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register, share};
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, Waits, register, share};
 use forebay_packet::{ArrivalClock, Batch, Packet, Pool, PoolOptions, wire::checksum};
 use forebay_units::Ticks;
 use schemars::JsonSchema;
@@ -95,6 +95,10 @@ impl Port for SoakSource {
         Ready::At(intake.now + self.every)
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
+    }
+
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
@@ -128,6 +132,10 @@ struct SoakSink;
 impl Port for SoakSink {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         Ready::Never
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

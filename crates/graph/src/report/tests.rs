@@ -12,7 +12,7 @@ use super::reading::Timed;
 use super::*;
 use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
-use crate::port::{Intake, OpenPort, Port, PortCounters, Ready};
+use crate::port::{Intake, OpenPort, Port, PortCounters, Ready, Waits};
 use crate::{Context, Cost, Function, Gate, Reason, RunToCompletion, Worker};
 
 /// A function that drops every fourth packet.
@@ -35,6 +35,10 @@ impl Port for Line {
         batch.iter_mut().for_each(|packet| packet.set_arrival(intake.now, forebay_packet::ArrivalClock::Kernel));
         self.remaining -= given;
         if self.remaining == 0 { Ready::Never } else { Ready::Now }
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {

@@ -83,6 +83,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.links.ins.iter_mut().filter_map(|from| from.sent_at()).map(Ticks).min()
     }
 
+    /// Returns whether packets of other workers wait in rings for this worker.
+    pub(crate) fn is_sent_packets(&self) -> bool {
+        self.links.ins.iter().any(|from| !from.is_empty())
+    }
+
     /// Returns whether packets for this node are spread over workers.
     #[inline]
     pub(super) fn is_spread(&self, node: usize) -> bool {
@@ -118,6 +123,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 let now = if C::SIMULATED { self.clock.now() } else { self.desk.now };
                 if out.send(*tag, now.0, batch) {
                     self.team.handed(self.id, count);
+                    self.team.wake(out.to);
                     self.telemetry.worker.handed.add(count as u64);
                 } else if *drops && !self.draining {
                     self.drop_full(*tag as usize, batch);

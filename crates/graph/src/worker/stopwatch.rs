@@ -55,8 +55,8 @@ pub(super) struct Stopwatch {
     pub(super) metering: Option<Box<Metering>>,
     /// Whether this series, or the next one, is metered instead of timed.
     is_metered: bool,
-    /// Whether the worker sleeps until it is woken. The length of such a turn has no meaning.
-    pub(super) sleeps: bool,
+    /// Whether the worker parked after this turn. The length of such a turn has no meaning.
+    pub(super) parked: bool,
 }
 
 /// The stretches of a turn that belong to no part: how many there were, how many of them were timed, and their ticks.
@@ -82,7 +82,7 @@ impl Stopwatch {
             long: clock.frequency().ticks(LONG).0,
             metering: None,
             is_metered: false,
-            sleeps: false,
+            parked: false,
         }
     }
 
@@ -277,7 +277,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn look_at(&self, span: u64) {
         if span > self.stopwatch.long && !C::SIMULATED {
             std::hint::cold_path();
-            if self.was_busy || !self.stopwatch.sleeps {
+            if self.was_busy || !self.stopwatch.parked {
                 self.telemetry.worker.long.add(LongTurns::class(span / self.stopwatch.long), span, self.was_busy);
             }
         }

@@ -129,7 +129,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         for (gateway, telemetry) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
             // A stream that waits for input has no packet available: it may have ended.
-            let has_more = gateway.entry.is_some() && !matches!(gateway.ready, Ready::Never | Ready::Input);
+            let has_more = gateway.entry.is_some() && !matches!(gateway.ready, Ready::Never | Ready::Input(_));
             if has_more && gateway.port.as_ref().is_some_and(|port| !port.is_endless()) {
                 telemetry.unread.set(1);
             }

@@ -24,6 +24,7 @@ mod metering;
 mod shares;
 mod teams;
 mod timing;
+mod waiting;
 
 /// Gives numbered packets of several sessions ([`stamp`]): `burst` packets every `every` ticks.
 struct Source {
@@ -61,6 +62,10 @@ impl Port for Source {
         }
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
+    }
+
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
@@ -77,6 +82,10 @@ struct Drain {
 impl Port for Drain {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         Ready::Never
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, batch: &mut Batch, now: Ticks) {

@@ -1,8 +1,10 @@
 //! Moves modules to other workers in simulated time. The steps are those of a running pipeline. The workers take them
 //! in turn.
 
+use std::sync::Arc;
+
 use forebay_control::Move;
-use forebay_graph::{Exchange, Former, Scheduler, Telemetry, Worker, report::RunFacts};
+use forebay_graph::{Exchange, Former, Scheduler, Team, Telemetry, Worker, report::RunFacts};
 use forebay_measure::{Clock, Simulated};
 use forebay_pipeline::{Conditions, rearrange};
 use forebay_protocol::{Action, report::FigureSource};
@@ -45,7 +47,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
     fn rearrange(
         &mut self,
         moved: &Move,
-        next: &std::sync::Arc<ControlLoop>,
+        next: &Arc<ControlLoop>,
         in_force: &[Action],
     ) -> Result<SwitchResult, ReloadError> {
         let Some(made) = &self.made else { return Err(ReloadError::Ending) };
@@ -56,8 +58,9 @@ impl<S: Scheduler> SimulatedTeam<S> {
             || Simulated::new(Simulation::frequency()),
             |worker: usize| self.workers.get(worker).map(|worker: &Worker<Simulated, S>| worker.pool()),
         );
-        let Successors { team, workers: successors, exchange } =
-            Successors::make(loaded.plans, &running, &self.costs, clock, pool)?;
+        let team = Arc::new(Team::new(loaded.plans.len()));
+        let Successors { workers: successors, exchange } =
+            Successors::make(loaded.plans, &team, &running, &self.costs, clock, pool)?;
         self.made = Some(loaded.made);
         let telemetries: Vec<_> = successors.iter().map(Worker::telemetry).collect();
         telemetries.iter().for_each(|telemetry| keep_objectives(&running[0], telemetry));

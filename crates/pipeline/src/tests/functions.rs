@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_graph::{
     Context, Declare, DeclarePort, DeclareState, Function, Intake, Port, PortCounters, Ready, Setup, SetupError,
-    StateKind, register,
+    StateKind, Waits, register,
 };
 use forebay_packet::{Batch, Packet};
 use forebay_units::{Nanos, Ticks};
@@ -186,6 +186,10 @@ impl Port for Line {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         Ready::Never
     }
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
+    }
+
     fn send(&mut self, batch: &mut Batch, _: Ticks) {
         batch.clear();
     }

@@ -1,6 +1,8 @@
 //! The receiving side: reads frames from the ring's blocks in order, and turns them into packets.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use forebay_graph::{Intake, PortCounters};
 use forebay_packet::{ArrivalClock, Batch};
@@ -50,6 +52,11 @@ impl Receiver {
     /// Returns the size of the ring.
     pub fn sizes(&self) -> Ring {
         self.sizes
+    }
+
+    /// Returns the descriptor that becomes readable when the kernel hands over a block.
+    pub fn descriptor(&self) -> &Arc<OwnedFd> {
+        self.socket.descriptor()
     }
 
     /// Starts to receive from an interface.

@@ -11,6 +11,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::interface::request::check;
@@ -29,7 +30,7 @@ const SLOT_LENGTH: usize = mem::offset_of!(libc::tpacket2_hdr, tp_len);
 const BLOCK_STATUS: usize = 8;
 
 /// A packet socket. It receives nothing until it is bound with a protocol.
-pub struct Socket(OwnedFd);
+pub struct Socket(Arc<OwnedFd>);
 
 impl Socket {
     /// Creates a socket in the network namespace of the calling thread.
@@ -39,7 +40,12 @@ impl Socket {
         let descriptor = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         check(descriptor)?;
         // SAFETY: the kernel has just returned the descriptor, and nothing else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+        Ok(Self(Arc::new(unsafe { OwnedFd::from_raw_fd(descriptor) })))
+    }
+
+    /// Returns the descriptor of the socket. It becomes readable when the kernel hands over a block.
+    pub fn descriptor(&self) -> &Arc<OwnedFd> {
+        &self.0
     }
 
     /// Sets an option whose value is a plain kernel structure.

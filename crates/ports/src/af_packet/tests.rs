@@ -4,6 +4,7 @@
 mod faults;
 mod host;
 mod reload;
+mod waiting;
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

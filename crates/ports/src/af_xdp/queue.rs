@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "chunks come back from the kernel when the socket is closed")]
 
 use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use forebay_packet::{Batch, MAX_BATCH, Packet};
@@ -62,6 +63,11 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// Returns the descriptor of the socket, which becomes readable when frames arrive.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.descriptor().as_fd()
+    }
+
     /// Creates the queue of a bound socket. The kernel gets up to `fill` chunks for receiving, as far as chunks are
     /// free.
     pub fn new(socket: Socket, rings: Rings, umem: Arc<Umem>, fill: usize, zero_copy: bool, busy_poll: bool) -> Self {

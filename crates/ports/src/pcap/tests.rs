@@ -308,7 +308,7 @@ fn play(port: &mut OpenPort, pool: &Pool) -> Vec<(u64, ArrivalClock, Vec<u8>)> {
             Ready::Now => {}
             Ready::At(at) => now = at.max(now),
             Ready::Never => return all,
-            Ready::Input => panic!("a file does not wait for input"),
+            Ready::Input(_) => panic!("a file does not wait for input"),
         }
     }
     panic!("a capture of few packets does not end");

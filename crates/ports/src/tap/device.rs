@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut, Read, Write};
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -200,6 +200,11 @@ impl Device {
         }
         *generation += 1;
         Ok(PreviousSettings { generation: *generation, settings: std::mem::replace(now, settings.clone()) })
+    }
+
+    /// Returns the descriptor that becomes readable when the host sends a frame.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Reads a frame into `buffer`.

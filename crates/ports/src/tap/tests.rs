@@ -111,7 +111,7 @@ fn await_frame_with<T>(port: &mut Tap, pool: &Pool, poll: u64, mut found: impl F
             return Some(it);
         }
         batch.clear();
-        assert!(matches!(ready, Ready::Now) || ready == Ready::At(Ticks(5 + poll)), "{ready:?}");
+        assert!(matches!(ready, Ready::Now) || ready == Ready::Input(Ticks(5 + poll)), "{ready:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
     None
@@ -277,6 +277,7 @@ fn a_removed_interface_is_recreated_with_its_settings() {
 fn an_interface_that_cannot_be_recreated_is_reported() {
     alone("an_interface_that_cannot_be_recreated_is_reported", || {
         let (mut port, counters) = open(&json!({ "interface": "fb0" })).expect("the probe could be made");
+        assert!(matches!(port.wait_on(), Waits::On(inputs) if inputs.len() == 1));
         // Another interface has the name meanwhile.
         if !(ip("link del fb0") && ip("link add fb0 type veth peer name fb1")) {
             let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot create links");
@@ -289,6 +290,7 @@ fn an_interface_that_cannot_be_recreated_is_reported() {
             assert!(start.elapsed() < Duration::from_secs(20), "no error is reported");
             assert_eq!(receive(&mut port), Ready::At(Ticks(20_000_005)));
         }
+        assert!(matches!(port.wait_on(), Waits::None), "a port without its interface has no descriptor");
         assert_eq!(counters.errors.get(), 1);
         let last = port.close().expect_err("the interface is gone");
         let why = "it could not be created again: there is an interface 'fb0' already, and it is not a TAP device";

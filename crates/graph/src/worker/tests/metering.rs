@@ -66,6 +66,10 @@ impl<P: Port> Port for Counted<P> {
         ready
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        self.0.wait_on()
+    }
+
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         self.1.take(COSTS[2], batch.len());
         self.0.send(batch, now);
@@ -81,6 +85,10 @@ impl Port for Empty {
         Ready::Now
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
+    }
+
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
@@ -91,6 +99,10 @@ impl Port for Uneven {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         self.0.burst = 1 + (self.0.sent as usize * 7) % 31;
         self.0.receive(batch, intake)
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        self.0.wait_on()
     }
 
     fn send(&mut self, _: &mut Batch, _: Ticks) {}

@@ -57,6 +57,10 @@ impl<P: Port> Port for Slow<P> {
         ready
     }
 
+    fn wait_on(&self) -> Waits<'_> {
+        self.0.wait_on()
+    }
+
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         self.1.pass(COSTS[2] * batch.len() as u64);
         self.0.send(batch, now);
@@ -166,6 +170,10 @@ impl Port for Empty {
     fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
         self.0.pass(POLL);
         Ready::Now
+    }
+
+    fn wait_on(&self) -> Waits<'_> {
+        Waits::None
     }
 
     fn send(&mut self, _: &mut Batch, _: Ticks) {}

@@ -106,7 +106,7 @@ fn against_the_plain_queue(params: Value, polls: &[(u64, usize)]) -> Result<(), 
             Ready::Now => prop_assert!(!waiting.is_empty()),
             Ready::At(at) => prop_assert!(waiting.is_empty() && at.0 > now),
             Ready::Never => prop_assert!(waiting.is_empty() && ended),
-            Ready::Input => prop_assert!(false, "a generator does not wait for input"),
+            Ready::Input(_) => prop_assert!(false, "a generator does not wait for input"),
         }
     }
     Ok(())
