@@ -1,10 +1,11 @@
 //! Queries a driver about an interface: its queues, and whether it is a physical device (`ioctl(SIOCETHTOOL)`).
 
+#![expect(unsafe_code, reason = "the kernel fills in structures whose length is a promise of this file")]
+
 use std::io;
-use std::os::fd::AsRawFd;
 
 use crate::interface::InterfaceName;
-use crate::interface::request::{Request, socket};
+use crate::interface::request::{DriverQuery, Request, socket};
 
 /// `struct ethtool_channels`.
 #[repr(C)]
@@ -17,6 +18,10 @@ struct Channels {
     other: u32,
     combined: u32,
 }
+
+// SAFETY: `ETHTOOL_GCHANNELS`, the only command with which the structure is made, fills in this structure. All fields
+// are integers.
+unsafe impl DriverQuery for Channels {}
 
 impl Channels {
     /// `ETHTOOL_GCHANNELS`.
@@ -33,6 +38,10 @@ struct Driver {
     bus: [u8; 32],
     rest: [u8; 64],
 }
+
+// SAFETY: `ETHTOOL_GDRVINFO`, the only command with which the structure is made, fills in this structure. All fields
+// are integers.
+unsafe impl DriverQuery for Driver {}
 
 impl Driver {
     /// `ETHTOOL_GDRVINFO`.
@@ -61,10 +70,6 @@ pub fn is_virtual(name: &InterfaceName) -> bool {
 }
 
 /// Makes the kernel fill in a structure, in the namespace of the calling thread.
-fn query<T>(name: &InterfaceName, value: &mut T) -> io::Result<()> {
-    let control = socket(libc::AF_INET)?;
-    let mut request = Request::new(name);
-    request.0.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
-    // The structure has the length that belongs to the command in its first word, and lives until the call returns.
-    request.submit(&control.as_raw_fd(), libc::SIOCETHTOOL)
+fn query(name: &InterfaceName, value: &mut impl DriverQuery) -> io::Result<()> {
+    Request::new(name).query_driver(&socket(libc::AF_INET)?, value)
 }

@@ -43,17 +43,52 @@ impl Request {
         Self(request)
     }
 
-    /// Submits the request by a socket of the interface's namespace.
+    /// Submits the request by a socket of the interface's namespace, or by the control file of TAP devices.
     ///
     /// # Errors
     /// Returns the system's error.
-    pub(crate) fn submit(&mut self, to: &impl AsRawFd, call: impl TryInto<libc::Ioctl>) -> io::Result<()> {
-        let call = call.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: every call made here takes a pointer to an `ifreq`, which is initialised and lives until the call
-        // returns; the kernel writes nothing beyond it.
-        check(unsafe { libc::ioctl(to.as_raw_fd(), call, &raw mut self.0) })
+    pub(crate) fn submit(&mut self, to: &impl AsRawFd, call: Call) -> io::Result<()> {
+        // SAFETY: each `Call` takes a pointer to an `ifreq` and follows no pointer in it. The structure is initialised
+        // and lives until the call returns.
+        check(unsafe { libc::ioctl(to.as_raw_fd(), call.0, &raw mut self.0) })
+    }
+
+    /// Asks the interface's driver, by a socket of the interface's namespace.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub(crate) fn query_driver<T: DriverQuery>(&mut self, to: &impl AsRawFd, query: &mut T) -> io::Result<()> {
+        self.0.ifr_ifru.ifru_data = std::ptr::from_mut(query).cast();
+        // SAFETY: the kernel writes the structure to which the pointer leads, and no more (`DriverQuery`). Both
+        // structures live until the call returns.
+        check(unsafe { libc::ioctl(to.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut self.0) })
     }
 }
+
+/// A call whose argument is an `ifreq` without pointers.
+#[derive(Clone, Copy)]
+pub(crate) struct Call(libc::Ioctl);
+
+impl Call {
+    pub(crate) const GET_INDEX: Self = Self(libc::SIOCGIFINDEX as libc::Ioctl);
+    pub(crate) const GET_FLAGS: Self = Self(libc::SIOCGIFFLAGS as libc::Ioctl);
+    pub(crate) const SET_FLAGS: Self = Self(libc::SIOCSIFFLAGS as libc::Ioctl);
+    pub(crate) const GET_MTU: Self = Self(libc::SIOCGIFMTU as libc::Ioctl);
+    pub(crate) const SET_MTU: Self = Self(libc::SIOCSIFMTU as libc::Ioctl);
+    pub(crate) const GET_MAC: Self = Self(libc::SIOCGIFHWADDR as libc::Ioctl);
+    pub(crate) const SET_MAC: Self = Self(libc::SIOCSIFHWADDR as libc::Ioctl);
+    pub(crate) const SET_ADDRESS: Self = Self(libc::SIOCSIFADDR as libc::Ioctl);
+    pub(crate) const SET_NETMASK: Self = Self(libc::SIOCSIFNETMASK as libc::Ioctl);
+    /// On the control file of TAP devices: creates a device.
+    pub(crate) const CREATE_TAP: Self = Self(libc::TUNSETIFF as libc::Ioctl);
+}
+
+/// A structure that `ioctl(SIOCETHTOOL)` fills in.
+///
+/// # Safety
+/// The first word is a command that makes the kernel write at most the length of the structure. For each value of the
+/// bytes that the kernel writes, the structure is valid.
+pub(crate) unsafe trait DriverQuery {}
 
 /// Queries interfaces in the network namespace in which the value was created, from any thread.
 pub(crate) struct Control(OwnedFd);
@@ -73,7 +108,7 @@ impl Control {
     /// Returns other errors of the system.
     pub(crate) fn index(&self, name: &InterfaceName) -> io::Result<Option<u32>> {
         let mut request = Request::new(name);
-        match request.submit(&self.0, libc::SIOCGIFINDEX) {
+        match request.submit(&self.0, Call::GET_INDEX) {
             // SAFETY: the whole union was initialised, and this call fills in the index.
             Ok(()) => Ok(Some(unsafe { request.0.ifr_ifru.ifru_ifindex } as u32)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => Ok(None),
@@ -91,7 +126,7 @@ impl Control {
             let mut request = Request::new(name);
             request.submit(&self.0, call).map(|()| request.0.ifr_ifru)
         };
-        let responses = (|| Ok((query(libc::SIOCGIFFLAGS)?, query(libc::SIOCGIFMTU)?, query(libc::SIOCGIFHWADDR)?)))();
+        let responses = (|| Ok((query(Call::GET_FLAGS)?, query(Call::GET_MTU)?, query(Call::GET_MAC)?)))();
         let (flags, mtu, address) = match responses {
             Ok(responses) => responses,
             // The interface was removed between the calls.

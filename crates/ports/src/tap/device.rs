@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::params::HostAddress;
-use crate::interface::request::{Request, check, socket};
+use crate::interface::request::{Call, Request, check, socket};
 use crate::interface::{InterfaceName, namespace};
 use forebay_packet::wire::ethernet::MacAddress;
 
@@ -151,7 +151,7 @@ impl Device {
         })?;
         let mut request = Request::new(name);
         request.0.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-        request.submit(&file, libc::TUNSETIFF).map_err(|source| match source.raw_os_error() {
+        request.submit(&file, Call::CREATE_TAP).map_err(|source| match source.raw_os_error() {
             Some(libc::EBUSY) => DeviceError::Busy(name.to_string()),
             Some(libc::EINVAL) => DeviceError::Other(name.to_string()),
             _ => system_error(name, "create the interface", source),
@@ -261,8 +261,8 @@ type Failure = (&'static str, io::Error);
 fn own_values(name: &InterfaceName) -> Result<OwnValues, Failure> {
     let control = control()?;
     let (mut mac, mut mtu) = (Request::new(name), Request::new(name));
-    mac.submit(&control, libc::SIOCGIFHWADDR).map_err(|error| ("read the MAC address", error))?;
-    mtu.submit(&control, libc::SIOCGIFMTU).map_err(|error| ("read the MTU", error))?;
+    mac.submit(&control, Call::GET_MAC).map_err(|error| ("read the MAC address", error))?;
+    mtu.submit(&control, Call::GET_MTU).map_err(|error| ("read the MTU", error))?;
     // SAFETY: each union was initialised as a whole, and these calls fill in the address and the length.
     Ok(unsafe { OwnValues { mac: mac.0.ifr_ifru.ifru_hwaddr, mtu: mtu.0.ifr_ifru.ifru_mtu } })
 }
@@ -277,13 +277,13 @@ fn configure(own_values: &OwnValues, from: &Settings, to: &Settings) -> Result<(
         if self::own_values(name)?.mac.sa_data != mac.sa_data {
             let mut request = Request::new(name);
             request.0.ifr_ifru.ifru_hwaddr = mac;
-            request.submit(&control, libc::SIOCSIFHWADDR).map_err(|error| ("set the MAC address", error))?;
+            request.submit(&control, Call::SET_MAC).map_err(|error| ("set the MAC address", error))?;
         }
     }
     if from.mtu != to.mtu {
         let mut request = Request::new(name);
         request.0.ifr_ifru.ifru_mtu = to.mtu.map_or(own_values.mtu, libc::c_int::from);
-        request.submit(&control, libc::SIOCSIFMTU).map_err(|error| ("set the MTU", error))?;
+        request.submit(&control, Call::SET_MTU).map_err(|error| ("set the MTU", error))?;
     }
     if from.address == to.address {
         return Ok(());
@@ -318,13 +318,13 @@ fn control() -> Result<OwnedFd, Failure> {
 fn bring_up(name: &InterfaceName) -> Result<(), Failure> {
     let control = control()?;
     let mut flags = Request::new(name);
-    flags.submit(&control, libc::SIOCGIFFLAGS).map_err(|error| ("read the flags", error))?;
+    flags.submit(&control, Call::GET_FLAGS).map_err(|error| ("read the flags", error))?;
     // SAFETY: the whole union was initialised, and this call fills in the flags.
     let old = unsafe { flags.0.ifr_ifru.ifru_flags };
     let up = old | libc::IFF_UP as libc::c_short;
     if up != old {
         flags.0.ifr_ifru.ifru_flags = up;
-        flags.submit(&control, libc::SIOCSIFFLAGS).map_err(|error| ("bring the interface up", error))?;
+        flags.submit(&control, Call::SET_FLAGS).map_err(|error| ("bring the interface up", error))?;
     }
     Ok(())
 }
@@ -332,7 +332,7 @@ fn bring_up(name: &InterfaceName) -> Result<(), Failure> {
 /// Sets the IPv4 address. 0.0.0.0 removes it.
 fn set_ipv4(name: &InterfaceName, control: &OwnedFd, bits: u32, length: Option<u8>) -> Result<(), Failure> {
     let mask = length.map(|length| u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0));
-    let calls = [(Some(bits), libc::SIOCSIFADDR), (mask, libc::SIOCSIFNETMASK)];
+    let calls = [(Some(bits), Call::SET_ADDRESS), (mask, Call::SET_NETMASK)];
     for (bits, call) in calls.into_iter().filter_map(|(bits, call)| Some((bits?, call))) {
         let mut request = Request::new(name);
         request.0.ifr_ifru.ifru_addr = internet(bits);
@@ -350,7 +350,7 @@ fn submit_ipv6(
     call: libc::Ioctl,
 ) -> Result<(), Failure> {
     let mut index = Request::new(name);
-    index.submit(control, libc::SIOCGIFINDEX).map_err(|error| ("find the index", error))?;
+    index.submit(control, Call::GET_INDEX).map_err(|error| ("find the index", error))?;
     let mut request = libc::in6_ifreq {
         ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
         ifr6_prefixlen: length.into(),
