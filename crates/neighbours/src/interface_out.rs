@@ -31,9 +31,11 @@ use crate::interface::neighbours::{Address, Changed, Refused};
 use forebay_tables::answer_limit::AnswerLimit;
 
 mod gateways;
+mod reasons;
 mod waiting;
 
 use gateways::Gateways;
+use reasons::*;
 use waiting::{Full, Waiting};
 
 /// The metadata word with the next hop.
@@ -84,67 +86,6 @@ fn resolving() -> usize {
 fn yes() -> bool {
     true
 }
-
-const UNRESOLVED: Gate = Gate::drop(0);
-const UNREACHABLE: Gate = Gate::drop(1);
-const QUEUE_FULL: Gate = Gate::drop(2);
-const HELD_FULL: Gate = Gate::drop(3);
-const RESOLVING_FULL: Gate = Gate::drop(4);
-const TABLE_FULL: Gate = Gate::drop(5);
-const TABLE_BUSY: Gate = Gate::drop(6);
-const NO_GATEWAY: Gate = Gate::drop(7);
-const NOT_FOR_LINK: Gate = Gate::drop(8);
-const NOT_IP: Gate = Gate::drop(9);
-const NOT_ASKED: Gate = Gate::drop(10);
-const DROPS: &[Reason] = &[
-    Reason { name: "unresolved", help: "The packet waited for its neighbour, which did not answer." },
-    Reason { name: "unreachable", help: "The neighbour did not answer before, and no new request is sent yet." },
-    Reason {
-        name: "queue_full",
-        help: "More packets wait for this neighbour than may ('queue'); the oldest is dropped.",
-    },
-    Reason { name: "held_full", help: "As many packets wait already as are allowed ('held')." },
-    Reason {
-        name: "resolving_full",
-        help: "Packets wait for as many neighbours already as are allowed ('resolving').",
-    },
-    Reason {
-        name: "table_full",
-        help: "There is no room for the neighbour: permanent neighbours take all slots that it may have.",
-    },
-    Reason { name: "table_busy", help: "Another worker was interrupted while it wrote the neighbour's entry." },
-    Reason {
-        name: "no_gateway",
-        help: "The destination is in none of the interface's prefixes, and there is no gateway.",
-    },
-    Reason {
-        name: "not_for_link",
-        help: "The destination is the interface's own address, or a broadcast address of its prefixes (RFC 2644).",
-    },
-    Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is to an IPv4-mapped IPv6 address." },
-    Reason {
-        name: "not_asked",
-        help: "The neighbour is unknown, and the limit of requests per second is reached (1000 for each worker).",
-    },
-];
-
-/// Indexes in [`CREATES`].
-const ARP_REQUEST: usize = 0;
-const SOLICITATION: usize = 1;
-const ANNOUNCEMENT: usize = 2;
-const CREATES: &[Reason] = &[
-    Reason { name: "arp_request", help: "Sent to find a neighbour's Ethernet address, or to confirm it." },
-    Reason { name: "neighbour_solicitation", help: "The same over IPv6." },
-    Reason { name: "announcement", help: "Sent to announce the interface's addresses." },
-];
-
-/// Indexes in [`COUNTERS`].
-const HELD_COUNT: usize = 0;
-const RESOLVED_COUNT: usize = 1;
-const FAILED_COUNT: usize = 2;
-const EVICTED_COUNT: usize = 3;
-const FORGOTTEN_COUNT: usize = 4;
-const COUNTERS: [&str; 5] = ["waited", "resolved", "failed", "evicted", "forgotten"];
 
 /// The number of neighbours per second for which a worker begins to send requests. Otherwise packets to all addresses
 /// of a prefix would cause a broadcast each (RFC 6583 section 3).

@@ -1,0 +1,194 @@
+//! The options of a rule that look into the payload: contents, numbers, jumps, and regular expressions.
+
+use crate::nids::regex::Regex;
+
+/// Bytes that the payload must contain, or must not contain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// True if ASCII letters match in either case.
+    pub nocase: bool,
+    /// True if the payload must not contain them.
+    pub not: bool,
+    /// True if they are the string by which the rule is found (`fast_pattern`).
+    pub fast: bool,
+    /// True if they match in either case, anywhere, and no option is relative to them (`fast_pattern:only`).
+    pub only: bool,
+    /// The part of the payload in which they are searched.
+    pub place: ContentRange,
+    /// Variables in place of offset or distance, and of depth or within.
+    pub by: (Option<u8>, Option<u8>),
+    /// True if they must be at the end of the payload.
+    pub end: bool,
+}
+
+/// The part of the payload in which bytes are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentRange {
+    /// The first `depth` bytes from `offset` on.
+    Absolute {
+        /// The offset from the payload's start, in bytes.
+        offset: u32,
+        /// The number of bytes from there; without it, all.
+        depth: Option<u32>,
+    },
+    /// The first `within` bytes from `distance` after the end of the previous content.
+    Relative {
+        /// The distance in bytes; negative values go backwards.
+        distance: i32,
+        /// The number of bytes from there; without it, all.
+        within: Option<u32>,
+    },
+}
+
+/// A number, or the variable that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// The number.
+    Fixed(i64),
+    /// The variable's index.
+    Variable(u8),
+}
+
+/// The encoding of a number in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberForm {
+    /// Binary, most significant byte first.
+    Big,
+    /// Binary, least significant byte first.
+    Little,
+    /// Digits of this base.
+    Text(u8),
+}
+
+/// A number in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// The number of bytes, or the greatest number of digits.
+    pub bytes: u8,
+    /// The position of its first byte.
+    pub offset: Amount,
+    /// True if the position is relative to the end of the previous option.
+    pub relative: bool,
+    /// Its encoding.
+    pub form: NumberForm,
+    /// A mask for its bits. The result is shifted down to the mask's lowest bit. 0 keeps all bits.
+    pub mask: u32,
+}
+
+/// How a number is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `>`
+    More,
+    /// `=`
+    Equal,
+    /// `<=`
+    AtMost,
+    /// `>=`
+    AtLeast,
+    /// `&`: both have a bit in common.
+    And,
+    /// `^`: they differ in a bit.
+    Xor,
+}
+
+/// An operator, possibly negated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The operator.
+    pub operator: Operator,
+    /// True if the comparison must fail.
+    pub not: bool,
+}
+
+/// The origin of a jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// The end of the number.
+    Number,
+    /// The start of the payload.
+    Start,
+    /// The end of the payload; the jump goes on from there.
+    End,
+}
+
+/// A jump to a position that a number in the payload gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// The number.
+    pub number: Number,
+    /// The factor by which the number is multiplied.
+    pub multiplier: u32,
+    /// True if the result is rounded up to a multiple of four.
+    pub align: bool,
+    /// The origin of the jump.
+    pub base: Base,
+    /// The amount that is added at the end.
+    pub post: Amount,
+}
+
+/// An option whose position depends on the order of options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// A content, by its index.
+    Content(usize),
+    /// An expression, by its index.
+    Pcre(usize),
+    /// A test whether the payload has a byte at a position.
+    DataAt {
+        /// True if it must not have one.
+        not: bool,
+        /// True if the position is relative to the end of the previous option.
+        relative: bool,
+        /// The position.
+        at: Amount,
+    },
+    /// A comparison of a number.
+    Test {
+        /// The number.
+        number: Number,
+        /// True if the comparison must fail.
+        not: bool,
+        /// The operator.
+        operator: Operator,
+        /// The value to compare with.
+        value: Amount,
+    },
+    /// A jump.
+    Jump(Jump),
+    /// A number that is stored in a variable.
+    Extract {
+        /// The number.
+        number: Number,
+        /// The variable's index.
+        variable: u8,
+        /// The factor by which the number is multiplied.
+        multiplier: u32,
+        /// The result is rounded up to a multiple of this; 0 does not round.
+        align: u8,
+    },
+}
+
+/// An option of a chain, and how later options depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainStep {
+    /// The option.
+    pub link: Link,
+    /// True if a later option depends on the position where it ends.
+    pub cursor: bool,
+    /// For each variable, true if a later option depends on it.
+    pub variables: [bool; 2],
+}
+
+/// A regular expression that the payload must match, or must not match.
+#[derive(Clone, Debug)]
+pub struct Pcre {
+    /// The expression.
+    pub regex: Regex,
+    /// True if it must not match.
+    pub not: bool,
+}
