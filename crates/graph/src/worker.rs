@@ -16,9 +16,9 @@ mod run;
 mod stopwatch;
 mod succession;
 mod sweep;
+mod waiting;
 mod windows;
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use forebay_measure::{Clock, Counter};
@@ -31,7 +31,7 @@ use crate::function::Function;
 use crate::input::{Input, Spares};
 use crate::links::Links;
 use crate::observer::Observer;
-use crate::port::{Intake, Port, Ready, Waits};
+use crate::port::{Intake, Port, Ready};
 use crate::scheduler::Scheduler;
 use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
@@ -264,34 +264,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.was_busy || waits { Next::Now } else { self.when() }
     }
 
-    /// Returns whether the next turn has work to do. A poll that finds no packets is not work, nor is a retry of
-    /// packets for which another worker had no room.
-    pub fn has_work(&mut self) -> bool {
-        if !self.scheduler.is_idle() || (self.was_busy && !self.waiting.is_empty()) {
-            return true;
-        }
-        if !self.waiting.is_empty() {
-            return false;
-        }
-        let now = self.clock.now();
-        self.due().is_some_and(|instant| instant <= now)
-    }
-
-    /// Returns the earliest instant at which a turn may have work to do. `None` if only another worker can provide
-    /// packets.
-    pub fn due(&mut self) -> Option<Ticks> {
-        let now = self.clock.now();
-        if !self.scheduler.is_idle() || !self.waiting.is_empty() {
-            return Some(now);
-        }
-        match self.when() {
-            Next::Now => Some(now),
-            Next::At(instant) => Some(instant),
-            Next::OnInput(_, instant) => instant,
-            Next::Never => None,
-        }
-    }
-
     /// Returns whether this turn's calls are to be timed.
     #[inline]
     fn is_to_be_timed(&mut self) -> bool {
@@ -392,74 +364,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn is_held(&self, port: usize) -> bool {
         let waits = |entry: Edge| self.scheduler.waits(port, entry.node as usize);
         self.scheduler.holds(port) || self.gateways[port].entry.is_some_and(waits)
-    }
-
-    /// Returns when there may be work, given that no node is ready now.
-    fn when(&mut self) -> Next {
-        let next = self.wanted();
-        self.stopwatch.parked = false;
-        next
-    }
-
-    fn wanted(&mut self) -> Next {
-        let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
-        let timers = self.timers.iter().filter(|timer| timer.keeps).map(|timer| timer.at);
-        let looks = self.timers.iter().filter(|timer| !timer.keeps).map(|timer| timer.at);
-        let ports = self.open_gateways().filter_map(|gateway| Some((gateway.entry?, gateway.ready)));
-        let held = due.chain(timers).chain(self.scheduler.wake()).min();
-        let mut earliest = held.into_iter().chain(looks).min();
-        let may_come = self.gateways.iter().any(|gateway| gateway.entry.is_some() && gateway.ready != Ready::Never);
-        self.team.set_waits(self.id, if may_come { Ticks::NEVER } else { held.unwrap_or(Ticks::ZERO) });
-        let (mut input, mut outside) = (None, false);
-        for (entry, ready) in ports {
-            match ready {
-                Ready::Now => return Next::Now,
-                Ready::At(instant) => {
-                    outside = true;
-                    earliest = Some(earliest.map_or(instant, |earliest| earliest.min(instant)));
-                }
-                Ready::Input(_) => {
-                    outside = true;
-                    let count = self.nodes[entry.node as usize].input.lacking();
-                    input = Some(input.map_or(count, |least: usize| least.min(count)));
-                }
-                Ready::Never => {}
-            }
-        }
-        self.team.set_quiet(self.id, self.draining || (!outside && held.is_none()));
-        if self.links.ins.is_empty() {
-            return match (input, earliest) {
-                (Some(count), earliest) => Next::OnInput(count, earliest),
-                (None, Some(instant)) => Next::At(instant),
-                (None, None) => Next::Never,
-            };
-        }
-        // The destination of packets in rings is unknown until they are taken.
-        // In simulated time, packets from other workers may arrive later than now.
-        Next::OnInput(1, self.sent_to().into_iter().chain(earliest).min())
-    }
-
-    /// Returns the ports by which packets enter, except those that must not be read now.
-    fn open_gateways(&self) -> impl Iterator<Item = &Gateway> {
-        let gateways = self.gateways.iter().enumerate();
-        gateways.filter(|(port, gateway)| gateway.entry.is_some() && !self.is_held(*port)).map(|(_, gateway)| gateway)
-    }
-
-    /// Returns the descriptors of the ports that wait for packets. `None` if one of these ports has none.
-    pub(crate) fn inputs(&self) -> Option<Vec<BorrowedFd<'_>>> {
-        let mut inputs = Vec::new();
-        for gateway in self.open_gateways().filter(|gateway| matches!(gateway.ready, Ready::Input(_))) {
-            match gateway.port.as_ref()?.wait_on() {
-                Waits::On(descriptors) => inputs.extend(descriptors),
-                Waits::None => return None,
-            }
-        }
-        Some(inputs)
-    }
-
-    /// Notes that the worker parks after this turn, so that the length of the turn has no meaning.
-    pub(crate) fn note_parked(&mut self) {
-        self.stopwatch.parked = true;
     }
 
     /// Sets the observer of single packets from the next turn on. `None` ends the observation.

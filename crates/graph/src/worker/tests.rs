@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
-use crate::port::{OpenPort, PortCounters};
+use crate::port::{OpenPort, PortCounters, Waits};
 use crate::shelf::Key;
 use crate::{Context, Gate, Reason, RunToCompletion, Share, WeightedFair};
 

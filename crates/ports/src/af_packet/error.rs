@@ -1,0 +1,116 @@
+//! The reasons why an interface cannot be opened, and the parameter that each of them belongs to.
+
+use std::io;
+use std::path::PathBuf;
+
+use forebay_packet::MAX_FRAME;
+
+use crate::interface::InterfaceName;
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A capability is missing.
+    #[error("'{0}' needs the capability CAP_NET_RAW: run as root, or run `setcap cap_net_raw+ep forebay` once")]
+    Right(String),
+    /// A capability is missing that is necessary to keep frames from the host's network stack.
+    #[error(
+        "`host: false` on '{0}' needs the capabilities CAP_NET_ADMIN and CAP_BPF: run as root, or run \
+         `setcap cap_net_raw,cap_net_admin,cap_bpf+ep forebay` once"
+    )]
+    ExcludeRight(String),
+    /// The kernel cannot keep frames from the host's network stack.
+    #[error(
+        "cannot keep the frames of '{name}' from the host's network stack: {source}; use `host: true`, remove the \
+         host's addresses from the interface, and run `sysctl net.ipv4.conf.{name}.arp_ignore=1`"
+    )]
+    Exclude {
+        /// The name of the interface.
+        name: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The process may not enter the namespace.
+    #[error("entering the network namespace {0} needs the capability CAP_SYS_ADMIN: run as root")]
+    NamespaceRight(PathBuf),
+    /// The namespace does not exist.
+    #[error("no network namespace at {path}: {source} (`ip netns add NAME` makes /run/netns/NAME)")]
+    Namespace {
+        /// The expected path of the namespace.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Another port uses the interface.
+    #[error(
+        "the interface '{name}' is in use by the port '{port}': while packets run, only a port with that name can take \
+         it over"
+    )]
+    Taken {
+        /// The name of the interface.
+        name: String,
+        /// The name of the port that uses it.
+        port: String,
+    },
+    /// No interface has this name.
+    #[error("there is no interface '{0}': `ip link` lists the interfaces")]
+    Missing(String),
+    /// The interface is down.
+    #[error("the interface '{0}' is down: `ip link set {0} up`")]
+    Down(String),
+    /// The interface is not an Ethernet interface.
+    #[error("the interface '{0}' is not an Ethernet interface")]
+    NotEthernet(String),
+    /// The interface's frames do not fit into the packets of the pool.
+    #[error(
+        "the interface '{name}' has an MTU of {mtu} bytes, and so frames of {frame} bytes; a packet holds {holds} \
+         bytes: {}run `ip link set {name} mtu {fits}`",
+        if *frame > MAX_FRAME { String::new() } else { format!("set `pool: {{ frame: {frame} }}`, or ") }
+    )]
+    TooLong {
+        /// The name of the interface.
+        name: String,
+        /// The MTU of the interface.
+        mtu: usize,
+        /// The frame length that results from the MTU.
+        frame: usize,
+        /// The number of bytes that a packet holds.
+        holds: usize,
+        /// The largest MTU whose frames fit.
+        fits: usize,
+    },
+    /// Another system error.
+    #[error("cannot {doing} for '{name}': {source}")]
+    System {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The name of the interface.
+        name: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(super) fn of(name: &InterfaceName, doing: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::Right(name.to_string()),
+            _ => Self::System { doing, name: name.to_string(), source },
+        }
+    }
+
+    pub(super) fn exclude(name: &InterfaceName) -> impl Fn(io::Error) -> Self {
+        move |source| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::ExcludeRight(name.to_string()),
+            _ => Self::Exclude { name: name.to_string(), source },
+        }
+    }
+
+    pub(super) fn parameter(&self) -> &'static str {
+        match self {
+            Self::NamespaceRight(_) | Self::Namespace { .. } => "namespace",
+            Self::ExcludeRight(_) | Self::Exclude { .. } => "host",
+            _ => "interface",
+        }
+    }
+}
