@@ -61,7 +61,7 @@ pub(super) trait IdleWorker {
     /// Returns the time from now to `instant`.
     fn time_until(&self, instant: Ticks) -> Duration;
 
-    /// Notes that the worker parks, so that the length of this turn does not count.
+    /// Notes that the worker has parked, so that the length of this turn does not count.
     fn note_parked(&mut self);
 }
 
@@ -76,10 +76,10 @@ impl Idle<'_> {
     /// passed. Returns false and does not wait if a port waits for packets and has no descriptor: then only turns can
     /// find these packets.
     pub fn park(&mut self, longest: Duration) -> bool {
-        self.worker.note_parked();
         let worker = &*self.worker;
         let Some(inputs) = worker.inputs() else { return false };
         self.wake.park(&inputs, longest, || worker.has_work());
+        self.worker.note_parked();
         true
     }
 
