@@ -78,23 +78,70 @@ fn completed(command: clap::Command) -> clap::Command {
     command.mut_subcommands(completed)
 }
 
+/// The values that are offered for an argument.
+#[derive(Clone, Copy)]
+enum Values {
+    /// Use cases and files of configurations.
+    Pipelines,
+    /// `host` and files of hwloc.
+    Machines,
+    /// All that `describe` describes.
+    Components,
+    UseCases,
+    Functions,
+    Controllers,
+    /// The running pipelines.
+    Instances,
+    /// The tables of the running pipeline.
+    Tables,
+    /// Modules, flows, ports or tables of the running pipeline.
+    Shown,
+    /// No values, although the argument has the name of one with values.
+    None,
+}
+
+/// The command that stands for every command.
+const ANY: &str = "*";
+
+/// The values of arguments: the command, the field of the argument in `args`, the values. The first line that matches
+/// counts. A test checks that all commands and arguments exist; a new argument that names a component needs a line.
+const CANDIDATES: &[(&str, &str, Values)] = &[
+    ("history", "pipeline", Values::None),
+    ("top", "pipeline", Values::None),
+    ("replay", "pipeline", Values::None),
+    (ANY, "pipeline", Values::Pipelines),
+    (ANY, "pipelines", Values::Pipelines),
+    ("place", "chains", Values::Pipelines),
+    ("topology", "source", Values::Machines),
+    ("place", "topology", Values::Machines),
+    ("describe", "name", Values::Components),
+    ("usecase", "name", Values::UseCases),
+    ("profile", "functions", Values::Functions),
+    (ANY, "controller", Values::Controllers),
+    ("run", "instance", Values::None),
+    (ANY, "instance", Values::Instances),
+    ("table", "name", Values::Tables),
+    ("show", "name", Values::Shown),
+];
+
 fn with_candidates(command: &str, arg: Arg) -> Arg {
     let named = |find: fn() -> Vec<String>| {
         ArgValueCandidates::new(move || find().into_iter().map(CompletionCandidate::new).collect::<Vec<_>>())
     };
-    match (command, arg.get_id().as_str()) {
-        ("history" | "top" | "replay", "pipeline") => arg,
-        (_, "pipeline" | "pipelines") | ("place", "chains") => arg.add(ArgValueCompleter::new(pipelines)),
-        ("topology", "source") | ("place", "topology") => arg.add(ArgValueCompleter::new(machines)),
-        ("describe", "name") => arg.add(named(|| [functions(), ports(), usecases(), controllers(), states()].concat())),
-        ("usecase", "name") => arg.add(named(usecases)),
-        ("profile", "functions") => arg.add(named(functions)),
-        (_, "controller") => arg.add(named(controllers)),
-        ("run", "instance") => arg,
-        (_, "instance") => arg.add(named(|| running().handles())),
-        ("table", "name") => arg.add(named(|| tables(&line()))),
-        ("show", "name") => arg.add(named(|| shown(&line()))),
-        _ => arg,
+    let matches = |of: &str, name: &str| (of == ANY || of == command) && arg.get_id().as_str() == name;
+    let values =
+        CANDIDATES.iter().find(|(of, name, _)| matches(of, name)).map_or(Values::None, |(_, _, values)| *values);
+    match values {
+        Values::Pipelines => arg.add(ArgValueCompleter::new(pipelines)),
+        Values::Machines => arg.add(ArgValueCompleter::new(machines)),
+        Values::Components => arg.add(named(|| [functions(), ports(), usecases(), controllers(), states()].concat())),
+        Values::UseCases => arg.add(named(usecases)),
+        Values::Functions => arg.add(named(functions)),
+        Values::Controllers => arg.add(named(controllers)),
+        Values::Instances => arg.add(named(|| running().handles())),
+        Values::Tables => arg.add(named(|| tables(&line()))),
+        Values::Shown => arg.add(named(|| shown(&line()))),
+        Values::None => arg,
     }
 }
 
@@ -197,5 +244,33 @@ fn shown(line: &[String]) -> Vec<String> {
         graph.ports.into_iter().map(|port| port.name).collect()
     } else {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds the arguments of a command and of the commands below it.
+    fn collect(command: &clap::Command, found: &mut Vec<(String, String)>) {
+        let name = command.get_name();
+        found.extend(command.get_arguments().map(|arg| (name.to_owned(), arg.get_id().to_string())));
+        command.get_subcommands().for_each(|command| collect(command, found));
+    }
+
+    #[test]
+    fn every_line_of_candidates_is_used_by_an_argument() {
+        let mut arguments = Vec::new();
+        collect(&Args::command(), &mut arguments);
+        let matches = |(of, name, _): &(&str, &str, Values), (command, arg): &(String, String)| {
+            (*of == ANY || of == command) && name == arg
+        };
+        for line in CANDIDATES {
+            let mut of_line = arguments.iter().filter(|argument| matches(line, argument));
+            let is_first = |argument: &&(String, String)| {
+                CANDIDATES.iter().find(|other| matches(other, argument)).is_some_and(|first| std::ptr::eq(first, line))
+            };
+            assert!(of_line.any(|argument| is_first(&argument)), "{} {}", line.0, line.1);
+        }
     }
 }

@@ -5,39 +5,38 @@ mod control;
 mod drops;
 mod instances;
 mod moves;
+mod reload;
 mod stop;
+mod table;
 
-use std::fs::File;
-use std::io::{self, BufRead, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use forebay_functions::tables::acl::rule_file::numbered_classbench;
-use forebay_graph::NO_CHANGE;
 use forebay_observe::filter::Filter;
 use forebay_pipeline::{listed, nearest};
 use forebay_protocol::{
-    Census, Client, ClientError, Reloaded, Request, Response,
+    Census, Client, ClientError, Request, Response,
     event::Event,
     locate::{LocateError, find},
     report::Report,
-    response::TableSummary,
 };
 
 use crate::args::{self, Running, Shown};
-use crate::changes::Changes;
 use crate::events::LogFormat;
 use crate::format::Align::{Left, Right};
-use crate::format::{counted, table, whole};
+use crate::format::{table, whole};
 use crate::live::{EVENTS, Live, Quit};
-use crate::{Answer, plain, printed, refused, summary};
+use crate::{plain, printed, refused, summary};
 
 pub(crate) use drops::drops;
 pub(crate) use instances::{list, uptime};
 pub(crate) use moves::{Leave, Notice, PATIENT, apply, move_modules};
+pub(crate) use reload::reload;
 pub(crate) use stop::stop;
+pub(crate) use table::change;
 
 /// Number of table entries per request.
 const PAGE: usize = 10_000;
@@ -361,142 +360,4 @@ fn object(entry: &str) -> serde_json::Value {
     let object: Option<serde_json::Map<_, _>> =
         words.map(|word| word.map(|(name, text)| (name.to_owned(), value(text)))).collect();
     object.map_or_else(|| entry.into(), serde_json::Value::Object)
-}
-
-/// Runs `forebay reload`.
-pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
-    let mut client = connect(&arguments.running)?.with_patience(LONG)?;
-    let named = |name: &String| {
-        let why = "the running pipeline reads the file itself and cannot read an open pipe: name a file";
-        crate::source::origin(name).ok_or_else(|| anyhow!("{name}: {why}"))
-    };
-    let file = arguments.pipeline.as_ref().map(named).transpose()?;
-    let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
-    let request = Request::Reload { file, set, forget: arguments.forget, text: None, config_paths: None };
-    let response = client.request(&request)?;
-    let Response::Reloaded(reloaded) = &response else { return Err(strange()) };
-    if arguments.json {
-        writeln!(printed::out(), "{}", serde_json::to_string(&response)?)?;
-    } else {
-        print_reload(reloaded, &mut printed::out())?;
-    }
-    if reloaded.missing != 0 {
-        bail!("{} packets are unaccounted for: this is a defect of Forebay", reloaded.missing);
-    }
-    Ok(())
-}
-
-fn print_reload(reloaded: &Reloaded, out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "changed in {:.1} ms; packets waited for {:.0} us; {} kept {} state",
-        reloaded.took_ms,
-        reloaded.pause_us,
-        counted(reloaded.change.kept as u64, "module"),
-        if reloaded.change.kept == 1 { "its" } else { "their" }
-    )?;
-    let lists = [
-        ("replaced", &reloaded.change.changed),
-        ("added", &reloaded.change.added),
-        ("removed", &reloaded.change.removed),
-        ("moved to other workers", &reloaded.change.moved),
-        ("ports opened", &reloaded.change.ports_opened),
-        ("ports closed", &reloaded.change.ports_closed),
-        ("sessions lost", &reloaded.change.forgotten),
-    ];
-    for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
-        let more = if names.len() > 20 { format!(" and {} more", names.len() - 20) } else { String::new() };
-        writeln!(out, "{what}: {}{more}", names.iter().take(20).cloned().collect::<Vec<_>>().join(", "))?;
-    }
-    let cores: Vec<_> =
-        reloaded.cores.iter().enumerate().map(|(worker, core)| format!("{worker} on core {core}")).collect();
-    writeln!(out, "workers: {}", cores.join(", "))?;
-    if !reloaded.sets.is_empty() {
-        let sets: Vec<_> = reloaded.sets.iter().map(|set| format!("--set {set}")).collect();
-        writeln!(out, "settings in force: {}", sets.join(" "))?;
-    }
-    if reloaded.dropped > 0 {
-        writeln!(out, "{} packets that removed modules held were dropped (held_at_close)", whole(reloaded.dropped))?;
-    }
-    Ok(())
-}
-
-/// Runs `forebay table`.
-pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
-    let mut client = connect(&arguments.running)?.with_patience(LONG)?;
-    let (module, table) = parts(&arguments.name);
-    let request = Request::Change { module: module.clone(), table: table.clone() };
-    let changes = one_by_one(&arguments.changes);
-    if changes.iter().any(|change| change.contains('\n')) {
-        bail!("a change (not shown) has more than one line: write each change as a separate argument");
-    }
-    let (response, unit) = if changes.is_empty() {
-        // Reading a folder would fail with an error that names the connection.
-        if File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata().is_ok_and(|metadata| metadata.is_dir()) {
-            bail!(
-                "standard input is a folder: write changes as arguments, or redirect a file with one change per line"
-            );
-        }
-        if io::stdin().is_terminal() {
-            let end = "Ctrl-D ends the input, Ctrl-C cancels";
-            writeln!(printed::err(), "reading changes of {} from the terminal, one per line: {end}", arguments.name)?;
-            print_syntax(&mut client, &module, table.as_deref())?;
-        }
-        (send_changes(&mut client, &request, io::stdin().lock())?, "line")
-    } else {
-        (send_changes(&mut client, &request, changes.join("\n").as_bytes())?, "change")
-    };
-    let Response::Changed { made, entries, refused, refusals, warnings } = &response else { return Err(strange()) };
-    if arguments.json {
-        writeln!(printed::out(), "{}", serde_json::to_string(&response)?)?;
-    } else {
-        // One change can end many sessions, so the number of entries is printed too.
-        let of = if entries == made { String::new() } else { format!(" of {} entries", whole(*entries)) };
-        writeln!(printed::out(), "{}{of} made, {} refused", counted(*made, "change"), whole(*refusals))?;
-        for (number, message) in refused {
-            writeln!(printed::err(), "{unit} {number}: {message}")?;
-        }
-        for warning in warnings {
-            writeln!(printed::err(), "warning: {warning}")?;
-        }
-        let more = refusals - refused.len() as u64;
-        if more > 0 {
-            writeln!(printed::err(), "and {} more", whole(more))?;
-        }
-        if refused.iter().any(|(_, message)| message.contains(NO_CHANGE)) {
-            print_syntax(&mut client, &module, table.as_deref())?;
-        }
-    }
-    Ok(if *refusals == 0 { Answer::Yes } else { Answer::No })
-}
-
-/// Splits a command line into changes. Each argument is a change; if the first is only a verb, all arguments are one
-/// change.
-fn one_by_one(arguments: &[String]) -> Vec<String> {
-    match arguments.first().map(|first| first.trim()) {
-        Some("add" | "remove" | "replace") if arguments.len() > 1 => vec![arguments.join(" ")],
-        _ => arguments.to_vec(),
-    }
-}
-
-/// Sends the changes. Numbers in refusals become line numbers of the input.
-fn send_changes(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::Result<Response> {
-    let mut changes = Changes::new(input);
-    let mut response = client.change(request, &mut changes)?;
-    if let Response::Changed { refused, .. } = &mut response {
-        refused.iter_mut().for_each(|(number, _)| *number = changes.line_of(*number));
-    }
-    Ok(response)
-}
-
-/// Prints the syntax of a table's changes.
-fn print_syntax(client: &mut Client, module: &str, table: Option<&str>) -> anyhow::Result<()> {
-    let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
-    let meant = |it: &&TableSummary| it.module == module && table.is_none_or(|name| name == it.table);
-    if let Some(it) = tables.iter().find(meant) {
-        let mut err = printed::err();
-        writeln!(err, "syntax of changes of {}:", it.table)?;
-        it.syntax.lines().try_for_each(|line| writeln!(err, "  {line}"))?;
-    }
-    Ok(())
 }

@@ -1,26 +1,26 @@
 //! `forebay run`: runs a pipeline, shows its state, and prints a summary at the end.
 
+mod screen;
+mod traces;
 mod wait_notice;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_graph::{Plan, files::take_reopen_failures, secret::without_keys};
+use forebay_graph::{Plan, secret::without_keys};
 use forebay_instance::{
-    Accepted, Board, ControlInputs, CoreError, Cores, Instance, Sole, SoleError, Watcher, choose,
+    Accepted, ControlInputs, CoreError, Cores, Instance, Sole, SoleError, Watcher, choose,
     events::NewEvent,
     socket::{About, Bound, Ending, Patience, Server, Service, warn_of},
 };
-use forebay_measure::{Clock, Tsc};
 use forebay_observe::drops::{DropSender, Tally};
-use forebay_observe::trace::{Hub, Story, Tracer};
+use forebay_observe::trace::{Hub, Tracer};
 use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
 use forebay_protocol::{
     event::EventName,
@@ -28,24 +28,19 @@ use forebay_protocol::{
     report::Report,
     response::Ended,
 };
-use forebay_units::{Frequency, Nanos, Ticks};
+use forebay_units::Nanos;
 
-use self::wait_notice::WaitNotice;
 use crate::Answer;
 use crate::args;
 use crate::engine::{self, Engine, Mode};
 use crate::events::{Events, LogFormat};
 use crate::format::counted;
-use crate::hangup::{Caught, Followed, Reload};
-use crate::live::{EVENTS, Live, Quit, is_in_foreground};
+use crate::hangup::{Caught, Reload};
 use crate::start::{Replaced, Start};
 use crate::summary::Extent;
-use crate::{control, costs, decisions, doctor, plain, printed, refused, remote, summary};
-
-/// Interval at which the stop flag and the keyboard are read.
-const LOOK: Duration = Duration::from_millis(20);
-/// Default interval of the live table or of lines.
-const INTERVAL: Duration = Duration::from_secs(1);
+use crate::{control, costs, decisions, doctor, printed, refused, remote, summary};
+use screen::show;
+use traces::Traces;
 
 /// Runs a pipeline to its end.
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
@@ -432,154 +427,6 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
         }
     }
     Ok(())
-}
-
-/// The terminal of the live table.
-enum Screen {
-    /// No terminal, or drawing failed: lines are printed instead.
-    None,
-    /// The table is drawn when the process is in the foreground.
-    Free,
-    /// The table is on the terminal.
-    Drawn(Box<Live>),
-}
-
-impl Screen {
-    /// Draws the table when the process is in the terminal's foreground.
-    fn take_in_foreground(&mut self) {
-        if matches!(self, Self::Free) && is_in_foreground() {
-            *self = Live::start(Quit::EndRun).map_or(Self::None, |live| Self::Drawn(Box::new(live)));
-        }
-    }
-
-    fn is_drawn(&self) -> bool {
-        matches!(self, Self::Drawn(_))
-    }
-
-    /// Releases the terminal. If only the foreground was lost, the table returns later.
-    fn lose(&mut self) {
-        let next = if is_in_foreground() { Self::None } else { Self::Free };
-        if let Self::Drawn(live) = std::mem::replace(self, next) {
-            live.abandon();
-        }
-    }
-}
-
-/// Shows the state of the run until it ends.
-#[expect(clippy::too_many_arguments, reason = "each argument is another part of the run")]
-fn show(
-    engine: &Engine,
-    board: &Board,
-    events: &mut Events,
-    watcher: &mut Watcher,
-    arguments: &args::Run,
-    stop: &AtomicBool,
-    traces: &Traces,
-    signals: &Followed,
-) -> anyhow::Result<()> {
-    let quiet = arguments.no_live || arguments.simulated;
-    // Traces scroll and would overwrite the table.
-    let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
-    // A service without a terminal writes only events.
-    let lines = !quiet && (arguments.interval.is_some() || io::stderr().is_terminal());
-    // A file receives each event at once, so that it has the events before a crash.
-    let events_wait = io::stderr().is_terminal();
-    let mut screen = if table { Screen::Free } else { Screen::None };
-    let interval = arguments.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0));
-    let mut next = Instant::now() + interval;
-    let first = board.nothing();
-    let mut last = first.clone();
-    let mut wait_notice = WaitNotice::default();
-    while !engine.is_over(stop) {
-        screen.take_in_foreground();
-        wait_notice.look(engine, board, events);
-        match traces.print(board.began()) {
-            Err(_) if signals.is_terminal_lost() => {}
-            printed => printed?,
-        }
-        if signals.is_terminal_lost() {
-            screen.lose();
-        }
-        match &mut screen {
-            Screen::Drawn(live) => match live.handle_keys(engine.patience(LOOK)) {
-                Ok(quit) => stop.store(quit || stop.load(Ordering::Relaxed), Ordering::Relaxed),
-                Err(_) => screen.lose(),
-            },
-            _ if quiet => std::thread::sleep(engine.patience(LOOK)),
-            _ => std::thread::sleep(engine.patience(LOOK.min(next.saturating_duration_since(Instant::now())))),
-        }
-        if !arguments.simulated {
-            watcher.look(Tsc.now());
-            report_reopen_failures(events);
-        }
-        // Events would overwrite the table, so they are printed when it is gone.
-        if !(screen.is_drawn() && events_wait) {
-            events.print();
-        }
-        if quiet || Instant::now() < next {
-            continue;
-        }
-        next += interval;
-        let now = board.read(Tsc.now());
-        let (recent, whole) = (board.report(&last, &now), board.report(&first, &now));
-        match &mut screen {
-            Screen::Drawn(live) => {
-                if live.show(recent, whole, events.log().recent(EVENTS)).is_err() {
-                    screen.lose();
-                }
-            }
-            // A line that cannot be written does not end the run.
-            Screen::None if lines && printed::err_takes(Instant::now()) => {
-                drop(plain::line(&recent, &whole, &mut printed::err()));
-            }
-            // Nothing is printed while a shell has the terminal, and the run does not wait for a pipe without a reader.
-            Screen::Free | Screen::None => {}
-        }
-        last = now;
-    }
-    Ok(())
-}
-
-/// Reports logs that could not be reopened since the last call.
-fn report_reopen_failures(events: &Events) {
-    for (path, why) in take_reopen_failures() {
-        let path = path.display().to_string();
-        let message = format!("{path} was not reopened: {why}; lines go to the open file, and the run tries again");
-        events.record(NewEvent::new(EventName::LogNotReopened, message).with("file", path).with("why", why));
-    }
-}
-
-/// Prints the traces that come from the workers.
-struct Traces {
-    received: Receiver<Story>,
-    /// True for standard output, false for standard error.
-    to_stdout: bool,
-    frequency: Frequency,
-    /// Number of printed traces.
-    count: Cell<u64>,
-}
-
-impl Traces {
-    /// Reports that `--trace` traced no packet.
-    fn report_none(&self, arguments: &args::Run, events: &Events) {
-        if arguments.trace.is_some() && self.count.get() == 0 {
-            let why = if arguments.filter.is_some() { "no packet matched --filter" } else { "no packet entered" };
-            events.record(NewEvent::new(EventName::NothingTraced, format!("--trace: {why}")));
-        }
-    }
-
-    fn print(&self, began: Ticks) -> io::Result<()> {
-        while let Ok(story) = self.received.try_recv() {
-            self.count.set(self.count.get() + 1);
-            let text = story.text(began, self.frequency);
-            if self.to_stdout {
-                writeln!(printed::out(), "{text}")?;
-            } else {
-                let _ = writeln!(printed::err(), "{text}");
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Reports how many dropped packets are in their file. Returns the error of the file, if any.

@@ -1,4 +1,8 @@
 //! Quantities with units, as written in configurations: `300us`, `5Mpps`, `10Gbps`, `64KiB`.
+//!
+//! Each type is one `quantity!` at the end of this file, with its units from small to large. A new unit needs only its
+//! entry there. Frequent wrong spellings of it go into [`SPELLINGS`]. Other crates read the units of a JSON Schema with
+//! [`units_of`] and never take its pattern apart themselves.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -138,6 +142,21 @@ fn split(text: &str) -> (&str, &str) {
     (number, unit.trim())
 }
 
+/// The text before the units in the pattern of a JSON Schema, and the text behind them.
+const PATTERN: (&str, &str) = ("^\\s*[0-9][0-9._]*\\s*(", ")\\s*$");
+
+/// Returns the pattern of quantities with these units.
+fn pattern(units: &[Unit]) -> String {
+    let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
+    format!("{}{}{}", PATTERN.0, names.join("|"), PATTERN.1)
+}
+
+/// Returns the units in the pattern of a quantity's JSON Schema, the largest last. `None` for other patterns.
+#[must_use]
+pub fn units_of(pattern: &str) -> Option<Vec<&str>> {
+    Some(pattern.strip_prefix(PATTERN.0)?.strip_suffix(PATTERN.1)?.split('|').collect())
+}
+
 /// A unit's name and its value in the type's base unit. The largest unit is last.
 type Unit = (&'static str, f64);
 
@@ -230,11 +249,10 @@ macro_rules! quantity {
                 stringify!($name).into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                let units: Vec<_> = Self::UNITS.iter().map(|(name, _)| *name).collect();
                 json_schema!({
                     "type": "string",
                     "description": concat!($what, ", such as ", $example),
-                    "pattern": format!("^\\s*[0-9][0-9._]*\\s*({})\\s*$", units.join("|")),
+                    "pattern": pattern(Self::UNITS),
                 })
             }
         }
@@ -278,6 +296,23 @@ mod tests {
         assert_eq!("5Mpps".parse(), Ok(PacketRate(5e6)));
         assert_eq!("10Gbps".parse(), Ok(BitRate(10e9)));
         assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
+    }
+
+    #[test]
+    fn the_units_of_a_schema_are_read_from_its_pattern() {
+        let schema = schemars::schema_for!(Nanos);
+        let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("a pattern");
+        assert_eq!(units_of(pattern), Some(vec!["ns", "us", "ms", "s", "min", "h", "d"]));
+        assert_eq!(units_of("^[a-z]+$"), None);
+    }
+
+    #[test]
+    fn every_spelling_stands_for_a_unit() {
+        let all = [Nanos::UNITS, PacketRate::UNITS, BitRate::UNITS, Bytes::UNITS].concat();
+        for (written, unit) in SPELLINGS {
+            assert!(all.iter().any(|(name, _)| name == unit), "{written}: {unit}");
+            assert_eq!(written.to_lowercase(), *written, "spellings are compared in lower case");
+        }
     }
 
     #[test]

@@ -1,4 +1,8 @@
 //! The figures of a history, and their values in a saved measurement.
+//!
+//! A new figure needs a variant here, its entry in [`Figure::ALL`] and the four `match`es of this file; the compiler
+//! finds the latter. Options, tables and pages take everything else from here. A name that is in use must not change:
+//! users write it in options, and scripts read it in JSON.
 
 use serde::Serialize;
 
@@ -21,7 +25,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// All of them.
+    /// All figures, in the order of the tables.
     pub const ALL: [Self; 4] = [Self::Ipp, Self::CppTicks, Self::PacketsPerCall, Self::Cur];
 
     /// Returns the unit of the figure.
@@ -72,6 +76,18 @@ impl Figure {
             Self::CppTicks => Some((module.cpp_ticks?, module.source.cpp_ticks)),
             Self::PacketsPerCall => Some((module.packets_per_call?, module.source.packets_per_call)),
             Self::Cur => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_in_json_is_the_name_in_options() {
+        for figure in Figure::ALL {
+            assert_eq!(serde_json::to_value(figure).expect("a value"), figure.name());
         }
     }
 }

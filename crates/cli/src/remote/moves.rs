@@ -91,5 +91,5 @@ pub(crate) fn write(moved: &Moved, out: &mut impl Write) -> io::Result<()> {
     for module in &moved.remaining {
         writeln!(out, "not moved: {}", shown_move(module))?;
     }
-    super::print_reload(&moved.reloaded, out)
+    super::reload::print_reload(&moved.reloaded, out)
 }

@@ -1,4 +1,10 @@
-//! Periodic work: buffers over their hold limit, wake-ups of functions, gauges.
+//! Periodic work: buffers over their hold limit, wake-ups of functions, gauges. Also the end of a worker: `drain`, then
+//! `close`.
+//!
+//! A worker that drains takes no packets from ports. It sends on what is queued, whatever the triggers say. It wakes no
+//! functions: a shaper that released packets again and again would keep the worker from ever being quiet. Packets that
+//! functions hold are dropped in `close`, with the reason `held_at_close`. Work that is added to `sweep` must not give
+//! packets to modules while the worker drains.
 
 use forebay_measure::Clock;
 use forebay_packet::Batch;

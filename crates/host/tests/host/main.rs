@@ -3,6 +3,7 @@
 mod faults;
 mod here;
 mod hostile;
+mod judgement;
 mod neighbours;
 mod server;
 mod topology;

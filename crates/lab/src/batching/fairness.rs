@@ -4,6 +4,9 @@
 //! sense, a fair schedule gives time in proportion to rate at equal cost, and in proportion to cost at equal rate, so
 //! that both functions lose the same share of their packets. The controller `fair` uses another sense: max-min rates,
 //! after the guaranteed rates.
+//!
+//! A case or a scheduler is one line of [`CASES`] or [`SCHEDULERS`]. A run with another controller that shares time by
+//! weights also needs [`Rule::is_weighted`], which selects the scheduler of the pipeline.
 
 use forebay_graph::Cost;
 use serde::Serialize;
@@ -22,7 +25,8 @@ const OVERLOAD: f64 = 1.5;
 /// The cases: the name, the weights of the split, and the cost of each function as a multiple of [`PACKET`].
 const CASES: &[(&str, [u64; 2], [u64; 2])] =
     &[("twice the rate for the first", [2, 1], [1, 1]), ("twice the cost for the first", [1, 1], [2, 1])];
-/// The schedulers: a name, its controller, and whether the first function has a guaranteed rate.
+/// The schedulers: a name, its controller, and whether the first function has a guaranteed rate. The controllers after
+/// the first are those for which [`Rule::is_weighted`] is true; a test checks that.
 const SCHEDULERS: &[(&str, &str, bool)] = &[
     ("run to completion", "null", false),
     ("weighted-fair, equal weights", "wfq", false),
@@ -124,4 +128,16 @@ fn scenario(case: &Case, controller: &'static str, promised: Option<f64>, span: 
         .costing("split", Cost { per_batch: 1, per_packet: 1 })
         .costing("first", cost(costs[0]))
         .costing("second", cost(costs[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheduler_but_run_to_completion_shares_time_by_weights() {
+        for (at, (name, controller, _)) in SCHEDULERS.iter().enumerate() {
+            assert_eq!(Rule::new(controller).is_weighted(), at > 0, "{name}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::words::MEANT;
 use super::*;
 use crate::problem::Findings;
 use crate::yaml;
@@ -49,6 +50,17 @@ fn node(value: &Value) -> Node {
     // JSON is YAML.
     yaml::parse(&value.to_string(), &mut Findings::default())
         .unwrap_or_else(|(_, message)| panic!("{message}: {value}"))
+}
+
+#[test]
+fn names_of_other_programs_lead_to_functions_and_ports_that_exist() {
+    let functions: Vec<_> = forebay_graph::functions().into_iter().map(|it| it.name).collect();
+    let ports: Vec<_> = forebay_graph::ports().into_iter().map(|it| it.name).collect();
+    for (section, name, meant) in MEANT {
+        let known = if *section == "ports" { &ports } else { &functions };
+        assert!(!known.contains(name), "{section}: '{name}' exists, so that it needs no suggestion");
+        assert!(meant.iter().all(|meant| known.contains(meant)), "{section}: {name}: {meant:?}");
+    }
 }
 
 /// Values of every kind, some of which the schemas below allow.

@@ -226,7 +226,9 @@ impl<'r> Walk<'r> {
         let value = self.shown(&node.to_short_json());
         let of = |name: &str| is_only(rule, name);
         let message = match (units(rule), &node.kind) {
-            (Some(units), NodeKind::Null) => format!("it has no value: allowed is a number with a unit ({units})"),
+            (Some(units), NodeKind::Null) => {
+                format!("it has no value: allowed is a number with a unit ({})", units.join(", "))
+            }
             (None, NodeKind::Null) => format!("it has no value: allowed is {}", types(rule)),
             (_, NodeKind::Number(_) | NodeKind::Bool(_)) if self.hidden.is_some() && of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
@@ -234,13 +236,13 @@ impl<'r> Walk<'r> {
             _ if self.hidden.is_some() => format!("{value} is not {}{}", types(rule), within(rule)),
             (Some(units), NodeKind::Number(number)) => {
                 // An example of a unit, because the intended unit is not known.
-                let unit =
-                    units.split(", ").find(|unit| *unit == "us").or(units.split(", ").next()).unwrap_or_default();
+                let unit = units.iter().find(|unit| **unit == "us").or(units.first()).copied().unwrap_or_default();
                 let number = Some(number.to_string()).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
                 let number = number.unwrap_or_else(|| "1".to_owned());
-                format!("{value} has no unit: write a number with a unit, such as {number}{unit} (units: {units})")
+                let all = units.join(", ");
+                format!("{value} has no unit: write a number with a unit, such as {number}{unit} (units: {all})")
             }
-            (Some(units), _) => format!("{value} is not a number with a unit ({units})"),
+            (Some(units), _) => format!("{value} is not a number with a unit ({})", units.join(", ")),
             (None, NodeKind::Number(_) | NodeKind::Bool(_)) if of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }
@@ -328,8 +330,9 @@ impl<'r> Walk<'r> {
         if !self.rules.matches(&rule["pattern"], text) {
             let message = match (units(rule), rule["description"].as_str()) {
                 (Some(units), _) => {
-                    let advice = if self.hidden.is_some() { String::new() } else { advice(text, units.split(", ")) };
-                    format!("{} is not a number with a unit{advice} (units: {units})", self.quoted(text))
+                    let (quoted, all) = (self.quoted(text), units.join(", "));
+                    let advice = if self.hidden.is_some() { String::new() } else { advice(text, units) };
+                    format!("{quoted} is not a number with a unit{advice} (units: {all})")
                 }
                 (None, Some(description)) => {
                     format!(

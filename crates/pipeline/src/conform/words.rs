@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use forebay_units::quantity::most;
+use forebay_units::quantity::{most, units_of};
 use regex_lite::Regex;
 use serde_json::Value;
 
@@ -36,8 +36,8 @@ pub(super) fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
     }
 }
 
-/// Names that other programs use for functions and ports, and the names here.
-const MEANT: &[(&str, &str, &[&str])] = &[
+/// Names that other programs use for functions and ports, and the names here. A test checks that the names here exist.
+pub(super) const MEANT: &[(&str, &str, &[&str])] = &[
     ("modules", "nat", &["nat_out", "nat_in", "static_nat"]),
     ("modules", "snat", &["nat_out", "static_nat"]),
     ("modules", "dnat", &["nat_in", "static_nat"]),
@@ -171,10 +171,9 @@ pub(super) fn long_form(path: &[&str], text: &str, rule: &Value) -> Option<Strin
     }
 }
 
-/// Returns the units in the pattern of a quantity.
-pub(super) fn units(rule: &Value) -> Option<String> {
-    let pattern = rule["pattern"].as_str()?.strip_prefix("^\\s*[0-9][0-9._]*\\s*(")?;
-    Some(pattern.strip_suffix(")\\s*$")?.replace('|', ", "))
+/// Returns the units that the schema of a quantity allows, the largest last.
+pub(super) fn units(rule: &Value) -> Option<Vec<&str>> {
+    units_of(rule["pattern"].as_str()?)
 }
 
 /// Describes the values that a schema allows.
@@ -189,7 +188,7 @@ pub(super) fn allowed(rule: &Value) -> Vec<String> {
         return forms.iter().flat_map(allowed).collect();
     }
     if let Some(units) = units(rule) {
-        return vec![format!("a number with a unit ({units})")];
+        return vec![format!("a number with a unit ({})", units.join(", "))];
     }
     let kind = match &rule["type"] {
         Value::Array(kinds) => kinds.iter().find(|kind| *kind != "null").unwrap_or(&Value::Null),
@@ -224,9 +223,7 @@ pub(super) fn stated(rule: &Value) -> Option<String> {
 
 /// Returns the bounds of a quantity from the description of its rule, or from its type.
 pub(super) fn bounds(rule: &Value) -> Option<String> {
-    stated(rule)
-        .map(|stated| format!("from {stated}"))
-        .or_else(|| Some(format!("up to {}", most(units(rule)?.split(", "))?)))
+    stated(rule).map(|stated| format!("from {stated}")).or_else(|| Some(format!("up to {}", most(units(rule)?)?)))
 }
 
 /// Returns the largest number of an integer type.
