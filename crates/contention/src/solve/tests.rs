@@ -60,6 +60,15 @@ fn first(server: &Server, chains: &[Chain<'_>]) -> f64 {
     solved(server, chains, Pace::Own).seats[0][0].rate
 }
 
+/// Solves a function with two copies of a synthetic competitor on its domain, for competitors of increasing bandwidth.
+fn beside_competitors(server: &Server, function: &Function, footprint: f64) -> [Solution; 4] {
+    [0.2e9, 1e9, 4e9, 2e10].map(|bandwidth| {
+        let other = Function::competitor(footprint * MB, bandwidth, 4.0, 90.0, server.clock_hz);
+        let alone = |function| Chain { functions: vec![function], domains: vec![0], home: 0 };
+        solved(server, &[alone(function), alone(&other), alone(&other)], Pace::Own)
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -132,17 +141,28 @@ proptest! {
         prop_assert!(rate(&server, &function) <= before * (1.0 + 1e-6));
     }
 
-    /// A synthetic competitor with more bandwidth causes a larger drop.
+    /// A synthetic competitor with more bandwidth takes more of the cache. If memory has enough bandwidth for all, it
+    /// therefore causes a larger drop.
+    #[test]
+    fn a_faster_competitor_takes_more_of_the_cache(
+        function in functions(2),
+        mut server in server(),
+        footprint in 1.0_f64..64.0,
+    ) {
+        server.domains.iter_mut().for_each(|domain| domain.memory_bandwidth = 1e15);
+        let rates = beside_competitors(&server, &function[0], footprint).map(|found| found.seats[0][0].rate);
+        prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
+    }
+
+    /// A synthetic competitor with more bandwidth causes a larger drop, unless it loads memory less
+    /// ([`a_faster_competitor_may_load_memory_less`]).
     #[test]
     fn a_faster_competitor_takes_more(function in functions(2), server in server(), footprint in 1.0_f64..64.0) {
-        let rates: Vec<_> = [0.2e9, 1e9, 4e9, 2e10]
-            .map(|bandwidth| {
-                let other = Function::competitor(footprint * MB, bandwidth, 4.0, 90.0, server.clock_hz);
-                let alone = |function| Chain { functions: vec![function], domains: vec![0], home: 0 };
-                first(&server, &[alone(&function[0]), alone(&other), alone(&other)])
-            })
-            .to_vec();
-        prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)), "{rates:?}");
+        let found = beside_competitors(&server, &function[0], footprint);
+        for pair in found.windows(2) {
+            let [slow, fast] = [&pair[0], &pair[1]].map(|found| (found.seats[0][0].rate, found.memory_load[0]));
+            prop_assert!(fast.0 <= slow.0 * (1.0 + 1e-6) || fast.1 < slow.1, "{slow:?} {fast:?}");
+        }
     }
 
     /// All functions of a chain that is held back run at the rate of the slowest one, which works at its own capacity.
@@ -187,4 +207,31 @@ fn wrong_input_is_refused_by_name() {
     let chain = Chain { functions: vec![&odd], domains: vec![0], home: 0 };
     assert_eq!(refused(&[chain]), "function router: ticks is NaN: allowed is a number above 0");
     assert!(solve(&server, &traffic, &[], Pace::Own).expect("nothing runs").converged());
+}
+
+/// The exception to [`a_faster_competitor_takes_more`]. The tables of two competitors (33 MB) fit into a cache of
+/// 41 MB. Slow competitors lose some of their lines to the function, and read these again from memory. Fast competitors
+/// keep all their lines. So the function has less of the cache and misses more often, but it shares the memory with no
+/// other function, and waits less for each miss.
+#[test]
+fn a_faster_competitor_may_load_memory_less() {
+    let mut server = catalogue::octans_server();
+    server.domains[0] = Domain { cache_bytes: 40.84e6, memory_bandwidth: 2e9, ..server.domains[0].clone() };
+    let table = Table { bytes: 34.57e6, accesses: 0.5, writes: 0.0, skew: 0.0 };
+    let function = Function {
+        name: "lookup".to_owned(),
+        ticks: 782.0,
+        instructions: 782.0,
+        tables: vec![table],
+        parallel: 1.0,
+        has_packets: false,
+        reads_payload: false,
+    };
+    let [_, slow, fast, _] = beside_competitors(&server, &function, 15.626);
+    let misses_per_second = |found: &Solution| found.seats[1][0].misses * found.seats[1][0].rate;
+    assert!(misses_per_second(&slow) > 1_000.0 && misses_per_second(&fast) == 0.0, "{slow:?} {fast:?}");
+    assert!(fast.memory_load[0] < slow.memory_load[0], "{slow:?} {fast:?}");
+    let [slow, fast] = [slow.seats[0][0], fast.seats[0][0]];
+    assert!(fast.occupancy < slow.occupancy && fast.misses > slow.misses, "{slow:?} {fast:?}");
+    assert!(fast.rate > slow.rate, "{slow:?} {fast:?}");
 }
