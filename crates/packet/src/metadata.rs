@@ -158,6 +158,13 @@ impl Metadata {
             }
         }
         #[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
+        Self::are_alike_scalar(first, eight)
+    }
+
+    /// Compares the packets one by one. This is the definition of [`are_alike`](Self::are_alike).
+    #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "avx2"))))]
+    #[inline]
+    fn are_alike_scalar(first: &Self, eight: &[&Self; 8]) -> bool {
         eight.iter().all(|packet| packet.arrival == first.arrival && packet.flow == first.flow)
     }
 }
@@ -175,3 +182,27 @@ pub(crate) type Half = [u128; 2];
 pub(crate) const LINE: usize = 64;
 
 const _: () = assert!(size_of::<Metadata>() == LINE, "one cache line");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte of one packet's line differs once. Only those of the arrival time and of the flow count.
+    #[test]
+    fn packets_are_alike_by_arrival_and_flow_alone() {
+        let lines = || [[0x5a_u8; LINE]; 9];
+        let of = |lines: &[[u8; LINE]; 9]| {
+            // SAFETY: both types are 64 bytes, and any bytes are valid integers.
+            lines.map(|line| unsafe { std::mem::transmute::<[u8; LINE], Metadata>(line) })
+        };
+        for (packet, byte) in (0..9).flat_map(|packet| (0..LINE).map(move |byte| (packet, byte))) {
+            let mut changed = lines();
+            changed[packet][byte] ^= 0x80 >> (byte % 8);
+            let [first, eight @ ..] = &of(&changed);
+            let eight = eight.each_ref();
+            let expected = !(8..20).contains(&byte);
+            assert_eq!(Metadata::are_alike(first, &eight), expected, "byte {byte} of packet {packet}");
+            assert_eq!(Metadata::are_alike_scalar(first, &eight), expected, "byte {byte} of packet {packet}");
+        }
+    }
+}

@@ -7,8 +7,10 @@
 #[inline(always)]
 #[must_use]
 pub fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
-    #[cfg(target_arch = "x86_64")]
-    return x86::equal(signatures, wanted);
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+    return avx2::equal(signatures, wanted);
+    #[cfg(all(target_arch = "x86_64", not(target_feature = "avx2")))]
+    return sse2::equal(signatures, wanted);
     #[cfg(not(target_arch = "x86_64"))]
     scalar(signatures, wanted)
 }
@@ -20,7 +22,7 @@ pub fn scalar(signatures: &[u32; 8], wanted: u32) -> u8 {
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
-mod x86 {
+mod avx2 {
     use std::arch::x86_64::{
         __m256i, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_set1_epi32,
     };
@@ -37,8 +39,9 @@ mod x86 {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(target_feature = "avx2")))]
-mod x86 {
+// Tests compare this version with the scalar one in builds with AVX2, too.
+#[cfg(all(target_arch = "x86_64", any(test, not(target_feature = "avx2"))))]
+mod sse2 {
     use std::arch::x86_64::{
         __m128i, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32,
         _mm_setzero_si128,
@@ -82,6 +85,8 @@ mod tests {
             let wide = signatures.map(|signature| u32::from(signature % 4) ^ high);
             for wanted in [u32::from(wanted % 4) ^ high, u32::from(wanted), high, !high] {
                 prop_assert_eq!(equal(&wide, wanted), scalar(&wide, wanted));
+                #[cfg(target_arch = "x86_64")]
+                prop_assert_eq!(sse2::equal(&wide, wanted), scalar(&wide, wanted));
             }
         }
     }

@@ -6,6 +6,7 @@
 use crate::level::{Isa, Level};
 
 /// Bytes that the kernels process at a time, so that sums of 32 bits cannot overflow.
+#[cfg(any(test, target_arch = "x86_64"))]
 const PIECE: usize = 1 << 16;
 
 /// Returns the sum of the two-byte words of `bytes` in machine order. An odd last byte counts as if a zero byte
