@@ -31,6 +31,7 @@ mod reload;
 mod replay;
 mod rules;
 mod run;
+mod run_tests;
 mod running;
 mod secrets;
 mod sessions;

@@ -144,8 +144,8 @@ fn unavailable_workers_are_refused() {
 fn other_threads_stay_off_the_workers_cores() {
     let allowed = forebay_measure::machine::allowed_cores();
     if allowed.len() < 2 {
-        eprintln!("skipped: needs two cores");
-        return;
+        let why = "skipped: other_threads_stay_off_the_workers_cores: one core";
+        return drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{why}\n")));
     }
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let (file, log, socket) = (folder.path().join("p.yaml"), folder.path().join("nat.log"), folder.path().join("s"));
