@@ -1,4 +1,4 @@
-//! Which crate may depend on which (ARCHITECTURE.md).
+//! Which crate may depend on which (ARCHITECTURE.md), and which has examples in its documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -46,6 +46,28 @@ const FIXED: &[(&str, &[&str])] = &[("units", &[]), ("protocol", &["units"]), ("
 
 /// All libraries that the protocol crate links, apart from those of the workspace.
 const PROTOCOL_LIBRARIES: &[&str] = &["libc", "schemars", "serde", "serde_json", "thiserror"];
+
+/// Returns whether a source file has an example that Cargo compiles: a block of code in a documentation comment whose
+/// language is Rust.
+fn has_example(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let comments = text.lines().map(str::trim_start).filter_map(|line| {
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+        text.trim_start().strip_prefix("```")
+    });
+    // Every second line of this form ends a block.
+    comments.step_by(2).any(|language| ["", "rust", "no_run", "should_panic"].contains(&language.trim()))
+}
+
+fn has_examples(folder: &Path) -> bool {
+    std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).any(|path| {
+        if path.is_dir() {
+            has_examples(&path)
+        } else {
+            path.extension().is_some_and(|it| it == "rs") && has_example(&path)
+        }
+    })
+}
 
 /// Returns the names in the section `[dependencies]` of a crate's Cargo.toml.
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
@@ -97,5 +119,21 @@ fn programs_outside_link_no_data_plane() {
 fn only_tests_use_frames() {
     for (name, dependencies) in all() {
         assert!(!dependencies.contains("forebay-frames"), "{name}: frames are built for tests");
+    }
+}
+
+/// Cargo takes seconds to look for examples in a crate that has none. So these crates have `doctest = false`. In a
+/// crate with an example, that line would hide it from tests.
+#[test]
+fn no_example_is_hidden_from_tests() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for name in all().keys() {
+        let crate_folder = folder.join(name);
+        let manifest = std::fs::read_to_string(crate_folder.join("Cargo.toml")).expect("a manifest");
+        let is_hidden = manifest.lines().any(|line| line == "doctest = false");
+        assert!(
+            !is_hidden || !has_examples(&crate_folder.join("src")),
+            "{name} has an example: remove doctest = false"
+        );
     }
 }
