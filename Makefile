@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench measure-sums bench-placement bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-busy test-vm lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench measure-sums bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -27,13 +27,14 @@ demo-netns: rust ## run a router, gateway, VPN, UPF, balancer and VXLAN between 
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/demo-netns
 
 # Most tests of the command wait for a process: with one test per core, the cores would be idle for more than half of
-# the time.
-test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+# the time. Two test binaries run at a time (scripts/run-tests).
+test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 test: rust ## run every test: unit, property, differential, documentation, replayed fuzz corpora
+	@scripts/install-debian python3:python3
 	@scripts/install-debian --optional 'the tests that read written captures with tshark' tshark:tshark
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
-	@scripts/install-debian --optional 'the scenes between network namespaces' python3:python3 ip:iproute2 iperf3:iperf3 curl:curl dnsmasq:dnsmasq-base busybox:busybox
+	@scripts/install-debian --optional 'the scenes between network namespaces' ip:iproute2 iperf3:iperf3 curl:curl dnsmasq:dnsmasq-base busybox:busybox
 	@scripts/run-tests
 
 gate: rust ## compare instructions per packet with baselines/instructions.json; name increases and their causes
@@ -100,6 +101,16 @@ miri: rust ## run the unsafe code of memory, packets, pools and rings in the int
 	@scripts/install-miri
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-memory -p forebay-packet
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-graph --test ring
+
+# Kernels whose instructions are chosen at run time are tested at every level by `make test`. Here are those whose
+# instructions are chosen when they are compiled. The tests in Miri are some of those of unsafe code.
+portable: export MIRI_SHORT := zeroed:: batch::tests::a_full pool::tests::a_packet_outlives pool::tests::last_in
+portable: rust ## test without AVX2, compile for aarch64, and run a few tests in Miri (two minutes)
+	@scripts/install-debian python3:python3
+	@scripts/install-miri
+	RUSTFLAGS='-C target-cpu=x86-64' cargo test --target-dir target/portable --lib -p forebay-simd -p forebay-packet
+	@scripts/check-aarch64
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib -p forebay-memory -p forebay-packet -- $$MIRI_SHORT
 
 lint: rust ## check formatting, clippy with warnings as errors, licences and sources of dependencies
 	@scripts/install-cargo-deny
