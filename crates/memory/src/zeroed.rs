@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn all_is_zero_and_stays_as_it_is_written() {
-        for len in [0, 1, 63, 70_000] {
+        let many = if cfg!(miri) { 700 } else { 70_000 };
+        for len in [0, 1, 63, many] {
             let mut lines = Zeroed::<Line>::new(len).expect("memory");
             assert_eq!(lines.len(), len);
             assert_eq!(lines.as_ptr().addr() % 64, 0);
@@ -85,6 +86,9 @@ mod tests {
     #[test]
     fn impossible_sizes_are_refused() {
         assert!(Zeroed::<Line>::new(usize::MAX).is_err());
-        assert!(Zeroed::<Line>::new(isize::MAX as usize / size_of::<Line>()).is_err());
+        // Miri ends instead of refusing memory that the machine does not have.
+        if !cfg!(miri) {
+            assert!(Zeroed::<Line>::new(isize::MAX as usize / size_of::<Line>()).is_err());
+        }
     }
 }
