@@ -66,6 +66,23 @@ proptest! {
     }
 }
 
+/// A ring takes as many items as it was made for, in the longest messages, before the receiver takes any. The first
+/// three rings are full then: their number of slots is a power of two without rounding.
+#[test]
+fn a_new_ring_has_room_for_its_items() {
+    for (items, longest) in [(8, 2), (64, 2), (48, 6), (100, 1), (64, 32), (5, 40), (0, 1)] {
+        let (mut sender, mut receiver) = ring(items, longest);
+        let mut rest = 0..items;
+        while rest.len() > 0 {
+            let mut message = rest.by_ref().take(longest).collect::<Vec<_>>().into_iter();
+            assert!(sender.send(Head { tag: 0, at: 0 }, &mut message), "{items} items, {longest} a message");
+        }
+        let mut got = Vec::new();
+        while receiver.receive(|item| got.push(item)).is_some() {}
+        assert!(got.into_iter().eq(0..items), "{items} items, {longest} a message");
+    }
+}
+
 #[test]
 fn a_panic_while_a_message_is_taken_drops_its_rest() {
     let (mut sender, mut receiver) = ring(8, 8);
