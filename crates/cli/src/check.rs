@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use forebay_pipeline::{Checked, Problem, Problems, shown_file};
+use forebay_pipeline::{Checked, Problems, shown_file};
+use forebay_protocol::check::Fault;
 use serde_json::json;
 
 use crate::format::counted;
@@ -10,13 +11,13 @@ use crate::{args, printed};
 
 /// Checks configurations. Problems are the command's error, and with `--json` also its output.
 pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
-    let mut problems = Problems { all: Vec::new() };
+    let mut problems = Problems { faults: Vec::new() };
     for pipeline in &arguments.pipelines {
         if let Err(found) = check_one(pipeline, arguments)? {
-            problems.all.extend(found.all);
+            problems.faults.extend(found.faults);
         }
     }
-    if problems.all.is_empty() { Ok(()) } else { Err(problems.into()) }
+    if problems.faults.is_empty() { Ok(()) } else { Err(problems.into()) }
 }
 
 /// Maximum number of warnings that are printed.
@@ -62,8 +63,8 @@ fn as_entry((module, line): &(String, String)) -> serde_json::Value {
     entry
 }
 
-fn problem(problem: &Problem) -> serde_json::Value {
-    json!({ "place": problem.shown, "message": problem.message })
+fn problem(fault: &Fault) -> serde_json::Value {
+    json!({ "place": fault.place, "message": fault.text() })
 }
 
 fn warning((module, message): &(String, String)) -> serde_json::Value {
@@ -89,7 +90,7 @@ fn as_json(file: &str, checked: &Result<Checked, Problems>) -> serde_json::Value
         Err(problems) => json!({
             "file": shown_file(file),
             "in_order": false,
-            "problems": problems.all.iter().map(problem).collect::<Vec<_>>(),
+            "problems": problems.faults.iter().map(problem).collect::<Vec<_>>(),
         }),
     }
 }

@@ -10,7 +10,7 @@ use forebay_control::{
     replay::{Decided, Replayed, Summary, Total, replay as decide},
 };
 use forebay_graph::{ControllerDeclaration, controllers, files::skip_mark};
-use forebay_pipeline::{Source, SourceLocation, nearest, parameters};
+use forebay_pipeline::{Source, nearest, parameters};
 use forebay_protocol::Layout;
 use forebay_units::Nanos;
 use serde::Serialize;
@@ -91,9 +91,10 @@ fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings>
     let text = if recorded.is_null() { "{}".to_owned() } else { recorded.to_string() };
     let source = arguments.set.iter().fold(Source::new(text, file.as_str(), ""), Source::set);
     let params = parameters(&source, controller.schema).map_err(|problems| {
-        let messages = problems.all.iter().map(|problem| match problem.place {
-            SourceLocation::Set(_) => problem.to_string(),
-            SourceLocation::Line(..) => format!("{origin}: {name}: {}", problem.message),
+        let messages = problems.faults.iter().map(|fault| match fault.line {
+            // The fault is in a setting.
+            None => fault.to_string(),
+            Some(_) => format!("{origin}: {name}: {}", fault.text()),
         });
         let messages = messages.collect::<Vec<_>>().join("\n");
         anyhow!("{messages} (`forebay describe {name}` lists its parameters; --set KEY=VALUE)")

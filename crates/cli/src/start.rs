@@ -110,11 +110,11 @@ impl Start {
         if let Some(Kept { state, file }) = &self.kept {
             // The accepted text may differ from the present text of that file.
             let (state, of) = (state.display(), shown_file(self.source.file()));
-            for problem in &mut problems.all {
+            for fault in &mut problems.faults {
                 let is_text =
-                    problem.shown.strip_prefix(&of).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+                    fault.place.strip_prefix(&of).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
                 if is_text {
-                    problem.shown = format!("{state} ({} as it was accepted)", problem.shown);
+                    fault.place = format!("{state} ({} as it was accepted)", fault.place);
                 }
             }
             let hint = file

@@ -65,7 +65,7 @@ pub use scheduler::{
     MAX_QUEUE, MAX_WEIGHT, Marks, RunToCompletion, Scheduler, Share, ShareError, Took, Topology, WeightedFair, WhenFull,
 };
 pub use setup::{
-    Claim, DeclareState, Declared, Fault, HandedOver, ObjectKey, Setup, SetupEnvironment, SetupError, SetupFiles,
+    Claim, DeclareState, Declared, HandedOver, ObjectKey, Setup, SetupEnvironment, SetupError, SetupFiles,
     SharedObjects, SharedState, StateDeclaration, states,
 };
 pub use shelf::Key;

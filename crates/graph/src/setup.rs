@@ -19,7 +19,7 @@ use forebay_units::Frequency;
 pub use claim::Claim;
 pub use declared::Declared;
 pub use environment::SetupEnvironment;
-pub use error::{Fault, SetupError};
+pub use error::SetupError;
 pub use files::SetupFiles;
 pub use objects::{HandedOver, ObjectKey, SharedObjects, SharedState};
 pub use state::{DeclareState, StateDeclaration, states};

@@ -6,10 +6,9 @@ use forebay_protocol::SchedulerKind;
 use forebay_units::Nanos;
 use serde_json::Value;
 
-use crate::compile::{add_faults, read};
-use crate::conform::Misfits;
-use crate::language::Control;
-use crate::workers::MOST;
+use crate::faults::FaultCollector;
+use crate::language::{Control, MOST_WORKERS};
+use crate::section::read;
 use crate::yaml::Node;
 
 /// The default period of decisions.
@@ -20,16 +19,16 @@ const LONGEST: Nanos = Nanos(3_600_000_000_000);
 /// The default part of each objective that is kept in reserve (delta in Batchy).
 const GUARD: f64 = 0.05;
 
-/// Reads the section, if there is one. Adds its errors to `misfits`. `workers` is the number of workers in the section
+/// Reads the section, if there is one. Adds its errors to `faults`. `workers` is the number of workers in the section
 /// `workers`.
 pub(crate) fn read_control(
     root: &Node,
     scheduler: SchedulerKind,
     workers: usize,
-    misfits: &mut Misfits,
+    faults: &mut FaultCollector,
 ) -> Option<Settings> {
     let node = root.get("control")?;
-    let section: Control = read(misfits, root, &["control"], node)?;
+    let section: Control = read(faults, root, &["control"], node)?;
     let (name, params) = match &section.batching {
         Value::String(name) => (name.clone(), Value::Null),
         // YAML reads the controller's name without quotes as a null.
@@ -41,28 +40,30 @@ pub(crate) fn read_control(
     let controller = forebay_graph::controllers().into_iter().find(|it| it.name == name)?;
     if let Err(error) = controller.build(&params) {
         if !section.batching.is_object() {
-            let message = format!("{name} needs parameters: write `batching: {{ {name}: {} }}`", controller.example);
-            add_faults(misfits, root, &["control"], SetupError::at("batching", message));
+            let hint = format!("write `batching: {{ {name}: {} }}`", controller.example);
+            let error = SetupError::with_hint("batching", format_args!("{name} needs parameters"), hint);
+            faults.add_all(root, &["control"], error);
             return None;
         }
-        add_faults(misfits, root, &["control", "batching", &name], error);
+        faults.add_all(root, &["control", "batching", &name], error);
         return None;
     }
     let period = section.period.unwrap_or(PERIOD);
     if !(SHORTEST..=LONGEST).contains(&period) {
-        let error = SetupError::at("period", format!("every {period}: allowed are 1ms to 1h"));
-        add_faults(misfits, root, &["control"], error);
+        let error = SetupError::not_allowed("period", format_args!("every {period}"), "1ms to 1h");
+        faults.add_all(root, &["control"], error);
         return None;
     }
     if let Some(needed) = controller.scheduler.filter(|needed| *needed != scheduler) {
         let needed = serde_json::to_value(needed).ok()?;
-        let message = format!("{name} sets weights: write `scheduler: {}` too", needed.as_str().unwrap_or_default());
-        add_faults(misfits, root, &["control"], SetupError::at("batching", message));
+        let hint = format!("write `scheduler: {}` too", needed.as_str().unwrap_or_default());
+        let error = SetupError::with_hint("batching", format_args!("{name} sets weights"), hint);
+        faults.add_all(root, &["control"], error);
         return None;
     }
     let most = section.workers.unwrap_or(workers);
     let wrong = if most < workers {
-        Some(format!("{most} where there are {workers} under `workers`: allowed are {workers} to {MOST}"))
+        Some(format!("{most} where there are {workers} under `workers`: allowed are {workers} to {MOST_WORKERS}"))
     } else if most > workers && scheduler != SchedulerKind::RunToCompletion {
         Some(format!(
             "{most}: modules do not move to other workers where they share time: allowed is {workers}, or \
@@ -72,7 +73,7 @@ pub(crate) fn read_control(
         None
     };
     if let Some(message) = wrong {
-        add_faults(misfits, root, &["control"], SetupError::at("workers", message));
+        faults.add_all(root, &["control"], SetupError::at("workers", message));
         return None;
     }
     Some(Settings { controller, params, period, guard: section.guard.unwrap_or(GUARD), workers: most })

@@ -5,8 +5,11 @@ use std::net::IpAddr;
 use forebay_packet::PoolOptions;
 use forebay_units::Frequency;
 
-use crate::compile::{Conditions, Draft, compile, entries, kind_of};
-use crate::{Problems, Source};
+use crate::Source;
+use crate::compile::{Conditions, compile};
+use crate::draft::Draft;
+use crate::problems::Problems;
+use crate::section::{entries, kind_of};
 
 /// The resources that a configuration needs.
 #[derive(Clone, Debug)]

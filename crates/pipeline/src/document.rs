@@ -5,13 +5,16 @@
 //! way.
 
 use forebay_graph::SetupEnvironment;
+use forebay_protocol::check::Fault;
 use forebay_units::Frequency;
 use serde_json::Value;
 
-use crate::compile::{make_modules, make_state, unused_state};
-use crate::conform::{Misfits, Rules};
+use crate::conform::Rules;
+use crate::create::{make_modules, make_state, unused_state};
+use crate::faults::{FaultCollector, parts};
 use crate::identity::Stamps;
-use crate::problem::{Findings, Problems};
+use crate::located::LocatedFault;
+use crate::problems::Problems;
 use crate::shown::block_text;
 use crate::source::Source;
 use crate::workers::Workers;
@@ -40,13 +43,13 @@ impl Document {
     /// # Errors
     /// Returns an error if the text cannot be read or violates the schema.
     pub fn read(source: &Source, rules: &Rules) -> Result<Self, Problems> {
-        let mut findings = Findings::default();
-        let mut root = source.tree(&mut findings);
+        let mut faults = FaultCollector::default();
+        let mut root = source.tree(&mut faults);
         if let Some(root) = &mut root {
-            Misfits::against(rules, root).report(&mut findings);
+            faults.check(rules, root);
             root.prune();
         }
-        findings.finish(source.file(), source.text(), source.sets())?;
+        faults.finish(source.file(), source.text(), source.sets())?;
         let root = root.expect("a text without a tree has a problem");
         Ok(Self { source: source.clone(), root })
     }
@@ -63,18 +66,21 @@ impl Document {
         &self.source
     }
 
-    /// Returns errors of values at paths, for example `["chains", "0", "rate"]`, with their places.
+    /// Returns faults of values at paths, for example `chains[0].rate`, with their places. The paths are not part of the
+    /// messages.
     ///
     /// # Panics
-    /// Panics if there are no errors.
+    /// Panics if there are no faults.
     #[must_use]
-    pub fn problems(&self, faults: &[(Vec<String>, String)]) -> Problems {
-        let mut findings = Findings::default();
-        for (path, message) in faults {
-            findings.add(self.root.place_of(path.iter().map(String::as_str)), message.as_str());
-        }
+    pub fn problems(&self, faults: impl IntoIterator<Item = Fault>) -> Problems {
+        let located = faults.into_iter().map(|fault| {
+            let place = self.root.place_of(parts(&fault.path));
+            LocatedFault { place, fault: Fault { path: String::new(), ..fault } }
+        });
+        let mut collected = FaultCollector::default();
+        collected.located.extend(located);
         let Source { file, text, sets, .. } = &self.source;
-        findings.finish(file, text, sets).expect_err("there are faults")
+        collected.finish(file, text, sets).expect_err("there are faults")
     }
 
     /// Creates the modules and the state of the text, as the check of a configuration does.
@@ -82,17 +88,16 @@ impl Document {
     /// # Errors
     /// Returns the errors of their parameters, and of the files that they name.
     pub fn modules(&self) -> Result<Vec<CheckedModule>, Problems> {
-        let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
+        let mut faults = FaultCollector::default();
         let mut environment = SetupEnvironment::new(Frequency::new(1e9));
         environment.files.base.clone_from(&self.source.base);
         (environment.simulated, environment.checking) = (true, true);
-        let workers = Workers::read(&self.root, &mut misfits, &mut findings);
+        let workers = Workers::read(&self.root, &mut faults);
         let stamps = Stamps::of(&self.root, &self.source.base);
-        make_state(&self.root, &stamps, None, &mut environment, &mut misfits);
-        let (made, ends) = make_modules(&self.root, &workers, &mut environment, &mut misfits);
-        unused_state(&self.root, &environment, &ends, &mut findings);
-        misfits.report(&mut findings);
-        findings.finish(&self.source.file, &self.source.text, &self.source.sets)?;
+        make_state(&self.root, &stamps, None, &mut environment, &mut faults);
+        let (made, ends) = make_modules(&self.root, &workers, &mut environment, &mut faults);
+        unused_state(&self.root, &environment, &ends, &mut faults);
+        faults.finish(&self.source.file, &self.source.text, &self.source.sets)?;
         let modules = made.into_iter().flatten().zip(ends);
         let modules = modules.map(|(made, end)| CheckedModule {
             name: end.name,
@@ -107,7 +112,7 @@ impl Document {
 #[must_use]
 pub fn written(value: &Value) -> String {
     // JSON text is YAML text.
-    yaml::parse(&value.to_string(), &mut Findings::default()).map(|node| block_text(&node)).unwrap_or_default()
+    yaml::parse(&value.to_string(), &mut Vec::new()).map(|node| block_text(&node)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -136,7 +141,7 @@ mod tests {
         let modules = document.modules().expect("they can be made");
         assert_eq!(modules[0].gates, ["0", "denied"]);
         assert_eq!((modules[1].name.as_str(), modules[1].function), ("t", "ttl"));
-        let problems = document.problems(&[(vec!["count".to_owned()], "3: allowed is 4".to_owned())]);
+        let problems = document.problems([Fault { path: "count".to_owned(), ..Fault::new("3: allowed is 4") }]);
         assert_eq!(problems.to_string(), "chains.yaml:1: 3: allowed is 4");
         let wrong = read("modules: { fw: { acl: { rules: [prmit any] } } }").expect("it conforms");
         let wrong = wrong.modules().expect_err("no rule").to_string();
@@ -149,6 +154,6 @@ mod tests {
     fn written_text_reads_back_the_same() {
         let value = json!({ "modules": { "fw": { "acl": { "rules": ["permit any", "no: \"1\"\n"] } } }, "count": 1.5 });
         let source = Source::new(written(&value), "written", "");
-        assert_eq!(source.tree(&mut Findings::default()).map(|node| node.to_json()), Some(value));
+        assert_eq!(source.tree(&mut FaultCollector::default()).map(|node| node.to_json()), Some(value));
     }
 }

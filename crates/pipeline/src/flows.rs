@@ -6,10 +6,13 @@ use std::ops::RangeInclusive;
 use forebay_graph::{FlowPlan, Step, Target};
 use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 
+use crate::faults::FaultCollector;
 use crate::language::{Flow, Path};
 use crate::line::{self, Stop};
-use crate::problem::{Findings, SourceLocation, quote};
+use crate::located::SourceLocation;
+use crate::section;
 use crate::wiring::{Ends, Wiring};
+use crate::wording::quote;
 use crate::yaml::Node;
 
 /// The name of the flow of all other packets.
@@ -17,15 +20,27 @@ const OTHER: &str = "other";
 /// The range of rate objectives.
 const RATES: RangeInclusive<f64> = 1.0..=1e12;
 
+/// Reads the section. Modules are numbered as in the configuration.
+pub(crate) fn read_flows(root: &Node, ends: &Ends, wiring: &Wiring, faults: &mut FaultCollector) -> Vec<FlowPlan> {
+    let nodes = root.get("flows").and_then(Node::as_list).unwrap_or_default();
+    let mut declared = Vec::new();
+    for (number, node) in nodes.iter().enumerate() {
+        if let Some(flow) = section::read::<Flow>(faults, root, &["flows", &number.to_string()], node) {
+            declared.push((flow, node));
+        }
+    }
+    plans(ends, wiring, &declared, root.get("control").is_some(), faults)
+}
+
 /// Turns declared flows into those of the plan. Modules are numbered as in the configuration. `controlled` says whether
 /// the configuration names a controller. A controller that ignores rate objectives is allowed, so that controllers can
 /// be compared with one file.
-pub(crate) fn read(
+fn plans(
     ends: &Ends,
     wiring: &Wiring,
     declared: &[(Flow, &Node)],
     controlled: bool,
-    findings: &mut Findings,
+    faults: &mut FaultCollector,
 ) -> Vec<FlowPlan> {
     let mut reach = Reach::new(ends, wiring);
     let (mut flows, mut rates_fit) = (Vec::new(), true);
@@ -33,16 +48,16 @@ pub(crate) fn read(
     for (flow, node) in declared {
         let place = |key| node.get(key).map_or(node.place, |value| value.place);
         if let Some(line) = names.insert(flow.name.clone(), line_of(place("name"))) {
-            findings.add(place("name"), format!("two flows are called {}{line}", quote(&flow.name)));
+            faults.add(place("name"), format!("two flows are called {}{line}", quote(&flow.name)));
         }
         if flow.name == OTHER {
-            findings.add(
+            faults.add(
                 place("name"),
                 format!("'{OTHER}' is the flow of packets on no declared path: choose another name"),
             );
         }
         if flow.slo == Some(Nanos(0)) {
-            findings.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");
+            faults.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");
         }
         let (least, most) = (*RATES.start(), *RATES.end());
         let wrong = match flow.min_rate {
@@ -55,18 +70,18 @@ pub(crate) fn read(
             _ => None,
         };
         if let Some(wrong) = wrong {
-            findings.add(place("min_rate"), format!("a rate objective of {wrong}"));
+            faults.add(place("min_rate"), format!("a rate objective of {wrong}"));
             rates_fit = false;
         }
-        let Some(path) = steps(ends, flow, node, findings) else { continue };
+        let Some(path) = steps(ends, flow, node, faults) else { continue };
         if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {
-            findings.add(place("path"), format!("two flows have this path{line}: a packet belongs to one flow"));
+            faults.add(place("path"), format!("two flows have this path{line}: a packet belongs to one flow"));
             continue;
         }
         let broken = path.windows(2).find(|pair| !reach.leads(pair[0], pair[1].module));
         if let Some([from, to]) = broken {
             let (from, to) = (shown(ends, *from), &ends.modules[to.module].name);
-            findings.add(
+            faults.add(
                 place("path"),
                 format!(
                     "no packet can take the path of flow {}: nothing leads from '{from}' to '{to}'",
@@ -88,7 +103,7 @@ pub(crate) fn read(
         let place = node.get("min_rate").map_or(node.place, |value| value.place);
         let message = "nothing keeps a rate objective here: write `scheduler: weighted-fair` and \
                        `control: { batching: fair }` too";
-        findings.add(place, message);
+        faults.add(place, message);
     }
     flows
 }
@@ -105,9 +120,9 @@ fn shown(ends: &Ends, step: Step) -> String {
     }
 }
 
-/// Returns a flow's path. Returns `None` if a part of it has an error, which is in `findings`, or names a module that
+/// Returns a flow's path. Returns `None` if a part of it has an error, which is in `faults`, or names a module that
 /// has one.
-fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Option<Vec<Step>> {
+fn steps(ends: &Ends, flow: &Flow, node: &Node, faults: &mut FaultCollector) -> Option<Vec<Step>> {
     let path = node.get("path")?;
     let texts: Vec<(&str, SourceLocation)> = match &flow.path {
         Path::Text(text) => vec![(text, path.place)],
@@ -116,7 +131,7 @@ fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Opti
         }
     };
     if texts.is_empty() {
-        findings.add(path.place, "the path is empty: name at least one module");
+        faults.add(path.place, "the path is empty: name at least one module");
         return None;
     }
     let mut whole = true;
@@ -130,7 +145,7 @@ fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Opti
                 steps.extend(some.into_iter().flatten());
             }
             Err(wrong) => {
-                findings.add(place, wrong);
+                faults.add(place, wrong);
                 whole = false;
             }
         }

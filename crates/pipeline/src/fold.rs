@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use forebay_graph::{Placement, Target};
 use forebay_protocol::SchedulerKind;
 
-use crate::compile::ModuleDraft;
+use crate::draft::ModuleDraft;
 use crate::language::{Buffer, Fold};
 
 /// The properties that the modules of one group share after a round.

@@ -7,8 +7,9 @@ use forebay_protocol::graph::{GraphEdge, GraphFlow, GraphModule, GraphPort, Grap
 use forebay_units::{Frequency, Rate};
 
 use crate::Source;
-use crate::compile::{Conditions, Draft, compile};
-use crate::problem::Problems;
+use crate::compile::{Conditions, compile};
+use crate::draft::Draft;
+use crate::problems::Problems;
 
 /// Checks a configuration as [`check`](crate::check) does, and returns its graph.
 ///

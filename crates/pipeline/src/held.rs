@@ -4,13 +4,13 @@
 //! until then, not even the fragment or the reply that a held packet waits for.
 
 use forebay_graph::{Placement, SetupError, Target};
-
-use crate::compile::{Draft, ModuleDraft, add_faults};
-use crate::conform::Misfits;
 use forebay_packet::pool::MOST_CHUNKS;
 
+use crate::draft::{Draft, ModuleDraft};
+use crate::faults::FaultCollector;
+
 /// Refuses modules that together may hold so many of a worker's packets that no batch remains for incoming packets.
-pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
+pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
     let (chunks, most) = (draft.pool.chunks, draft.pool.chunks.saturating_sub(draft.batch));
     for worker in 0..draft.placement.workers {
         let holding: Vec<_> = holding(draft, worker).collect();
@@ -33,12 +33,7 @@ pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
             "{packets} packets may wait here{each}{others}, and a worker has {chunks} (`pool.chunks`): allowed are \
              {most} in all, so that a batch of other packets can still enter{or}"
         );
-        add_faults(
-            misfits,
-            &draft.root,
-            &["modules", &module.name, module.kind.name],
-            SetupError::at(*parameter, message),
-        );
+        faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], SetupError::at(*parameter, message));
     }
 }
 

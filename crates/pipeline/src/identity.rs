@@ -91,7 +91,6 @@ fn each_text(value: &Value, visit: &mut impl FnMut(&str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Findings;
     use crate::yaml;
 
     #[test]
@@ -99,7 +98,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         std::fs::write(folder.path().join("routes"), "10.0.0.0/8 0").expect("a writable folder");
         let of = |text: &str| {
-            let root = yaml::parse(text, &mut Findings::default()).expect("YAML");
+            let root = yaml::parse(text, &mut Vec::new()).expect("YAML");
             Identity::of(&root, "modules", "a", "f", &Stamps::of(&root, folder.path()), &Files::default())
         };
         let text = "{ modules: { a: { f: { file: routes, table: s, n: 1 } } }, state: { s: { t: { size: 1 } } } }";
@@ -118,7 +117,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let file = folder.path().join("routes");
         std::fs::write(&file, "10.0.0.0/8 0").expect("a writable folder");
-        let root = yaml::parse("{ modules: { a: { f: { file: routes } } } }", &mut Findings::default()).expect("YAML");
+        let root = yaml::parse("{ modules: { a: { f: { file: routes } } } }", &mut Vec::new()).expect("YAML");
         let of = |stamps: &Stamps| Identity::of(&root, "modules", "a", "f", stamps, &Files::default());
         let before = Stamps::of(&root, folder.path());
         std::fs::write(&file, "10.0.0.0/8 1 ").expect("a writable folder");

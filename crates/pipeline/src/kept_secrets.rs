@@ -4,10 +4,25 @@
 //! `***` then stands for the secret that is in force in its place.
 
 use crate::Source;
-use crate::problem::{Findings, Problems, SourceLocation};
+use crate::faults::FaultCollector;
+use crate::located::SourceLocation;
+use crate::problems::Problems;
 use crate::secrets::is_secret_parameter;
 use crate::shown::{SECRET, hide};
 use crate::yaml::{self, Node, NodeKind};
+
+impl Source {
+    /// Returns a configuration with this text, which is a changed text of `self`. It has the same name in messages and
+    /// the same folder. Each `***` in the text stands for the secret in its place in `self`.
+    ///
+    /// # Errors
+    /// Returns an error for each `***` in a place where `self` has no secret. Text that is not YAML is not an error
+    /// yet.
+    pub fn changed_to(&self, text: &str) -> Result<Self, Problems> {
+        let text = restore(text, self)?;
+        Ok(Self::new(text, self.file.clone(), self.base.clone()))
+    }
+}
 
 /// A `***` of a text and the secret that it stands for.
 struct Kept {
@@ -21,42 +36,42 @@ struct Kept {
 /// # Errors
 /// Returns an error for each `***` in a place where `running` has no secret, or where a list has changed so much that
 /// the place is not known.
-pub(crate) fn restore(text: &str, running: &Source) -> Result<String, Problems> {
+fn restore(text: &str, running: &Source) -> Result<String, Problems> {
     if !text.contains(SECRET) {
         return Ok(text.to_owned());
     }
     // Text that is not YAML is refused when it is read.
-    let Ok(new) = yaml::parse(text, &mut Findings::default()) else { return Ok(text.to_owned()) };
-    let mut findings = Findings::default();
-    let old = running.tree(&mut Findings::default()).map(|mut old| {
+    let Ok(new) = yaml::parse(text, &mut Vec::new()) else { return Ok(text.to_owned()) };
+    let mut faults = FaultCollector::default();
+    let old = running.tree(&mut FaultCollector::default()).map(|mut old| {
         old.prune();
         old
     });
     let mut kept = Vec::new();
-    find(&new, old.as_ref(), &mut kept, &mut findings);
-    findings.finish(running.file(), "", &[])?;
+    find(&new, old.as_ref(), &mut kept, &mut faults);
+    faults.finish(running.file(), "", &[])?;
     Ok(replaced(text, kept))
 }
 
 /// Finds the `***` of `new`. `old` is the value in the same place of the running configuration.
-fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, findings: &mut Findings) {
+fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, faults: &mut FaultCollector) {
     match &new.kind {
         NodeKind::Map(map) => {
             for entry in map.iter() {
-                find(&entry.value, old.and_then(|old| old.get(&entry.key)), kept, findings);
+                find(&entry.value, old.and_then(|old| old.get(&entry.key)), kept, faults);
             }
         }
         NodeKind::List(list) => {
             let others = old.and_then(Node::as_list).unwrap_or_default();
             for (at, item) in list.iter().enumerate() {
-                find(item, counterpart(item, at, list.len(), others), kept, findings);
+                find(item, counterpart(item, at, list.len(), others), kept, faults);
             }
         }
         NodeKind::Text(text) if has_placeholder(text) => {
             let SourceLocation::Line(line, column) = new.place else { return };
             match secrets_of(text, old) {
                 Some(secrets) => kept.extend(secrets.into_iter().map(|secret| Kept { line, column, secret })),
-                None => findings.add(
+                None => faults.add(
                     new.place,
                     format!("'{SECRET}' stands for the secret in force, and none is in force here: write the secret"),
                 ),

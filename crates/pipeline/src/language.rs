@@ -9,6 +9,9 @@ use forebay_units::{Nanos, Percentile, Rate};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// The largest number of workers. Machines with more cores are rare.
+pub(crate) const MOST_WORKERS: usize = 256;
+
 /// Packet memory.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -1,6 +1,6 @@
 //! Parses a line of `pipeline:`: `port -> module[gate] -> module -> port`.
 
-use crate::problem::quote;
+use crate::wording::quote;
 
 /// A name on a line, with its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

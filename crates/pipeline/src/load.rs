@@ -11,15 +11,15 @@ use forebay_graph::{
 use forebay_packet::PoolOptions;
 
 use crate::Source;
-use crate::compile::{
-    Conditions, Draft, ModuleDraft, PortDraft, add_faults, claim_configuration, claim_reads, compile, reads_of,
-};
-use crate::conform::Misfits;
+use crate::claims::{claim_configuration, claim_reads, reads_of};
+use crate::compile::{Conditions, compile};
 use crate::demands::{PortDemand, own_addresses, port_demands};
+use crate::draft::{Draft, ModuleDraft, PortDraft};
+use crate::faults::FaultCollector;
 use crate::identity::Identity;
 use crate::language::PoolSection;
 use crate::parts::{PipelineParts, taken_over};
-use crate::problem::{Findings, Problems, shown_file};
+use crate::problems::{Problems, shown_file};
 
 /// A pipeline that is ready to run.
 pub struct Loaded {
@@ -99,7 +99,7 @@ fn prepared(
     arrangement: Option<&Arrangement>,
 ) -> Result<Prepared, Problems> {
     let (mut draft, mut environment) = compile(source, conditions, running, arrangement)?;
-    let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
+    let mut faults = FaultCollector::default();
     environment.checking = false;
     let of_modules = |claim: &&Claim| claim.writes() && draft.modules.iter().any(|module| module.name == claim.name);
     let writes = environment.files.claims.iter().filter(of_modules).map(|claim| {
@@ -112,14 +112,13 @@ fn prepared(
     if let Some(running) = running {
         // The running pipeline uses its files until it is replaced.
         environment.files.used = running.files.clone();
-        draft.refuse_fixed(running, &mut findings);
+        draft.refuse_fixed(running, &mut faults);
     }
     let used = environment.files.used.count();
-    claim_configuration(source, running.is_some(), &mut environment.files.used, &mut findings);
+    claim_configuration(source, running.is_some(), &mut environment.files.used, &mut faults);
     let reads = std::mem::take(&mut draft.reads);
-    claim_reads(&reads, &draft.root, &mut environment.files.used, &mut misfits);
-    misfits.report(&mut findings);
-    findings.finish(&source.file, &source.text, &source.sets)?;
+    claim_reads(&reads, &draft.root, &mut environment.files.used, &mut faults);
+    faults.finish(&source.file, &source.text, &source.sets)?;
     let made = draft.made(source, &environment);
     Ok(Prepared { source: source.clone(), draft, environment, made, running: running.cloned(), used, writes })
 }
@@ -128,12 +127,12 @@ impl Prepared {
     /// Returns an error for each file that has changed since the running pipeline read it. Only a reload may apply such
     /// a change.
     pub(crate) fn refuse_made_otherwise(&self, running: &PipelineParts) -> Result<(), Problems> {
-        let mut findings = Findings::default();
+        let mut faults = FaultCollector::default();
         for (section, name) in self.made.differing_from(running) {
             let place = self.draft.root.place_of([section, name]);
-            findings.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
+            faults.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
         }
-        findings.finish(&self.source.file, &self.source.text, &self.source.sets)
+        faults.finish(&self.source.file, &self.source.text, &self.source.sets)
     }
 
     pub(crate) fn made(&self) -> &PipelineParts {
@@ -193,15 +192,14 @@ impl Prepared {
     fn run_step(
         &mut self,
         plans: &mut [Plan],
-        step: impl FnOnce(&mut Self, &mut [Plan], &mut Misfits),
+        step: impl FnOnce(&mut Self, &mut [Plan], &mut FaultCollector),
     ) -> Result<(), Problems> {
-        let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
-        step(self, plans, &mut misfits);
-        misfits.report(&mut findings);
-        findings.finish(&self.source.file, &self.source.text, &self.source.sets)
+        let mut faults = FaultCollector::default();
+        step(self, plans, &mut faults);
+        faults.finish(&self.source.file, &self.source.text, &self.source.sets)
     }
 
-    fn make_modules(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
+    fn make_modules(&mut self, plans: &mut [Plan], faults: &mut FaultCollector) {
         let Self { draft, environment, made, running, .. } = self;
         let parted = running.as_ref().map(|running| made.parted(running)).unwrap_or_default();
         for (at, module) in draft.modules.iter_mut().enumerate() {
@@ -220,7 +218,7 @@ impl Prepared {
                     if part.from.is_none() {
                         environment.share = (share, on.len());
                         if let Err(error) = module.make(&mut part, &mut set_up, environment, share == 0) {
-                            add_faults(misfits, &draft.root, &["modules", &module.name, module.kind.name], error);
+                            faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], error);
                         }
                     }
                 }
@@ -232,7 +230,7 @@ impl Prepared {
         drop(environment.files.reads.take());
     }
 
-    fn open_ports(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
+    fn open_ports(&mut self, plans: &mut [Plan], faults: &mut FaultCollector) {
         let Self { draft, environment, made, running, .. } = self;
         environment.frame = draft.pool.frame;
         for (at, (port, entry)) in draft.ports.iter().zip(&draft.entries).enumerate() {
@@ -249,12 +247,12 @@ impl Prepared {
                     environment.share = (share, on.len());
                     match port.open(environment) {
                         Ok(open) => part.open = Some(open),
-                        Err(error) => add_faults(misfits, &draft.root, &["ports", &port.name, kind], error),
+                        Err(error) => faults.add_all(&draft.root, &["ports", &port.name, kind], error),
                     }
                 }
                 plan.ports.push(part);
             }
-            claim_reads(&reads_of("ports", environment), &draft.root, &mut environment.files.used, misfits);
+            claim_reads(&reads_of("ports", environment), &draft.root, &mut environment.files.used, faults);
         }
     }
 }

@@ -5,16 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::Target;
+use forebay_graph::{Target, nearest};
 use forebay_protocol::{ModuleMove, WantedWorkers};
 use thiserror::Error;
 
-use crate::Source;
-use crate::compile::{Conditions, Draft};
+use crate::compile::Conditions;
+use crate::draft::Draft;
 use crate::load::{Prepared, prepare};
 use crate::parts::{PipelineParts, taken_over};
-use crate::problem::{Problems, listed, nearest};
-use crate::together;
+use crate::problems::Problems;
+use crate::wording::listed;
+use crate::{Source, together};
 
 /// The moves that can be made, and the configuration that makes them.
 pub struct Moving {

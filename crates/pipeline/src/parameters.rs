@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::conform::Rules;
 use crate::document::Document;
-use crate::problem::Problems;
+use crate::problems::Problems;
 use crate::source::Source;
 
 /// Reads the parameters of `source`, applies its settings, and checks them against `schema`.

@@ -7,27 +7,17 @@ use std::sync::Arc;
 use forebay_control::Settings;
 use forebay_graph::{Files, HandedOver, ObjectKey, SharedState};
 use forebay_packet::Word;
-use forebay_protocol::{ConfigurationChange, SchedulerKind, graph::GraphReport};
+use forebay_protocol::graph::GraphReport;
+use forebay_protocol::{ConfigurationChange, SchedulerKind};
 
 use crate::Source;
-use crate::compile::Draft;
+use crate::draft::{CreatedState, Draft};
+use crate::faults::FaultCollector;
 use crate::identity::{Identity, Stamps};
-use crate::problem::Findings;
 use crate::yaml::Node;
 
 /// The identity and the workers of each module or port, by name.
 type Things = BTreeMap<String, (Identity, Vec<usize>)>;
-
-/// A shared state.
-#[derive(Clone)]
-pub(crate) struct CreatedState {
-    /// The parameters and files that it was created from.
-    pub(crate) identity: Identity,
-    pub(crate) object: SharedState,
-    /// The objects that it [hands over](forebay_graph::Setup::handed_over). If the state is taken over, it does not
-    /// request them again.
-    pub(crate) handed_over: Vec<HandedOver>,
-}
 
 /// The parts of a running pipeline, by name, for the comparison with a changed configuration.
 #[derive(Clone)]
@@ -195,30 +185,30 @@ pub(crate) fn taken_over(before: &[usize], on: &[usize], worker: usize, keyed: b
 
 impl Draft {
     /// Adds an error for each changed setting that cannot change while packets run.
-    pub(crate) fn refuse_fixed(&self, running: &PipelineParts, findings: &mut Findings) {
+    pub(crate) fn refuse_fixed(&self, running: &PipelineParts, faults: &mut FaultCollector) {
         let place = |key| self.root.place_of([key]);
         if self.batch != running.batch {
             let (now, new) = (running.batch, self.batch);
-            findings.add(
+            faults.add(
                 place("batch"),
                 format!("batch: it is {now} and would be {new}: it cannot change while packets run"),
             );
         }
         if self.seed != running.seed {
             let (now, new) = (running.seed, self.seed);
-            findings.add(
+            faults.add(
                 place("seed"),
                 format!("seed: it is {now} and would be {new}: it cannot change while packets run"),
             );
         }
         if self.scheduler != running.scheduler {
-            findings.add(
+            faults.add(
                 place("scheduler"),
                 "scheduler: it cannot change while packets run: leave it as it is, or restart the pipeline",
             );
         }
         if (self.pool.chunks, self.pool.frame) != running.pool {
-            findings.add(
+            faults.add(
                 place("pool"),
                 "pool: it cannot change while packets run: leave it as it is, or restart the pipeline",
             );

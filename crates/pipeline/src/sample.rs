@@ -3,13 +3,15 @@
 //!
 //! With it, the cost of every function can be measured without a configuration for each.
 
-use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, states};
+use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, nearest, states};
 use forebay_units::Frequency;
 use serde_json::Value;
 
-use crate::Source;
-use crate::problem::{Findings, Problems, SourceLocation, listed, nearest, quote};
-use crate::yaml;
+use crate::faults::FaultCollector;
+use crate::located::SourceLocation;
+use crate::problems::Problems;
+use crate::wording::{listed, quote};
+use crate::{Source, yaml};
 
 /// The prefix of a function in the name of a pipeline.
 pub(crate) const PREFIX: &str = "function:";
@@ -35,9 +37,9 @@ pub fn built_in(pipeline: &str, sets: &[String]) -> Option<Result<Source, Proble
 pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let file = format!("{PREFIX}{name}");
     let wrong = |message: String| {
-        let mut findings = Findings::default();
-        findings.add(SourceLocation::START, message);
-        findings.finish(&file, "", sets).expect_err("a finding was added")
+        let mut faults = FaultCollector::default();
+        faults.add(SourceLocation::START, message);
+        faults.finish(&file, "", sets).expect_err("a finding was added")
     };
     let all = functions();
     let Some(function) = all.iter().find(|function| function.name == name) else {
@@ -64,7 +66,7 @@ pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
 
 /// Returns the parameters of an example.
 fn params(example: &str) -> Result<Value, String> {
-    Ok(yaml::parse(example, &mut Findings::default()).map_err(|(_, message)| message)?.to_json())
+    Ok(yaml::parse(example, &mut Vec::new()).map_err(|found| found.fault.message)?.to_json())
 }
 
 /// Returns the states that an example names. A state has the name of its kind.

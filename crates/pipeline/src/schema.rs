@@ -11,9 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::conform::Rules;
-use crate::language::{Buffer, Flow, Fold, PoolSection, Share, Worker};
-use crate::problem::Findings;
-use crate::workers::MOST as MOST_WORKERS;
+use crate::language::{Buffer, Flow, Fold, MOST_WORKERS, PoolSection, Share, Worker};
 use crate::yaml;
 
 /// Returns the JSON Schema (2020-12) of a configuration, with every linked function, port and kind of state.
@@ -145,7 +143,7 @@ fn kinds(description: &str, kinds: impl Iterator<Item = KindDeclaration>, genera
         if !help.is_empty() {
             entry["markdownDescription"] = json!(format!("{summary}\n\n{help}"));
         }
-        if let Ok(example) = yaml::parse(example, &mut Findings::default()) {
+        if let Ok(example) = yaml::parse(example, &mut Vec::new()) {
             entry["examples"] = json!([example.to_json()]);
         }
         properties.insert(name.to_owned(), entry);
@@ -165,21 +163,21 @@ pub(crate) fn rules() -> &'static Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conform::Misfits;
-
+    use crate::faults::FaultCollector;
+    
     #[test]
     fn every_example_conforms_to_its_schema() {
         let functions = forebay_graph::functions().into_iter().map(|it| ("modules", it.name, it.example));
         let ports = forebay_graph::ports().into_iter().map(|it| ("ports", it.name, it.example));
         let states = forebay_graph::states().into_iter().map(|it| ("state", it.name, it.example));
         for (section, name, example) in functions.chain(ports).chain(states) {
-            let mut findings = Findings::default();
+            let mut faults = FaultCollector::default();
             let text = format!("{section}: {{ x: {{ {name}: {example} }} }}\n");
-            let root = yaml::parse(&text, &mut findings).unwrap_or_else(|(_, message)| panic!("{name}: {message}"));
-            let misfits = Misfits::find(&root);
-            if misfits.within(&[section, "x"]) {
-                misfits.report(&mut findings);
-                panic!("{name}: {}", findings.finish("its example", "", &[]).expect_err("a misfit"));
+            let root = yaml::parse(&text, &mut faults.located);
+            let root = root.unwrap_or_else(|found| panic!("{name}: {}", found.fault));
+            faults.check(rules(), &root);
+            if faults.within(&[section, "x"]) {
+                panic!("{name}: {}", faults.finish("its example", "", &[]).expect_err("a misfit"));
             }
         }
     }

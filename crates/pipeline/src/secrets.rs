@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use forebay_graph::secret::{HIDDEN, is_key, without_keys};
 use serde_json::Value;
 
+use crate::conform::has_secret;
 pub(crate) use message::SecretWords;
 
 /// The secrets in the schema.
@@ -22,15 +23,6 @@ struct Names {
     parameters: HashSet<String>,
     /// The words of the language, which are not secrets.
     words: HashSet<String>,
-}
-
-/// Returns whether a valid value of this rule may contain a secret.
-pub(crate) fn has_secret(rule: &Value) -> bool {
-    match rule {
-        Value::Object(map) => map.get("x-secret").is_some() || map.values().any(has_secret),
-        Value::Array(list) => list.iter().any(has_secret),
-        _ => false,
-    }
 }
 
 impl Names {

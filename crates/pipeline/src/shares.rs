@@ -4,10 +4,9 @@ use forebay_graph::{Share, Target, WhenFull};
 use forebay_protocol::{RateLimit, SchedulerKind};
 use forebay_units::Nanos;
 
-use crate::compile::{entries, read};
-use crate::conform::Misfits;
+use crate::faults::FaultCollector;
 use crate::language;
-use crate::problem::Findings;
+use crate::section::{entries, read};
 use crate::wiring::Ends;
 use crate::yaml::{Entry, Node};
 
@@ -20,7 +19,7 @@ pub(crate) fn scheduler(root: &Node) -> SchedulerKind {
 }
 
 /// Returns the share of each module, in the order of the configuration.
-pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findings: &mut Findings) -> Vec<Share> {
+pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector) -> Vec<Share> {
     let mut shares = vec![Share::default(); ends.modules.len()];
     // `when_full` also applies to hand-over rings, which exist under every scheduler.
     let only_full = |entry: &Entry| entry.value.as_map().is_some_and(|map| map.iter().all(|it| it.key == "when_full"));
@@ -28,7 +27,7 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
         || root.get("control").and_then(|control| control.get("workers")).is_some();
     // Errors of the schema check must be corrected first.
     if let Some(section) = entries(root, "").find(|entry| entry.key == "shares")
-        && !misfits.within(&["shares"])
+        && !faults.within(&["shares"])
         && root.get("scheduler").is_none()
         && !(several && entries(root, "shares").all(only_full))
     {
@@ -36,26 +35,26 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, misfits: &mut Misfits, findi
         // schedulers.
         let message = "shares: under run-to-completion, the default, only `when_full` with several workers has an \
                        effect: write `scheduler: weighted-fair` too";
-        findings.add(section.place, message);
+        faults.add(section.place, message);
     }
     for entry in entries(root, "shares") {
         let Ok(Target::Module(module)) = ends.find(&entry.key) else {
             let message = ends.find(&entry.key).err().unwrap_or_else(|| format!("'{}' is a port", entry.key));
-            findings.add(entry.place, format!("{message}: shares belong to modules"));
+            faults.add(entry.place, format!("{message}: shares belong to modules"));
             continue;
         };
-        let Some(section) = read::<language::Share>(misfits, root, &["shares", &entry.key], &entry.value) else {
+        let Some(section) = read::<language::Share>(faults, root, &["shares", &entry.key], &entry.value) else {
             continue;
         };
         let mut share = Share { weight: section.weight, limit: None, marks: section.marks() };
         match (section.rate, section.burst) {
             (Some(rate), burst) => share.limit = Some(RateLimit { rate, burst: burst.unwrap_or(BURST) }),
-            (None, Some(_)) => misfits.add(root, &["shares", &entry.key, "burst"], "a burst belongs to a `rate`"),
+            (None, Some(_)) => faults.add_at(root, &["shares", &entry.key, "burst"], "a burst belongs to a `rate`"),
             (None, None) => {}
         }
         match share.check() {
             Ok(()) => shares[module] = share,
-            Err(error) => misfits.add(root, &["shares", &entry.key, error.part], &error.to_string()),
+            Err(error) => faults.add_at(root, &["shares", &entry.key, error.part], &error.to_string()),
         }
     }
     shares

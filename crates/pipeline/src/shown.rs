@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use forebay_graph::secret::{HIDDEN, is_key};
 
 use crate::Source;
-use crate::problem::Findings;
+use crate::faults::FaultCollector;
 use crate::secrets::{is_kind_with_secrets, is_secret_parameter, shown_setting};
 use crate::yaml::{self, Map, Node, NodeKind};
 
@@ -17,7 +17,7 @@ const WIDTH: usize = 100;
 /// Returns the configuration in force as YAML, without comments.
 #[must_use]
 pub fn shown_text(source: &Source) -> String {
-    let Some(mut root) = source.tree(&mut Findings::default()) else { return String::new() };
+    let Some(mut root) = source.tree(&mut FaultCollector::default()) else { return String::new() };
     root.prune();
     hide(&mut root, false, false);
     block_text(&root)
@@ -169,9 +169,9 @@ mod tests {
     use crate::usecase::usecases;
 
     fn json(source: &Source) -> serde_json::Value {
-        let mut findings = Findings::default();
-        let mut root = source.tree(&mut findings).expect("a tree");
-        assert!(findings.is_empty());
+        let mut faults = FaultCollector::default();
+        let mut root = source.tree(&mut faults).expect("a tree");
+        assert!(faults.is_empty());
         root.prune();
         root.to_json()
     }

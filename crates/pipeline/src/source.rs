@@ -1,15 +1,14 @@
 //! The text of a configuration, its origin, and the settings that override parts of it.
 
+mod read;
+
 use std::fmt;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::{read_all_text, read_text};
-
-use crate::problem::{Findings, Problem, Problems, SourceLocation, quote, shown_file};
-use crate::sample::PREFIX;
-use crate::usecase::usecases;
-use crate::yaml::{self, Entry, MAX_TEXT, Map, Node, NodeKind};
+use crate::faults::FaultCollector;
+use crate::located::SourceLocation;
+use crate::wording::quote;
+use crate::yaml::{self, Entry, Map, Node, NodeKind};
 
 /// A configuration that has not been checked yet.
 #[derive(Clone)]
@@ -27,48 +26,6 @@ pub struct Source {
     pub(crate) given: Vec<String>,
     /// The folders whose files the configuration may name. `None` allows all files.
     pub(crate) allowed_folders: Option<Vec<PathBuf>>,
-}
-
-/// The name of the standard input in messages.
-const STDIN: &str = "stdin";
-
-/// The first bytes of a capture. They stand for a whole capture file.
-const CAPTURE: &[u8] = &[0xa1, 0xb2, 0xc3, 0xd4];
-
-/// Returns whether a regular file begins like a capture.
-fn begins_as_capture(path: &Path) -> bool {
-    let mut bytes = [0; 4];
-    let read = forebay_graph::files::open_regular(path).and_then(|mut file| file.read_exact(&mut bytes));
-    read.is_ok() && is_capture(&bytes)
-}
-
-/// Returns whether bytes begin like a capture: pcap of either byte order and resolution, pcapng, gzip, Zstandard and
-/// LZ4.
-fn is_capture(bytes: &[u8]) -> bool {
-    const BEGINNINGS: [&[u8]; 8] = [
-        &[0xa1, 0xb2, 0xc3, 0xd4],
-        &[0xd4, 0xc3, 0xb2, 0xa1],
-        &[0xa1, 0xb2, 0x3c, 0x4d],
-        &[0x4d, 0x3c, 0xb2, 0xa1],
-        &[0x0a, 0x0d, 0x0d, 0x0a],
-        &[0x1f, 0x8b, 0x08],
-        &[0x28, 0xb5, 0x2f, 0xfd],
-        &[0x04, 0x22, 0x4d, 0x18],
-    ];
-    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
-}
-
-/// Returns the built-in pipeline that a file's name may have meant.
-fn built_in_hint(path: &Path) -> Option<String> {
-    let name = path.to_str()?;
-    let prefix = if usecases().iter().any(|case| case.name == name) {
-        "usecase:"
-    } else if forebay_graph::functions().iter().any(|function| function.name == name) {
-        PREFIX
-    } else {
-        return None;
-    };
-    Some(format!(" (did you mean '{prefix}{name}', which is built in?)"))
 }
 
 /// Omits the text and the settings, because they may contain keys.
@@ -93,61 +50,6 @@ impl Source {
         }
     }
 
-    /// Reads the regular file at `path`.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read, is a capture or is not UTF-8.
-    pub fn read(path: &Path) -> Result<Self, Problems> {
-        let bytes = match read_text(path, MAX_TEXT as u64) {
-            // A capture may be longer than any configuration.
-            Err(_) if begins_as_capture(path) => Ok(CAPTURE.to_vec()),
-            read => read,
-        };
-        let bytes = bytes.map_err(|error| match built_in_hint(path) {
-            Some(hint) if error.kind() == io::ErrorKind::NotFound => io::Error::other(format!("{error}{hint}")),
-            _ => error,
-        });
-        let mut source = Self::of(bytes, path.display().to_string(), path.parent().unwrap_or(Path::new("")))?;
-        source.path = Some(path.to_owned());
-        Ok(source)
-    }
-
-    /// Reads a stream to its end. Messages call it `file`. File names in it are relative to the current folder.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`read`](Self::read).
-    pub fn read_from(stream: impl Read, file: &str) -> Result<Self, Problems> {
-        Self::of(read_all_text(stream, MAX_TEXT as u64), file.to_owned(), Path::new(""))
-    }
-
-    fn of(bytes: io::Result<Vec<u8>>, file: String, base: &Path) -> Result<Self, Problems> {
-        let wrong = |line, message| {
-            let file = shown_file(&file);
-            let shown = if line > 0 { format!("{file}:{line}") } else { file };
-            Problems { all: vec![Problem { place: SourceLocation::Line(line, 1), message, shown }] }
-        };
-        let bytes = bytes.map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
-        if is_capture(&bytes) {
-            let shown = shown_file(&file);
-            let message =
-                format!("it is a capture, not a configuration: a port plays it, `in: {{ pcap: {{ read: {shown} }} }}`");
-            return Err(wrong(0, message));
-        }
-        if file == STDIN && bytes.trim_ascii().is_empty() {
-            return Err(wrong(
-                0,
-                "the standard input is empty: write a configuration to it, or name a file".to_owned(),
-            ));
-        }
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let good = error.utf8_error().valid_up_to();
-            let lines = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
-            let byte = error.as_bytes()[good];
-            wrong(u32::try_from(lines + 1).unwrap_or(u32::MAX), format!("byte {byte:#04x} is not UTF-8 text"))
-        })?;
-        Ok(Self::new(text, file, base))
-    }
-
     /// Adds a setting that overrides a part: `batch=64`, `ports.access.generator.rate=1Mpps`, `flows.0.slo=100us`. The
     /// value is YAML.
     #[must_use]
@@ -162,17 +64,6 @@ impl Source {
     #[must_use]
     pub fn within(self, folders: Vec<PathBuf>) -> Self {
         Self { allowed_folders: Some(folders), ..self }
-    }
-
-    /// Returns a configuration with this text, which is a changed text of `self`. It has the same name in messages and
-    /// the same folder. Each `***` in the text stands for the secret in its place in `self`.
-    ///
-    /// # Errors
-    /// Returns an error for each `***` in a place where `self` has no secret. Text that is not YAML is not an error
-    /// yet.
-    pub fn changed_to(&self, text: &str) -> Result<Self, Problems> {
-        let text = crate::kept_secrets::restore(text, self)?;
-        Ok(Self::new(text, self.file.clone(), self.base.clone()))
     }
 
     /// Returns the same configuration with this section `workers`. Removes other settings of that section.
@@ -220,12 +111,12 @@ impl Source {
     }
 
     /// Returns the text as a tree with the settings applied. Reads as much as possible in spite of errors, which are
-    /// added to `findings`.
-    pub(crate) fn tree(&self, findings: &mut Findings) -> Option<Node> {
-        let mut root = match yaml::parse(&self.text, findings) {
+    /// added to `faults`.
+    pub(crate) fn tree(&self, faults: &mut FaultCollector) -> Option<Node> {
+        let mut root = match yaml::parse(&self.text, &mut faults.located) {
             Ok(root) => Some(root),
-            Err((place, message)) => {
-                findings.add(place, message);
+            Err(fault) => {
+                faults.located.push(fault);
                 None
             }
         };
@@ -233,7 +124,7 @@ impl Source {
             let place = SourceLocation::Set(number);
             let value = setting.split_once('=').ok_or_else(|| "not a setting: write `key=value`".to_owned()).and_then(
                 |(key, text)| {
-                    let mut within = Findings::default();
+                    let mut within = Vec::new();
                     let value = if text.trim().is_empty() {
                         Ok(Node { place, kind: NodeKind::Null })
                     } else if text.trim() == "-" {
@@ -242,7 +133,7 @@ impl Source {
                     } else {
                         yaml::parse(text, &mut within)
                     };
-                    let value = value.map_err(|(_, message)| format!("the value {}: {message}", quote(text)))?;
+                    let value = value.map_err(|found| format!("the value {}: {}", quote(text), found.fault.message))?;
                     if within.is_empty() {
                         Ok((key.trim(), value))
                     } else {
@@ -257,7 +148,7 @@ impl Source {
                 None => Ok(()),
             });
             if let Err(message) = done {
-                findings.add(place, message);
+                faults.add(place, message);
             }
         }
         if let Some(root) = &mut root {
@@ -421,9 +312,9 @@ mod tests {
         ) {
             let tree = |sets: &[String]| {
                 let source = sets.iter().fold(Source::new("{}", "test.yaml", ""), Source::set);
-                let mut findings = Findings::default();
-                let tree = source.tree(&mut findings).map(|tree| shown(&tree));
-                findings.is_empty().then_some(tree)
+                let mut faults = FaultCollector::default();
+                let tree = source.tree(&mut faults).map(|tree| shown(&tree));
+                faults.is_empty().then_some(tree)
             };
             // Errors of removed settings disappear with them.
             if let Some(all) = tree(&[&sets[..], &more[..]].concat()) {

@@ -12,7 +12,8 @@ mod shares;
 
 use forebay_units::Frequency;
 
-use crate::{Conditions, Loaded, Problems, Source};
+use crate::problems::Problems;
+use crate::{Conditions, Loaded, Source};
 
 /// Loads a text as `test.yaml`.
 fn load(text: &str) -> Result<Loaded, Problems> {

@@ -2,8 +2,8 @@
 
 use forebay_graph::{SetupError, StateKind};
 
-use crate::compile::{Draft, ModuleDraft, add_faults};
-use crate::conform::Misfits;
+use crate::draft::{Draft, ModuleDraft};
+use crate::faults::FaultCollector;
 
 /// Returns the state of sessions that a module names, and the parameter that names it.
 fn state(module: &ModuleDraft) -> Option<(&str, String)> {
@@ -25,14 +25,14 @@ pub(crate) fn groups(draft: &Draft) -> Vec<usize> {
 
 /// Refuses modules with the same state of sessions on different workers, because they would not find each other's
 /// sessions. Refuses modules that only look up sessions of a state if no module opens them.
-pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
+pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
     let opens = |module: &ModuleDraft| module.kind.state == StateKind::PerSession;
     for (index, module) in draft.modules.iter().enumerate() {
         let Some((named, parameter)) = state(module) else { continue };
         let shares = |other: &ModuleDraft| state(other).is_some_and(|(theirs, _)| theirs == named);
         let mut fault = |message: String| {
             let error = SetupError::at(parameter.as_str(), message);
-            add_faults(misfits, &draft.root, &["modules", &module.name, module.kind.name], error);
+            faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], error);
         };
         if !opens(module) && !draft.modules.iter().any(|other| opens(other) && shares(other)) {
             fault(format!("no other module has the state '{named}': name one whose sessions a module opens"));

@@ -11,6 +11,7 @@ mod forwarding;
 mod gateway;
 mod inspection;
 mod mobile;
+mod parameters;
 mod robot;
 mod router;
 mod text;
@@ -19,53 +20,20 @@ mod vrf;
 
 use std::collections::BTreeMap;
 
-use forebay_units::{Nanos, PacketRate, quantity::advice};
-use serde::Serialize;
+pub use self::parameters::{Parameter, UseCase};
+use forebay_graph::nearest;
 
-use crate::Source;
-use crate::problem::{Findings, Problems, SourceLocation, listed, nearest, quote};
-use crate::yaml;
-
-/// A use case.
-#[derive(Clone, Copy)]
-pub struct UseCase {
-    /// The name, as in `forebay run usecase:gw`.
-    pub name: &'static str,
-    /// A description in one line.
-    pub summary: &'static str,
-    /// The parameters.
-    pub parameters: &'static [Parameter],
-    write: fn(&Values) -> Result<String, (&'static str, String)>,
-}
-
-/// A parameter of a use case.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Parameter {
-    /// The name, as in `--set n=16`.
-    pub name: &'static str,
-    /// The meaning and the allowed values.
-    pub help: &'static str,
-    /// The default value. Empty if the parameter is omitted by default.
-    pub default: &'static str,
-    /// The type of the value, in words.
-    #[serde(rename = "type")]
-    pub value: &'static str,
-}
+use self::parameters::Values;
+use crate::faults::FaultCollector;
+use crate::located::SourceLocation;
+use crate::problems::Problems;
+use crate::wording::{listed, quote};
+use crate::{Source, yaml};
 
 /// Returns all use cases.
 #[must_use]
 pub fn usecases() -> &'static [UseCase] {
     catalogue::ALL
-}
-
-impl UseCase {
-    /// Returns the parameters that define the size, in the order in which they may be given without names: `gw 16`,
-    /// `vrf 16 4`.
-    #[must_use]
-    pub fn dimensions(&self) -> Vec<&'static str> {
-        let sizes = self.parameters.iter().map(|parameter| parameter.name).filter(|name| matches!(*name, "m" | "n"));
-        sizes.collect()
-    }
 }
 
 /// Writes the configuration of a use case. `sets` are of the form `key=value`: parameters of the use case, or settings
@@ -75,14 +43,14 @@ impl UseCase {
 /// Returns an error if there is no use case of this name, or if a value is not allowed.
 pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let file = format!("usecase:{name}");
-    let mut findings = Findings::default();
+    let mut faults = FaultCollector::default();
     let Some(case) = usecases().iter().find(|case| case.name == name) else {
         let names = || usecases().iter().map(|case| case.name);
-        findings.add(
+        faults.add(
             SourceLocation::START,
             format!("there is no use case {}{}: there are {}", quote(name), nearest(name, names()), listed(names())),
         );
-        return Err(findings.finish(&file, "", sets).expect_err("a finding was added"));
+        return Err(faults.finish(&file, "", sets).expect_err("a finding was added"));
     };
     let mut given: BTreeMap<&str, (String, Option<usize>)> =
         case.parameters.iter().map(|parameter| (parameter.name, (parameter.default.to_owned(), None))).collect();
@@ -101,13 +69,13 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Some((slot, value)) => *slot = (value.trim().to_owned(), Some(number)),
             None => {
                 if let Some(message) = stray(case, set) {
-                    findings.add(SourceLocation::Set(number), message);
+                    faults.add(SourceLocation::Set(number), message);
                 }
                 rest.push(set.clone());
             }
         }
     }
-    std::mem::take(&mut findings).finish(&file, "", sets)?;
+    std::mem::take(&mut faults).finish(&file, "", sets)?;
     let values = Values { given };
     match (case.write)(&values) {
         Ok(text) => {
@@ -119,8 +87,8 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             // Defaults are allowed by themselves, but may not fit together with another parameter.
             let number = values.given.get(parameter).and_then(|(_, number)| *number);
             let place = number.map_or(SourceLocation::START, SourceLocation::Set);
-            findings.add(place, format!("{parameter}: {message}"));
-            Err(findings.finish(&file, "", sets).expect_err("a finding was added"))
+            faults.add(place, format!("{parameter}: {message}"));
+            Err(faults.finish(&file, "", sets).expect_err("a finding was added"))
         }
     }
 }
@@ -142,54 +110,6 @@ fn stray(case: &UseCase, set: &str) -> Option<String> {
         listed(names()),
         listed(parts.iter().copied())
     ))
-}
-
-/// The values of parameters, as text.
-struct Values {
-    given: BTreeMap<&'static str, (String, Option<usize>)>,
-}
-
-type Wrong = (&'static str, String);
-
-impl Values {
-    fn text(&self, name: &'static str) -> &str {
-        self.given.get(name).map_or("", |(text, _)| text)
-    }
-
-    fn whole(&self, name: &'static str, least: u64, most: u64) -> Result<u64, Wrong> {
-        let text = self.text(name);
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| {
-            (name, format!("{} is not allowed: allowed is a whole number from {least} to {most}", quote(text)))
-        })
-    }
-
-    fn nanos(&self, name: &'static str) -> Result<Option<Nanos>, Wrong> {
-        match self.text(name) {
-            "" => Ok(None),
-            text => {
-                text.parse().map(Some).map_err(|error: forebay_units::quantity::UnitError| (name, error.to_string()))
-            }
-        }
-    }
-
-    /// Returns the rate in packets a second. `None` stands for as many packets as the worker takes.
-    fn rate(&self) -> Result<Option<PacketRate>, Wrong> {
-        match self.text("rate") {
-            "max" => Ok(None),
-            text => match text.parse() {
-                Ok(PacketRate(rate)) if rate > 0.0 => Ok(Some(PacketRate(rate))),
-                _ => Err((
-                    "rate",
-                    format!(
-                        "{} is not a rate{}: write a rate such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
-                        quote(text),
-                        advice(text, ["pps", "kpps", "Mpps", "Gpps"])
-                    ),
-                )),
-            },
-        }
-    }
 }
 
 #[cfg(test)]

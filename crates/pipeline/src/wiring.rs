@@ -4,10 +4,13 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use forebay_graph::Target;
+use forebay_graph::{Target, nearest};
 
+use crate::faults::FaultCollector;
 use crate::line::{self, DROP, Stop};
-use crate::problem::{Findings, SourceLocation, listed, nearest, quote};
+use crate::located::SourceLocation;
+use crate::order;
+use crate::wording::{listed, quote};
 use crate::yaml::Node;
 
 /// The properties of a port that lines depend on.
@@ -39,16 +42,16 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    pub(crate) fn new(ports: Vec<PortEnd>, modules: Vec<ModuleEnd>, findings: &mut Findings) -> Self {
+    pub(crate) fn new(ports: Vec<PortEnd>, modules: Vec<ModuleEnd>, faults: &mut FaultCollector) -> Self {
         let mut names = HashMap::new();
         let ports_named = ports.iter().enumerate().map(|(index, end)| (&end.name, end.place, Target::Port(index)));
         let modules_named =
             modules.iter().enumerate().map(|(index, end)| (&end.name, end.place, Target::Module(index)));
         for (name, place, target) in ports_named.chain(modules_named) {
             if name == DROP {
-                findings.add(place, "'drop' is where unwanted packets end: give it another name");
+                faults.add(place, "'drop' is where unwanted packets end: give it another name");
             } else if names.insert(name.clone(), target).is_some() {
-                findings.add(
+                faults.add(
                     place,
                     format!("{} is the name of a port and of a module: each name is allowed once", quote(name)),
                 );
@@ -119,23 +122,23 @@ pub(crate) struct Wiring {
 
 impl Wiring {
     /// Reads the lines.
-    pub(crate) fn read(ends: &Ends, lines: &[Node], findings: &mut Findings) -> Self {
+    pub(crate) fn read(ends: &Ends, lines: &[Node], faults: &mut FaultCollector) -> Self {
         let gates = ends.modules.iter().map(|end| vec![None; end.gates.as_ref().map_or(0, Vec::len)]).collect();
         let mut wiring = Self { entries: vec![None; ends.ports.len()], gates, ..Self::default() };
         (wiring.exits, wiring.entered) = (vec![false; ends.ports.len()], vec![false; ends.modules.len()]);
         // The schema check reports lines that are not text.
         for (text, place) in lines.iter().filter_map(|node| Some((node.as_text()?, node.place))) {
             match line::read(text) {
-                Err(wrong) => findings.add(place, wrong),
-                Ok(stops) if stops.len() == 1 => findings
+                Err(wrong) => faults.add(place, wrong),
+                Ok(stops) if stops.len() == 1 => faults
                     .add(place, format!("{} leads nowhere: write where to, such as `{text} -> drop`", quote(text))),
-                Ok(stops) => wiring.line(ends, &stops, place, findings),
+                Ok(stops) => wiring.line(ends, &stops, place, faults),
             }
         }
         wiring
     }
 
-    fn line(&mut self, ends: &Ends, stops: &[Stop<'_>], place: SourceLocation, findings: &mut Findings) {
+    fn line(&mut self, ends: &Ends, stops: &[Stop<'_>], place: SourceLocation, faults: &mut FaultCollector) {
         let mut from = None;
         for (index, stop) in stops.iter().enumerate() {
             let (first, last) = (index == 0, index + 1 == stops.len());
@@ -143,7 +146,7 @@ impl Wiring {
             let target = match target {
                 Ok(target) => target,
                 Err(wrong) => {
-                    findings.add(place, wrong);
+                    faults.add(place, wrong);
                     self.strays(ends, from.take());
                     continue;
                 }
@@ -173,12 +176,12 @@ impl Wiring {
                 self.entered[module] = true;
             }
             if let Some(wrong) = wrong {
-                findings.add(place, wrong);
+                faults.add(place, wrong);
                 self.strays(ends, from.take());
                 continue;
             }
             if let Some((before, gate)) = from {
-                self.join(ends, before, gate, target, place, findings);
+                self.join(ends, before, gate, target, place, faults);
             }
             from = Some((target, stop.gate));
         }
@@ -202,12 +205,12 @@ impl Wiring {
         gate: Option<&str>,
         to: Target,
         place: SourceLocation,
-        findings: &mut Findings,
+        faults: &mut FaultCollector,
     ) {
         if let Target::Port(port) = to {
             let end = &ends.ports[port];
             if end.ways.is_some_and(|(_, sends)| !sends) {
-                findings.add(place, format!("nothing can leave by port '{}': it only takes packets in", end.name));
+                faults.add(place, format!("nothing can leave by port '{}': it only takes packets in", end.name));
             }
         }
         let (slot, what) = match from {
@@ -223,7 +226,7 @@ impl Wiring {
                     (None, gates) => Ok(gates.as_ref().map(|_| 0)),
                 };
                 match gate {
-                    Err(wrong) => return findings.add(place, wrong),
+                    Err(wrong) => return faults.add(place, wrong),
                     Ok(None) => return self.edges.push(Edge { from: module, gate: None, to, place }),
                     Ok(Some(gate)) => {
                         self.edges.push(Edge { from: module, gate: Some(gate), to, place });
@@ -240,20 +243,20 @@ impl Wiring {
         if let Some((_, first)) = slot {
             let line =
                 if let SourceLocation::Line(line, _) = first { format!(", in line {line}") } else { String::new() };
-            findings.add(place, format!("{what} leads somewhere already{line}: packets cannot go two ways"));
+            faults.add(place, format!("{what} leads somewhere already{line}: packets cannot go two ways"));
         } else {
             *slot = Some((to, place));
         }
     }
 
     /// Adds errors for gates and ports that lead nowhere, and for modules to which no line leads.
-    pub(crate) fn check(&self, ends: &Ends, findings: &mut Findings) {
+    pub(crate) fn check(&self, ends: &Ends, faults: &mut FaultCollector) {
         let modules = ends.modules.iter().zip(self.gates.iter().zip(&self.entered));
         for (module, (end, (gates, entered))) in modules.enumerate() {
             let name = &end.name;
             if !entered {
                 // The modules behind it are not reached either, but only this line is missing.
-                findings.add(end.place, format!("no packet reaches module '{name}': no line leads to it"));
+                faults.add(end.place, format!("no packet reaches module '{name}': no line leads to it"));
                 if gates.iter().all(Option::is_none) {
                     continue;
                 }
@@ -266,7 +269,7 @@ impl Wiring {
             if let [first, ..] = names[..] {
                 let (gate, leads) = if names.len() == 1 { ("gate", "leads") } else { ("gates", "lead") };
                 let hint = if gates.len() == 1 { name.clone() } else { format!("{name}[{first}]") };
-                findings.add(
+                faults.add(
                     end.place,
                     format!(
                         "{gate} {} of module '{name}' {leads} nowhere: write a line such as `{hint} -> drop`",
@@ -293,26 +296,26 @@ impl Wiring {
                         "the setting makes a new port '{name}', which no line begins with: the configuration's own \
                          ports are {own}"
                     );
-                    findings.add(end.place, message);
+                    faults.add(end.place, message);
                 }
                 None if !receives && !self.exits[port] => {
-                    findings.add(end.place, format!("port '{name}' is not used: no line ends with it"));
+                    faults.add(end.place, format!("port '{name}' is not used: no line ends with it"));
                 }
                 None if receives => {
                     let message = format!(
                         "packets that enter by port '{name}' lead nowhere: write a line that starts with it, such as \
                          `{name} -> drop`"
                     );
-                    findings.add(end.place, message);
+                    faults.add(end.place, message);
                 }
                 Some((_, place)) if !receives => {
-                    findings.add(place, format!("no packet enters by port '{name}': it only sends"));
+                    faults.add(place, format!("no packet enters by port '{name}': it only sends"));
                 }
                 _ => {}
             }
         }
         if sources == 0 && !ends.ports.is_empty() {
-            findings.add(ends.ports[0].place, "no packet enters by any port");
+            faults.add(ends.ports[0].place, "no packet enters by any port");
         }
     }
 }
@@ -321,4 +324,32 @@ impl Ends {
     fn gate_name(&self, module: usize, gate: usize) -> &str {
         self.modules[module].gates.as_ref().map_or("", |gates| &gates[gate])
     }
+}
+
+/// Returns the modules in topological order. Adds an error for each cycle.
+pub(crate) fn sort(ends: &Ends, wiring: &Wiring, faults: &mut FaultCollector) -> Vec<usize> {
+    let mut successors = vec![Vec::new(); ends.modules.len()];
+    for edge in &wiring.edges {
+        if let Target::Module(to) = edge.to {
+            successors[edge.from].push(to);
+        }
+    }
+    order::topological(&successors).unwrap_or_else(|cycles| {
+        let places: HashMap<_, _> = wiring.edges.iter().map(|edge| ((edge.from, edge.to), edge.place)).collect();
+        for cycle in cycles {
+            let place = places.get(&(cycle[0], Target::Module(cycle[1 % cycle.len()])));
+            let name = |module: &usize| ends.modules[*module].name.as_str();
+            let names: Vec<_> = cycle.iter().chain([&cycle[0]]).map(name).collect();
+            let shown = if names.len() <= 16 {
+                names.join(" -> ")
+            } else {
+                format!("{} -> … -> {}", names[..8].join(" -> "), names[names.len() - 8..].join(" -> "))
+            };
+            faults.add(
+                place.copied().unwrap_or(ends.modules[cycle[0]].place),
+                format!("packets would go in a circle: {shown}"),
+            );
+        }
+        Vec::new()
+    })
 }

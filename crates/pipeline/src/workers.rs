@@ -1,18 +1,16 @@
 //! Reads the section `workers:`: the threads, their cores, and the modules that they run.
 
 use forebay_control::Arrangement;
-use forebay_graph::{Placement, StateKind, Target};
+use forebay_graph::{Placement, StateKind, Target, nearest};
 
-use crate::compile::{entries, kind_of, read};
-use crate::conform::Misfits;
-use crate::language::Worker;
+use crate::faults::FaultCollector;
+use crate::language::{MOST_WORKERS, Worker};
+use crate::located::SourceLocation;
 use crate::parts::PipelineParts;
-use crate::problem::{Findings, SourceLocation, nearest, quote};
+use crate::section::{entries, kind_of, read};
 use crate::wiring::{Ends, Wiring};
+use crate::wording::quote;
 use crate::yaml::Node;
-
-/// The largest number of workers. Machines with more cores are rare.
-pub(crate) const MOST: usize = 256;
 
 /// The workers, and the workers of each module.
 pub(crate) struct Workers {
@@ -25,24 +23,24 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    pub(crate) fn read(root: &Node, misfits: &mut Misfits, findings: &mut Findings) -> Self {
+    pub(crate) fn read(root: &Node, faults: &mut FaultCollector) -> Self {
         let nodes = root.get("workers").and_then(Node::as_list).unwrap_or_default();
         let names: Vec<&str> = entries(root, "modules").map(|entry| entry.key.as_str()).collect();
-        if let Some(beyond) = nodes.get(MOST) {
-            findings.add(beyond.place, format!("{} workers: allowed are 1 to {MOST}", nodes.len()));
+        if let Some(beyond) = nodes.get(MOST_WORKERS) {
+            faults.add(beyond.place, format!("{} workers: allowed are 1 to {MOST_WORKERS}", nodes.len()));
         }
         let mut all: Vec<Worker> = Vec::new();
-        for (number, node) in nodes.iter().enumerate().take(MOST) {
-            all.push(read(misfits, root, &["workers", &number.to_string()], node).unwrap_or_default());
+        for (number, node) in nodes.iter().enumerate().take(MOST_WORKERS) {
+            all.push(read(faults, root, &["workers", &number.to_string()], node).unwrap_or_default());
         }
-        let places: Vec<SourceLocation> = nodes.iter().take(MOST).map(|node| node.place).collect();
+        let places: Vec<SourceLocation> = nodes.iter().take(MOST_WORKERS).map(|node| node.place).collect();
         if all.is_empty() {
             all.push(Worker::default());
         }
         for (number, worker) in all.iter().enumerate() {
             if let Some(first) = worker.core.and_then(|core| all[..number].iter().position(|w| w.core == Some(core))) {
                 let core = worker.core.unwrap_or_default();
-                findings.add(
+                faults.add(
                     places[number],
                     format!(
                         "worker {number} is bound to core {core}, which is worker {first}'s: each worker needs its own \
@@ -52,7 +50,7 @@ impl Workers {
             }
             for name in worker.modules.iter().flatten().filter(|name| !names.contains(&name.as_str())) {
                 let near = nearest(name, names.iter().copied());
-                findings.add(
+                faults.add(
                     places[number],
                     format!("workers[{number}].modules: no module is called {}{near}", quote(name)),
                 );
@@ -70,7 +68,7 @@ impl Workers {
                 on.clone_from(&others);
             }
             if on.is_empty() {
-                findings.add(
+                faults.add(
                     entry.place,
                     format!(
                         "module '{}' runs on no worker: name it in one's `modules`, or add a worker without `modules`",
@@ -100,12 +98,12 @@ impl Workers {
     }
 
     /// Adds an error for each module on several workers whose state every packet may change.
-    pub(crate) fn check_state(&self, root: &Node, findings: &mut Findings) {
+    pub(crate) fn check_state(&self, root: &Node, faults: &mut FaultCollector) {
         let known = forebay_graph::functions();
         for (entry, on) in entries(root, "modules").zip(&self.modules).filter(|(_, on)| on.len() > 1) {
             let kind = kind_of(entry).and_then(|kind| known.iter().find(|declaration| declaration.name == kind.key));
             if let Some(kind) = kind.filter(|kind| kind.state == StateKind::Global) {
-                findings.add(
+                faults.add(
                     entry.place,
                     format!(
                         "module '{}' is on {} workers, but {} has state that every packet may change: name the module \
@@ -131,7 +129,7 @@ impl Workers {
         keyed: Vec<bool>,
         queues: &[bool],
         running: Option<&PipelineParts>,
-        findings: &mut Findings,
+        faults: &mut FaultCollector,
     ) -> Placement {
         let workers = self.cores.len();
         let leads_to = |port: usize| {
@@ -158,7 +156,7 @@ impl Workers {
         for (worker, place) in self.places.iter().enumerate().filter_map(|(worker, place)| Some((worker, (*place)?))) {
             let idle = |places: &[Vec<usize>]| !places.iter().any(|on| on.contains(&worker));
             if !placement.modules.is_empty() && idle(&placement.modules) && idle(&placement.ports) {
-                findings.add(
+                faults.add(
                     place,
                     format!(
                         "worker {worker} has nothing to run: every module is another's (`modules: []` lets it wait)"
@@ -174,7 +172,7 @@ impl Workers {
         if let Some((from, to)) = placement.circle(&edges) {
             let (from, to) = (&ends.modules[from].name, &ends.modules[to].name);
             let place = self.places.iter().flatten().next().copied().unwrap_or(SourceLocation::START);
-            findings.add(
+            faults.add(
                 place,
                 format!(
                     "packets would go in a circle over workers, by way of '{from}' -> '{to}', and workers could wait \

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use serde_json::{Number, Value};
 
-use crate::problem::{Findings, SourceLocation, quote};
+use crate::located::{LocatedFault, SourceLocation};
+use crate::wording::quote;
 
 /// The longest text, in bytes.
 pub(crate) const MAX_TEXT: usize = 16 << 20;
@@ -195,34 +196,24 @@ impl Node {
     }
 }
 
-/// Reads a text. Adds errors that leave a usable tree (duplicate keys) to `findings`.
+/// Reads a text. Adds errors that leave a usable tree (duplicate keys) to `faults`.
 ///
 /// # Errors
 /// Returns the place and the message of an error that leaves no tree.
-pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (SourceLocation, String)> {
+pub(crate) fn parse(text: &str, faults: &mut Vec<LocatedFault>) -> Result<Node, LocatedFault> {
     if text.len() > MAX_TEXT {
-        return Err((
-            SourceLocation::START,
-            format!("the text has {} bytes: allowed are up to {MAX_TEXT}", text.len()),
-        ));
+        let message = format!("the text has {} bytes: allowed are up to {MAX_TEXT}", text.len());
+        return Err(LocatedFault::new(SourceLocation::START, message));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.starts_with('\u{feff}') {
-        return Err((
-            SourceLocation::START,
-            "it begins with two byte-order marks (EF BB BF): allowed is one".to_owned(),
-        ));
+        let message = "it begins with two byte-order marks (EF BB BF): allowed is one";
+        return Err(LocatedFault::new(SourceLocation::START, message));
     }
     let text = shield_gates(text);
     let shielded = matches!(text, Cow::Owned(_));
-    let mut composer = Composer {
-        parser: Parser::new_from_str(&text),
-        shielded,
-        findings,
-        anchors: HashMap::new(),
-        nodes: 0,
-        depth: 0,
-    };
+    let mut composer =
+        Composer { parser: Parser::new_from_str(&text), shielded, faults, anchors: HashMap::new(), nodes: 0, depth: 0 };
     composer.document()
 }
 
@@ -265,36 +256,35 @@ fn place(span: &Span) -> SourceLocation {
 struct Composer<'i, 'f> {
     parser: Parser<'i, granit_parser::StrInput<'i>>,
     shielded: bool,
-    findings: &'f mut Findings,
+    faults: &'f mut Vec<LocatedFault>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     depth: usize,
 }
 
-type Fault = (SourceLocation, String);
-
 impl<'i> Composer<'i, '_> {
-    fn document(&mut self) -> Result<Node, Fault> {
+    fn document(&mut self) -> Result<Node, LocatedFault> {
         let mut root = None;
         while let Some((event, span)) = self.next()? {
             match event {
                 Event::DocumentStart(..) if root.is_some() => {
-                    return Err((place(&span), "a second document begins: a configuration is one document".to_owned()));
+                    return Err(LocatedFault::new(
+                        place(&span),
+                        "a second document begins: a configuration is one document",
+                    ));
                 }
                 Event::StreamStart | Event::StreamEnd | Event::DocumentStart(..) | Event::DocumentEnd => {}
                 event => root = Some(self.node(event, &span)?),
             }
         }
         root.ok_or_else(|| {
-            (
-                SourceLocation::START,
-                "the text is empty: a pipeline has at least `ports` and `pipeline`, a file of chains has `chains`"
-                    .to_owned(),
-            )
+            let message =
+                "the text is empty: a pipeline has at least `ports` and `pipeline`, a file of chains has `chains`";
+            LocatedFault::new(SourceLocation::START, message)
         })
     }
 
-    fn next(&mut self) -> Result<Option<(Event<'i>, Span)>, Fault> {
+    fn next(&mut self) -> Result<Option<(Event<'i>, Span)>, LocatedFault> {
         loop {
             match self.parser.next_event() {
                 None => return Ok(None),
@@ -302,13 +292,16 @@ impl<'i> Composer<'i, '_> {
                 Some(Ok(event)) => return Ok(Some(event)),
                 Some(Err(error)) => {
                     let span = Span::new(*error.marker(), *error.marker());
-                    return Err((place(&span), format!("not YAML: {}", self.unshield(error.info().into()))));
+                    return Err(LocatedFault::new(
+                        place(&span),
+                        format!("not YAML: {}", self.unshield(error.info().into())),
+                    ));
                 }
             }
         }
     }
 
-    fn node(&mut self, event: Event<'i>, span: &Span) -> Result<Node, Fault> {
+    fn node(&mut self, event: Event<'i>, span: &Span) -> Result<Node, LocatedFault> {
         let place = place(span);
         self.count(1, place)?;
         let (kind, anchor) = match event {
@@ -339,13 +332,13 @@ impl<'i> Composer<'i, '_> {
             Event::Alias(anchor) => {
                 // An alias inside its own anchor is not found, because the anchor is added when its value ends.
                 let Some(node) = self.anchors.get(&anchor) else {
-                    return Err((place, "the alias stands inside the value that it repeats".to_owned()));
+                    return Err(LocatedFault::new(place, "the alias stands inside the value that it repeats"));
                 };
                 let node = Node { place, ..node.clone() };
                 self.count(node.count(), place)?;
                 return Ok(node);
             }
-            event => return Err((place, format!("not YAML: unexpected {event:?}"))),
+            event => return Err(LocatedFault::new(place, format!("not YAML: unexpected {event:?}"))),
         };
         let node = Node { place, kind };
         if anchor != 0 {
@@ -355,7 +348,7 @@ impl<'i> Composer<'i, '_> {
         Ok(node)
     }
 
-    fn map(&mut self, start: SourceLocation) -> Result<Map, Fault> {
+    fn map(&mut self, start: SourceLocation) -> Result<Map, LocatedFault> {
         let mut map = Map::default();
         loop {
             let (event, span) = self.within(start)?;
@@ -364,7 +357,7 @@ impl<'i> Composer<'i, '_> {
             }
             let at = place(&span);
             let Event::Scalar(key, ..) = event else {
-                return Err((at, "a key is a list, a mapping or an alias: allowed is text".to_owned()));
+                return Err(LocatedFault::new(at, "a key is a list, a mapping or an alias: allowed is text"));
             };
             self.count(1, at)?;
             let key = self.unshield(key);
@@ -372,29 +365,32 @@ impl<'i> Composer<'i, '_> {
             let value = self.node(event, &span)?;
             if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, left_out: false, value }) {
                 let line = if let SourceLocation::Line(line, _) = first.place { line } else { 1 };
-                self.findings
-                    .add(at, format!("the key {} is here a second time; the first is in line {line}", quote(&key)));
+                let message = format!("the key {} is here a second time; the first is in line {line}", quote(&key));
+                self.faults.push(LocatedFault::new(at, message));
             }
         }
     }
 
     /// Returns the next event inside a list or mapping. There is at least one more.
-    fn within(&mut self, start: SourceLocation) -> Result<(Event<'i>, Span), Fault> {
-        self.next()?.ok_or_else(|| (start, "not YAML: it ends inside this value".to_owned()))
+    fn within(&mut self, start: SourceLocation) -> Result<(Event<'i>, Span), LocatedFault> {
+        self.next()?.ok_or_else(|| LocatedFault::new(start, "not YAML: it ends inside this value"))
     }
 
-    fn enter(&mut self, place: SourceLocation) -> Result<(), Fault> {
+    fn enter(&mut self, place: SourceLocation) -> Result<(), LocatedFault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err((place, format!("nested more than {MAX_DEPTH} deep")));
+            return Err(LocatedFault::new(place, format!("nested more than {MAX_DEPTH} deep")));
         }
         Ok(())
     }
 
-    fn count(&mut self, nodes: usize, place: SourceLocation) -> Result<(), Fault> {
+    fn count(&mut self, nodes: usize, place: SourceLocation) -> Result<(), LocatedFault> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
-            return Err((place, format!("more than {MAX_NODES} values, those repeated by aliases included")));
+            return Err(LocatedFault::new(
+                place,
+                format!("more than {MAX_NODES} values, those repeated by aliases included"),
+            ));
         }
         Ok(())
     }
@@ -404,13 +400,18 @@ impl<'i> Composer<'i, '_> {
     }
 }
 
-fn refuse_tag(tag: Option<&Tag>, place: SourceLocation) -> Result<(), Fault> {
+fn refuse_tag(tag: Option<&Tag>, place: SourceLocation) -> Result<(), LocatedFault> {
     tag.map_or(Ok(()), |tag| {
-        Err((place, format!("the tag {} has no meaning here: leave it out", quote(&tag.original()))))
+        Err(LocatedFault::new(place, format!("the tag {} has no meaning here: leave it out", quote(&tag.original()))))
     })
 }
 
-fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, place: SourceLocation) -> Result<NodeKind, Fault> {
+fn scalar(
+    text: String,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    place: SourceLocation,
+) -> Result<NodeKind, LocatedFault> {
     match tag {
         Some(tag) if tag.is_yaml_core_schema_tag("str") => return Ok(NodeKind::Text(text)),
         tag => refuse_tag(tag, place)?,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use forebay_pipeline::{Document, Problems, Rules, Source, listed, nearest};
+use forebay_pipeline::{Document, Fault, Problems, Rules, Source, listed, nearest};
 use forebay_units::{Nanos, PacketRate, Percentile};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -118,9 +118,6 @@ struct ChainSection {
     copies: Option<usize>,
 }
 
-/// The faults of values, with their paths.
-type Faults = Vec<(Vec<String>, String)>;
-
 impl Chains {
     /// Reads and checks a file of chains. It creates the functions, and reads the files that they name.
     ///
@@ -133,12 +130,12 @@ impl Chains {
         let count = sections.as_array().map_or(0, Vec::len);
         if count > MOST_CHAINS {
             let message = format!("{count} chains: allowed are 1 to {MOST_CHAINS}");
-            return Err(document.problems(&[(vec!["chains".to_owned()], message)]));
+            return Err(document.problems([Fault { path: "chains".to_owned(), ..Fault::new(message) }]));
         }
-        let mut faults = Faults::new();
+        let mut faults = Vec::new();
         let sections: Vec<ChainSection> = (0..count).filter_map(|at| section(&sections[at], at, &mut faults)).collect();
         if !faults.is_empty() {
-            return Err(document.problems(&faults));
+            return Err(document.problems(faults));
         }
         check(&sections, &mut faults);
         let mut names = Names { modules: value["modules"].as_object(), taken: BTreeSet::new(), used: BTreeSet::new() };
@@ -150,7 +147,7 @@ impl Chains {
             check_models(&models, &chains, &mut faults);
         }
         if !faults.is_empty() {
-            return Err(document.problems(&faults));
+            return Err(document.problems(faults));
         }
         // The modules are checked here with their places. The copies that chains make of modules have no place in the
         // file.
@@ -220,32 +217,33 @@ fn rules() -> &'static Rules {
     RULES.get_or_init(|| Rules::new(schema()))
 }
 
-fn path(at: usize, keys: &[&str]) -> Vec<String> {
-    let start = ["chains".to_owned(), at.to_string()];
-    start.into_iter().chain(keys.iter().map(|key| (*key).to_owned())).collect()
+/// Returns a fault of a chain, or of the value at `keys` in its section.
+fn fault_of(at: usize, keys: &[&str], message: String) -> Fault {
+    let keys: String = keys.iter().map(|key| format!(".{key}")).collect();
+    Fault { path: format!("chains[{at}]{keys}"), ..Fault::new(message) }
 }
 
 /// Parses a chain whose form the schema allows.
-fn section(value: &Value, at: usize, faults: &mut Faults) -> Option<ChainSection> {
+fn section(value: &Value, at: usize, faults: &mut Vec<Fault>) -> Option<ChainSection> {
     let name = value["name"].as_str().unwrap_or_default();
     let count = value["functions"].as_array().map_or(0, Vec::len);
     if count > MOST_FUNCTIONS {
         let message = format!("chain '{name}': {count} functions: allowed are 1 to {MOST_FUNCTIONS}");
-        faults.push((path(at, &["functions"]), message));
+        faults.push(fault_of(at, &["functions"], message));
         return None;
     }
     serde_json::from_value(value.clone())
-        .map_err(|error| faults.push((path(at, &[]), format!("chain '{name}': {error}"))))
+        .map_err(|error| faults.push(fault_of(at, &[], format!("chain '{name}': {error}"))))
         .ok()
 }
 
 /// Checks values that the schema does not bound.
-fn check(sections: &[ChainSection], faults: &mut Faults) {
+fn check(sections: &[ChainSection], faults: &mut Vec<Fault>) {
     let mut seen = BTreeMap::new();
     for (at, chain) in sections.iter().enumerate() {
         let name = &chain.name;
         let mut fault = |keys: &[&str], message: String| {
-            faults.push((path(at, keys), format!("chain '{name}': {message}")));
+            faults.push(fault_of(at, keys, format!("chain '{name}': {message}")));
         };
         if let Some(first) = seen.insert(name.as_str(), at) {
             fault(&["name"], format!("chain {first} has this name already: allowed are names that differ"));
@@ -272,7 +270,7 @@ fn check(sections: &[ChainSection], faults: &mut Faults) {
 }
 
 /// Reports models for names that occur in no chain.
-fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faults: &mut Faults) {
+fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faults: &mut Vec<Fault>) {
     let all = chains.iter().flat_map(|chain| &chain.functions).map(|function| function.name.as_str());
     let all: BTreeSet<_> = all.collect();
     for name in models.keys().filter(|name| !all.contains(name.as_str())) {
@@ -282,7 +280,7 @@ fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faul
             nearest(name, names()),
             listed(names())
         );
-        faults.push((vec!["models".to_owned(), name.clone()], message));
+        faults.push(Fault { path: format!("models.{name}"), ..Fault::new(message) });
     }
 }
 
@@ -294,7 +292,7 @@ struct Names<'v> {
 }
 
 impl Names<'_> {
-    fn chain(&mut self, section: ChainSection, at: usize, faults: &mut Faults) -> ServiceChain {
+    fn chain(&mut self, section: ChainSection, at: usize, faults: &mut Vec<Fault>) -> ServiceChain {
         let mut functions = Vec::new();
         for (index, name) in section.functions.iter().enumerate() {
             match self.function(name) {
@@ -304,7 +302,7 @@ impl Names<'_> {
                 }
                 Err(message) => {
                     let message = format!("chain '{}': {message}", section.name);
-                    faults.push((path(at, &["functions", &index.to_string()]), message));
+                    faults.push(fault_of(at, &["functions", &index.to_string()], message));
                 }
             }
         }
@@ -363,9 +361,10 @@ impl Names<'_> {
     }
 
     /// Reports modules that occur in no chain, because they would not be placed.
-    fn check_used(&self, faults: &mut Faults) {
+    fn check_used(&self, faults: &mut Vec<Fault>) {
         for (name, _) in self.modules.into_iter().flatten().filter(|(name, _)| !self.used.contains(*name)) {
-            faults.push((vec!["modules".to_owned(), name.clone()], format!("no chain names the module '{name}'")));
+            let message = format!("no chain names the module '{name}'");
+            faults.push(Fault { path: format!("modules.{name}"), ..Fault::new(message) });
         }
     }
 }

@@ -1,19 +1,86 @@
 //! The result of checking a configuration.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A fault of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// A fault of a configuration: its place, the value, what is allowed, and a hint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
-    /// The place as messages show it: `gateway.yaml:12`, or `--set batch=0`.
+    /// The place as messages show it: `gateway.yaml:12`, or `--set batch=0`. Empty for parameters that are not part of
+    /// a text.
     pub place: String,
     /// The line in the text, from 1; `None` if the fault is in a setting.
     pub line: Option<u32>,
     /// The column in the line, from 1; `None` if the fault is in a setting.
     pub column: Option<u32>,
-    /// The value, what is wrong with it, and what is allowed.
+    /// The path of the value: `modules.fw.acl.rules[3]`. Empty if the fault is not about one value.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// What is wrong, with the value, what is allowed, and the hint.
     pub message: String,
+    /// The wrong value, if it is known apart from the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The allowed values, if they are known apart from the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+    /// What to write instead, if it is known apart from the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Fault {
+    /// Creates a fault without a place.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// Creates the fault of a value that is not allowed.
+    #[must_use]
+    pub fn not_allowed(value: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        let (value, allowed) = (value.to_string(), allowed.into());
+        let message = format!("{value}: allowed are {allowed}");
+        Self { value: Some(value), allowed: Some(allowed), ..Self::new(message) }
+    }
+
+    /// Creates a fault with a hint, which says what to write instead.
+    #[must_use]
+    pub fn with_hint(wrong: impl fmt::Display, hint: impl Into<String>) -> Self {
+        let hint = hint.into();
+        Self { message: format!("{wrong}: {hint}"), hint: Some(hint), ..Self::default() }
+    }
+
+    /// Returns the fault with all its texts, except its place, replaced by `replace`.
+    #[must_use]
+    pub fn map_texts(self, replace: impl Fn(&str) -> String) -> Self {
+        let option = |text: Option<String>| text.map(|text| replace(&text));
+        Self {
+            path: replace(&self.path),
+            message: replace(&self.message),
+            value: option(self.value),
+            allowed: option(self.allowed),
+            hint: option(self.hint),
+            ..self
+        }
+    }
+
+    /// Returns the path and the message.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if self.path.is_empty() { self.message.clone() } else { format!("{}: {}", self.path, self.message) }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.text())
+    }
 }
 
 /// A configuration that was checked.

@@ -2,7 +2,7 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use forebay_graph::secret::without_keys;
-use forebay_pipeline::{Problem, Problems, shown_setting};
+use forebay_pipeline::{Fault, Problems, shown_setting};
 
 use super::values::{setting, whole, workers};
 
@@ -46,12 +46,12 @@ impl Settings {
     pub(crate) fn as_written(&self, mut problems: Problems) -> Problems {
         for (written, setting) in self.all() {
             let as_set = format!("--set {}", shown_setting(&setting));
-            problems.all.iter_mut().filter(|it| it.shown == as_set).for_each(|it| it.shown.clone_from(&written));
+            problems.faults.iter_mut().filter(|it| it.place == as_set).for_each(|it| it.place.clone_from(&written));
         }
-        for problem in &mut problems.all {
+        for fault in &mut problems.faults {
             let hint =
-                with_parameters(problem).map(|setting| format!(": on the command line `--set '{setting}'` instead"));
-            problem.message.push_str(&hint.unwrap_or_default());
+                with_parameters(fault).map(|setting| format!(": on the command line `--set '{setting}'` instead"));
+            fault.message.push_str(&hint.unwrap_or_default());
         }
         problems
     }
@@ -59,12 +59,12 @@ impl Settings {
 
 /// If a controller was named without the parameters that it needs, returns a setting with room for them: `--controller`
 /// and `control.batching=NAME` cannot carry parameters.
-fn with_parameters(problem: &Problem) -> Option<String> {
-    if let Some((_, written)) = problem.message.split_once(" needs parameters: write `batching: ") {
+fn with_parameters(fault: &Fault) -> Option<String> {
+    if let Some(written) = fault.hint.as_deref().and_then(|hint| hint.strip_prefix("write `batching: ")) {
         return Some(format!("control.batching={}", written.strip_suffix('`')?));
     }
-    let (path, value) = problem.shown.strip_prefix("--set control.batching.")?.split_once('=')?;
+    let (path, value) = fault.place.strip_prefix("--set control.batching.")?.split_once('=')?;
     let (name, key) = path.split_once('.')?;
-    let single = problem.message.starts_with("'control.batching' is a single value") && !key.contains('.');
+    let single = fault.message.starts_with("'control.batching' is a single value") && !key.contains('.');
     single.then(|| format!("control.batching={{ {name}: {{ {key}: {value} }} }}"))
 }

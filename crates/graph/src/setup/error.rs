@@ -1,21 +1,16 @@
 //! The faults for which a function, port or state cannot be created.
 
-/// One or more faults for which a function, port or state cannot be created.
+use std::fmt;
+
+use forebay_protocol::check::Fault;
+
+/// One or more faults for which a function, port or state cannot be created. The path of a fault is the position in the
+/// parameters (`rules[3].action`).
 #[derive(Debug, Default, thiserror::Error)]
 #[error("{}", self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct SetupError {
     /// The faults, in the order in which they were found. Empty if the faults are reported elsewhere.
     pub faults: Vec<Fault>,
-}
-
-/// One fault in the parameters.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}{message}", self.path, if self.path.is_empty() { "" } else { ": " })]
-pub struct Fault {
-    /// The position in the parameters (`rules[3].action`). Empty if the fault concerns the parameters as a whole.
-    pub path: String,
-    /// The value that is wrong, and the allowed values.
-    pub message: String,
 }
 
 impl SetupError {
@@ -28,9 +23,25 @@ impl SetupError {
     /// Creates a fault of the parameter at `path`.
     #[must_use]
     pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of(path, Fault::new(message))
+    }
+
+    /// Creates the fault of the parameter at `path`, whose value is not allowed.
+    #[must_use]
+    pub fn not_allowed(path: impl Into<String>, value: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        Self::of(path, Fault::not_allowed(value, allowed))
+    }
+
+    /// Creates a fault of the parameter at `path` with a hint, which says what to write instead.
+    #[must_use]
+    pub fn with_hint(path: impl Into<String>, wrong: impl fmt::Display, hint: impl Into<String>) -> Self {
+        Self::of(path, Fault::with_hint(wrong, hint))
+    }
+
+    fn of(path: impl Into<String>, fault: Fault) -> Self {
         let path: String = path.into();
         let path = if path == "." { String::new() } else { path };
-        Self { faults: vec![Fault { path, message: message.into() }] }
+        Self { faults: vec![Fault { path, ..fault }] }
     }
 
     /// Adds the faults of another error.

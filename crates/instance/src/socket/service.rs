@@ -17,8 +17,8 @@ use forebay_graph::{
 };
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{
-    Problem, Problems, Source, SourceLocation, built_in, is_built_in, listed, nearest, shown_file, shown_setting,
-    shown_settings, shown_text, with_settings,
+    Problems, Source, built_in, is_built_in, listed, nearest, shown_file, shown_setting, shown_settings, shown_text,
+    with_settings,
 };
 use forebay_protocol::{
     Action, Census, MAX_REQUEST, Report, Response, VERSION,
@@ -210,16 +210,8 @@ pub(super) fn check(service: &Service, text: &str, config_paths: Option<Vec<Stri
             flows: checked.flows,
             warnings: checked.warnings,
         },
-        Err(problems) => Checked { faults: problems.all.into_iter().map(fault).collect(), ..Checked::default() },
+        Err(problems) => Checked { faults: problems.faults, ..Checked::default() },
     }))
-}
-
-fn fault(problem: Problem) -> Fault {
-    let (line, column) = match problem.place {
-        SourceLocation::Line(line, column) => (Some(line), Some(column)),
-        SourceLocation::Set(_) => (None, None),
-    };
-    Fault { place: problem.shown, line, column, message: problem.message }
 }
 
 /// Returns the configuration with another text, which may name files in `config_paths` only.
@@ -352,12 +344,12 @@ fn fingerprint_at(origin: &str) -> Option<String> {
 
 /// Lists the faults. If an earlier setting has a fault, the text names the option that removes earlier settings.
 pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
-    let is_old = |problem: &Problem| {
-        let setting = problem.shown.strip_prefix("--set ").map(str::to_owned);
+    let is_old = |fault: &Fault| {
+        let setting = fault.place.strip_prefix("--set ").map(str::to_owned);
         let has = |sets: &[String], setting: &String| sets.iter().any(|set| shown_setting(set) == *setting);
         setting.is_some_and(|setting| has(before, &setting) && !has(set, &setting))
     };
-    if problems.all.iter().any(is_old) {
+    if problems.faults.iter().any(is_old) {
         return format!(
             "{problems}\nsettings of the start and of earlier reloads stay in force: --forget leaves them out"
         );

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use forebay_graph::nearest;
 use forebay_graph::secret::HIDDEN;
 use forebay_units::quantity::advice;
 use regex_lite::Regex;
@@ -11,8 +12,7 @@ use super::words::{
     allowed, bare, be, bounds, first_sentence, is_only, long_form, multiple, shown, stated, types, units, unknown_key,
     within,
 };
-use crate::problem::{listed, nearest, quote};
-use crate::secrets::has_secret;
+use crate::wording::{listed, quote};
 use crate::yaml::{Map, Node, NodeKind};
 
 /// The largest number of violations that are reported. A hostile text could have millions.
@@ -30,17 +30,17 @@ pub struct Rules {
 }
 
 /// A violation of the schema.
-pub(super) struct Wrong {
-    pub(super) path: Vec<String>,
-    pub(super) message: String,
+pub(crate) struct Wrong {
+    pub(crate) path: Vec<String>,
+    pub(crate) message: String,
     /// Whether the path ends with the wrong key, and the message is about its mapping.
-    pub(super) of_key: bool,
+    pub(crate) of_key: bool,
     /// Whether the violation is about a whole mapping or list, or a key.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
     /// Whether the reader of the value may have a more precise message.
-    pub(super) vague: bool,
+    pub(crate) vague: bool,
     /// The bounds of a quantity that the message does not name.
-    pub(super) bounds: Option<String>,
+    pub(crate) bounds: Option<String>,
     /// Whether the value has a type that the rule does not allow, so that another of several forms was meant.
     other: bool,
 }
@@ -59,7 +59,7 @@ impl Rules {
         self.schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
     }
 
-    pub(super) fn walk(&self, root: &Node) -> Vec<Wrong> {
+    pub(crate) fn walk(&self, root: &Node) -> Vec<Wrong> {
         let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new(), hidden: None };
         walk.value(&self.schema, root);
         walk.found
@@ -94,6 +94,15 @@ fn collect(schema: &Value, patterns: &mut HashMap<String, Regex>) {
         }
         Value::Array(list) => list.iter().for_each(|value| collect(value, patterns)),
         _ => {}
+    }
+}
+
+/// Returns whether a valid value of this rule may contain a secret.
+pub(crate) fn has_secret(rule: &Value) -> bool {
+    match rule {
+        Value::Object(map) => map.get("x-secret").is_some() || map.values().any(has_secret),
+        Value::Array(list) => list.iter().any(has_secret),
+        _ => false,
     }
 }
 

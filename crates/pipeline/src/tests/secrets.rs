@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::secrets::has_secret;
+use crate::conform::has_secret;
 use crate::{Source, check};
 
 /// Keys, numbers and words. The test searches messages for any eight consecutive characters of them.

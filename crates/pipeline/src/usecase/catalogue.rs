@@ -1,8 +1,7 @@
 //! The list of use cases, with their parameters.
 
-use super::{
-    Parameter, UseCase, chains, encryption, forwarding, gateway, inspection, mobile, robot, router, tracking, vrf,
-};
+use super::parameters::{Parameter, UseCase};
+use super::{chains, encryption, forwarding, gateway, inspection, mobile, robot, router, tracking, vrf};
 
 const fn parameter(name: &'static str, default: &'static str, value: &'static str, help: &'static str) -> Parameter {
     Parameter { name, help, default, value }

@@ -12,9 +12,9 @@
 //! L3 forwarding is the same as in the routers: lookup, time to live, addresses, checksum.
 
 use super::inspection::{patterns, payloads, sought};
+use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, lookup, prefix, rewrite, room};
 use super::tracking::inside;
-use super::{Values, Wrong};
 
 const PREFIXES: u64 = 500;
 /// The address (RFC 5737) and port of the balancer's service.

@@ -4,8 +4,8 @@
 //! `aes n`: EdgeMiner's AES_encryption (section 3.1.2): UDP payloads are encrypted, and packets are forwarded. 2 + n
 //! modules; with a second end 3 + n.
 
+use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, hops, prefix};
-use super::{Values, Wrong};
 
 /// A public key for generated traffic only (AES-128), and a salt for ESP.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";

@@ -3,8 +3,8 @@
 //! `router n`: Octans' IPv4Router (section VI.A), according to RFC 1812 section 5.2: checks the header, looks up the
 //! route, decrements the time to live and updates the checksum. 2 + 3n modules.
 
+use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, hops, lookup, prefix, rewrite};
-use super::{Values, Wrong};
 
 pub(super) fn write_forward(values: &Values) -> Result<String, Wrong> {
     let n = values.whole("n", 1, 4_096)?;

@@ -1,8 +1,8 @@
 //! `gw n`: EtherType, destination MAC, IPv4 lookup; for each next hop ACL of 100 rules, static NAT, time to live, MAC
 //! rewrite and IP checksum. 3 + 5n modules.
 
+use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, entry, guard, lookup, prefix};
-use super::{Values, Wrong};
 
 pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let n = values.whole("n", 1, 4_096)?;

@@ -10,8 +10,8 @@
 use forebay_units::Random;
 use std::collections::BTreeSet;
 
+use super::parameters::{Values, Wrong};
 use super::text::{Text, address, hops, prefix};
-use super::{Values, Wrong};
 
 /// Bytes of a frame before the text of its payload: Ethernet, IPv4, UDP, and two that even the checksum out.
 const BEFORE: u64 = 14 + 20 + 8 + 2;

@@ -3,8 +3,8 @@
 //! tunnel, bearer, user, service. Then for each user and bearer, either way, time to live, IPv4 lookup among 5 000
 //! prefixes and MAC rewrite, and a checksum for each direction. 8 + 2n + 9mn modules, 2mn flows.
 
+use super::parameters::{Values, Wrong};
 use super::text::{ROUTER_MAC, Text, entry};
-use super::{Values, Wrong};
 
 /// The gateway's end of all tunnels, and the base stations' (RFC 5737).
 const GATEWAY: &str = "192.0.2.1";

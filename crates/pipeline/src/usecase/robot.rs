@@ -3,8 +3,8 @@
 
 use forebay_units::Nanos;
 
+use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, prefix};
-use super::{Values, Wrong};
 
 pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let (n, c) = (values.whole("n", 2, 4_096)?, values.whole("c", 0, 1_000_000)?);

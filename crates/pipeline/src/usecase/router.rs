@@ -1,8 +1,8 @@
 //! `l2l3 n`: EtherType, destination MAC, IPv4 lookup among 500 prefixes; for each next hop time to live, MAC rewrite
 //! and IP checksum. 3 + 3n modules.
 
+use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, entry, lookup, prefix, rewrite};
-use super::{Values, Wrong};
 
 const PREFIXES: u64 = 500;
 

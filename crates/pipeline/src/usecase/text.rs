@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use forebay_units::{Nanos, PacketRate};
 
-use super::{Values, Wrong};
+use super::parameters::{Values, Wrong};
 
 /// The address of the use cases' routers, to which generators send.
 pub(super) const ROUTER_MAC: &str = "02:00:00:00:00:02";

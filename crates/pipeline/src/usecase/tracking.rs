@@ -5,8 +5,8 @@
 //! The remote side is a module, `ip_swap`, so that every packet passes in both directions, and no reply comes before
 //! its request.
 
+use super::parameters::{Values, Wrong};
 use super::text::{FAR, Text, hops, prefix, room};
-use super::{Values, Wrong};
 
 pub(super) fn write_firewall(values: &Values) -> Result<String, Wrong> {
     let (n, rules) = (values.whole("n", 1, 4_096)?, values.whole("rules", 1, 100_000)?);

@@ -1,8 +1,8 @@
 //! `vrf m n`: EtherType (802.1Q), destination MAC, VLAN split; for each virtual router VLAN pop and IPv4 lookup, and
 //! for each of its next hops ACL, static NAT, time to live, MAC rewrite and IP checksum. 3 + 2m + 5mn modules.
 
+use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, entry, guard, lookup, prefix};
-use super::{Values, Wrong};
 
 pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let (m, n) = (values.whole("m", 1, 1_024)?, values.whole("n", 1, 4_096)?);

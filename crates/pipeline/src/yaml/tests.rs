@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::faults::FaultCollector;
 
-fn read(text: &str) -> Result<Node, Fault> {
-    parse(text, &mut Findings::default())
+fn read(text: &str) -> Result<Node, LocatedFault> {
+    parse(text, &mut Vec::new())
 }
 
 #[test]
@@ -48,16 +49,16 @@ fn aliases_repeat_values() {
 
 #[test]
 fn a_duplicate_key_is_a_finding_with_both_lines() {
-    let mut findings = Findings::default();
-    parse("a: 1\nb: 2\na: 3\n", &mut findings).expect("a tree");
-    let problems = findings.finish("f", "", &[]).expect_err("a duplicate");
+    let mut faults = FaultCollector::default();
+    parse("a: 1\nb: 2\na: 3\n", &mut faults.located).expect("a tree");
+    let problems = faults.finish("f", "", &[]).expect_err("a duplicate");
     assert_eq!(problems.to_string(), "f:3: the key 'a' is here a second time; the first is in line 1");
 }
 
 fn refused(text: &str, place: SourceLocation, expected: &str) {
-    let (found, message) = read(text).expect_err(expected);
-    assert!(message.contains(expected), "{message}");
-    assert_eq!(found, place, "{message}");
+    let found = read(text).expect_err(expected);
+    assert!(found.fault.message.contains(expected), "{}", found.fault);
+    assert_eq!(found.place, place, "{}", found.fault);
 }
 
 #[test]
@@ -68,15 +69,17 @@ fn hostile_texts_meet_limits() {
     refused("a: !secret 1\n", SourceLocation::Line(1, 12), "the tag '!secret'");
     refused("? [a]\n: 1\n", SourceLocation::Line(1, 3), "a key is a list");
     refused("a: &x [*x]\n", SourceLocation::Line(1, 8), "inside the value that it repeats");
-    let (_, deep) = read(&"[".repeat(100_000)).expect_err("too deep");
+    let deep = read(&"[".repeat(100_000)).expect_err("too deep").fault.message;
     assert!(deep.contains("recursion limit"), "{deep}");
-    assert!(read(&format!("{}{}", "[".repeat(65), "]".repeat(65))).expect_err("too deep").1.contains("64 deep"));
+    assert!(
+        read(&format!("{}{}", "[".repeat(65), "]".repeat(65))).expect_err("too deep").fault.message.contains("64 deep")
+    );
     let block: String = (0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-    assert!(read(&block).expect_err("too deep").1.contains("64 deep"));
+    assert!(read(&block).expect_err("too deep").fault.message.contains("64 deep"));
     let laughs: String = (1..20).map(|n| format!("a{n}: &a{n} [{}]\n", format!("*a{},", n - 1).repeat(10))).collect();
-    let (_, bomb) = read(&format!("a0: &a0 [x]\n{laughs}")).expect_err("too many");
+    let bomb = read(&format!("a0: &a0 [x]\n{laughs}")).expect_err("too many").fault.message;
     assert!(bomb.contains("values"), "{bomb}");
-    let (_, long) = read(&" ".repeat(MAX_TEXT + 1)).expect_err("too long");
+    let long = read(&" ".repeat(MAX_TEXT + 1)).expect_err("too long").fault.message;
     assert!(long.contains("16777217 bytes"), "{long}");
 }
 

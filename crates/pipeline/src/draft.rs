@@ -1,0 +1,91 @@
+//! A checked pipeline, in which each function has been created once and no port is open.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use forebay_control::Settings;
+use forebay_graph::{
+    Declaration, Declared, FlowPlan, Function, HandedOver, Placement, PortDeclaration, Share, SharedState, Target,
+};
+use forebay_protocol::SchedulerKind;
+
+use crate::identity::{Identity, Stamps};
+use crate::language::{Buffer, PoolSection};
+use crate::yaml::Node;
+
+/// A checked pipeline. Each function has been created once. The ports are not open.
+pub(crate) struct Draft {
+    pub(crate) root: Node,
+    pub(crate) name: String,
+    pub(crate) batch: usize,
+    pub(crate) seed: u64,
+    pub(crate) cores: Vec<Option<usize>>,
+    pub(crate) scheduler: SchedulerKind,
+    pub(crate) pool: PoolSection,
+    pub(crate) modules: Vec<ModuleDraft>,
+    pub(crate) ports: Vec<PortDraft>,
+    pub(crate) entries: Vec<Option<Target>>,
+    pub(crate) flows: Vec<FlowPlan>,
+    pub(crate) placement: Placement,
+    /// The groups of modules that run as one.
+    pub(crate) folds: Vec<Vec<usize>>,
+    pub(crate) state: BTreeMap<String, CreatedState>,
+    pub(crate) reads: Vec<Read>,
+    pub(crate) stamps: Stamps,
+    /// The controller and its settings, if there is one.
+    pub(crate) control: Option<Settings>,
+}
+
+/// A file that was read during the check.
+pub(crate) struct Read {
+    /// The section that defines its reader.
+    pub(crate) section: &'static str,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// A port that is not open.
+pub(crate) struct PortDraft {
+    pub(crate) name: String,
+    pub(crate) kind: &'static PortDeclaration,
+    pub(crate) params: serde_json::Value,
+}
+
+/// A module without the functions of its workers.
+pub(crate) struct ModuleDraft {
+    pub(crate) name: String,
+    pub(crate) kind: &'static Declaration,
+    pub(crate) params: serde_json::Value,
+    pub(crate) gates: Vec<(String, Target)>,
+    pub(crate) buffer: Buffer,
+    pub(crate) share: Share,
+    /// The function that was created to check the parameters, and its declarations.
+    pub(crate) declared: Option<(Box<dyn Function>, Declared)>,
+}
+
+impl ModuleDraft {
+    /// Returns the module's name and a JSON object for each line that it skipped in the files that it read.
+    pub(crate) fn skipped(&self) -> Vec<(String, String)> {
+        let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
+        let lines = tables.filter(|(name, _)| name == "skipped").map(|(_, table)| table.entries(None, usize::MAX));
+        lines.flat_map(Result::unwrap_or_default).map(|line| (self.name.clone(), line)).collect()
+    }
+
+    /// Returns the module's name and a sentence for each warning about its tables.
+    pub(crate) fn warnings(&self) -> Vec<(String, String)> {
+        let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
+        let warnings = tables.flat_map(|(_, table)| table.warnings());
+        warnings.map(|warning| (self.name.clone(), warning)).collect()
+    }
+}
+
+/// A shared state.
+#[derive(Clone)]
+pub(crate) struct CreatedState {
+    /// The parameters and files that it was created from.
+    pub(crate) identity: Identity,
+    pub(crate) object: SharedState,
+    /// The objects that it [hands over](forebay_graph::Setup::handed_over). If the state is taken over, it does not
+    /// request them again.
+    pub(crate) handed_over: Vec<HandedOver>,
+}

@@ -1,0 +1,146 @@
+//! Collects the faults of a configuration.
+//!
+//! A configuration is read completely before faults are reported, so that its author sees all of them at once. A value
+//! has one fault: the schema check finds most of them, and the reader of the value may add a more precise message.
+
+use std::collections::BTreeMap;
+
+use forebay_graph::SetupError;
+use forebay_protocol::check::Fault;
+
+use crate::conform::{Rules, Wrong};
+use crate::located::{LocatedFault, SourceLocation};
+use crate::wording::quote;
+use crate::yaml::{Node, NodeKind};
+
+/// The faults of a configuration.
+#[derive(Default)]
+pub(crate) struct FaultCollector {
+    /// The faults that are not about one value.
+    pub(crate) located: Vec<LocatedFault>,
+    /// The faults of values, by path. Each part of a path ends with a zero byte.
+    of_values: BTreeMap<String, ValueFault>,
+}
+
+struct ValueFault {
+    found: LocatedFault,
+    /// The bounds of a quantity, to be added to a more precise message.
+    bounds: String,
+    /// True if the schema gives no reason. The reader of the value may have a more precise message.
+    vague: bool,
+}
+
+impl FaultCollector {
+    /// Adds a fault at a place.
+    pub(crate) fn add(&mut self, place: SourceLocation, message: impl Into<String>) {
+        self.located.push(LocatedFault::new(place, message));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.located.is_empty() && self.of_values.is_empty()
+    }
+
+    /// Checks `root` against the rules of a schema, and adds each violation.
+    pub(crate) fn check(&mut self, rules: &Rules, root: &Node) {
+        for wrong in rules.walk(root) {
+            let Wrong { path, message, of_key, whole, vague, bounds, .. } = wrong;
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let bounds = bounds.map(|bounds| format!("; {bounds}")).unwrap_or_default();
+            let shown = shown_path(root, &path[..path.len() - usize::from(of_key)]);
+            let fault = Fault { path: shown, ..Fault::new(format!("{message}{bounds}")) };
+            let place = if whole { key_place(root, &path) } else { root.place_of(path.iter().copied()) };
+            let fault = ValueFault { found: LocatedFault { place, fault }, bounds, vague };
+            self.of_values.entry(joined(&path)).or_insert(fault);
+        }
+    }
+
+    /// Returns whether a value at or below `path` has a fault.
+    pub(crate) fn within(&self, path: &[&str]) -> bool {
+        let key = joined(path);
+        self.of_values.range(key.clone()..).next().is_some_and(|(found, _)| found.starts_with(&key))
+    }
+
+    /// Adds the fault that the reader of the value at `path` found, unless there is a more precise message already.
+    pub(crate) fn add_at(&mut self, root: &Node, path: &[&str], message: &str) {
+        self.add_value(root, path, Fault::new(message));
+    }
+
+    /// Adds the faults of the parameters at `path`.
+    pub(crate) fn add_all(&mut self, root: &Node, path: &[&str], error: SetupError) {
+        for fault in error.faults {
+            let within = fault.path.clone();
+            let path: Vec<&str> = path.iter().copied().chain(parts(&within)).collect();
+            self.add_value(root, &path, fault);
+        }
+    }
+
+    fn add_value(&mut self, root: &Node, path: &[&str], fault: Fault) {
+        let key = joined(path);
+        let fault = Fault { path: shown_path(root, path), ..fault };
+        if let Some(known) = self.of_values.get_mut(&key) {
+            // Messages of a generated reader are less precise than those of the schema.
+            let generic = ["unknown variant", "data did not match", "invalid type", "invalid value", "invalid length"];
+            if known.vague && !generic.iter().any(|start| fault.message.starts_with(start)) {
+                let fault = Fault { message: format!("{}{}", fault.message, known.bounds), ..fault };
+                let found = LocatedFault { place: known.found.place, fault };
+                *known = ValueFault { found, bounds: String::new(), vague: false };
+            }
+            return;
+        }
+        let above = (0..path.len()).any(|parts| self.of_values.contains_key(&joined(&path[..parts])));
+        if !above && !self.within(path) {
+            let found = LocatedFault { place: root.place_of(path.iter().copied()), fault };
+            self.of_values.insert(key, ValueFault { found, bounds: String::new(), vague: false });
+        }
+    }
+
+    /// Returns all faults in the order of their places, each once.
+    pub(crate) fn sorted(self) -> Vec<LocatedFault> {
+        let of_values = self.of_values.into_values().map(|fault| fault.found);
+        let mut all: Vec<_> = self.located.into_iter().chain(of_values).collect();
+        all.sort_by_cached_key(|found| (found.place, found.fault.text()));
+        all.dedup();
+        all
+    }
+}
+
+/// Returns the parts of a path such as `rules[3].action`.
+pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty())
+}
+
+fn joined(path: &[&str]) -> String {
+    path.iter().flat_map(|part| [*part, "\u{0}"]).collect()
+}
+
+/// Returns a path in the form of `--set`, with indexes in brackets: `modules.fw.acl.rules[3]`.
+fn shown_path(root: &Node, path: &[&str]) -> String {
+    let mut text = String::new();
+    let mut node = Some(root);
+    for part in path {
+        let list = node.is_some_and(|node| node.as_list().is_some());
+        node = node.and_then(|node| child(node, part));
+        if list {
+            text.push_str(&format!("[{part}]"));
+        } else {
+            text.push_str(if text.is_empty() { "" } else { "." });
+            text.push_str(quote(part).trim_matches('\''));
+        }
+    }
+    text
+}
+
+/// Returns the place of the key at the end of `path`.
+fn key_place(root: &Node, path: &[&str]) -> SourceLocation {
+    let Some((key, above)) = path.split_last() else { return root.place };
+    let node = above.iter().try_fold(root, |node, part| child(node, part));
+    let entry = node.and_then(Node::as_map).and_then(|map| map.get(key));
+    entry.map_or_else(|| root.place_of(path.iter().copied()), |entry| entry.place)
+}
+
+fn child<'n>(node: &'n Node, part: &str) -> Option<&'n Node> {
+    match &node.kind {
+        NodeKind::List(list) => list.get(part.parse::<usize>().ok()?),
+        _ => node.get(part),
+    }
+}

@@ -1,0 +1,78 @@
+//! The error of a configuration: all of its faults, with places as text and without secrets.
+
+use std::path::Path;
+
+use forebay_graph::secret::without_keys;
+use forebay_protocol::check::Fault;
+
+use crate::faults::FaultCollector;
+use crate::located::{LocatedFault, SourceLocation};
+use crate::secrets::{SecretWords, shown_setting};
+
+/// All faults of a configuration, in the order of its lines. Never empty. Displayed with one line for each fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct Problems {
+    /// The faults.
+    pub faults: Vec<Fault>,
+}
+
+impl SourceLocation {
+    /// Returns the place for messages. `file` is the name of the file as messages show it.
+    pub(crate) fn shown(self, file: &str, sets: &[String]) -> String {
+        match self {
+            Self::Set(number) => {
+                format!("--set {}", sets.get(number).map(|set| shown_setting(set)).unwrap_or_default())
+            }
+            Self::Line(line, _) => format!("{file}:{line}"),
+        }
+    }
+}
+
+impl FaultCollector {
+    /// Returns the faults in order, each once. `file` has the text `text`, and `sets` are its settings. Words that may
+    /// be secrets are removed from the messages.
+    pub(crate) fn finish(self, file: &str, text: &str, sets: &[String]) -> Result<(), Problems> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let secret = SecretWords::of(text, sets);
+        let file = shown_file(file);
+        let show = |LocatedFault { place, fault }: LocatedFault| {
+            let (line, column) = match place {
+                SourceLocation::Line(line, column) => (Some(line), Some(column)),
+                SourceLocation::Set(_) => (None, None),
+            };
+            let fault = fault.map_texts(|text| secret.remove(text));
+            Fault { place: place.shown(&file, sets), line, column, ..fault }
+        };
+        Err(Problems { faults: self.sorted().into_iter().map(show).collect() })
+    }
+}
+
+/// Returns the name of a configuration file as messages show it. Hides parts of a name without a file: it may be a key
+/// or a misplaced setting.
+#[must_use]
+pub fn shown_file(file: &str) -> String {
+    match file {
+        file if Path::new(file).exists() => file.to_owned(),
+        file if file.contains('=') => shown_setting(file),
+        file => without_keys(file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_come_in_the_order_of_lines_each_once() {
+        let mut faults = FaultCollector::default();
+        faults.add(SourceLocation::Line(7, 1), "later");
+        faults.add(SourceLocation::Line(2, 5), "first");
+        faults.add(SourceLocation::Line(7, 1), "later");
+        faults.add(SourceLocation::Set(0), "set");
+        let problems = faults.finish("a.yaml", "", &["batch=0".to_owned()]).expect_err("problems");
+        assert_eq!(problems.to_string(), "--set batch=0: set\na.yaml:2: first\na.yaml:7: later");
+    }
+}

@@ -1,0 +1,38 @@
+//! Reads the sections of a configuration.
+
+use forebay_graph::{SetupError, in_words};
+use serde::de::DeserializeOwned;
+
+use crate::faults::FaultCollector;
+use crate::yaml::{Entry, Node};
+
+/// Returns the entries of a section. With an empty name, returns the sections themselves.
+pub(crate) fn entries<'r>(root: &'r Node, section: &str) -> impl Iterator<Item = &'r Entry> {
+    let node = if section.is_empty() { Some(root) } else { root.get(section) };
+    node.and_then(Node::as_map).into_iter().flat_map(|map| map.iter())
+}
+
+/// Returns the only key of a module, port or state, which is its kind, with the parameters. `None` if it does not have
+/// exactly one key.
+pub(crate) fn kind_of(entry: &Entry) -> Option<&Entry> {
+    let mut kinds = entry.value.as_map()?.iter();
+    kinds.next().filter(|_| kinds.next().is_none())
+}
+
+/// Reads a value with fixed keys. Adds its faults to `faults`.
+pub(crate) fn read<T: DeserializeOwned>(
+    faults: &mut FaultCollector,
+    root: &Node,
+    path: &[&str],
+    node: &Node,
+) -> Option<T> {
+    let value = node.to_json();
+    match serde_path_to_error::deserialize(&value) {
+        Ok(read) => Some(read),
+        Err(error) => {
+            let place = error.path().to_string();
+            faults.add_all(root, path, SetupError::at(place, in_words(&error.into_inner().to_string())));
+            None
+        }
+    }
+}
