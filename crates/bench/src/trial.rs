@@ -12,7 +12,7 @@ use forebay_graph::{
     drive::{Ended, simulate_team},
     report::Reading,
 };
-use forebay_instance::{Board, Instance, SimulatedTeam, Simulation, StartError};
+use forebay_instance::{Instance, PipelineCounters, SimulatedTeam, Simulation, StartError};
 use forebay_measure::{Clock, Simulated, Tsc};
 use forebay_protocol::{Action, report::Report};
 use forebay_units::{Nanos, Ticks};
@@ -134,7 +134,7 @@ trait Bench {
     /// Lets time pass until no packets are in flight.
     fn settle(&mut self) -> Result<(), TrialError>;
     fn read(&self) -> Reading;
-    fn board(&self) -> &Board;
+    fn board(&self) -> &PipelineCounters;
 }
 
 /// The counts of a trial.
@@ -176,7 +176,7 @@ pub struct Measured {
 
 struct Real {
     instance: Arc<dyn Instance>,
-    board: Arc<Board>,
+    board: Arc<PipelineCounters>,
 }
 
 impl Measured {
@@ -243,7 +243,7 @@ impl Bench for Real {
         self.board.read(Tsc.now())
     }
 
-    fn board(&self) -> &Board {
+    fn board(&self) -> &PipelineCounters {
         &self.board
     }
 }
@@ -256,7 +256,7 @@ pub struct Emulated<S: Scheduler> {
 
 struct Virtual<S: Scheduler> {
     workers: Vec<Worker<Simulated, S>>,
-    board: Arc<Board>,
+    board: Arc<PipelineCounters>,
 }
 
 /// Simulated trials cannot be created.
@@ -335,7 +335,7 @@ impl<S: Scheduler> Bench for Virtual<S> {
         self.board.read(self.now())
     }
 
-    fn board(&self) -> &Board {
+    fn board(&self) -> &PipelineCounters {
         &self.board
     }
 }

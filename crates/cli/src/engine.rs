@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use forebay_control::Log;
 use forebay_graph::{Cost, Plan};
-use forebay_instance::{Board, ControlInputs, Cores, Instance, Outcome, Simulation, Watch};
+use forebay_instance::{ControlInputs, Cores, Instance, Outcome, PipelineCounters, Simulation, Watch};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::PipelineParts;
 use forebay_units::{Frequency, Nanos, Ticks};
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// Returns the shared counters of the workers.
-    pub(crate) fn board(&self) -> Arc<Board> {
+    pub(crate) fn board(&self) -> Arc<PipelineCounters> {
         match self {
             Self::Real { instance, .. } => instance.board(),
             Self::Simulated(simulation) => simulation.board(),

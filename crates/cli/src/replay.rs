@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use forebay_control::{
     Settings,
     recording::{Begin, Period, Recorded, read},
-    replay::{Decided, Replayed, Summary, Total, replay as decide},
+    replay::{Replayed, ReplayedDecision, Summary, Total, replay as decide},
 };
 use forebay_graph::{ControllerDeclaration, controllers, files::skip_mark};
 use forebay_pipeline::{Source, nearest, parameters};
@@ -205,7 +205,7 @@ impl<'a> Part<'a> {
         if (1..periods).contains(&first) {
             writeln!(out, "loads are means without the first {}", counted(first as u64, "period"))?;
         }
-        let is_over = |decided: &Decided| decided.load > self.layout.workers as f64;
+        let is_over = |decided: &ReplayedDecision| decided.load > self.layout.workers as f64;
         let over = |period: &Replayed| is_over(&period.recorded) || is_over(&period.replayed);
         if self.periods.iter().filter(|period| period.settled).chain(shown).any(over) {
             writeln!(
@@ -227,13 +227,13 @@ impl<'a> Part<'a> {
         format!("> {} %", self.layout.workers * 100)
     }
 
-    fn worst(&self, decided: &Decided) -> String {
+    fn worst(&self, decided: &ReplayedDecision) -> String {
         let name = |flow: usize| self.layout.flows[flow].name.as_str();
         decided.worst.map_or("-".to_owned(), |worst| format!("{} {}", percent(Some(worst.part)), name(worst.flow)))
     }
 
     /// Formats the first change, and the number of others.
-    fn changes(&self, decided: &Decided) -> String {
+    fn changes(&self, decided: &ReplayedDecision) -> String {
         let Some(first) = decided.changes.first() else { return "-".to_owned() };
         let more = decided.changes.len() - 1;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::{Plan, secret::without_keys};
 use forebay_instance::{
-    Accepted, ControlInputs, CoreError, Cores, Instance, Sole, SoleError, Watcher, choose,
+    Accepted, ControlInputs, CoreError, Cores, Instance, LockFile, LockError, Watcher, choose,
     events::NewEvent,
     socket::{About, Bound, Ending, Patience, Server, Service, warn_of},
 };
@@ -277,15 +277,15 @@ fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<
 }
 
 /// Locks the file of accepted configurations for this run, so that two runs do not overwrite each other's.
-fn keep_alone(path: &Path) -> anyhow::Result<Sole> {
+fn keep_alone(path: &Path) -> anyhow::Result<LockFile> {
     let describe = |error| match error {
-        SoleError::Taken(_) => {
+        LockError::Taken(_) => {
             let why = "that run keeps its configuration there: stop it, or give this run another file";
             anyhow!("--state {}: {error}: {why}", path.display())
         }
-        SoleError::Lock { .. } => anyhow!("--state {}: cannot lock it: {error}", path.display()),
+        LockError::Lock { .. } => anyhow!("--state {}: cannot lock it: {error}", path.display()),
     };
-    Sole::of(path).map_err(describe)
+    LockFile::of(path).map_err(describe)
 }
 
 /// Opens the socket that the command line names, or the socket for the run's name.

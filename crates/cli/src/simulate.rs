@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, bail};
 use forebay_control::{Log, Settings};
-use forebay_instance::Decided;
+use forebay_instance::DecisionSummary;
 use forebay_pipeline::{Conditions, Loaded};
 use forebay_protocol::{Decision, Layout, Snapshot, report::Report};
 use forebay_sim::{Options, Scene, Simulator};
@@ -116,7 +116,7 @@ fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
 }
 
 /// The decisions, with the layout that they refer to.
-type SharedDecisions = Arc<Mutex<Option<(Decided, Layout)>>>;
+type SharedDecisions = Arc<Mutex<Option<(DecisionSummary, Layout)>>>;
 
 /// Collects decisions, and passes them to the recording.
 struct DecisionLog {
@@ -126,7 +126,7 @@ struct DecisionLog {
 
 impl Log for DecisionLog {
     fn begin(&mut self, settings: &Settings, layout: &Layout) {
-        let account = (Decided::new(settings, layout), layout.clone());
+        let account = (DecisionSummary::new(settings, layout), layout.clone());
         *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(account);
         self.written.iter_mut().for_each(|log| log.begin(settings, layout));
     }

@@ -130,7 +130,7 @@ fn account(report: &Report) -> String {
         entered: packets.entered,
         created: packets.all_created(),
         taken: 0,
-        left: packets.out,
+        out: packets.out,
         dropped: packets.all_dropped(),
         consumed: packets.all_consumed(),
         queued: packets.queued,
@@ -154,7 +154,7 @@ pub(crate) fn whereabouts(census: &Census, lost: u64) -> String {
         "in {} + created {} = out {} + dropped {} + consumed {} + queued {} + held {} + in flight {}: {verdict}",
         whole(census.entered),
         whole(census.created),
-        whole(census.left),
+        whole(census.out),
         whole(census.dropped),
         whole(census.consumed),
         // Packets on their way between workers also count as queued.

@@ -75,7 +75,7 @@ fn captures_pass_a_firewall_a_nat_and_a_router_and_the_output_is_well_formed() {
         let oversize: u64 = worker.telemetry().ports.iter().map(|port| port.counters.dropped.get()).sum();
         assert_eq!(census.entered + oversize, packets, "{}: {census:?}", capture.display());
         assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{census:?}");
-        assert!(census.left > 0, "{}: {census:?}", capture.display());
+        assert!(census.out > 0, "{}: {census:?}", capture.display());
         match (malformed(&capture), malformed(&result)) {
             (Some(before), Some(after)) => {
                 assert!(after <= before, "{}: {after} wrong, {before} before", capture.display())

@@ -40,8 +40,8 @@ pipeline: [in -> line -> out]"
             let census = run_to(&mut worker, millisecond);
             // At most the burst plus the rate so far may leave. Once enough has arrived, less than a packet is missing.
             let allowed = 5_000 + millisecond * 6_250;
-            assert!(census.left * 1_000 <= allowed, "{key}: {census:?} at {millisecond} ms");
-            let missing = allowed - census.left * 1_000;
+            assert!(census.out * 1_000 <= allowed, "{key}: {census:?} at {millisecond} ms");
+            let missing = allowed - census.out * 1_000;
             assert!(
                 millisecond < 5 || missing < 1_100,
                 "{key}: {missing} bytes too few at {millisecond} ms: {census:?}"
@@ -64,7 +64,7 @@ modules: { sample: { copy: { every: 10, snap: 20 } } }
 pipeline: [in -> sample, 'sample[0] -> out', 'sample[1] -> monitor']",
     );
     let census = run_to(&mut worker, 10);
-    assert_eq!((census.entered, census.created, census.left), (1_000, 100, 1_100));
+    assert_eq!((census.entered, census.created, census.out), (1_000, 100, 1_100));
     let telemetry = worker.telemetry();
     let sent: Vec<u64> = telemetry.ports.iter().map(|port| port.counters.sent.get()).collect();
     assert_eq!(sent, [0, 1_000, 100]);
@@ -79,6 +79,6 @@ pipeline: ['police[green] -> out', 'police[yellow] -> out', 'police[red] -> drop
     );
     // 1000 bytes of IP a packet: the burst of ten packets, and a thousand a second.
     let census = run_to(&mut worker, 1_000);
-    assert!((1_009..=1_010).contains(&census.left), "{census:?}");
-    assert_eq!(census.entered - census.left, census.dropped, "{census:?}");
+    assert!((1_009..=1_010).contains(&census.out), "{census:?}");
+    assert_eq!(census.entered - census.out, census.dropped, "{census:?}");
 }

@@ -28,9 +28,9 @@ pub struct Replayed {
     /// The measured figures.
     pub measured: Measured,
     /// The recorded decisions.
-    pub recorded: Decided,
+    pub recorded: ReplayedDecision,
     /// The decisions of the replay.
-    pub replayed: Decided,
+    pub replayed: ReplayedDecision,
     /// True if both decisions are the same, including hold limits and weights.
     pub same: bool,
 }
@@ -46,7 +46,7 @@ pub struct Measured {
 
 /// The decisions after a period, and their effect according to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Decided {
+pub struct ReplayedDecision {
     /// Changed triggers.
     pub changes: Vec<TriggerChange>,
     /// Load of all modules together, in workers. If it exceeded the number of workers, packets would queue and arrive
@@ -111,7 +111,7 @@ impl Summary {
             let count = settled().count();
             (count > 0).then(|| settled().map(of).sum::<f64>() / count as f64)
         };
-        let total = |of: fn(&Replayed) -> &Decided| {
+        let total = |of: fn(&Replayed) -> &ReplayedDecision| {
             let decided = || periods.iter().map(of);
             Total {
                 load: mean(&|period| of(period).load),
@@ -162,7 +162,7 @@ fn measured(layout: &Layout, snapshot: &Snapshot) -> Measured {
     }
 }
 
-fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Decision) -> Decided {
+fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Decision) -> ReplayedDecision {
     let (model, arrivals) = outlook.model(layout, snapshot, 0.0);
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
     actions.changes.iter().for_each(|change| triggers[change.module] = change.to);
@@ -172,5 +172,5 @@ fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &De
         Some(Worst { flow, part: ((*delay)? + outlook.residual(flow).unwrap_or(0.0)) / slo })
     };
     let worst = predicted.delays.iter().enumerate().filter_map(part).max_by(|a, b| a.part.total_cmp(&b.part));
-    Decided { changes: actions.changes.clone(), load: predicted.load, worst }
+    ReplayedDecision { changes: actions.changes.clone(), load: predicted.load, worst }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use forebay_bench::hardware::Watch;
 use forebay_host::Tree;
-use forebay_instance::{Board, ControlInputs, Cores, Instance, WorkerThread};
+use forebay_instance::{ControlInputs, Cores, Instance, PipelineCounters, WorkerThread};
 use forebay_measure::{Clock, Tsc, events::Event, machine::pin_to};
 use forebay_pipeline::Conditions;
 use forebay_protocol::{SchedulerKind, report::Report};
@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A running function.
 struct Running {
     instance: Arc<dyn Instance>,
-    board: Arc<Board>,
+    board: Arc<PipelineCounters>,
     threads: Vec<WorkerThread>,
 }
 

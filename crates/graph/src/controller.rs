@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::function::read_params;
+use crate::parameters::read_params;
 use crate::setup::SetupError;
 
 /// Decides once a period.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use forebay_units::Percentile;
 use thiserror::Error;
 
-use crate::fold::Arrival;
-use crate::plan::{FlowPlan, Step, Target};
+use crate::fold::{self, Arrival};
+use crate::plan::{FlowPlan, Plan, Step, Target};
 
 mod passages;
 
@@ -89,6 +89,18 @@ pub(crate) struct Shape<'a> {
     pub(crate) ports: Vec<(&'a str, Option<Target>)>,
     /// By module: its fold.
     pub(crate) folds: Vec<Option<Arrival>>,
+}
+
+impl<'a> Shape<'a> {
+    /// Returns the part of a plan that determines its flows.
+    pub(crate) fn of(plan: &'a Plan) -> Self {
+        let gates = |gates: &'a [(String, Target)]| gates.iter().map(|(name, to)| (name.as_str(), *to)).collect();
+        Self {
+            modules: plan.modules.iter().map(|module| (module.name.as_str(), gates(&module.gates))).collect(),
+            ports: plan.ports.iter().map(|port| (port.name.as_str(), port.entry)).collect(),
+            folds: fold::positions(&plan.folds, plan.modules.len()),
+        }
+    }
 }
 
 /// The progress along a path: the number of completed steps of each declared flow, or the gates taken if none is

@@ -3,10 +3,9 @@
 use forebay_protocol::{FlowLayout, Layout, ModuleLayout, SchedulerKind};
 use forebay_units::Rate;
 
-use crate::flow::{self, FlowError, Passages};
+use crate::flow::{self, FlowError, Passages, Shape};
 use crate::function::{StateKind, functions};
 use crate::plan::{FlowPlan, Plan, Target};
-use crate::worker::shape;
 
 impl Plan {
     /// Returns the layout of the pipeline for controllers.
@@ -47,7 +46,7 @@ impl Plan {
                 }
             }
         }
-        let shape = shape(self);
+        let shape = Shape::of(self);
         let (_, found) = flow::build(&shape, &self.flows)?;
         let mut passages = Passages::new(&shape);
         let flows = found.into_iter().map(|flow| {
@@ -81,7 +80,7 @@ impl Plan {
     /// # Errors
     /// Those of [`layout`](Self::layout).
     pub fn ways(&self) -> Result<Vec<Vec<usize>>, FlowError> {
-        let (shape, leaders) = (shape(self), self.leaders());
+        let (shape, leaders) = (Shape::of(self), self.leaders());
         let (_, found) = flow::build(&shape, &self.flows)?;
         let mut passages = Passages::new(&shape);
         Ok(found.iter().map(|flow| way(&mut passages, flow, &leaders)).collect())

@@ -8,11 +8,11 @@ use forebay_units::{Nanos, Percentile, Rate};
 
 use crate::function::{Function, Reason};
 use crate::meter::Meter;
+use crate::own_counters::OwnCounters;
 use crate::placement::Placement;
 use crate::port::{OpenPort, ScheduledSource};
 use crate::scheduler::Share;
 use crate::table::{NamedTable, Table};
-use crate::telemetry::OwnCounters;
 
 /// The destination of an output gate or of packets that enter by a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use link::{LinkCounters, LinkState};
 pub use schedule::{Offer, Pace, ScheduledSource, Spread};
 
-use crate::function::read_params;
+use crate::parameters::read_params;
 use crate::setup::{Setup, SetupError};
 
 /// When a port may have packets next.

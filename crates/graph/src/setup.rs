@@ -1,14 +1,16 @@
 //! The setup of a function, port or shared state while it is created.
 //!
 //! [`Setup`] is what the created object sees. Its files follow its purposes: facts about the run are here, files in
-//! `files`, objects that modules share in `objects`, and gates, counters and tables in `declared`.
+//! `files`, objects that modules share in `objects`, and gates, counters and tables in `declarations`.
 
 mod claim;
+mod declarations;
 mod declared;
 mod environment;
 mod error;
 mod files;
 mod objects;
+mod shared_objects;
 mod state;
 
 use std::cell::RefCell;
@@ -18,10 +20,9 @@ use forebay_units::Frequency;
 
 pub use claim::Claim;
 pub use declared::Declared;
-pub use environment::SetupEnvironment;
+pub use environment::{SetupEnvironment, SetupFiles};
 pub use error::SetupError;
-pub use files::SetupFiles;
-pub use objects::{HandedOver, ObjectKey, SharedObjects, SharedState};
+pub use shared_objects::{HandedOver, ObjectKey, SharedObjects, SharedState};
 pub use state::{DeclareState, StateDeclaration, states};
 
 /// The setup of a function, port or shared state while it is created. It gives access to facts about the run, to files

@@ -9,6 +9,7 @@ use forebay_protocol::{report::SIZE_CLASSES, snapshot::LONG_CLASSES};
 use forebay_units::{Frequency, Ticks};
 
 use crate::fold::Arrival;
+use crate::own_counters::OwnCounters;
 use crate::plan::FlowPlan;
 use crate::port::PortCounters;
 pub use ways::Way;
@@ -208,22 +209,6 @@ pub struct ModuleTelemetry {
     pub turned_away: Counter,
     /// The function's own counters.
     pub own: Vec<OwnCounters>,
-}
-
-/// A function's own counters under one heading.
-#[derive(Clone, Debug)]
-pub struct OwnCounters {
-    /// Their heading.
-    pub heading: String,
-    /// The counters.
-    pub counters: Arc<[Counter]>,
-    /// Their names.
-    pub names: Vec<String>,
-    /// Whether they are gauges, which state a value, while other counters count events
-    /// ([`Setup::gauges`](crate::Setup::gauges)).
-    pub gauges: bool,
-    /// Whether there is one counter per rule or table entry ([`Setup::entry_counters`](crate::Setup::entry_counters)).
-    pub per_entry: bool,
 }
 
 /// A port's description and counters for readers.

@@ -42,7 +42,6 @@ use stopwatch::Stopwatch;
 
 pub use apply::ActionError;
 pub use make::MakeError;
-pub(crate) use make::shape;
 pub use succession::{Exchange, Former};
 
 /// The condition for a worker's next turn.

@@ -12,7 +12,7 @@ use forebay_protocol::{
 };
 use forebay_units::{Nanos, Ticks};
 
-use crate::decided::Decided;
+use crate::decision_summary::DecisionSummary;
 
 /// The time until the first decision. The time until each further decision doubles, up to the period.
 const FIRST: Nanos = Nanos(1_000_000);
@@ -44,7 +44,7 @@ pub(crate) struct ControlLoop {
     /// The modules on the path of each flow. Empty if no module may move to another worker.
     paths: Vec<Vec<usize>>,
     /// The results. All arrangements of one configuration share them.
-    results: Arc<Mutex<Decided>>,
+    results: Arc<Mutex<DecisionSummary>>,
 }
 
 impl ControlLoop {
@@ -52,7 +52,7 @@ impl ControlLoop {
     pub(crate) fn new(settings: Settings, plan: &Plan, costs: Costs) -> Result<Self, FlowError> {
         let layout = plan.layout()?;
         let paths = if settings.workers > layout.workers { plan.ways()? } else { Vec::new() };
-        let results = Decided::new(&settings, &layout);
+        let results = DecisionSummary::new(&settings, &layout);
         Ok(Self { settings, layout, costs, paths, results: Arc::new(Mutex::new(results)) })
     }
 
@@ -63,7 +63,7 @@ impl ControlLoop {
         Self { settings, layout, costs, paths: Vec::new(), results }
     }
 
-    fn results(&self) -> MutexGuard<'_, Decided> {
+    fn results(&self) -> MutexGuard<'_, DecisionSummary> {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

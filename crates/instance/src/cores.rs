@@ -10,7 +10,7 @@ use forebay_measure::machine::allowed_cores;
 use forebay_protocol::locate::own_folder;
 use thiserror::Error;
 
-use crate::sole::{Sole, SoleError};
+use crate::lock_file::{LockError, LockFile};
 
 /// Why workers cannot be given cores.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -45,7 +45,7 @@ fn listed(cores: &[usize]) -> String {
 pub struct Cores {
     numbers: Vec<usize>,
     /// The locks of the cores that no other pipeline uses.
-    held: BTreeMap<usize, Arc<Sole>>,
+    held: BTreeMap<usize, Arc<LockFile>>,
     /// The cores that another pipeline uses, too.
     shared: Vec<usize>,
     /// The cores that the process was allowed to run on when cores were chosen for the first time. The thread that
@@ -89,10 +89,10 @@ impl Cores {
         let folder = own_folder().ok();
         let lock = |core: usize| match (self.held.get(&core), &folder) {
             (Some(held), _) => Claim::Ours(Arc::clone(held)),
-            (None, Some(folder)) => match Sole::of(&folder.join(format!("core-{core}"))) {
+            (None, Some(folder)) => match LockFile::of(&folder.join(format!("core-{core}"))) {
                 Ok(sole) => Claim::Ours(Arc::new(sole)),
-                Err(SoleError::Taken(_)) => Claim::Foreign,
-                Err(SoleError::Lock { .. }) => Claim::Unknown,
+                Err(LockError::Taken(_)) => Claim::Foreign,
+                Err(LockError::Lock { .. }) => Claim::Unknown,
             },
             (None, None) => Claim::Unknown,
         };
@@ -109,7 +109,7 @@ impl Cores {
 /// The owner of a core.
 enum Claim {
     /// This process has the lock.
-    Ours(Arc<Sole>),
+    Ours(Arc<LockFile>),
     /// Another process has the lock.
     Foreign,
     /// There can be no lock.

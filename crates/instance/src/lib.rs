@@ -3,31 +3,34 @@
 #![forbid(unsafe_code)]
 
 mod accepted;
-mod board;
 mod control_loop;
 mod control_thread;
 mod cores;
-mod decided;
+mod decision_summary;
 pub mod events;
+mod instance;
+mod lock_file;
 mod moves;
+mod pipeline_counters;
 mod reload;
 mod running;
 mod simulated;
 pub mod socket;
-mod sole;
 mod succession;
 mod threads;
 mod watcher;
+mod worker_thread;
 
 pub use accepted::{Accepted, fingerprint};
-pub use board::Board;
 pub use control_loop::ControlInputs;
 pub use cores::{CoreError, Cores, choose, choose_of};
-pub use decided::Decided;
+pub use decision_summary::DecisionSummary;
+pub use instance::{Instance, Outcome, start};
+pub use lock_file::{LockError, LockFile};
 pub use moves::{MoveOrder, NotMoved, shown_move};
+pub use pipeline_counters::PipelineCounters;
 pub use reload::ReloadError;
-pub use running::{Instance, Outcome, Watch, WorkerThread, start};
 pub use simulated::{SimulatedTeam, Simulation};
-pub use sole::{Sole, SoleError};
 pub use threads::StartError;
 pub use watcher::Watcher;
+pub use worker_thread::{Watch, WorkerThread};

@@ -1,4 +1,4 @@
-//! A running pipeline: starts its workers together, gives them orders, and ends them together.
+//! The worker threads of a running pipeline, and the orders that they get.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,144 +7,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use forebay_control::{Costs, Profiled};
-use forebay_graph::{
-    FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, WeightedFair, drive::Order, links,
-    report::RunFacts,
-};
-use forebay_measure::{Clock, Tsc, machine::restrict};
-use forebay_pipeline::{PipelineParts, Source};
-use forebay_protocol::{
-    Action, Census, Moved, Reloaded, SchedulerKind,
-    graph::{GraphReport, GraphWorker},
-    report::FigureSource,
-};
-use forebay_units::Ticks;
+use forebay_graph::drive::Order;
+use forebay_graph::report::RunFacts;
+use forebay_graph::{FlowError, MakeError, NamedTable, Plan, Scheduler, links};
+use forebay_measure::machine::restrict;
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::PipelineParts;
+use forebay_protocol::Action;
+use forebay_protocol::report::FigureSource;
 
-use crate::board::Board;
 use crate::control_loop::{ControlInputs, ControlLoop};
 use crate::control_thread::ControlThread;
 use crate::cores::Cores;
-use crate::moves::{MoveOrder, NotMoved};
-use crate::reload::ReloadError;
-use crate::threads::{StartError, Thread, WaitingWorker, WorkerEnd, WorkerParts, new_team, new_wakes, start_worker};
+use crate::pipeline_counters::PipelineCounters;
+use crate::threads::{StartError, Thread, WaitingWorker, WorkerParts, new_team, new_wakes, start_worker};
+use crate::worker_thread::{Watch, WorkerThread};
 
 /// How long a worker may take to respond to an order.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The result of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    /// When the run ended, on the workers' clock.
-    pub at: Ticks,
-    /// The ports and modules that failed, and why.
-    pub troubles: Vec<(String, String)>,
-}
-
-/// Creates the observer of a worker, given its number. Returns `None` if the worker is not observed.
-pub type Watch = Box<dyn FnMut(usize) -> Option<Box<dyn Observer>> + Send>;
-
-/// The system's numbers for a worker's thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkerThread {
-    /// The worker's number.
-    pub worker: usize,
-    /// The core that the thread is bound to.
-    pub core: usize,
-    /// The thread ID (`/proc/self/task/TID`).
-    pub tid: u32,
-}
-
-/// A running pipeline, independent of the scheduler of its workers.
-pub trait Instance: Send + Sync {
-    /// Returns the counters.
-    fn board(&self) -> Arc<Board>;
-
-    /// Returns the number of workers.
-    fn workers(&self) -> usize;
-
-    /// Returns the workers' threads.
-    fn threads(&self) -> Vec<WorkerThread>;
-
-    /// Keeps all other threads of this process off the workers' cores while another core is allowed, now and after each
-    /// change. Only for a process that runs one instance and nothing else.
-    fn keep_cores_free(&self);
-
-    /// Returns the running graph, with the workers' cores.
-    fn graph(&self) -> GraphReport;
-
-    /// Returns the tables that can be changed while packets run.
-    fn tables(&self) -> Vec<NamedTable>;
-
-    /// Returns where every packet is. Each worker counts between two of its turns, so that no packet is missing. A
-    /// packet on its way to another worker is counted in `handed`, and not yet in `taken`. Returns `None` if a worker
-    /// does not respond.
-    fn census(&self) -> Option<Census>;
-
-    /// Applies actions on every worker. A worker applies all of them or none.
-    ///
-    /// # Errors
-    /// Returns the reason if a worker refuses an action, does not respond, or has too many orders waiting.
-    fn act(&self, actions: &[Action]) -> Result<(), String>;
-
-    /// Sets the observer of each worker, also of workers that join later, to the one that `watch` creates.
-    fn observe(&self, watch: Watch);
-
-    /// Changes to the configuration `source`. Calls `accept` after all checks, just before the configuration takes
-    /// effect.
-    ///
-    /// # Errors
-    /// Returns a [`ReloadError`] if the configuration is refused. Then nothing has changed.
-    fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>)
-    -> Result<Reloaded, ReloadError>;
-
-    /// Moves modules to other workers, and returns the new configuration; `None` if no module had to move. Calls
-    /// `accept` with the new configuration after all checks, just before it takes effect.
-    ///
-    /// # Errors
-    /// Returns [`NotMoved`] if modules cannot move. Then nothing has changed.
-    fn move_modules(
-        &self,
-        order: MoveOrder<'_>,
-        accept: &mut dyn FnMut(&Source) -> std::io::Result<()>,
-    ) -> Result<(Moved, Option<Source>), NotMoved>;
-
-    /// Returns whether a worker has ended by itself. Only a defect can cause this.
-    fn has_died(&self) -> bool;
-
-    /// Ends the run: drains queued and held packets, and closes ports and functions. A second call does nothing.
-    fn end(&self) -> Outcome;
-}
-
-/// Starts a worker for each plan, on these cores, with the scheduler that the plans name. `watch` creates the observer
-/// of each worker. If the configuration names a controller, also starts the control loop with `control_inputs`.
-///
-/// # Errors
-/// Returns a [`StartError`] if the pipeline cannot start. Then nothing runs.
-pub fn start(
-    plans: Vec<Plan>,
-    cores: impl Into<Cores>,
-    made: PipelineParts,
-    watch: Watch,
-    control_inputs: ControlInputs,
-) -> Result<Arc<dyn Instance>, StartError> {
-    let cores = cores.into();
-    Ok(match plans[0].scheduler {
-        SchedulerKind::RunToCompletion => Running::<RunToCompletion>::start(plans, cores, made, watch, control_inputs)?,
-        SchedulerKind::WeightedFair => Running::<WeightedFair>::start(plans, cores, made, watch, control_inputs)?,
-    })
-}
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running pipeline.
 pub(crate) struct Running<S: Scheduler> {
     /// A reference to this value, for the control thread.
     pub(crate) own: Weak<Self>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) board: Arc<PipelineCounters>,
     pub(crate) stop: Arc<AtomicBool>,
     workers: Mutex<WorkerSet<S>>,
     /// Locked during a reload.
     pub(crate) changing: Mutex<()>,
     /// Whether other threads of this process are kept off the workers' cores.
-    keeps_cores_free: AtomicBool,
+    pub(crate) keeps_cores_free: AtomicBool,
     /// Runs the control loop, if the configuration has a controller.
     pub(crate) control_thread: ControlThread,
 }
@@ -183,7 +75,7 @@ impl<S: Scheduler + 'static> Running<S> {
         }
     }
 
-    fn start(
+    pub(crate) fn start(
         plans: Vec<Plan>,
         cores: Cores,
         made: PipelineParts,
@@ -222,124 +114,20 @@ impl<S: Scheduler + 'static> Running<S> {
         let workers = WorkerSet { threads, cores, made, tables, watch, troubles: Vec::new(), started };
         let running = Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
-            board: Arc::new(Board::new(began, telemetries, team, origin, control_loop)),
+            board: Arc::new(PipelineCounters::new(began, telemetries, team, origin, control_loop)),
             stop,
             workers: Mutex::new(workers),
             changing: Mutex::new(()),
             keeps_cores_free: AtomicBool::new(false),
             control_thread,
         });
-        running.board.state().machine.watch(&running.threads());
+        running.board.state().machine.watch(&running.worker_set().system_threads());
         running.control_thread.start(&running)?;
         Ok(running)
     }
 
     pub(crate) fn worker_set(&self) -> MutexGuard<'_, WorkerSet<S>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<S: Scheduler + 'static> Instance for Running<S> {
-    fn board(&self) -> Arc<Board> {
-        Arc::clone(&self.board)
-    }
-
-    fn workers(&self) -> usize {
-        self.worker_set().threads.len()
-    }
-
-    fn threads(&self) -> Vec<WorkerThread> {
-        self.worker_set().system_threads()
-    }
-
-    fn keep_cores_free(&self) {
-        self.keeps_cores_free.store(true, Ordering::Relaxed);
-        self.free_cores(&self.worker_set());
-    }
-
-    fn graph(&self) -> GraphReport {
-        let workers = self.worker_set();
-        let cores = workers.threads.iter().enumerate().map(|(id, thread)| GraphWorker { id, core: Some(thread.core) });
-        GraphReport { workers: cores.collect(), ..workers.made.graph().clone() }
-    }
-
-    fn tables(&self) -> Vec<NamedTable> {
-        self.worker_set().tables.clone()
-    }
-
-    fn census(&self) -> Option<Census> {
-        let mut workers = self.worker_set();
-        let (sender, responses) = channel();
-        for thread in &mut workers.threads {
-            thread.give(Order::Count(sender.clone())).ok()?;
-        }
-        drop(sender);
-        let expected = workers.threads.len();
-        let censuses: Vec<_> = (0..expected).filter_map(|_| responses.recv_timeout(RESPONSE_TIMEOUT).ok()).collect();
-        let mut all = self.board.state().past.census();
-        censuses.iter().for_each(|census| all.add(census));
-        (censuses.len() == expected).then_some(all)
-    }
-
-    fn act(&self, actions: &[Action]) -> Result<(), String> {
-        act(&mut self.worker_set(), actions)
-    }
-
-    fn observe(&self, mut watch: Watch) {
-        let mut workers = self.worker_set();
-        for (worker, thread) in workers.threads.iter_mut().enumerate() {
-            // Ignores a full queue: a worker with thousands of waiting orders does not need a trace.
-            let _ = thread.give(Order::Observe(watch(worker)));
-        }
-        workers.watch = watch;
-    }
-
-    fn reload(
-        &self,
-        source: &Source,
-        accept: &mut dyn FnMut() -> std::io::Result<()>,
-    ) -> Result<Reloaded, ReloadError> {
-        self.change_to(source, accept)
-    }
-
-    fn move_modules(
-        &self,
-        order: MoveOrder<'_>,
-        accept: &mut dyn FnMut(&Source) -> std::io::Result<()>,
-    ) -> Result<(Moved, Option<Source>), NotMoved> {
-        self.make_moves(order, accept)
-    }
-
-    fn has_died(&self) -> bool {
-        self.worker_set().threads.iter().any(|thread| thread.handle.is_finished())
-    }
-
-    fn end(&self) -> Outcome {
-        let mut workers = self.worker_set();
-        // Reads the threads' times now: the system does not report a thread that has ended.
-        drop(self.board.state().machine.taken(Duration::ZERO));
-        self.stop.store(true, Ordering::Relaxed);
-        let threads = std::mem::take(&mut workers.threads);
-        threads.iter().for_each(|thread| thread.wake.wake());
-        let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut workers.troubles) };
-        for thread in threads {
-            match thread.handle.join() {
-                Ok(WorkerEnd::Stopped(at, troubles)) => {
-                    outcome.at = outcome.at.max(at);
-                    outcome.troubles.extend(troubles);
-                }
-                Ok(WorkerEnd::Succeeded(_) | WorkerEnd::NotStarted) => {}
-                Err(_) => outcome
-                    .troubles
-                    .push(("worker".to_owned(), "its thread panicked: this is a defect of Forebay".to_owned())),
-            }
-        }
-        drop(workers);
-        if self.control_thread.end().is_err() {
-            let trouble = "its thread panicked, and triggers stayed as they were: this is a defect of Forebay";
-            outcome.troubles.push(("control".to_owned(), trouble.to_owned()));
-        }
-        outcome
     }
 }
 

@@ -21,11 +21,12 @@ use forebay_protocol::{
 };
 use forebay_units::{Frequency, Nanos, Ticks};
 
-use crate::board::Board;
 use crate::control_loop::{ControlLoop, Decider};
-use crate::running::{Outcome, Watch};
+use crate::instance::Outcome;
+use crate::pipeline_counters::PipelineCounters;
 use crate::succession::members;
 use crate::threads::StartError;
+use crate::worker_thread::Watch;
 
 /// A tick of simulated time is a nanosecond.
 const HERTZ: f64 = 1e9;
@@ -40,7 +41,7 @@ pub struct SimulatedTeam<S: Scheduler> {
     /// The workers, in the order of their numbers.
     pub workers: Vec<Worker<Simulated, S>>,
     /// The counters.
-    pub board: Arc<Board>,
+    pub board: Arc<PipelineCounters>,
     /// The decider, if there is a controller, and the instant of its next decision.
     decider: Option<(Decider, Ticks)>,
     /// The number of consecutive decisions about periods without packets, and the number of turns with work until the
@@ -89,7 +90,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
         let origin = RunFacts { kind: FigureSource::Simulated, cpu, cores: vec![None; workers.len()] };
         let telemetries = workers.iter().map(Worker::telemetry).collect();
-        let board = Arc::new(Board::new(Ticks::ZERO, telemetries, team, origin, control_loop.clone()));
+        let board = Arc::new(PipelineCounters::new(Ticks::ZERO, telemetries, team, origin, control_loop.clone()));
         let decider = control_loop.map(|control_loop| {
             let decider =
                 Decider::new(control_loop, board.telemetries(), Ticks::ZERO, Ticks::ZERO, log.as_deref_mut())?;
@@ -175,7 +176,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
 
 /// A run in simulated time.
 pub struct Simulation {
-    board: Arc<Board>,
+    board: Arc<PipelineCounters>,
     thread: JoinHandle<Outcome>,
 }
 
@@ -244,7 +245,7 @@ impl Simulation {
 
     /// Returns the counters.
     #[must_use]
-    pub fn board(&self) -> Arc<Board> {
+    pub fn board(&self) -> Arc<PipelineCounters> {
         Arc::clone(&self.board)
     }
 

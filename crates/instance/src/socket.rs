@@ -10,10 +10,12 @@ mod lines;
 mod moving;
 mod server;
 mod service;
+mod tables;
 mod watch;
 
 pub use ending::Ending;
 pub use ledger::Ledger;
 pub use lines::Patience;
 pub use server::{Bound, Server};
-pub use service::{About, Drops, DropsOf, Service, Stories, TraceOf, warn_of};
+pub use service::{About, Drops, DropsOf, Service, Stories, TraceOf};
+pub use tables::warn_of;

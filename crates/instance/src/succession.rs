@@ -9,8 +9,8 @@ use forebay_measure::Clock;
 use forebay_packet::Pool;
 use forebay_units::Ticks;
 
-use crate::board::State;
-use crate::running::Watch;
+use crate::pipeline_counters::State;
+use crate::worker_thread::Watch;
 
 /// The workers of a new graph, before they run, and their exchange with the workers that they replace.
 pub(crate) struct Successors<C: Clock, S: Scheduler> {

@@ -17,8 +17,8 @@ use forebay_protocol::{
 };
 use forebay_units::Ticks;
 
-use crate::board::Board;
 use crate::events::{EventLog, Limit, NewEvent};
+use crate::pipeline_counters::PipelineCounters;
 use links::Links;
 use objectives::Objectives;
 
@@ -35,7 +35,7 @@ const FLOOD_REASONS: [&str; 4] = ["not_asked", "table_full", "resolving_full", "
 /// Records the events of one run.
 pub struct Watcher {
     log: Arc<EventLog>,
-    board: Arc<Board>,
+    board: Arc<PipelineCounters>,
     links: Links,
     objectives: Objectives,
     limits: Limits,
@@ -50,7 +50,7 @@ type Limits = BTreeMap<(EventName, String), Limit>;
 impl Watcher {
     /// Creates a watcher for the run with this board. It records events in `log`.
     #[must_use]
-    pub fn new(board: Arc<Board>, log: Arc<EventLog>) -> Self {
+    pub fn new(board: Arc<PipelineCounters>, log: Arc<EventLog>) -> Self {
         let (now, last) = (Instant::now(), board.nothing());
         let (links, objectives, limits) = (Links::default(), Objectives::default(), Limits::new());
         Self { log, board, links, objectives, limits, last, next_links: now, next_counters: now + COUNTERS }

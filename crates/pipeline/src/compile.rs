@@ -1,9 +1,9 @@
 //! Turns the text of a configuration into a draft of its pipeline, or finds all of its faults.
 //!
-//! The steps follow each other once: the text becomes a tree, which is checked against the schema ([`Tree`]). The states
-//! and functions are created, and the ports are checked ([`Created`]). The lines connect them, and each further section
-//! is read for them ([`Connected`]). If there is no fault so far, all parts are put in topological order ([`Draft`]), and
-//! checked together.
+//! The steps follow each other once. The text becomes a tree, which is checked against the schema ([`Tree`]). The
+//! states and functions are created, and the ports are checked ([`Created`]). The lines connect them, and each further
+//! section is read for them ([`Connected`]). If there is no fault so far, all parts are put in topological order
+//! ([`Draft`]), and are checked together.
 
 use std::collections::BTreeMap;
 use std::path::Path;

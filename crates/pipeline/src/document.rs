@@ -66,8 +66,8 @@ impl Document {
         &self.source
     }
 
-    /// Returns faults of values at paths, for example `chains[0].rate`, with their places. The paths are not part of the
-    /// messages.
+    /// Returns faults of values at paths, for example `chains[0].rate`, with their places. The paths are not part of
+    /// the messages.
     ///
     /// # Panics
     /// Panics if there are no faults.

@@ -27,8 +27,8 @@ pub struct PipelineParts {
     pub(crate) modules: Things,
     pub(crate) ports: Things,
     pub(crate) state: BTreeMap<String, CreatedState>,
-    /// The objects that replicas of one module share ([`Setup::once_per_module`]), that [last](Setup::lasting), and that
-    /// are [handed over](forebay_graph::Setup::handed_over), by key.
+    /// The objects that replicas of one module share ([`Setup::once_per_module`]), that [last](Setup::lasting), and
+    /// that are [handed over](forebay_graph::Setup::handed_over), by key.
     pub(crate) tables: BTreeMap<ObjectKey, SharedState>,
     /// The owner of each object that is handed over.
     pub(crate) handed_over: BTreeMap<HandedOver, String>,

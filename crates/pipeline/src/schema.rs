@@ -164,7 +164,7 @@ pub(crate) fn rules() -> &'static Rules {
 mod tests {
     use super::*;
     use crate::faults::FaultCollector;
-    
+
     #[test]
     fn every_example_conforms_to_its_schema() {
         let functions = forebay_graph::functions().into_iter().map(|it| ("modules", it.name, it.example));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The number of packets that came into being, and of each fate.
 ///
-/// `entered + created + taken = left + dropped + consumed + queued + held + in_flight + handed`, at any moment between
+/// `entered + created + taken = out + dropped + consumed + queued + held + in_flight + handed`, at any moment between
 /// two turns of a worker. Over all workers of a pipeline, `handed - taken` packets are on their way between two
 /// workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub struct Census {
     /// Packets taken from other workers.
     pub taken: u64,
     /// Packets that left through ports and are no longer in the program.
-    pub left: u64,
+    pub out: u64,
     /// Packets dropped, for any reason.
     pub dropped: u64,
     /// Packets that functions consumed.
@@ -35,11 +35,11 @@ pub struct Census {
 impl Census {
     /// Adds the census of another worker, or of an earlier graph.
     pub fn add(&mut self, other: &Self) {
-        let Self { entered, created, taken, left, dropped, consumed, queued, held, in_flight, handed } = self;
+        let Self { entered, created, taken, out, dropped, consumed, queued, held, in_flight, handed } = self;
         *entered += other.entered;
         *created += other.created;
         *taken += other.taken;
-        *left += other.left;
+        *out += other.out;
         *dropped += other.dropped;
         *consumed += other.consumed;
         *queued += other.queued;
@@ -52,7 +52,7 @@ impl Census {
     #[must_use]
     pub fn missing(&self) -> i128 {
         let sum = |counts: &[u64]| counts.iter().map(|count| i128::from(*count)).sum::<i128>();
-        let fates = [self.left, self.dropped, self.consumed, self.queued, self.held, self.in_flight, self.handed];
+        let fates = [self.out, self.dropped, self.consumed, self.queued, self.held, self.in_flight, self.handed];
         sum(&[self.entered, self.created, self.taken]) - sum(&fates)
     }
 }

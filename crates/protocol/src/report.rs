@@ -178,7 +178,7 @@ impl Packets {
     /// Replaces the totals by those of an exact census that was taken later. Packets that were created, dropped or
     /// consumed in between have no reason yet: they are counted under `since`.
     pub fn correct(&mut self, census: &Census) {
-        (self.entered, self.out) = (census.entered, census.left);
+        (self.entered, self.out) = (census.entered, census.out);
         self.queued = census.queued + census.handed.saturating_sub(census.taken);
         (self.held, self.in_flight) = (census.held, census.in_flight);
         for (reasons, exact) in [

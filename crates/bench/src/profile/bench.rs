@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_instance::{Board, Cores, Instance, Outcome, choose};
+use forebay_instance::{Cores, Instance, Outcome, PipelineCounters, choose};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source};
 use forebay_protocol::{
@@ -199,7 +199,7 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
 /// Measures a span; extends it until a call was timed. Returns the sample and the length of the span in seconds.
 fn look(
     instance: &dyn Instance,
-    board: &Arc<Board>,
+    board: &Arc<PipelineCounters>,
     span: Duration,
     modules: &[usize],
 ) -> Result<(Sample, f64), &'static str> {

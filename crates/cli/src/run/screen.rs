@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_graph::files::take_reopen_failures;
-use forebay_instance::{Board, Watcher, events::NewEvent};
+use forebay_instance::{PipelineCounters, Watcher, events::NewEvent};
 use forebay_measure::{Clock, Tsc};
 use forebay_protocol::event::EventName;
 
@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[expect(clippy::too_many_arguments, reason = "each argument is another part of the run")]
 pub(super) fn show(
     engine: &Engine,
-    board: &Board,
+    board: &PipelineCounters,
     events: &mut Events,
     watcher: &mut Watcher,
     arguments: &args::Run,

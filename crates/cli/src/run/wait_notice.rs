@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use forebay_instance::{Board, events::NewEvent};
+use forebay_instance::{PipelineCounters, events::NewEvent};
 use forebay_measure::{Clock, Tsc};
 use forebay_protocol::event::EventName;
 
@@ -25,7 +25,7 @@ impl WaitNotice {
     const LEAST: f64 = 0.1;
 
     /// Checks whether the run waits.
-    pub(super) fn look(&mut self, engine: &Engine, board: &Board, events: &Events) {
+    pub(super) fn look(&mut self, engine: &Engine, board: &PipelineCounters, events: &Events) {
         let Some(until) = engine.waits_until().filter(|_| !self.reported) else {
             self.since = None;
             return;

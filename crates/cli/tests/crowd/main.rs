@@ -346,7 +346,7 @@ fn real(crowd: &Crowd, what: &str) {
                 "crowd, {what}, second {second}: {} packets in, {} out, {} dropped; open {:?}, new a second {new:?}; \
                 memory grew by {} MB",
                 census.entered,
-                census.left,
+                census.out,
                 census.dropped,
                 counts.iter().map(|table| table.open).collect::<Vec<_>>(),
                 grown / 1_000_000

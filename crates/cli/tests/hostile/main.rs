@@ -181,7 +181,7 @@ impl Run {
             let exchange = lock(&self.shared);
             (exchange.given, exchange.left)
         };
-        assert_eq!((census.entered, census.left), (taken, sent), "{name} at {now}: {census:?}");
+        assert_eq!((census.entered, census.out), (taken, sent), "{name} at {now}: {census:?}");
         for (heading, counters, names) in &self.sessions {
             let count = |name: &str| {
                 let at =
@@ -256,7 +256,7 @@ fn every_function_survives_mutated_frames() {
         run.all_mutants(share);
         let census = run.end();
         assert_eq!(census.entered, share, "{}: {census:?}", function.name);
-        (given, left) = (given + census.entered, left + census.left);
+        (given, left) = (given + census.entered, left + census.out);
     }
     let _ = writeln!(
         std::io::stderr(),
@@ -276,7 +276,7 @@ fn survive(name: &str, sets: &[&str], number: u64) {
     let census = run.end();
     assert_eq!(census.entered, share, "{name}: {census:?}");
     assert!(census.dropped > share / 10, "hostile frames are dropped with a reason: {census:?}");
-    assert!(census.left > 0, "valid frames are forwarded: {census:?}");
+    assert!(census.out > 0, "valid frames are forwarded: {census:?}");
 }
 
 #[test]

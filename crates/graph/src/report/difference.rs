@@ -297,7 +297,7 @@ fn packets(earlier: &Reading, later: &Reading) -> Packets {
         entered: later.census.entered - earlier.census.entered,
         lost: 0,
         created: difference(&later.created, &earlier.created),
-        out: later.census.left.saturating_sub(earlier.census.left),
+        out: later.census.out.saturating_sub(earlier.census.out),
         dropped: difference(&later.dropped, &earlier.dropped),
         consumed: difference(&later.consumed, &earlier.consumed),
         queued: queued + handed.saturating_sub(taken),

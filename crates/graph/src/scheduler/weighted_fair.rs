@@ -10,8 +10,10 @@
 //! calls of one turn in thirty-two. A timed call also corrects the charges of the untimed calls since the last timed
 //! one. So over time no module gains from a wrong estimate.
 
+mod account;
 mod bucket;
 mod estimate;
+mod node_set;
 mod pressure;
 
 use std::cmp::Reverse;
@@ -24,8 +26,10 @@ use forebay_units::{Frequency, Ticks};
 use forebay_protocol::RateLimit;
 
 use super::{Scheduler, Took, Topology};
+use account::Account;
 use bucket::Bucket;
 use estimate::Estimate;
+use node_set::NodeSet;
 use pressure::Pressure;
 
 /// How far a tick advances the pass of a module of weight 1. It is large enough that a call of a hundred ticks is
@@ -52,90 +56,6 @@ const OVERLOADED: u8 = 4;
 /// Packets come to the module from a port.
 const ENTRY: u8 = 8;
 
-/// A module's account. The fields that an ordinary call touches are in one cache line.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-struct Account {
-    /// The virtual time at which its next call starts.
-    pass: u64,
-    /// How far a tick, an untimed call, and a packet of an untimed call advance the pass.
-    per_tick: f64,
-    per_call: u64,
-    per_packet: u64,
-    /// Untimed calls since the last timed one.
-    untimed: u32,
-    /// Whether the module is ready and has not been chosen yet.
-    ready: bool,
-    /// The turn in which new packets last made it ready.
-    since: u32,
-    /// `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
-    state: u8,
-}
-
-impl Account {
-    /// Sets how far calls advance the pass.
-    fn price(&mut self, estimate: &Estimate) {
-        // A call without cost would run for ever.
-        self.per_call = (estimate.per_call * self.per_tick).clamp(self.per_tick, MOST) as u64;
-        self.per_packet = (estimate.per_packet * self.per_tick).min(MOST / 256.0) as u64;
-    }
-}
-
-/// A set of nodes, lowest first.
-#[derive(Clone, Debug)]
-struct Set {
-    words: Box<[u64]>,
-    /// No word before this one has a node.
-    from: usize,
-    count: usize,
-}
-
-impl Set {
-    fn new(nodes: usize) -> Self {
-        Self { words: vec![0; nodes.div_ceil(64)].into(), from: 0, count: 0 }
-    }
-
-    /// Adds a node. Adding a node twice has no effect.
-    #[inline]
-    fn add(&mut self, node: usize) {
-        let (at, bit) = (node / 64, 1 << (node % 64));
-        if let Some(word) = self.words.get_mut(at) {
-            self.count += usize::from(*word & bit == 0);
-            *word |= bit;
-            self.from = self.from.min(at);
-        }
-    }
-
-    #[inline]
-    fn first(&self) -> Option<usize> {
-        if self.count == 0 {
-            return None;
-        }
-        let mut at = self.from;
-        while self.words[at] == 0 {
-            at += 1;
-        }
-        Some(at * 64 + self.words[at].trailing_zeros() as usize)
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<usize> {
-        if self.count == 0 {
-            return None;
-        }
-        self.count -= 1;
-        while let Some(word) = self.words.get_mut(self.from) {
-            if *word != 0 {
-                let bit = word.trailing_zeros() as usize;
-                *word &= *word - 1;
-                return Some(self.from * 64 + bit);
-            }
-            self.from += 1;
-        }
-        None
-    }
-}
-
 /// Shares ticks by weights.
 #[derive(Debug)]
 pub struct WeightedFair {
@@ -146,13 +66,13 @@ pub struct WeightedFair {
     pressure: Pressure,
     /// Ready modules whose pass is the virtual time. They run first, in topological order. Without backlogs all modules
     /// are here.
-    abreast: Set,
+    abreast: NodeSet,
     /// Other ready modules: pass and number in one word, lowest first. Then the lowest pass, `u64::MAX` if there is
     /// none.
     ahead: BinaryHeap<Reverse<u128>>,
     lowest: u64,
     /// The nodes by which packets leave, counted from the end of the modules. They run after a turn's modules.
-    leaving: Set,
+    leaving: NodeSet,
     /// Modules that wait for their rate limits, and the earliest instant among them.
     waiting: Vec<(Ticks, usize)>,
     earliest: Ticks,
@@ -323,10 +243,10 @@ impl Scheduler for WeightedFair {
             estimates: vec![Estimate::new(); modules].into(),
             buckets: vec![None; modules].into(),
             pressure: Pressure::new(topology),
-            abreast: Set::new(modules),
+            abreast: NodeSet::new(modules),
             ahead: BinaryHeap::with_capacity(modules),
             lowest: u64::MAX,
-            leaving: Set::new(topology.nodes.saturating_sub(modules)),
+            leaving: NodeSet::new(topology.nodes.saturating_sub(modules)),
             waiting: Vec::with_capacity(modules),
             earliest: Ticks::NEVER,
             virtual_time: 0,

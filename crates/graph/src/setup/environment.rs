@@ -1,12 +1,17 @@
 //! The facts, files and objects that all modules of one pipeline share while they are created.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::{Path, PathBuf};
 
 use forebay_packet::{PoolOptions, Word};
 use forebay_units::Frequency;
 
-use super::{SetupFiles, SharedObjects};
+use super::claim::Claim;
+use super::error::SetupError;
+use super::shared_objects::SharedObjects;
+use crate::files::{Files, check_in_folders};
 
 /// The facts, files and objects that all modules of one pipeline share while they are created.
 pub struct SetupEnvironment {
@@ -60,5 +65,34 @@ impl SetupEnvironment {
             files: SetupFiles::default(),
             objects: SharedObjects::default(),
         }
+    }
+}
+
+/// The files of a pipeline that is being created.
+#[derive(Default)]
+pub struct SetupFiles {
+    /// The folder that relative file names in the configuration refer to.
+    pub base: PathBuf,
+    /// The folders that all named files must be in. `None`: files may be in any folder.
+    pub allowed_folders: Option<Vec<PathBuf>>,
+    /// The files that are read and written.
+    pub used: Files,
+    /// The files that objects would use if they were not only [checked](SetupEnvironment::checking).
+    pub claims: Vec<Claim>,
+    /// The files that were read while objects were created: the reader's name and the path.
+    pub reads: RefCell<Vec<(String, PathBuf)>>,
+}
+
+impl SetupFiles {
+    /// Returns the path of the file that the parameter `parameter` names.
+    ///
+    /// # Errors
+    /// A file outside the [allowed folders](Self::allowed_folders).
+    pub(super) fn path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        let path = self.base.join(Path::new(name));
+        if let Some(folders) = &self.allowed_folders {
+            check_in_folders(&path, name, folders).map_err(|error| SetupError::at(parameter, error))?;
+        }
+        Ok(path)
     }
 }

@@ -1,40 +1,9 @@
-//! The files that a configuration names: where they may be, and who reads and writes them.
+//! Reads and claims the files that a configuration names.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use super::claim::Usage;
 use super::{Claim, Setup, SetupError};
-use crate::files::{Files, check_in_folders};
-
-/// The files of a pipeline that is being created.
-#[derive(Default)]
-pub struct SetupFiles {
-    /// The folder that relative file names in the configuration refer to.
-    pub base: PathBuf,
-    /// The folders that all named files must be in. `None`: files may be in any folder.
-    pub allowed_folders: Option<Vec<PathBuf>>,
-    /// The files that are read and written.
-    pub used: Files,
-    /// The files that objects would use if they were not only [checked](super::SetupEnvironment::checking).
-    pub claims: Vec<Claim>,
-    /// The files that were read while objects were created: the reader's name and the path.
-    pub reads: RefCell<Vec<(String, PathBuf)>>,
-}
-
-impl SetupFiles {
-    /// Returns the path of the file that the parameter `parameter` names.
-    ///
-    /// # Errors
-    /// A file outside the [allowed folders](Self::allowed_folders).
-    fn path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
-        let path = self.base.join(Path::new(name));
-        if let Some(folders) = &self.allowed_folders {
-            check_in_folders(&path, name, folders).map_err(|error| SetupError::at(parameter, error))?;
-        }
-        Ok(path)
-    }
-}
 
 impl Setup<'_> {
     /// Returns the folder that relative file names refer to: the configuration's folder.

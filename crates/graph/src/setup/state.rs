@@ -7,8 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Setup, SetupError, SharedState};
-use crate::function::read_params;
+use super::shared_objects::SharedState;
+use super::{Setup, SetupError};
+use crate::parameters::read_params;
 
 /// A type of shared state that configurations can define under `state:`.
 pub trait DeclareState: Any + Send + Sync + Sized {

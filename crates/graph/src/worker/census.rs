@@ -23,7 +23,7 @@ impl Telemetry {
             entered: ports(|counters| counters.received.get()),
             created: modules(|module| &module.creates),
             taken: worker.taken.get(),
-            left: ports(|counters| counters.sent.get()).saturating_sub(worker.in_flight.get()),
+            out: ports(|counters| counters.sent.get()).saturating_sub(worker.in_flight.get()),
             dropped: modules(|module| &module.drops)
                 + self.modules.iter().map(|module| module.turned_away.get()).sum::<u64>()
                 + worker.unwanted.get()

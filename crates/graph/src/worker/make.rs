@@ -78,7 +78,7 @@ impl Plan {
     /// # Errors
     /// A declared flow that matches no path; more paths than can be distinguished.
     pub fn flows(&self) -> Result<Vec<crate::FlowPlan>, FlowError> {
-        flow::build(&shape(self), &self.flows).map(|(_, flows)| flows)
+        flow::build(&Shape::of(self), &self.flows).map(|(_, flows)| flows)
     }
 
     fn check(&self) -> Result<(), MakeError> {
@@ -140,19 +140,6 @@ impl Plan {
     }
 }
 
-/// Returns the part of a plan that determines its flows.
-pub(crate) fn shape(plan: &Plan) -> Shape<'_> {
-    Shape {
-        modules: plan.modules.iter().map(|module| (module.name.as_str(), gates(&module.gates))).collect(),
-        ports: plan.ports.iter().map(|port| (port.name.as_str(), port.entry)).collect(),
-        folds: fold::positions(&plan.folds, plan.modules.len()),
-    }
-}
-
-fn gates(gates: &[(String, Target)]) -> Vec<(&str, Target)> {
-    gates.iter().map(|(name, target)| (name.as_str(), *target)).collect()
-}
-
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Creates a worker that runs `plan` alone, with the time of `clock`. `costs` are the costs of the modules' calls
     /// in simulated time; a missing entry means 0.
@@ -180,7 +167,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     ) -> Result<Self, MakeError> {
         plan.check()?;
         let layout = pool.layout();
-        let shape = shape(&plan);
+        let shape = Shape::of(&plan);
         let (flows, found) = flow::build(&shape, &plan.flows)?;
         let modules = plan.modules.len();
         let (mut flows_of, mut passages) = (vec![Vec::new(); modules], Passages::new(&shape));

@@ -18,6 +18,7 @@ use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
 use super::moving;
 use super::service::{self, Drops, Service, Wanted};
+use super::tables;
 use super::watch::Watch;
 use crate::events::EventLog;
 
@@ -240,15 +241,15 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                 moving::move_modules(service, &modules, most, lose_sessions)
             }
             Ok(Request::Graph {}) => Response::Graph(Box::new(service.instance.graph())),
-            Ok(Request::Tables {}) => service::tables(service),
+            Ok(Request::Tables {}) => tables::tables(service),
             Ok(Request::Entries { module, table, after, filter, most }) => {
                 let which = (filter.as_deref(), after.as_deref());
-                service::entries(service, &module, table.as_deref(), which, most)
+                tables::entries(service, &module, table.as_deref(), which, most)
             }
-            Ok(Request::Change { module, table }) => match service::find(service, &module, table.as_deref()) {
-                Ok(found) => service::change(service, &found, &mut lines)?,
+            Ok(Request::Change { module, table }) => match tables::find(service, &module, table.as_deref()) {
+                Ok(found) => tables::change(service, &found, &mut lines)?,
                 Err(message) => {
-                    service::skip(&mut lines)?;
+                    tables::skip(&mut lines)?;
                     Response::Error(message)
                 }
             },

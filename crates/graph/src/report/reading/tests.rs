@@ -1,6 +1,8 @@
 //! Tests the addition and comparison of readings.
 
 use super::super::lost::LINE_COUNTERS;
+use forebay_protocol::{report::SIZE_CLASSES, snapshot::LONG_CLASSES};
+
 use super::*;
 
 /// A reload soon after the start once ended with "there is no answer". The residue of the few timed turns was below the

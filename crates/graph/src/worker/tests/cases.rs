@@ -25,7 +25,7 @@ fn packets_pass_and_are_counted_by_module_size_and_flow() {
     assert_eq!(flows.len(), 2);
     assert!(flows.contains(&("in > split[0] > out", telemetry.counters[1].packets.get())), "{flows:?}");
     assert_eq!(log.lock().expect("no test thread has panicked").len(), 320);
-    assert_eq!(worker.census(), Census { entered: 320, left: 320, ..Census::default() });
+    assert_eq!(worker.census(), Census { entered: 320, out: 320, ..Census::default() });
     in_order(&log);
 }
 
@@ -49,7 +49,7 @@ fn has_work_is_false_before_an_idle_turn() {
         worker.clock().spend(Ticks(100));
     }
     assert_eq!(busy, [(0, true), (1_000, true), (2_000, true), (3_000, true)]);
-    assert_eq!(worker.census().left, 16);
+    assert_eq!(worker.census().out, 16);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn refused_packets_are_dropped_and_counted_and_are_no_samples_of_a_flow() {
     let telemetry = worker.telemetry();
     assert_eq!(telemetry.ports[1].refused.get(), 100);
     assert_eq!(telemetry.flows[0].delay.read().samples(), 200);
-    assert_eq!(worker.census(), Census { entered: 300, left: 200, dropped: 100, ..Census::default() });
+    assert_eq!(worker.census(), Census { entered: 300, out: 200, dropped: 100, ..Census::default() });
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn an_exhausted_pool_is_counted_and_survived() {
     modules.extend((1..=8).map(|n| module(&format!("m{n}"), TestFunction::Pass, vec![Target::Port(1)], 32)));
     let mut worker = worker(plan(source(2_000), drain(&log), modules, 40), vec![]);
     crate::drive::simulate(&mut worker, Ticks(10_000_000_000));
-    assert_eq!(worker.census(), Census { entered: 2_000, left: 2_000, ..Census::default() });
+    assert_eq!(worker.census(), Census { entered: 2_000, out: 2_000, ..Census::default() });
     assert!(worker.telemetry().worker.exhausted.get() > 0);
     in_order(&log);
 }

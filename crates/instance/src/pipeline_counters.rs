@@ -12,10 +12,10 @@ use forebay_protocol::report::Report;
 use forebay_units::{Frequency, Ticks};
 
 use crate::control_loop::ControlLoop;
-use crate::running::WorkerThread;
+use crate::worker_thread::WorkerThread;
 
 /// The counters of a running pipeline.
-pub struct Board {
+pub struct PipelineCounters {
     frequency: Frequency,
     /// When the run began.
     began: Ticks,
@@ -88,7 +88,7 @@ fn read_away<'t>(threads: impl Iterator<Item = &'t WorkerThread>, with_steal: bo
     Away::look(&threads.map(|thread| (thread.tid, thread.core)).collect::<Vec<_>>(), with_steal)
 }
 
-impl Board {
+impl PipelineCounters {
     /// Creates the board for these workers. There must be at least one. They began at `began` on their clock.
     pub(crate) fn new(
         began: Ticks,

@@ -9,7 +9,7 @@ use forebay_protocol::{
 use forebay_units::Ticks;
 
 /// The sum of all decisions for one pipeline layout.
-pub struct Decided {
+pub struct DecisionSummary {
     report: ControlReport,
     /// The index of each module's last change in the report.
     change_indexes: Vec<Option<usize>>,
@@ -17,7 +17,7 @@ pub struct Decided {
     took: Histogram,
 }
 
-impl Decided {
+impl DecisionSummary {
     /// Returns the state before the first decision.
     #[must_use]
     pub fn new(settings: &Settings, layout: &Layout) -> Self {

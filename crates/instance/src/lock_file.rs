@@ -15,7 +15,7 @@ const TRIES: usize = 100;
 
 /// Why a lock cannot be taken.
 #[derive(Debug, Error)]
-pub enum SoleError {
+pub enum LockError {
     /// Another process has the lock.
     #[error("{} has it", .0.map_or_else(|| "another process".to_owned(), |process| format!("process {process}")))]
     Taken(Option<u32>),
@@ -31,26 +31,26 @@ pub enum SoleError {
 
 /// A lock of this process. It is released when this value is dropped.
 #[derive(Debug)]
-pub struct Sole {
+pub struct LockFile {
     path: PathBuf,
     /// The file is locked as long as it is open.
     _file: File,
 }
 
-impl Sole {
+impl LockFile {
     /// Takes the lock for the file at `path`. The locked file is `path.lock`, because the file itself may be replaced.
     ///
     /// # Errors
     /// Returns an error if another process has the lock, or if the lock file cannot be opened and locked.
-    pub fn of(path: &Path) -> Result<Self, SoleError> {
+    pub fn of(path: &Path) -> Result<Self, LockError> {
         let mut lock_path = path.as_os_str().to_owned();
         lock_path.push(".lock");
         Self::take(Path::new(&lock_path))
     }
 
     /// Creates and locks the file at `path`. It is removed when the lock is released.
-    fn take(path: &Path) -> Result<Self, SoleError> {
-        let failed = |error| SoleError::Lock { path: path.to_owned(), error };
+    fn take(path: &Path) -> Result<Self, LockError> {
+        let failed = |error| LockError::Lock { path: path.to_owned(), error };
         for _ in 0..TRIES {
             // NOFOLLOW: another user who can write in the folder must not direct the lock to another file by a link.
             // NONBLOCK: opening a pipe must not wait.
@@ -64,7 +64,7 @@ impl Sole {
             }
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(SoleError::Taken(holder(&mut file))),
+                Err(TryLockError::WouldBlock) => return Err(LockError::Taken(holder(&mut file))),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             // The previous holder may have removed the file after it was opened here. A lock on the removed file does
@@ -79,7 +79,7 @@ impl Sole {
     }
 }
 
-impl Drop for Sole {
+impl Drop for LockFile {
     fn drop(&mut self) {
         // The file is still locked here, so that it cannot belong to another process.
         let _ = fs::remove_file(&self.path);
@@ -103,15 +103,15 @@ mod tests {
         let (path, lock) = (folder.path().join("state"), folder.path().join("state.lock"));
         // The file of a killed process has no effect, whatever it contains.
         fs::write(&lock, "4294967295 and more").expect("a writable folder");
-        let held = Sole::of(&path).expect("the lock is free");
+        let held = LockFile::of(&path).expect("the lock is free");
         assert_eq!(fs::read_to_string(&lock).expect("the file exists"), format!("{}\n", std::process::id()));
-        let error = Sole::of(&path).expect_err("the lock is taken").to_string();
+        let error = LockFile::of(&path).expect_err("the lock is taken").to_string();
         assert_eq!(error, format!("process {} has it", std::process::id()));
         fs::write(&lock, "no number").expect("a writable folder");
-        assert_eq!(Sole::of(&path).expect_err("the lock is taken").to_string(), "another process has it");
+        assert_eq!(LockFile::of(&path).expect_err("the lock is taken").to_string(), "another process has it");
         drop(held);
         assert!(!lock.exists());
-        drop(Sole::of(&path).expect("the lock is free"));
+        drop(LockFile::of(&path).expect("the lock is free"));
     }
 
     /// Regression: a waiting process got the lock of a file that its holder then removed. The next process locked a new
@@ -125,14 +125,14 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        match Sole::of(&path) {
+                        match LockFile::of(&path) {
                             Ok(held) => {
                                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                                 had.fetch_add(1, Ordering::SeqCst);
                                 inside.fetch_sub(1, Ordering::SeqCst);
                                 drop(held);
                             }
-                            Err(SoleError::Taken(_)) => std::thread::yield_now(),
+                            Err(LockError::Taken(_)) => std::thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }
                     }
@@ -147,8 +147,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let (path, precious) = (folder.path().join("state"), folder.path().join("precious"));
         std::os::unix::fs::symlink(&precious, folder.path().join("state.lock")).expect("a link");
-        assert!(matches!(Sole::of(&path), Err(SoleError::Lock { .. })));
+        assert!(matches!(LockFile::of(&path), Err(LockError::Lock { .. })));
         assert!(!precious.exists(), "links are not followed");
-        assert!(matches!(Sole::of(&folder.path().join("not/there")), Err(SoleError::Lock { .. })));
+        assert!(matches!(LockFile::of(&folder.path().join("not/there")), Err(LockError::Lock { .. })));
     }
 }

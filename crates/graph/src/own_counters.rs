@@ -1,0 +1,21 @@
+//! The counters that a function registers for itself.
+
+use std::sync::Arc;
+
+use forebay_measure::Counter;
+
+/// A function's own counters under one heading.
+#[derive(Clone, Debug)]
+pub struct OwnCounters {
+    /// Their heading.
+    pub heading: String,
+    /// The counters.
+    pub counters: Arc<[Counter]>,
+    /// Their names.
+    pub names: Vec<String>,
+    /// Whether they are gauges, which state a value, while other counters count events
+    /// ([`Setup::gauges`](crate::Setup::gauges)).
+    pub gauges: bool,
+    /// Whether there is one counter per rule or table entry ([`Setup::entry_counters`](crate::Setup::entry_counters)).
+    pub per_entry: bool,
+}
