@@ -1,9 +1,9 @@
 //! Runs modules: takes a batch from a queue, adds the cost of the call to the clock, and forwards each packet along its
 //! route.
 //!
-//! The loop follows the engine's (`graph`, `worker/run.rs`) step by step. It is separate code, because the engine's loop
-//! moves packets and calls functions, and this loop moves runs of packets along known routes. The rule is tested on
-//! both: `tests/agreement/exact.rs` compares every period, call by call.
+//! The loop follows the engine's (`graph`, `worker/run.rs`) step by step. It is separate code, because the engine's
+//! loop moves packets and calls functions, and this loop moves runs of packets along known routes. The rule is tested
+//! on both: `tests/agreement/exact.rs` compares every period, call by call.
 
 use forebay_graph::{Scheduler, Took};
 use forebay_measure::histogram::Sample;
