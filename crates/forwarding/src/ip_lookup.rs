@@ -235,7 +235,7 @@ impl Scratch {
         let (addresses, next_hops) = (&self.ipv6[..count], &mut self.ipv6_next_hops[..count]);
         match table {
             Some(table) => {
-                next_hops.iter_mut().zip(addresses).for_each(|(begun, address)| *begun = table.begin(*address));
+                table.begin_all(addresses, next_hops);
                 table.finish(addresses, next_hops);
             }
             None => next_hops.fill(NO_ROUTE),
@@ -271,10 +271,9 @@ impl Function for IpLookup {
             *address = header.map_or(0, |header| u32::from_be_bytes(header.destination));
             tables.ipv4.prefetch(*address);
         }
-        for (address, begun) in scratch.ipv4[..len].iter().zip(&mut scratch.next_hops) {
-            *begun = tables.ipv4.begin(*address);
-        }
-        tables.ipv4.finish(&scratch.ipv4[..len], &mut scratch.next_hops[..len]);
+        let (addresses, next_hops) = (&scratch.ipv4[..len], &mut scratch.next_hops[..len]);
+        tables.ipv4.begin_all(addresses, next_hops);
+        tables.ipv4.finish(addresses, next_hops);
         let gates = context.each();
         for (gate, &next_hop) in gates.iter_mut().zip(&scratch.next_hops) {
             *gate = mapping.gate(next_hop);

@@ -145,14 +145,14 @@ impl<A: Address> Table<A> {
         self.fib.prefetch(address);
     }
 
-    /// Makes the first step of a look-up, for a caller that obtains the addresses one by one. [`finish`](Self::finish)
-    /// does the rest for all of them.
+    /// Makes the first step of the look-ups of all addresses. `begun` has as many slots. [`finish`](Self::finish) does
+    /// the rest.
     #[inline(always)]
-    pub fn begin(&self, address: A) -> u32 {
-        self.fib.begin(address)
+    pub fn begin_all(&self, addresses: &[A], begun: &mut [u32]) {
+        self.fib.begin_all(addresses, begun);
     }
 
-    /// Turns the results of [`begin`](Self::begin) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
+    /// Turns the results of [`begin_all`](Self::begin_all) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
     #[inline(always)]
     pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         self.fib.finish(addresses, begun);

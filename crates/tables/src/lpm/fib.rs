@@ -259,15 +259,23 @@ impl<A: Address> Fib<A> {
         prefetch_read(&*self.root, Self::root_row(address));
     }
 
-    /// Makes the first step of a look-up, for a caller that obtains the addresses one by one. [`finish`](Self::finish)
-    /// does the rest for all of them. For a route of /24 or shorter, as most are, this step is the whole look-up. It is
-    /// so short that the processor overlaps several of them with the work that obtains the addresses.
+    /// Makes the first step of the look-ups of all addresses. `begun` has as many slots. [`finish`](Self::finish) does
+    /// the rest. For a route of /24 or shorter, as most are, this step is the whole look-up. It is so short that the
+    /// processor overlaps several of them.
     #[inline(always)]
-    pub fn begin(&self, address: A) -> u32 {
-        self.root_entry(address)
+    pub fn begin_all(&self, addresses: &[A], begun: &mut [u32]) {
+        // Four at a time. Whether the compiler unrolls the loop by itself depends on the crate that inlines it.
+        let ((fours, rest), (begun_fours, begun_rest)) = (addresses.as_chunks::<4>(), begun.as_chunks_mut::<4>());
+        debug_assert!(fours.len() == begun_fours.len() && rest.len() == begun_rest.len(), "one slot per address");
+        for (four, begun) in fours.iter().zip(begun_fours) {
+            *begun = four.map(|address| self.root_entry(address));
+        }
+        for (address, begun) in rest.iter().zip(begun_rest) {
+            *begun = self.root_entry(*address);
+        }
     }
 
-    /// Turns the results of [`begin`](Self::begin) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
+    /// Turns the results of [`begin_all`](Self::begin_all) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
     #[inline(always)]
     pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         if begun.iter().fold(0, |all, entry| all | entry) & BELOW != 0 {

@@ -153,7 +153,8 @@ step!(u32 u128);
 
 /// Looks up many addresses at once, as for a batch of packets.
 fn in_steps<A: Address>(table: &Table<A>, addresses: &[A]) -> Vec<u32> {
-    let mut begun: Vec<_> = addresses.iter().map(|address| table.begin(*address)).collect();
+    let mut begun = vec![NO_ROUTE; addresses.len()];
+    table.begin_all(addresses, &mut begun);
     table.finish(addresses, &mut begun);
     begun
 }
