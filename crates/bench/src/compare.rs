@@ -20,11 +20,11 @@ pub use cause::{Cause, Why};
 const FIRST: usize = 40;
 /// The number of pairs between two evaluations.
 const LOOK: usize = 10;
-/// The largest relative change of ticks that counts as no change: the position of a program's code in memory has an
+/// The largest relative change of ticks that counts as no change. The position of a program's code in memory has an
 /// effect of this size.
 pub const NOTHING: f64 = 0.005;
-/// The largest relative change of instructions that counts as no change: work on other threads than the counted one
-/// (the files of `tap`) changes the fifth digit from run to run.
+/// The largest relative change of instructions that counts as no change. Other threads than the counted one also work
+/// (they write the files of `tap`), so that the fifth digit changes from run to run.
 const NOT_COUNTED: f64 = 0.0005;
 /// The largest distance from the centre of an interval to its ends at which the comparison stops, for parts larger than
 /// [`SMALL`].

@@ -56,7 +56,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The largest number of packets that can be counted: some minutes under valgrind.
+    /// The largest number of packets that can be counted. Counting them takes some minutes under valgrind.
     pub const MOST: u64 = 100_000_000;
 
     /// True if this number of packets can be counted.

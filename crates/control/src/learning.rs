@@ -64,8 +64,8 @@ struct FlowSample {
     /// The part of its objective that the flow takes.
     part: f64,
     missed: bool,
-    /// True if no module on its path has a trigger any more, but packets that waited for one are among those that
-    /// departed.
+    /// True in the period in which the last trigger on the flow's path was removed. Packets that departed in it
+    /// may have waited for that trigger.
     freed: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Writes dropped packets to a pcapng file, each with the drop reason as its comment.
 //!
-//! If input packets would be lost while a worker waits, the worker never waits for the disk: when the buffers are full,
-//! a packet is counted and not written. In simulated time, and if all packets come from captures with `speed: fast`,
-//! the worker waits.
+//! A worker that receives live packets never waits for the disk, because input packets would be lost meanwhile. When
+//! the buffers are full, a dropped packet is counted and not written. In simulated time, and if all packets come from
+//! captures with `speed: fast`, the worker waits instead.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -127,8 +127,8 @@ fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u1
 /// Returns the hash of one side of a session: the high and low half of its address, and its port.
 #[inline]
 fn side((high, low): (u64, u64), port: u16) -> u64 {
-    // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4). If it only filled some bits beside
-    // the address, it would cancel out against an interface identifier counted in the same bits.
+    // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4). If it only filled some bits
+    // beside the address, it would cancel out against an interface identifier counted in the same bits.
     mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 

@@ -169,8 +169,8 @@ pub(crate) fn assign(
                     cores[at][seat] = take(*domain, before[seat]);
                 }
             }
-            // Copies are equivalent: each takes the first of the earlier cores on its domain. A function of a chain
-            // that had copies does the same.
+            // Copies are equivalent: each copy takes the first of the earlier cores on its domain. If a
+            // chain changes between copies and split functions, each of its functions takes a core in the same way.
             (_, way) => {
                 for (seat, domain) in way.domains().iter().enumerate() {
                     cores[at][seat] = before.iter().find_map(|core| take(*domain, *core));

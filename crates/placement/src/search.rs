@@ -92,19 +92,19 @@ pub enum SearchError {
         count: f64,
     },
     /// The method does not support the request.
-    #[error("--search {method}: it {what}: allowed is `--search exact`")]
+    #[error("--search {method} does not support {option}: use `--search exact`")]
     Method {
         /// The method.
         method: &'static str,
-        /// The unsupported request.
-        what: &'static str,
+        /// The option that the method does not support.
+        option: &'static str,
     },
     /// The search is wrong. This is a defect that should be reported.
     #[error("a fault of the search: {0}")]
     Refuted(#[from] Refuted),
 }
 
-/// The maximum number of nodes of the search for the rate of a chain alone.
+/// The maximum number of search nodes when the rate of a single chain is computed, without the other chains.
 const ALONE_NODES: u64 = 10_000;
 /// The maximum number of placements that are examined one by one.
 const MOST_LISTED: f64 = 1e7;
@@ -155,10 +155,10 @@ struct Solved {
 pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, SearchError> {
     let (is_exact, method) = (effort.algorithm == Algorithm::Exact, effort.algorithm.name());
     if !is_exact && effort.objective == Objective::Cores {
-        return Err(SearchError::Method { method, what: "does not look for the fewest cores" });
+        return Err(SearchError::Method { method, option: "--objective cores" });
     }
     if !is_exact && effort.from.is_some() {
-        return Err(SearchError::Method { method, what: "does not bound moves" });
+        return Err(SearchError::Method { method, option: "--moves" });
     }
     let mut rejected = Vec::new();
     let mut kept: Vec<usize> = Vec::new();

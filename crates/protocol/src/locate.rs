@@ -294,7 +294,7 @@ fn sweep(folder: &Path) {
                 made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NEW))
             }
         };
-        // A process of another container has an ID that means nothing here, and listens.
+        // The IDs of processes in another container have no meaning here. The process is alive if it listens.
         let refuses = || matches!(is_listened_at(&socket.path), Ok(false));
         if gone && refuses() {
             // Another process may have removed it already.

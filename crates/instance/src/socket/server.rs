@@ -358,7 +358,7 @@ fn watch(
         if remaining.is_zero() {
             break;
         }
-        // The client gets everything that was written before the next wait.
+        // Flush before each wait, so that the client does not wait for packets that are already written.
         let next = match drops.packets.try_recv() {
             Ok(packet) => Ok(packet),
             Err(_) => {

@@ -93,11 +93,12 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     })
 }
 
-/// Makes the changes that follow, many at a time. If the connection breaks or a reload replaces the table, the
-/// remaining changes are not made.
+/// Reads changes up to an empty line and makes them, many at a time. If the connection breaks or a reload replaces the
+/// table, the remaining changes are not made.
 ///
 /// # Errors
-/// Those of reading lines; also a missing empty line. Each error reports the changes that were made.
+/// Returns an error if a line cannot be read, or if the connection ends before the empty line. The error reports the
+/// changes that were made.
 pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Response> {
     let (mut made, mut entries, mut refused, mut refusals, mut seen) = (0, 0, Vec::new(), 0, 0);
     let mut warnings = Vec::new();

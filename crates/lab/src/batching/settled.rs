@@ -52,8 +52,8 @@ pub struct Row {
     /// For `static`: the best constant. `None` if no constant keeps the objective, or all tried runs were void. For
     /// `oracle`: the constant, if no other triggers carry more.
     pub trigger: Option<usize>,
-    /// If no constant keeps the objective: the constant that misses it in the fewest periods. The figures are those of
-    /// this constant.
+    /// The constant that misses the objective in the fewest periods. The figures are those of this constant. `None` if
+    /// a constant keeps the objective.
     pub nearest: Option<usize>,
     /// For `oracle`: its triggers as a multiple of those of `optimal`. `None` if the best constant carries more.
     pub multiple: Option<f64>,

@@ -22,8 +22,8 @@ pub struct UseCase {
     pub parts: Vec<Part>,
     /// The number of packets of the run that are unaccounted for.
     pub missing: i64,
-    /// The share of the run in which the machine was busy elsewhere. The measurement states whether the run is void
-    /// because of it.
+    /// The share of the run in which the machine did other work. If the share is too large, the measurement states
+    /// that the run is void.
     pub away: f64,
 }
 

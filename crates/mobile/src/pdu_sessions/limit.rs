@@ -1,9 +1,12 @@
 //! Rate limits of users and bearers, kept in one word each, so that several workers can share them.
 //!
 //! This is a token bucket in its other form, the virtual scheduling algorithm (ITU-T I.371 annex A): the word is the
-//! instant at which the bucket will be full again. A packet moves the instant by the time that its bytes take at the
-//! rate, unless it would then lie further ahead than a full bucket lasts. Instants are counted in 256ths of a tick and
-//! wrap around at the end of a word. Less than one unit is lost per packet.
+//! instant at which the bucket will be full again. A packet that passes moves the instant by the time that its bytes
+//! take at the rate. A packet does not pass if the instant would then lie further ahead than a full bucket lasts.
+//!
+//! Instants are counted in units of 1/256 tick and wrap around at the end of a word. The time of a byte is rounded to
+//! 2^-24 ticks, and the time of a packet is rounded down to a unit. For a packet of up to 65 536 bytes, the counted
+//! time is therefore less than 1.5 units too short, or at most 0.5 units too long.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

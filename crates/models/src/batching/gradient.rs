@@ -109,9 +109,9 @@ impl Model {
     }
 }
 
-/// The rows of the delay gradients, with modules combined that are passed by the same flows. These modules have the
+/// The rows of the delay gradients. Modules that the same flows pass form one group. The modules of a group have the
 /// same slopes in all rows, so projection changes only the component along these slopes. The number of groups depends
-/// on the number of branches, not of modules.
+/// on the number of branches, not on the number of modules.
 struct Shared {
     /// By flow: the length of its row in each group.
     rows: Vec<Vec<f64>>,

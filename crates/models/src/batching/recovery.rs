@@ -9,7 +9,7 @@ use super::Model;
 use super::measured::{Bound, Measured};
 use crate::separable::{self, Limit, Term};
 
-/// The relative distance below the limit that a flow is brought to: larger than errors of the solver and of rounding.
+/// A flow is brought below its limit by this relative distance. It is larger than errors of the solver and of rounding.
 const MARGIN: f64 = 1e-5;
 /// The largest difference from a whole number at which a trigger counts as whole.
 const WHOLE: f64 = 1e-7;

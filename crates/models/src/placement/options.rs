@@ -247,7 +247,8 @@ impl Resources {
 impl Space {
     pub(super) fn of(problem: &Problem, wanted: &Wanted<'_>) -> Self {
         let resources = Resources { domains: problem.domains.len() };
-        // For long chains, not all ways are listed. With these placements, one exists even if there are few cores.
+        // For long chains, only some ways are listed. The ways of these two placements are always among them, so that
+        // a placement is found even if there are few cores.
         let hints: Vec<_> = [node_first(problem), node_balancing(problem)]
             .into_iter()
             .filter_map(|found| found.ok().flatten().map(|found| found.placement))
