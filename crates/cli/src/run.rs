@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::{Plan, secret::without_keys};
 use forebay_instance::{
-    Accepted, ControlInputs, CoreError, Cores, Instance, LockFile, LockError, Watcher, choose,
+    Accepted, ControlInputs, CoreError, Cores, Instance, LockError, LockFile, Watcher, choose,
     events::NewEvent,
     socket::{About, Bound, Ending, Patience, Server, Service, warn_of},
 };

@@ -37,7 +37,7 @@ fn quickest<A>(addresses: &[A], mut round: impl FnMut(&[A])) -> f64 {
 fn in_steps<'n, A: Family>(table: &Table<A>, batch: &[A], next_hops: &'n mut [u32]) -> &'n [u32] {
     let next_hops = &mut next_hops[..batch.len()];
     batch.iter().for_each(|address| table.prefetch(*address));
-    batch.iter().zip(&mut *next_hops).for_each(|(address, begun)| *begun = table.begin(*address));
+    table.begin_all(batch, next_hops);
     table.finish(batch, next_hops);
     next_hops
 }
