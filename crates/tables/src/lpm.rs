@@ -152,7 +152,8 @@ impl<A: Address> Table<A> {
         self.fib.begin_all(addresses, begun);
     }
 
-    /// Turns the results of [`begin_all`](Self::begin_all) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
+    /// Turns the results of [`begin_all`](Self::begin_all) for `addresses`, in the same order, into next hops or
+    /// [`NO_ROUTE`].
     #[inline(always)]
     pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         self.fib.finish(addresses, begun);

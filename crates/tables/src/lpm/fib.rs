@@ -275,7 +275,8 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// Turns the results of [`begin_all`](Self::begin_all) for `addresses`, in the same order, into next hops or [`NO_ROUTE`].
+    /// Turns the results of [`begin_all`](Self::begin_all) for `addresses`, in the same order, into next hops or
+    /// [`NO_ROUTE`].
     #[inline(always)]
     pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         if begun.iter().fold(0, |all, entry| all | entry) & BELOW != 0 {
