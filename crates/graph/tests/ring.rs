@@ -73,7 +73,7 @@ fn a_new_ring_has_room_for_its_items() {
     for (items, longest) in [(8, 2), (64, 2), (48, 6), (100, 1), (64, 32), (5, 40), (0, 1)] {
         let (mut sender, mut receiver) = ring(items, longest);
         let mut rest = 0..items;
-        while rest.len() > 0 {
+        while !rest.is_empty() {
             let mut message = rest.by_ref().take(longest).collect::<Vec<_>>().into_iter();
             assert!(sender.send(Head { tag: 0, at: 0 }, &mut message), "{items} items, {longest} a message");
         }

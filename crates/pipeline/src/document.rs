@@ -75,7 +75,7 @@ impl Document {
     pub fn problems(&self, faults: impl IntoIterator<Item = Fault>) -> Problems {
         let located = faults.into_iter().map(|fault| {
             let place = self.root.place_of(parts(&fault.path));
-            LocatedFault { place, fault: Fault { path: String::new(), ..fault } }
+            LocatedFault::from_fault(place, Fault { path: String::new(), ..fault })
         });
         let mut collected = FaultCollector::default();
         collected.located.extend(located);

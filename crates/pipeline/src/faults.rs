@@ -49,7 +49,7 @@ impl FaultCollector {
             let shown = shown_path(root, &path[..path.len() - usize::from(of_key)]);
             let fault = Fault { path: shown, ..Fault::new(format!("{message}{bounds}")) };
             let place = if whole { key_place(root, &path) } else { root.place_of(path.iter().copied()) };
-            let fault = ValueFault { found: LocatedFault { place, fault }, bounds, vague };
+            let fault = ValueFault { found: LocatedFault::from_fault(place, fault), bounds, vague };
             self.of_values.entry(joined(&path)).or_insert(fault);
         }
     }
@@ -82,14 +82,14 @@ impl FaultCollector {
             let generic = ["unknown variant", "data did not match", "invalid type", "invalid value", "invalid length"];
             if known.vague && !generic.iter().any(|start| fault.message.starts_with(start)) {
                 let fault = Fault { message: format!("{}{}", fault.message, known.bounds), ..fault };
-                let found = LocatedFault { place: known.found.place, fault };
+                let found = LocatedFault::from_fault(known.found.place, fault);
                 *known = ValueFault { found, bounds: String::new(), vague: false };
             }
             return;
         }
         let above = (0..path.len()).any(|parts| self.of_values.contains_key(&joined(&path[..parts])));
         if !above && !self.within(path) {
-            let found = LocatedFault { place: root.place_of(path.iter().copied()), fault };
+            let found = LocatedFault::from_fault(root.place_of(path.iter().copied()), fault);
             self.of_values.insert(key, ValueFault { found, bounds: String::new(), vague: false });
         }
     }

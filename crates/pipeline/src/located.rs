@@ -20,11 +20,16 @@ impl SourceLocation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocatedFault {
     pub(crate) place: SourceLocation,
-    pub(crate) fault: Fault,
+    /// In a box, because parsers return it in a `Result` whose other value is small.
+    pub(crate) fault: Box<Fault>,
 }
 
 impl LocatedFault {
     pub(crate) fn new(place: SourceLocation, message: impl Into<String>) -> Self {
-        Self { place, fault: Fault::new(message) }
+        Self::from_fault(place, Fault::new(message))
+    }
+
+    pub(crate) fn from_fault(place: SourceLocation, fault: Fault) -> Self {
+        Self { place, fault: Box::new(fault) }
     }
 }
