@@ -200,12 +200,14 @@ impl Receiver {
     /// Finds ESP in a frame.
     #[inline(always)]
     fn find(&self, packet: &mut Packet) -> Result<Located, Gate> {
-        match packet.network() {
-            (Network::Ipv4, ip) => match packet.known_ipv4().map(|header| header.protocol) {
-                Some(ESP) => in_ipv4(packet, ip),
-                Some(ipv4::UDP) => self.find_in_udp(packet),
+        if let Some((header, room)) = packet.ipv4_and_room() {
+            return match header.protocol {
+                ESP => in_ipv4(packet, packet.len() - room),
+                ipv4::UDP => self.find_in_udp(packet),
                 _ => Err(NOT_ESP),
-            },
+            };
+        }
+        match packet.network() {
             (Network::Ipv6, ip) => match ipv6::upper_protocol(packet.data().get(ip..).unwrap_or_default(), 0) {
                 Some(ESP) => in_ipv6(packet, ip),
                 Some(ipv4::UDP) => self.find_in_udp(packet),

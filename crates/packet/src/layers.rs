@@ -124,7 +124,7 @@ impl Packet {
         let meta = self.meta_mut();
         // Layers that are already known may include the transport protocol: keep them.
         if meta.layers == Layers::UNKNOWN {
-            meta.layers = Layers::network(IPV4, meta.data + size_of::<Ethernet>() as u16);
+            meta.layers = Layers::network(IPV4, meta.data, size_of::<Ethernet>() as u16);
         }
         true
     }
@@ -158,7 +158,7 @@ impl Packet {
     pub fn place_ipv4(&mut self, offset: usize) -> bool {
         let fits = self.len().checked_sub(size_of::<Ipv4>()).is_some_and(|most| offset <= most);
         let meta = self.meta_mut();
-        meta.layers = if fits { Layers::network(IPV4, meta.data + offset as u16) } else { Layers::UNKNOWN };
+        meta.layers = if fits { Layers::network(IPV4, meta.data, offset as u16) } else { Layers::UNKNOWN };
         meta.session = 0;
         fits
     }
@@ -175,11 +175,10 @@ impl Packet {
         if data < least.saturating_add(n) || len < N || offset > N.checked_sub(size_of::<Ipv4>())? {
             return None;
         }
-        // Both offsets lie within the chunk, which 16 bits can address: neither addition wraps.
         let data = data - n;
         let meta = self.meta_mut();
         (meta.data, meta.len) = (data as u16, len as u16);
-        meta.layers = Layers::network(IPV4, (data + offset) as u16);
+        meta.layers = Layers::network(IPV4, meta.data, offset as u16);
         meta.session = 0;
         // SAFETY: `data..data + len` lies in the chunk and past its metadata (the start was checked above), and is
         // initialised. It has at least `N` bytes. `&mut self` makes the access exclusive.
@@ -198,7 +197,7 @@ impl Packet {
         let meta = self.meta_mut();
         let (data, len) = (meta.data + n as u16, meta.len - n as u16);
         (meta.data, meta.len) = (data, len);
-        meta.layers = Layers::network(IPV4, data + offset as u16);
+        meta.layers = Layers::network(IPV4, data, offset as u16);
         meta.session = 0;
         true
     }
@@ -219,7 +218,7 @@ impl Packet {
             && ipv4.version_ihl >> 4 == 4
         {
             let meta = self.meta_mut();
-            meta.layers = Layers::network(IPV4, meta.data + size_of::<Ethernet>() as u16);
+            meta.layers = Layers::network(IPV4, meta.data, size_of::<Ethernet>() as u16);
             return;
         }
         self.search_network();
@@ -230,7 +229,7 @@ impl Packet {
     fn search_network(&mut self) {
         let (kind, offset) = locate_network(self.data());
         let meta = self.meta_mut();
-        meta.layers = Layers::network(kind, meta.data + offset as u16);
+        meta.layers = Layers::network(kind, meta.data, offset as u16);
     }
 
     fn find_transport(&mut self) {

@@ -94,11 +94,13 @@ impl Layers {
     /// Unknown.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Returns layers with this kind and offset of the network layer. The transport protocol and its offset are
-    /// unknown.
+    /// Returns layers whose network layer has this kind and begins `distance` bytes after `data`, modulo 2¹⁶. The
+    /// transport protocol and its offset are unknown.
     #[inline]
-    pub fn network(kind: u8, offset: u16) -> Self {
-        Self(u32::from(offset) << 16 | u32::from(kind))
+    pub fn network(kind: u8, data: u16, distance: u16) -> Self {
+        // If the kind and the distance are constants, this is one addition.
+        let constant = u32::from(distance) << 16 | u32::from(kind);
+        Self((u32::from(data) << 16).wrapping_add(constant))
     }
 
     #[inline]

@@ -145,7 +145,7 @@ impl Pool {
     }
 
     /// Takes an empty packet. Returns `None` if the pool is exhausted, and counts the failure.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn take(&self) -> Option<Packet> {
         let mut one = [MaybeUninit::uninit()];

@@ -174,7 +174,7 @@ impl Drop for Cache {
 }
 
 /// Calls `f` with this thread's cache of `pool`.
-#[inline]
+#[inline(always)]
 pub(super) fn with<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
     let cache = get(pool.id);
     if cache.is_null() {
