@@ -70,7 +70,7 @@ fn captures_pass_a_firewall_a_nat_and_a_router_and_the_output_is_well_formed() {
             Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
         let ended = drive::simulate(&mut worker, Ticks(10_000_000_000_000));
         assert_eq!(ended, drive::Ended::Finished, "{}", capture.display());
-        worker.wind_up().expect("the result can be written");
+        worker.shut_down().expect("the result can be written");
         let census = worker.census();
         let oversize: u64 = worker.telemetry().ports.iter().map(|port| port.counters.dropped.get()).sum();
         assert_eq!(census.entered + oversize, packets, "{}: {census:?}", capture.display());
@@ -101,7 +101,7 @@ fn captures_pass_the_gateway_use_case() {
         let mut worker: Worker<_, RunToCompletion> =
             Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
         assert_eq!(drive::simulate(&mut worker, Ticks(10_000_000_000_000)), drive::Ended::Finished);
-        worker.wind_up().expect("no port has troubles");
+        worker.shut_down().expect("no port has troubles");
         let census = worker.census();
         let oversize: u64 = worker.telemetry().ports.iter().map(|port| port.counters.dropped.get()).sum();
         assert_eq!(census.entered + oversize, packets, "{}: {census:?}", capture.display());

@@ -232,7 +232,7 @@ fn linux_reaches_the_router_and_hosts_behind_it() {
     });
     let census = worker.census();
     assert_eq!(census.missing(), 0, "{census:?}");
-    assert_eq!(worker.wind_up(), Ok(()));
+    assert_eq!(worker.shut_down(), Ok(()));
 }
 
 /// Checks the output of `ping` and `traceroute`, if they are installed.

@@ -133,5 +133,5 @@ fn the_hosts_stack_responds_for_the_routers_address() {
     let census = worker.census();
     assert_eq!(census.missing(), 0, "{census:?}");
     assert!(census.out > 10, "{census:?}");
-    assert_eq!(worker.wind_up(), Ok(()));
+    assert_eq!(worker.shut_down(), Ok(()));
 }

@@ -50,7 +50,7 @@ pipeline: [in -> line -> out]"
         }
         let census = run_to(&mut worker, 201);
         assert!(census.held > 50 && census.dropped > 1_000, "{census:?}");
-        worker.wind_up().expect("no port has an error");
+        worker.shut_down().expect("no port has an error");
         let census = worker.census();
         assert_eq!((census.missing(), census.held, census.queued), (0, 0, 0));
     }

@@ -231,7 +231,7 @@ pub fn simulate_team_by<S: Scheduler>(
 }
 
 /// [Drains](Worker::drain) and closes simulated workers. Returns the errors of ports and functions.
-pub fn wind_up_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(String, String)> {
+pub fn shut_down_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(String, String)> {
     // A worker whose clock is behind may still receive packets that others have sent already.
     let latest = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
     workers.iter().for_each(|worker| worker.clock().advance_to(latest));

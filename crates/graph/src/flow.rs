@@ -68,7 +68,7 @@ pub(crate) enum Split {
     #[default]
     None,
     /// All paths to the module are equal. The new word is this word plus the gate's number.
-    Sole(u32),
+    One(u32),
     /// They advance by [`FlowTable::next`]. In a graph with folds the word must determine the branch. So there a packet
     /// with an unknown word gets that of an arbitrary path: this word plus the gate's number.
     Many(Option<u32>),
@@ -175,7 +175,7 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
 fn fold_splits(folds: &[Option<Arrival>], splits: &mut [Split]) {
     let mut known = HashMap::new();
     for (arrival, split) in folds.iter().zip(&*splits) {
-        if let (Some(arrival), Split::Sole(first) | Split::Many(Some(first))) = (arrival, split) {
+        if let (Some(arrival), Split::One(first) | Split::Many(Some(first))) = (arrival, split) {
             known.entry(arrival.fold).or_insert(*first);
         }
     }
@@ -227,7 +227,7 @@ impl Builder<'_> {
                 let first = self.words(gates.len())?;
                 self.table.next[word as usize] = first;
                 let split = &mut self.table.splits[module];
-                *split = if *split == Split::None { Split::Sole(first) } else { Split::Many(Some(first)) };
+                *split = if *split == Split::None { Split::One(first) } else { Split::Many(Some(first)) };
                 let before = self.named(&key.1);
                 for (gate, (name, target)) in gates.iter().enumerate() {
                     self.keys.push(key_of(&(self.shape.modules[module].0, *name, &before)));

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use forebay_control::{Costs, Log};
 use forebay_graph::{
     Cost, MakeError, Plan, RunToCompletion, Scheduler, Team, WeightedFair, Worker,
-    drive::{Ended, simulate_team, wind_up_team},
+    drive::{Ended, simulate_team, shut_down_team},
     report::RunFacts,
 };
 use forebay_measure::{Clock, Simulated};
@@ -235,7 +235,7 @@ impl Simulation {
                 }
             }
             let SimulatedTeam { mut workers, .. } = team;
-            let troubles = wind_up_team(&mut workers);
+            let troubles = shut_down_team(&mut workers);
             workers.iter_mut().for_each(|worker| worker.observe(None));
             let at = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
             Outcome { at, troubles }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use forebay_graph::{
     RunToCompletion,
-    drive::{Ended, simulate_team, wind_up_team},
+    drive::{Ended, simulate_team, shut_down_team},
 };
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;
@@ -143,7 +143,7 @@ fn run_text(text: &str, fold: &str, folder: &Path) -> Done {
     let folds = loaded.plans[0].folds.len();
     let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &[], None).expect("a plan that runs");
     assert_eq!(simulate_team(&mut team.workers, Ticks(1_000_000_000)), Ended::Finished);
-    assert!(wind_up_team(&mut team.workers).is_empty());
+    assert!(shut_down_team(&mut team.workers).is_empty());
     let reading = team.board.read(team.workers[0].clock().now());
     let report = team.board.report(&team.board.nothing(), &reading);
     let capture = std::fs::read(folder.join(format!("{fold}.pcap"))).expect("it was written");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{
     Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, Team, Waits, Worker,
-    drive::{Ended, simulate_team, wind_up_team},
+    drive::{Ended, simulate_team, shut_down_team},
     links, register,
 };
 use forebay_measure::Simulated;
@@ -210,7 +210,7 @@ fn sessions_in_tunnels_are_distributed_and_keep_their_worker_and_order() {
         simulate_team(&mut workers, Ticks(1_000_000_000)) == Ended::Finished,
         "two directions of some packets each"
     );
-    assert_eq!(wind_up_team(&mut workers), []);
+    assert_eq!(shut_down_team(&mut workers), []);
     let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take().expect("something has left");
     assert_eq!(left.len(), 2 * SESSIONS as usize);
     let mut shares = [[0; WORKERS]; 2];

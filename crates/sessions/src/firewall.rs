@@ -12,7 +12,7 @@ use forebay_measure::Counter;
 use forebay_packet::{Packet, wire::ipv4::TCP};
 use forebay_tables::plain::Plain;
 use forebay_tables::rule_list::{Judge, Rules};
-use forebay_tables::sessions::{Found, GO, Sessions, Slot, Spot, Tuple4, Tuple6};
+use forebay_tables::sessions::{Found, GROUP, Sessions, Slot, Spot, Tuple4, Tuple6};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -141,10 +141,10 @@ impl Declare for Firewall {
 
 /// The keys of a group of packets; only plain packets have one.
 struct Group {
-    keys: [Tuple4; GO],
+    keys: [Tuple4; GROUP],
     /// TCP's control bits, and whether the key was reversed.
-    flags: [(u8, bool); GO],
-    spots: [Spot; GO],
+    flags: [(u8, bool); GROUP],
+    spots: [Spot; GROUP],
 }
 
 /// Packets of a group that would open a connection, one bit each: those for which this is certain unless another packet
@@ -161,22 +161,22 @@ impl Firewall {
     #[inline(never)]
     fn judge_new(&mut self, tracker: &Tracker<Tuple4>, group: &Group, missing: u32) -> NewConnections {
         // If this group could exceed the limit of half-open connections, the rules would be evaluated for nothing.
-        let tcp = tracker.has_room_for(GO, &self.settings);
+        let tcp = tracker.has_room_for(GROUP, &self.settings);
         let opens = |at: &usize| match group.keys[*at].protocol() {
             0 => false,
             TCP => tcp && opens(group.flags[*at].0),
             _ => true,
         };
-        let opening = (0..GO).filter(|at| missing >> at & 1 == 1 && opens(at)).fold(0, |bits, at| bits | 1 << at);
+        let opening = (0..GROUP).filter(|at| missing >> at & 1 == 1 && opens(at)).fold(0, |bits, at| bits | 1 << at);
         let known = Sessions::<Tracked<Tuple4>>::first_ones(&group.keys, &group.spots, opening);
-        let (mut tuples, mut count, mut remaining) = ([Tuple4::default(); GO], 0, known);
+        let (mut tuples, mut count, mut remaining) = ([Tuple4::default(); GROUP], 0, known);
         while remaining != 0 {
-            let at = remaining.trailing_zeros() as usize % GO;
+            let at = remaining.trailing_zeros() as usize % GROUP;
             remaining &= remaining - 1;
             tuples[count] = if group.flags[at].1 { group.keys[at].reversed() } else { group.keys[at] };
             count += 1;
         }
-        let mut permits = [self.default == Unmatched::Permit; GO];
+        let mut permits = [self.default == Unmatched::Permit; GROUP];
         if let Some(rules) = &mut self.rules {
             rules.permits_each(&tuples[..count], &mut permits);
         }
@@ -262,17 +262,17 @@ impl Function for Firewall {
         let now = self.settings.clock.slot(context.now());
         tables.expire(now, batch.len() as u32 + ENDS);
         serve_requests(tables, LOOKS_WITH_PACKETS, context);
-        for (number, packets) in batch.chunks_mut(GO).enumerate() {
+        for (number, packets) in batch.chunks_mut(GROUP).enumerate() {
             let mut plain =
-                Group { keys: [Tuple4::default(); GO], flags: [(0, false); GO], spots: [Spot::default(); GO] };
-            let mut found = [Found::NONE; GO];
+                Group { keys: [Tuple4::default(); GROUP], flags: [(0, false); GROUP], spots: [Spot::default(); GROUP] };
+            let mut found = [Found::NONE; GROUP];
             for ((packet, key), flags) in packets.iter().zip(&mut plain.keys).zip(&mut plain.flags) {
                 // A packet that is not plain keeps a key that no connection has: protocol 0 is not used.
                 let Some(plain) = Plain::of(packet) else { continue };
                 let (ordered, turned) = plain.tuple().ordered();
                 (*key, *flags) = (ordered, (plain.flags(), turned));
             }
-            tables.v4.table.find_go(&plain.keys[..packets.len()], &mut plain.spots, &mut found[..packets.len()]);
+            tables.v4.table.find_group(&plain.keys[..packets.len()], &mut plain.spots, &mut found[..packets.len()]);
             let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
             let new =
                 if missing == 0 { NewConnections::default() } else { self.judge_new(&tables.v4, &plain, missing) };
@@ -304,7 +304,7 @@ impl Function for Firewall {
                     DENIED
                 };
                 if gate != Gate::FIRST {
-                    context.put(number * GO + at, gate);
+                    context.put(number * GROUP + at, gate);
                 }
             }
         }

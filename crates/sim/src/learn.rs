@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{
     Cost, FlowError, MakeError, Origin, Plan, PortPlan, RunToCompletion, Target, Team, Topology, WhenFull, Worker,
-    drive::{Ended, simulate_team, wind_up_team},
+    drive::{Ended, simulate_team, shut_down_team},
     links,
     report::Reading,
 };
@@ -220,7 +220,7 @@ fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Observed, LearnError> 
         }
     }
     // Errors at closing ports do not matter here: the packets have been observed already.
-    drop(wind_up_team(&mut workers));
+    drop(shut_down_team(&mut workers));
     let created = workers.iter().flat_map(|worker| {
         worker.telemetry().modules.iter().map(|it| it.creates.total()).enumerate().collect::<Vec<_>>()
     });

@@ -11,12 +11,11 @@
 mod hash;
 mod index;
 mod lookup;
-mod places;
+mod numbers;
 mod tuple;
 mod wheel;
 
 use forebay_memory::{NoMemory, Zeroed};
-use forebay_simd::prefetch::prefetch_read;
 use zerocopy::FromZeros;
 
 pub use hash::Seed;
@@ -132,11 +131,11 @@ pub struct Sessions<S: Session> {
 }
 
 /// The largest number of keys that are looked up together.
-pub const GO: usize = 32;
+pub const GROUP: usize = 32;
 /// How many entries an eviction examines: sessions in a slot may have been prolonged since they were put there.
 const EVICTION_LOOKS: usize = 16;
 /// Slots of the table in [`Sessions::first_ones`], which finds keys that occur twice.
-const FIRSTS: usize = 4 * GO;
+const FIRSTS: usize = 4 * GROUP;
 /// The largest number of sessions in a table: number and side must fit into an index entry.
 pub const MOST: usize = 1 << 28;
 
@@ -352,7 +351,7 @@ impl<S: Session> Sessions<S> {
 
     /// Evicts the session that seems to end soonest after a short search, to make room for a new one.
     #[inline]
-    pub fn give_up(&mut self) -> Option<S> {
+    pub fn evict_soonest(&mut self) -> Option<S> {
         let (number, ahead) = self.wheel.soonest()?;
         let ends = self.entries[number as usize].ends;
         let soonest =

@@ -256,7 +256,7 @@ fn simulated(crowd: &Crowd, what: &str) -> (Vec<TableCounts>, Census, u64) {
             break;
         }
     }
-    worker.wind_up().expect("no port has an error");
+    worker.shut_down().expect("no port has an error");
     let census = worker.census();
     assert_eq!((census.entered, census.missing()), (crowd.count, 0), "{what}: {census:?}");
     assert_eq!((census.queued, census.held, census.in_flight), (0, 0, 0), "{what}: {census:?}");

@@ -218,7 +218,7 @@ impl Run {
             assert_eq!(counters[open].get(), 0, "{}, {heading}: sessions that never end", self.name);
         }
         let worker = &mut self.worker;
-        worker.wind_up().unwrap_or_else(|troubles| panic!("{}: {troubles:?}", self.name));
+        worker.shut_down().unwrap_or_else(|troubles| panic!("{}: {troubles:?}", self.name));
         self.check();
         let census = self.worker.census();
         assert_eq!((census.queued, census.held, census.in_flight), (0, 0, 0), "{}: {census:?}", self.name);

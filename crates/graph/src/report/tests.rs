@@ -112,7 +112,7 @@ fn reports_of_a_whole_run_and_its_parts_agree() {
     assert_eq!(worker.census().missing(), 0);
     let early = Reading::of(&telemetry, worker.clock().now());
     while worker.turn() != crate::Next::Never {}
-    worker.wind_up().expect("nothing can fail");
+    worker.shut_down().expect("nothing can fail");
     let end = Reading::of(&telemetry, worker.clock().now());
 
     let whole = end.report_since(&nothing, &origin());
@@ -149,7 +149,7 @@ fn packets_that_come_together_are_known_whenever_the_trigger_is_set() {
     assert_eq!(worker.census().missing(), 0);
     let early = Reading::of(&telemetry, worker.clock().now());
     while worker.turn() != crate::Next::Never {}
-    worker.wind_up().expect("nothing can fail");
+    worker.shut_down().expect("nothing can fail");
     assert_eq!(worker.census().missing(), 0);
     let end = Reading::of(&telemetry, worker.clock().now());
     // The first of each two turns calls no function, and takes no simulated time. So the packets of both turns come

@@ -347,7 +347,7 @@ impl<'w> Words<'w> {
     fn advance_each<'p>(self, packets: impl Iterator<Item = (&'p mut Packet, usize)>) {
         // A loop of its own, because this case takes only a few instructions per packet.
         match self.split {
-            Split::Sole(first) => packets.for_each(|(packet, gate)| packet.set_flow(first + gate as u32)),
+            Split::One(first) => packets.for_each(|(packet, gate)| packet.set_flow(first + gate as u32)),
             _ => packets.for_each(|(packet, gate)| self.advance(packet, gate)),
         }
     }
@@ -357,7 +357,7 @@ impl<'w> Words<'w> {
     fn advance(self, packet: &mut Packet, gate: usize) {
         match self.split {
             Split::None => {}
-            Split::Sole(first) => packet.set_flow(first + gate as u32),
+            Split::One(first) => packet.set_flow(first + gate as u32),
             Split::Many(known) => match (self.next.get(packet.flow() as usize), known) {
                 (Some(first), _) => packet.set_flow(first + gate as u32),
                 // The packet was held during a reload that removed its path.

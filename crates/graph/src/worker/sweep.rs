@@ -106,7 +106,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     ///
     /// # Errors
     /// Those of [`close`](Self::close).
-    pub fn wind_up(&mut self) -> Result<(), Vec<(String, String)>> {
+    pub fn shut_down(&mut self) -> Result<(), Vec<(String, String)>> {
         while !self.drain() {}
         self.close()
     }

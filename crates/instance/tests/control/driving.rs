@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use forebay_control::{Log, recording::Period};
-use forebay_graph::{Cost, RunToCompletion, Scheduler, WeightedFair, drive::wind_up_team};
+use forebay_graph::{Cost, RunToCompletion, Scheduler, WeightedFair, drive::shut_down_team};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;
 use forebay_pipeline::{Conditions, Loaded, Source, load, usecase};
@@ -98,7 +98,7 @@ impl Run {
             team.workers.iter_mut().for_each(|worker| worker.apply(&actions).expect("sources"));
         }
         team.run(Ticks(millis * 1_000_000));
-        assert!(wind_up_team(&mut team.workers).is_empty());
+        assert!(shut_down_team(&mut team.workers).is_empty());
         let reading = team.board.read(team.workers[0].clock().now());
         let report = team.board.report(&team.board.nothing(), &reading);
         assert_eq!(report.packets.missing(), 0);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use forebay_control::{Log, Profiled, Settings, recording::Period};
-use forebay_graph::{Cost, RunToCompletion, drive::wind_up_team};
+use forebay_graph::{Cost, RunToCompletion, drive::shut_down_team};
 use forebay_instance::{ControlInputs, SimulatedTeam, Simulation, choose, start};
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_models::batching::Line;
@@ -151,7 +151,7 @@ fn simulate_overloaded(folder: &Path, control: &str, heavy: (u64, u64), millis: 
         let report = team.board.report(&team.board.nothing(), &team.board.read(now.expect("a worker")));
         assert_eq!(report.packets.missing(), 0, "at {at_ms} ms: {:?}", report.packets);
     }
-    assert!(wind_up_team(&mut team.workers).is_empty());
+    assert!(shut_down_team(&mut team.workers).is_empty());
     let report = team.board.report(&team.board.nothing(), &team.board.read(team.workers[0].clock().now()));
     assert_eq!((report.packets.missing(), report.packets.queued), (0, 0));
     let seen = std::mem::take(&mut *seen.0.lock().expect("no thread panicked"));
@@ -259,7 +259,7 @@ fn the_reason_why_modules_do_not_move_is_reported_until_they_do() {
         now.unmoved.is_none()
     });
     assert!(moved.is_some(), "modules move when it is possible");
-    assert!(wind_up_team(&mut team.workers).is_empty());
+    assert!(shut_down_team(&mut team.workers).is_empty());
 }
 
 #[test]

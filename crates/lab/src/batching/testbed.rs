@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use forebay_control::Log;
 use forebay_graph::{
     RunToCompletion, Scheduler, WeightedFair,
-    drive::{Ended, wind_up_team},
+    drive::{Ended, shut_down_team},
 };
 use forebay_instance::{ControlInputs, Instance, SimulatedTeam, Simulation, choose, start};
 use forebay_measure::{Clock, Tsc};
@@ -171,7 +171,7 @@ impl Testbed {
         let last = team.board.read(team.workers[0].clock().now());
         let first = settled.unwrap_or_else(|| team.board.nothing());
         let report = team.board.report(&first, &last);
-        no_troubles(scenario, &wind_up_team(&mut team.workers))?;
+        no_troubles(scenario, &shut_down_team(&mut team.workers))?;
         let whole = team.board.report(&team.board.nothing(), &team.board.read(team.workers[0].clock().now()));
         Ok(Run::new(&watch, report, whole))
     }

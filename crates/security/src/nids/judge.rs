@@ -1,6 +1,16 @@
 //! Tests the rules that may match a packet, and decides about the packet.
 
-use super::*;
+use forebay_graph::Gate;
+use forebay_packet::Packet;
+use forebay_sessions::connection::LentSessions;
+use forebay_units::Ticks;
+
+use super::check;
+use super::limits::LimitResult;
+use super::regex::Undecided;
+use super::rule::Action;
+use super::view::View;
+use super::{ALERTED, CLEAN, DENIED, DROPPED, LIMITED, Nids, PASSED};
 
 impl Nids {
     /// Tests the rules that may match a packet. The rules that match are in `matching` afterwards, those that also

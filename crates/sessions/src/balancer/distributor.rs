@@ -10,7 +10,7 @@ use forebay_memory::NoMemory;
 use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_tables::plain::Plain;
-use forebay_tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Tuple4};
+use forebay_tables::sessions::{Found, GROUP, Refused, Seed, Sessions, Slot, Tuple4};
 
 use super::Settings;
 use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, Outputs, UNDECIDABLE};
@@ -186,9 +186,9 @@ impl Distributor {
         side: u32,
         mut pass: impl FnMut(&mut Self, &mut Packet, Option<Found>) -> Gate,
     ) {
-        for (group, packets) in batch.chunks_mut(GO).enumerate() {
-            let mut keys = [Tuple4::default(); GO];
-            let mut found = [Found::NONE; GO];
+        for (group, packets) in batch.chunks_mut(GROUP).enumerate() {
+            let mut keys = [Tuple4::default(); GROUP];
+            let mut found = [Found::NONE; GROUP];
             for (packet, key) in packets.iter().zip(&mut keys) {
                 // A packet that is not plain gets a key that no session has: protocol 0 is not used.
                 *key = Plain::of(packet).map_or(Tuple4::default(), Plain::tuple);
@@ -200,7 +200,7 @@ impl Distributor {
                     self.table.removals() == removals || found.is_some() && self.table.is_still(found, keys[at]);
                 let usable = found.is_some() && found.side() == side && is_current;
                 let gate = pass(self, packet, usable.then_some(found));
-                put(context, group * GO + at, gate);
+                put(context, group * GROUP + at, gate);
             }
         }
     }
@@ -406,10 +406,10 @@ impl Distributor {
         let mut inserted = self.table.insert(session, ends);
         if inserted == Err(Refused::Full)
             && when_full == WhenFull::Evict
-            && let Some(given_up) = self.table.give_up()
+            && let Some(evicted) = self.table.evict_soonest()
         {
             self.evicted += 1;
-            self.count_removed(&given_up);
+            self.count_removed(&evicted);
             inserted = self.table.insert(session, ends);
         }
         let Ok(found) = inserted else {

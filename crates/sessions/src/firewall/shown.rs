@@ -47,7 +47,7 @@ impl Ends for Tuple6 {
 }
 
 fn row<T: Tuple + Ends>(tracker: &Tracker<T>, index: u32, timeouts: &Timeouts, now: Slot) -> Option<Row> {
-    let (_, tracked, until) = tracker.table.placed(index)?;
+    let (_, tracked, until) = tracker.table.session_at(index)?;
     let remaining = until.checked_sub(now).filter(|remaining| *remaining > 0)?;
     let (opener, phase) = (tracked.opener(), tracked.connection.phase());
     let idle = timeouts.span(phase).saturating_sub(remaining);
@@ -55,7 +55,7 @@ fn row<T: Tuple + Ends>(tracker: &Tracker<T>, index: u32, timeouts: &Timeouts, n
 }
 
 fn end<T: Tuple>(tracker: &mut Tracker<T>, index: u32) {
-    if let Some((found, ..)) = tracker.table.placed(index) {
+    if let Some((found, ..)) = tracker.table.session_at(index) {
         tracker.end(found);
     }
 }
@@ -67,8 +67,8 @@ impl WorkerTables for Tables {
 
     fn index_limit(&self, table: u8) -> u32 {
         match table {
-            0 => self.v4.table.places(),
-            1 => self.v6.table.places(),
+            0 => self.v4.table.used_numbers(),
+            1 => self.v6.table.used_numbers(),
             _ => 0,
         }
     }

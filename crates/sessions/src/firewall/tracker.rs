@@ -142,10 +142,10 @@ impl<T: Tuple> Tracker<T> {
         let mut inserted = self.table.insert_at(spot, tracked, ends);
         if inserted == Err(Refused::Full)
             && settings.when_full == WhenFull::Evict
-            && let Some(given_up) = self.table.give_up()
+            && let Some(evicted) = self.table.evict_soonest()
         {
             self.evicted += 1;
-            self.count_removed(given_up.connection);
+            self.count_removed(evicted.connection);
             inserted = self.table.insert_at(spot, tracked, ends);
         }
         if inserted.is_err() {

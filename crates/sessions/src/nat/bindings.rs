@@ -153,14 +153,14 @@ impl Bindings {
     }
 
     /// Number of slots that were ever used.
-    pub(super) fn places(&self) -> u32 {
-        self.table.places()
+    pub(super) fn used_numbers(&self) -> u32 {
+        self.table.used_numbers()
     }
 
     /// Returns the binding in a slot: inside port, outside port and number of sessions. The extra count of a forward is
     /// not included.
-    pub(super) fn placed(&self, slot: u32) -> Option<(Endpoint, Endpoint, u32)> {
-        let (_, binding, _) = self.table.placed(slot)?;
+    pub(super) fn session_at(&self, slot: u32) -> Option<(Endpoint, Endpoint, u32)> {
+        let (_, binding, _) = self.table.session_at(slot)?;
         Some((binding.inside, binding.outside, binding.sessions - u32::from(binding.forward)))
     }
 

@@ -5,25 +5,25 @@ mod shown;
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Gate, SetupError, share};
+use forebay_graph::{Context, Gate, SetupError};
 use forebay_measure::Counter;
 use forebay_packet::{
-    Network, Packet, SessionKey,
+    Packet,
     wire::ipv4::{ICMP, TCP, UDP},
 };
 use forebay_tables::parameters::no_memory;
 use forebay_tables::plain::Plain;
-use forebay_tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
+use forebay_tables::sessions::{Found, GROUP, Seed, Sessions, Slot, Spot, Tuple4};
 use forebay_units::Ticks;
 
 use super::allocations::Allocations;
 use super::allotment::Allotment;
 use super::bindings::{Bindings, Endpoint};
 use super::ports::Ports;
-use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL, UNDECIDABLE};
+use super::reasons::{FRAGMENT, HAIRPIN, NO_SESSION, PROTOCOL, UNDECIDABLE};
 use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets, translate_error};
-use crate::connection::{Connection, ENDS, FoundSession, Headers, SessionRow, Shown, SlotClock, Timeouts, opens};
+use crate::connection::{ENDS, FoundSession, Headers, SessionRow, Shown, SlotClock, Timeouts, opens};
 use crate::listing::{OperatorSide, WorkerSide};
 use opening::inside_endpoint;
 pub(crate) use shown::{BINDINGS, SESSIONS};
@@ -173,15 +173,15 @@ impl Translator {
         outputs: Outputs,
     ) {
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
-        for (go, packets) in batch.chunks_mut(GO).enumerate() {
-            let mut keys = [Tuple4::default(); GO];
-            let mut spots = [Spot::default(); GO];
-            let mut found = [Found::NONE; GO];
+        for (group, packets) in batch.chunks_mut(GROUP).enumerate() {
+            let mut keys = [Tuple4::default(); GROUP];
+            let mut spots = [Spot::default(); GROUP];
+            let mut found = [Found::NONE; GROUP];
             for (packet, key) in packets.iter().zip(&mut keys) {
                 // A packet that is not plain gets a key that no session has: protocol 0 is not used.
                 *key = Plain::of(packet).map_or(Tuple4::default(), Plain::tuple);
             }
-            self.table.find_go(&keys[..packets.len()], &mut spots, &mut found[..packets.len()]);
+            self.table.find_group(&keys[..packets.len()], &mut spots, &mut found[..packets.len()]);
             let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
             if missing != 0 && direction == Direction::Out {
                 self.make_ready(&keys, missing);
@@ -206,7 +206,7 @@ impl Translator {
                     Direction::In => self.step(packet, direction, outputs).map_or_else(|gate| gate, |_| Gate::FIRST),
                 });
                 if gate != Gate::FIRST {
-                    context.put(go * GO + at, gate);
+                    context.put(group * GROUP + at, gate);
                 }
             }
         }
@@ -214,10 +214,10 @@ impl Translator {
 
     /// Prefetches the entries that are needed if packets with these keys open sessions.
     #[inline(never)]
-    fn make_ready(&self, keys: &[Tuple4; GO], missing: u32) {
+    fn make_ready(&self, keys: &[Tuple4; GROUP], missing: u32) {
         let (mut remaining, mut searches) = (missing, 0);
         while remaining != 0 {
-            let key = keys[remaining.trailing_zeros() as usize % GO];
+            let key = keys[remaining.trailing_zeros() as usize % GROUP];
             remaining &= remaining - 1;
             // A packet that is not plain has protocol 0. It is handled separately.
             if key.protocol() == 0 {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use forebay_control::{Log, Settings, recording::Period};
-use forebay_graph::{Cost, RunToCompletion, Scheduler, WeightedFair, drive::wind_up_team};
+use forebay_graph::{Cost, RunToCompletion, Scheduler, WeightedFair, drive::shut_down_team};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Distribution;
 use forebay_models::batching::Line;
@@ -127,7 +127,7 @@ fn engine_of<S: Scheduler>(loaded: Loaded, stages: &[(u64, f64)]) -> (Vec<Figure
         figures.push(Figures::of(seconds, packets, calls, &after.2.since(&before.2)));
         (began, offered, before) = (until, factor, after);
     }
-    assert!(wind_up_team(&mut team.workers).is_empty());
+    assert!(shut_down_team(&mut team.workers).is_empty());
     (figures, seen.periods())
 }
 

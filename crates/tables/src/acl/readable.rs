@@ -16,9 +16,6 @@
 //! A line may stand for several rules of the classifier. Each of these has one prefix, one range of ports, one protocol
 //! and one address family. They follow each other in the list, and no packet matches two of them.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
 mod errors;
 mod line;
 mod names;
@@ -34,7 +31,6 @@ use forebay_graph::nearest;
 use line::Line;
 
 use super::MAX_RULES;
-use super::classbench::{number, number_pair};
 use super::rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule};
 use super::rule_file::AnyRule;
 

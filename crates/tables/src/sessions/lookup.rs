@@ -1,6 +1,9 @@
 //! Look-ups of sessions by key: one at a time, or a batch in steps that prefetch the memory of the next step.
 
-use super::*;
+use forebay_simd::prefetch::prefetch_read;
+
+use super::index::Spot;
+use super::{FIRSTS, Found, GROUP, Key, Session, Sessions};
 
 impl<S: Session> Sessions<S> {
     /// Returns the spot at which a key's session is looked up and inserted.
@@ -32,14 +35,14 @@ impl<S: Session> Sessions<S> {
     /// Looks up the session of each key, in order.
     #[inline]
     pub fn find_each(&self, keys: &[S::Key], found: &mut [Found]) {
-        for (keys, found) in keys.chunks(GO).zip(found.chunks_mut(GO)) {
-            self.find_go(keys, &mut [Spot::default(); GO], found);
+        for (keys, found) in keys.chunks(GROUP).zip(found.chunks_mut(GROUP)) {
+            self.find_group(keys, &mut [Spot::default(); GROUP], found);
         }
     }
 
-    /// Looks up the sessions of up to [`GO`] keys and stores their spots.
+    /// Looks up the sessions of up to [`GROUP`] keys and stores their spots.
     #[inline(always)]
-    pub fn find_go(&self, keys: &[S::Key], spots: &mut [Spot; GO], found: &mut [Found]) {
+    pub fn find_group(&self, keys: &[S::Key], spots: &mut [Spot; GROUP], found: &mut [Found]) {
         for (key, spot) in keys.iter().zip(&mut *spots) {
             *spot = self.spot(*key);
             self.index.prefetch(*spot);
@@ -56,7 +59,7 @@ impl<S: Session> Sessions<S> {
             }
         }
         while missing != 0 {
-            let at = missing.trailing_zeros() as usize % GO;
+            let at = missing.trailing_zeros() as usize % GROUP;
             missing &= missing - 1;
             let it = self.index.second(spots[at]);
             if let (true, Some(found)) = (it != 0, found.get_mut(at)) {
@@ -76,16 +79,16 @@ impl<S: Session> Sessions<S> {
     /// `among`.
     #[inline]
     #[must_use]
-    pub fn first_ones(keys: &[S::Key; GO], spots: &[Spot; GO], among: u32) -> u32 {
+    pub fn first_ones(keys: &[S::Key; GROUP], spots: &[Spot; GROUP], among: u32) -> u32 {
         // A small hash table by signature with linear probing. It holds the index of a key plus 1; 0 is a free slot.
         let mut slots = [0u8; FIRSTS];
         let (mut first, mut remaining) = (among, among);
         while remaining != 0 {
-            let at = remaining.trailing_zeros() as usize % GO;
+            let at = remaining.trailing_zeros() as usize % GROUP;
             remaining &= remaining - 1;
             let mut slot = spots[at].signature() as usize % FIRSTS;
             while let Some(other) = usize::from(slots[slot]).checked_sub(1) {
-                if keys[other % GO] == keys[at] {
+                if keys[other % GROUP] == keys[at] {
                     first &= !(1 << at);
                     break;
                 }

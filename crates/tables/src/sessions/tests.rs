@@ -154,7 +154,7 @@ proptest! {
                     }
                 }
                 Operation::GiveUp => {
-                    let evicted = table.give_up().map(|session| session.sides[0].number);
+                    let evicted = table.evict_soonest().map(|session| session.sides[0].number);
                     prop_assert_eq!(evicted.is_none(), model.values().all(|(_, ends)| *ends == NEVER));
                     prop_assert!(evicted.is_none_or(|evicted| model[&evicted].1 != NEVER));
                     if let Some(number) = evicted {
@@ -201,9 +201,9 @@ fn the_session_that_ends_soonest_is_evicted() {
         let ends = if number == 500 { 20 } else { 30 + if number % 10 == 0 { 0 } else { 900 } };
         table.insert(plain(number), ends).expect("below the capacity");
     }
-    assert_eq!(table.give_up().map(|given| given.value), Some(500));
+    assert_eq!(table.evict_soonest().map(|given| given.value), Some(500));
     for _ in 0..99 {
-        assert!(table.give_up().is_some_and(|evicted| evicted.value % 10 == 0), "a short session");
+        assert!(table.evict_soonest().is_some_and(|evicted| evicted.value % 10 == 0), "a short session");
     }
 }
 
@@ -218,8 +218,8 @@ fn a_prolonged_session_outlasts_one_that_was_not_prolonged() {
         let found = table.find(plain(number).sides[0]);
         table.keep_until(found, 100 + number);
     }
-    assert_eq!(table.give_up().map(|evicted| evicted.value), Some(9));
-    assert_eq!(table.give_up().map(|evicted| evicted.value), Some(0));
+    assert_eq!(table.evict_soonest().map(|evicted| evicted.value), Some(9));
+    assert_eq!(table.evict_soonest().map(|evicted| evicted.value), Some(0));
 }
 
 #[test]
@@ -273,15 +273,15 @@ fn tables_that_cannot_be_are_not_made() {
 proptest! {
     #[test]
     fn the_first_ones_are_those_without_the_same_before_them(
-        numbers in prop::collection::vec(0u32..20, GO),
+        numbers in prop::collection::vec(0u32..20, GROUP),
         crowded in prop::sample::select(vec![0u32, 1, 7]),
         among: u32,
     ) {
         let table = table(10, 1);
-        let keys: [Number; GO] = std::array::from_fn(|at| Number { number: numbers[at], crowded });
+        let keys: [Number; GROUP] = std::array::from_fn(|at| Number { number: numbers[at], crowded });
         let spots = keys.map(|key| table.spot(key));
         let first = Sessions::<Both>::first_ones(&keys, &spots, among);
-        for at in 0..GO {
+        for at in 0..GROUP {
             let is = |at: usize| among >> at & 1 == 1;
             let expected = is(at) && !(0..at).any(|before| is(before) && numbers[before] == numbers[at]);
             prop_assert_eq!(first >> at & 1 == 1, expected, "key {}", at);
@@ -298,7 +298,7 @@ fn of_sessions_that_last_for_hours_the_first_is_evicted_at_once() {
         table.insert(plain(number), 59_000 + number).expect("below the capacity");
     }
     let all: Vec<_> =
-        (0..1_000).map(|_| table.give_up().map(|evicted| evicted.value).expect("there are some")).collect();
+        (0..1_000).map(|_| table.evict_soonest().map(|evicted| evicted.value).expect("there are some")).collect();
     assert_eq!(all, (0..1_000).collect::<Vec<_>>());
 }
 
@@ -309,7 +309,7 @@ fn of_sessions_that_end_together_the_oldest_is_evicted() {
     let mut table = table(100, 1).lasting(60_000);
     for number in 0..300 {
         if number >= 100 {
-            assert_eq!(table.give_up().map(|evicted| evicted.value), Some(number - 100));
+            assert_eq!(table.evict_soonest().map(|evicted| evicted.value), Some(number - 100));
         }
         table.insert(plain(number), 2_400).expect("there is room");
     }

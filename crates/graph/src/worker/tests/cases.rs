@@ -216,7 +216,7 @@ fn no_packet_remains_after_winding_up() {
     }
     let before = worker.census();
     assert!(before.queued > 0 && before.held > 0, "{before:?}");
-    worker.wind_up().expect("these ports do not fail");
+    worker.shut_down().expect("these ports do not fail");
     let after = worker.census();
     assert_eq!((after.queued, after.held, after.missing()), (0, 0, 0), "{after:?}");
     assert_eq!(worker.telemetry().worker.held_at_close.get(), before.held);

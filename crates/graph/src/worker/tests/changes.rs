@@ -9,7 +9,7 @@ use forebay_protocol::Census;
 use super::graphs::{Graph, graphs};
 use super::teams::{Cut, cuts, part};
 use super::*;
-use crate::drive::{Ended, simulate_team, wind_up_team};
+use crate::drive::{Ended, simulate_team, shut_down_team};
 use crate::links::links;
 use crate::report::Reading;
 use crate::report::RunFacts;
@@ -125,7 +125,7 @@ impl Pipeline {
             turns += 1;
             assert!(turns < 100_000, "the run ends");
         }
-        assert!(wind_up_team(&mut self.workers).is_empty());
+        assert!(shut_down_team(&mut self.workers).is_empty());
         let all = self.check();
         assert_eq!((all.queued, all.held, all.handed - all.taken), (0, 0, 0), "{all:?}");
         assert_eq!(all.entered, u64::from(packets));

@@ -127,7 +127,7 @@ impl Graph {
             turns += 1;
             assert!(turns < 200_000, "the run ends");
         }
-        worker.wind_up().expect("closing succeeds");
+        worker.shut_down().expect("closing succeeds");
         let census = worker.census();
         assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{census:?}");
         assert_eq!(census.entered, u64::from(self.packets));
@@ -171,7 +171,7 @@ fn every_port_is_read_on(graph: Graph, more: &[(usize, usize, u64)], per_packet:
         // Port 1 is the drain.
         prop_assert!(at == 1 || after > *before, "port {at}: {before}, {after}");
     }
-    worker.wind_up().expect("closing succeeds");
+    worker.shut_down().expect("closing succeeds");
     let census = worker.census();
     prop_assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{:?}", census);
     Ok(())

@@ -346,7 +346,7 @@ fn handing_packets_over_has_an_account() {
     let mut workers: Vec<Worker<Simulated, RunToCompletion>> = links.into_iter().enumerate().map(make).collect();
     cost.store(64, Ordering::Relaxed);
     assert_eq!(simulate_team(&mut workers, Ticks(1_000_000_000)), Ended::Finished);
-    assert!(drive::wind_up_team(&mut workers).is_empty());
+    assert!(drive::shut_down_team(&mut workers).is_empty());
     for worker in &workers {
         let report = report(&nothing(), worker);
         assert_eq!(report.workers[0].handover.metered, spent([2, 4]), "{report:?}");

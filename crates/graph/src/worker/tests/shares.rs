@@ -293,7 +293,7 @@ fn winding_up_ignores_rate_limits() {
     let mut worker = fair(plan, vec![EVEN.cost]);
     crate::drive::simulate(&mut worker, Ticks(100_000));
     assert!(worker.census().queued > 0);
-    worker.wind_up().expect("closing succeeds");
+    worker.shut_down().expect("closing succeeds");
     let census = worker.census();
     assert_eq!((census.queued, census.dropped, census.missing()), (0, 0, 0), "{census:?}");
 }

@@ -5,7 +5,7 @@ use forebay_protocol::Census;
 
 use super::graphs::{Graph, graphs};
 use super::*;
-use crate::drive::{Ended, simulate_team, wind_up_team};
+use crate::drive::{Ended, simulate_team, shut_down_team};
 use crate::links::links;
 use crate::{Team, placement};
 
@@ -114,7 +114,7 @@ fn run<S: Scheduler>(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
         }
         assert!(until.0 < 1_000_000_000, "the run ends");
     }
-    assert!(wind_up_team(&mut workers).is_empty());
+    assert!(shut_down_team(&mut workers).is_empty());
     let mut all = Census::default();
     workers.iter_mut().for_each(|worker| all.add(&worker.census()));
     assert_eq!((all.missing(), all.queued, all.held, all.handed - all.taken), (0, 0, 0, 0), "{all:?}");
@@ -204,7 +204,7 @@ fn packets_that_find_a_ring_full_are_dropped_if_configured_and_others_go_on() {
         let mut workers: Vec<_> = ends.into_iter().enumerate().map(make).collect();
         workers[1].costs[2] = Cost { per_batch: 0, per_packet: 10_000 };
         assert_eq!(simulate_team(&mut workers, Ticks(10_000_000_000)), Ended::Finished);
-        assert!(wind_up_team(&mut workers).is_empty());
+        assert!(shut_down_team(&mut workers).is_empty());
         let telemetry = workers[0].telemetry();
         let dropped = telemetry.modules[2].turned_away.get();
         let mut all = Census::default();

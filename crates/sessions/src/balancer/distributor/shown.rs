@@ -21,11 +21,11 @@ impl WorkerTables for Distributor {
     }
 
     fn index_limit(&self, table: u8) -> u32 {
-        if table == 0 { self.table.places() } else { 0 }
+        if table == 0 { self.table.used_numbers() } else { 0 }
     }
 
     fn row(&self, _: u8, index: u32) -> Option<Row> {
-        let (_, session, until) = self.table.placed(index)?;
+        let (_, session, until) = self.table.session_at(index)?;
         let remaining = until.checked_sub(self.now).filter(|remaining| *remaining > 0)?;
         let client = session.key(Balanced::CLIENT);
         let (from, to) = client.ports();
@@ -43,7 +43,7 @@ impl WorkerTables for Distributor {
     }
 
     fn end(&mut self, _: u8, index: u32) {
-        if let Some((found, ..)) = self.table.placed(index) {
+        if let Some((found, ..)) = self.table.session_at(index) {
             Distributor::end(self, found);
         }
     }

@@ -1,6 +1,16 @@
 //! The sessions of a translator: when a packet opens one, by which port, and how a session ends.
 
-use super::*;
+use forebay_graph::{Gate, share};
+use forebay_packet::wire::ipv4::{ICMP, TCP};
+use forebay_packet::{Network, SessionKey};
+use forebay_tables::sessions::{Found, Refused, Spot, Tuple4};
+
+use super::Translator;
+use crate::connection::{Connection, Headers, opens};
+use crate::nat::bindings::Endpoint;
+use crate::nat::reasons::{FULL, NO_PORT, NO_SESSION, NOT_INSIDE};
+use crate::nat::translation::{Direction, Translation};
+use crate::nat::{Filtering, WhenFull};
 
 /// Limit of a search for a port, per worker. With several workers a port is suitable only if replies to it reach the
 /// session's worker. With n workers about one port in n is suitable, so a search of 64·n free ports fails by chance
@@ -106,10 +116,10 @@ impl Translator {
         let mut inserted = self.table.insert_at(inside, session, ends);
         if inserted == Err(Refused::Full)
             && self.when_full == WhenFull::Evict
-            && let Some(given_up) = self.table.give_up()
+            && let Some(evicted) = self.table.evict_soonest()
         {
             self.evicted += 1;
-            self.release(&given_up);
+            self.release(&evicted);
             inserted = self.table.insert_at(inside, session, ends);
         }
         match inserted {

@@ -73,21 +73,21 @@ impl WorkerTables for Translator {
 
     fn index_limit(&self, table: u8) -> u32 {
         match table {
-            0 => self.table.places(),
+            0 => self.table.used_numbers(),
             // With several workers each session has its own binding, which does not store the inside port.
-            1 if self.share.1 > 1 => self.table.places(),
-            1 => self.bindings.places(),
+            1 if self.share.1 > 1 => self.table.used_numbers(),
+            1 => self.bindings.used_numbers(),
             _ => 0,
         }
     }
 
     fn row(&self, table: u8, index: u32) -> Option<Row> {
         if table == 1 && self.share.1 == 1 {
-            let (inside, outside, sessions) = self.bindings.placed(index).filter(|(.., sessions)| *sessions > 0)?;
+            let (inside, outside, sessions) = self.bindings.session_at(index).filter(|(.., sessions)| *sessions > 0)?;
             let both = [end(ends(inside)), end(ends(outside)), None];
             return Some(Row::new(outside.protocol(), both, None).used_by(sessions));
         }
-        let (_, session, until) = self.table.placed(index)?;
+        let (_, session, until) = self.table.session_at(index)?;
         let remaining = until.checked_sub(self.now).filter(|remaining| *remaining > 0)?;
         let (inside, outside) = (session.inside(), session.key(Translation::OUTSIDE));
         let (from, to) = shown_ports(inside.protocol(), inside.ports());
@@ -103,7 +103,7 @@ impl WorkerTables for Translator {
     }
 
     fn end(&mut self, table: u8, index: u32) {
-        if let Some((found, ..)) = self.table.placed(index).filter(|_| table == 0) {
+        if let Some((found, ..)) = self.table.session_at(index).filter(|_| table == 0) {
             Translator::end(self, found);
         }
     }

@@ -1,6 +1,16 @@
 //! The words of a line with a readable rule, and the values that they stand for.
 
-use super::*;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use forebay_graph::nearest;
+
+use super::errors::RuleSyntaxError;
+use super::sets::{Members, Sets};
+use super::{ACTIONS, Ends, Family, MAX_RULES_PER_LINE, PACKETS, PREFIXES, Protocol, Types};
+use super::{names, not_an_action, shown, wrong_word};
+use crate::acl::classbench::{number, number_pair};
+use crate::acl::rule::{Action, Address, PortRange, Prefix, ProtocolMatch};
 
 /// The words of a line. A comma is a word of its own.
 pub(super) struct Line<'t> {
