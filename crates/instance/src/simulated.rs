@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use forebay_control::{Costs, Log};
 use forebay_graph::{
     Cost, MakeError, Plan, RunToCompletion, Scheduler, Team, WeightedFair, Worker,
-    drive::{Ended, simulate_team, shut_down_team},
+    drive::{Ended, shut_down_team, simulate_team},
     report::RunFacts,
 };
 use forebay_measure::{Clock, Simulated};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use forebay_graph::{
     RunToCompletion,
-    drive::{Ended, simulate_team, shut_down_team},
+    drive::{Ended, shut_down_team, simulate_team},
 };
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;

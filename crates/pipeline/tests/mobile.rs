@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{
     Cost, DeclarePort, Intake, Port, PortCounters, Ready, RunToCompletion, Setup, SetupError, Team, Waits, Worker,
-    drive::{Ended, simulate_team, shut_down_team},
+    drive::{Ended, shut_down_team, simulate_team},
     links, register,
 };
 use forebay_measure::Simulated;

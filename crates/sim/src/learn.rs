@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{
     Cost, FlowError, MakeError, Origin, Plan, PortPlan, RunToCompletion, Target, Team, Topology, WhenFull, Worker,
-    drive::{Ended, simulate_team, shut_down_team},
+    drive::{Ended, shut_down_team, simulate_team},
     links,
     report::Reading,
 };

@@ -9,7 +9,7 @@ use forebay_protocol::Census;
 use super::graphs::{Graph, graphs};
 use super::teams::{Cut, cuts, part};
 use super::*;
-use crate::drive::{Ended, simulate_team, shut_down_team};
+use crate::drive::{Ended, shut_down_team, simulate_team};
 use crate::links::links;
 use crate::report::Reading;
 use crate::report::RunFacts;

@@ -5,7 +5,7 @@ use forebay_protocol::Census;
 
 use super::graphs::{Graph, graphs};
 use super::*;
-use crate::drive::{Ended, simulate_team, shut_down_team};
+use crate::drive::{Ended, shut_down_team, simulate_team};
 use crate::links::links;
 use crate::{Team, placement};
 
