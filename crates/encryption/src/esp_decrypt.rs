@@ -147,7 +147,7 @@ impl Declare for EspDecrypt {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(window::LEAST..=window::MOST).contains(&params.window) {
             let (least, most) = (window::LEAST, window::MOST);
-            return Err(SetupError::at("window", format!("{}: allowed are {least} to {most}", params.window)));
+            return Err(SetupError::not_allowed("window", params.window, format!("{least} to {most}")));
         }
         if params.udp == Some(0) {
             return Err(SetupError::at("udp", "0 is not a port: allowed are 1 to 65535, such as 4500"));

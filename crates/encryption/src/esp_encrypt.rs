@@ -188,10 +188,10 @@ impl Declare for EspEncrypt {
         }
         let least = if own.is_ipv6() { 1_280 } else { 68 };
         if let Some(mtu) = params.mtu.filter(|mtu| *mtu < least) {
-            return Err(SetupError::at("mtu", format!("{mtu}: allowed are {least} to 65535")));
+            return Err(SetupError::not_allowed("mtu", mtu, format!("{least} to 65535")));
         }
         if params.pad_to > 9_000 {
-            return Err(SetupError::at("pad_to", format!("{}: allowed are 0 to 9000", params.pad_to)));
+            return Err(SetupError::not_allowed("pad_to", params.pad_to, "0 to 9000"));
         }
         let backend = params.backend.backend().resolve();
         let backend = backend.map_err(|error| SetupError::at("backend", error.to_string()))?;

@@ -68,9 +68,9 @@ impl Declare for MssClamp {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let (v4, v6) = match (params.mtu, params.mss) {
             (Some(mtu), None) if mtu >= 68 => (mtu - HEADERS_V4, mtu.max(LEAST_V6) - HEADERS_V6),
-            (Some(mtu), None) => return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 to 65535 bytes"))),
+            (Some(mtu), None) => return Err(SetupError::not_allowed("mtu", mtu, "68 to 65535 bytes")),
             (None, Some(mss)) if (28..=65_495).contains(&mss) => (mss, mss),
-            (None, Some(mss)) => return Err(SetupError::at("mss", format!("{mss}: allowed are 28 to 65495 bytes"))),
+            (None, Some(mss)) => return Err(SetupError::not_allowed("mss", mss, "28 to 65495 bytes")),
             (None, None) => return Err(SetupError::at("mtu", "missing: write `mtu` or `mss`")),
             (Some(_), Some(_)) => {
                 return Err(SetupError::at("mss", "not allowed together with `mtu`: write one of the two"));

@@ -70,7 +70,7 @@ impl Declare for Mtu {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.mtu < 68 {
-            return Err(SetupError::at("mtu", format!("{}: allowed are 68 to 65535 bytes", params.mtu)));
+            return Err(SetupError::not_allowed("mtu", params.mtu, "68 to 65535 bytes"));
         }
         if params.too_big == RejectAction::Gate {
             setup.gates(["0", "too_big"])?;

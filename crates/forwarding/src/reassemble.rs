@@ -145,16 +145,19 @@ impl Declare for Reassemble {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(1_000_000..=120_000_000_000).contains(&params.timeout.0) {
-            return Err(SetupError::at("timeout", format!("{}: allowed are 1ms to 2min", params.timeout)));
+            return Err(SetupError::not_allowed("timeout", params.timeout, "1ms to 2min"));
         }
         for (name, value) in [("datagrams", params.datagrams), ("held", params.held)] {
             if !(1..=65_536).contains(&value) {
-                return Err(SetupError::at(name, format!("{value}: allowed are 1 to 65536")));
+                return Err(SetupError::not_allowed(name, value, "1 to 65536"));
             }
         }
         if params.words.len() > MOST_WORDS {
-            let message = format!("{} words: allowed are up to {MOST_WORDS}", params.words.len());
-            return Err(SetupError::at("words", message));
+            return Err(SetupError::not_allowed(
+                "words",
+                format!("{} words", params.words.len()),
+                format!("up to {MOST_WORDS}"),
+            ));
         }
         let words = params.words.iter().enumerate().map(|(at, name)| {
             if name.is_empty() {

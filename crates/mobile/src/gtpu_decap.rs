@@ -237,8 +237,11 @@ impl Declare for GtpuDecap {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         const MOST: usize = 8;
         if params.local.len() > MOST {
-            let message = format!("{} addresses: allowed are up to {MOST}", params.local.len());
-            return Err(SetupError::at("local", message));
+            return Err(SetupError::not_allowed(
+                "local",
+                format!("{} addresses", params.local.len()),
+                format!("up to {MOST}"),
+            ));
         }
         setup.gates(["0", "reply", "control"])?;
         let (word, qfi) = (setup.word(WORD)?, setup.word(QFI_WORD)?);

@@ -188,7 +188,7 @@ impl DeclareState for PduSessions {
         let ended = within("ended", params.ended, 0, 0, MOST)?;
         let burst = params.burst.unwrap_or(Nanos(100_000_000));
         if !(1_000_000..=60_000_000_000).contains(&burst.0) {
-            return Err(SetupError::at("burst", format!("{burst}: allowed are 1ms to 1min")));
+            return Err(SetupError::not_allowed("burst", burst, "1ms to 1min"));
         }
         let lines = Lines::read("sessions", params.sessions.as_ref(), setup)?;
         let rules = Lines::read("rules", params.rules.as_ref(), setup)?;

@@ -143,8 +143,11 @@ impl Declare for IcmpError {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(1..=64).contains(&params.interfaces.len()) {
-            let message = format!("{} interfaces: allowed are 1 to 64", params.interfaces.len());
-            return Err(SetupError::at("interfaces", message));
+            return Err(SetupError::not_allowed(
+                "interfaces",
+                format!("{} interfaces", params.interfaces.len()),
+                "1 to 64",
+            ));
         }
         let mut interfaces: Vec<Arc<Interface>> = Vec::new();
         for (index, name) in params.interfaces.iter().enumerate() {
@@ -161,7 +164,7 @@ impl Declare for IcmpError {
         let mtu = match (params.error, params.mtu) {
             (ErrorType::TooBig, Some(mtu)) if mtu >= 68 => mtu,
             (ErrorType::TooBig, Some(mtu)) => {
-                return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 to 65535 bytes")));
+                return Err(SetupError::not_allowed("mtu", mtu, "68 to 65535 bytes"));
             }
             (ErrorType::TooBig, None) => {
                 return Err(SetupError::at("mtu", "it is missing: 'too_big' needs the maximum length of packets"));

@@ -302,14 +302,17 @@ impl DeclareState for Interface {
             return Err(SetupError::at("mac", message));
         }
         if !(1..=MOST).contains(&params.addresses.len()) {
-            let message = format!("{} addresses: allowed are 1 to {MOST}", params.addresses.len());
-            return Err(SetupError::at("addresses", message));
+            return Err(SetupError::not_allowed(
+                "addresses",
+                format!("{} addresses", params.addresses.len()),
+                format!("1 to {MOST}"),
+            ));
         }
         if !(16..=1 << 20).contains(&params.capacity) {
-            return Err(SetupError::at("capacity", format!("{}: allowed are 16 to 1048576", params.capacity)));
+            return Err(SetupError::not_allowed("capacity", params.capacity, "16 to 1048576"));
         }
         if !(1..=15).contains(&params.tries) {
-            return Err(SetupError::at("tries", format!("{}: allowed are 1 to 15", params.tries)));
+            return Err(SetupError::not_allowed("tries", params.tries, "1 to 15"));
         }
         let frequency = setup.frequency();
         let spans = [
@@ -322,7 +325,7 @@ impl DeclareState for Interface {
         let mut ticks = [0; 5];
         for ((name, span), ticks) in spans.into_iter().zip(&mut ticks) {
             if !(1_000_000..=86_400_000_000_000).contains(&span.0) {
-                return Err(SetupError::at(name, format!("{span}: allowed are 1ms to 1d")));
+                return Err(SetupError::not_allowed(name, span, "1ms to 1d"));
             }
             *ticks = frequency.ticks(span).0.max(1);
         }

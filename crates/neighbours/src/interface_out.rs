@@ -143,7 +143,7 @@ impl Declare for InterfaceOut {
             [("queue", params.queue, 1_024), ("held", params.held, 65_536), ("resolving", params.resolving, 4_096)]
         {
             if !(1..=most).contains(&value) {
-                return Err(SetupError::at(name, format!("{value}: allowed are 1 to {most}")));
+                return Err(SetupError::not_allowed(name, value, format!("1 to {most}")));
             }
         }
         let word: Option<Word> = if params.next_hops.is_empty() { None } else { Some(setup.word(WORD)?) };

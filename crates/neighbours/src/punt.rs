@@ -93,7 +93,11 @@ impl Declare for Punt {
         setup.gates(["0", "host"])?;
         let addresses = &params.addresses;
         if addresses.len() > MOST {
-            return Err(SetupError::at("addresses", format!("{} addresses: allowed are 0 to {MOST}", addresses.len())));
+            return Err(SetupError::not_allowed(
+                "addresses",
+                format!("{} addresses", addresses.len()),
+                format!("0 to {MOST}"),
+            ));
         }
         for (index, address) in addresses.iter().enumerate() {
             check_host_address(*address).map_err(|message| SetupError::at(format!("addresses[{index}]"), message))?;

@@ -43,11 +43,11 @@ impl FaultCollector {
     /// Checks `root` against the rules of a schema, and adds each violation.
     pub(crate) fn check(&mut self, rules: &Rules, root: &Node) {
         for wrong in rules.walk(root) {
-            let Wrong { path, message, of_key, whole, vague, bounds, .. } = wrong;
+            let Wrong { path, fault, of_key, whole, vague, bounds, .. } = wrong;
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             let bounds = bounds.map(|bounds| format!("; {bounds}")).unwrap_or_default();
             let shown = shown_path(root, &path[..path.len() - usize::from(of_key)]);
-            let fault = Fault { path: shown, ..Fault::new(format!("{message}{bounds}")) };
+            let fault = Fault { path: shown, message: format!("{}{bounds}", fault.message), ..fault };
             let place = if whole { key_place(root, &path) } else { root.place_of(path.iter().copied()) };
             let fault = ValueFault { found: LocatedFault::from_fault(place, fault), bounds, vague };
             self.of_values.entry(joined(&path)).or_insert(fault);

@@ -313,10 +313,10 @@ more, packets are refused and counted, and the error is reported at the end.";
         if let Speed::Times(times) = params.speed
             && !(times > 0.0 && times <= 1e9)
         {
-            return Err(SetupError::at("speed", format!("{times}: allowed are factors above 0 up to 1e9")));
+            return Err(SetupError::not_allowed("speed", times, "factors above 0 up to 1e9"));
         }
         if let Loops::Times(0) = params.loops {
-            return Err(SetupError::at("loops", "0: allowed are 1 and more, or `forever`"));
+            return Err(SetupError::not_allowed("loops", "0", "1 and more, or `forever`"));
         }
         match params.read.as_deref() {
             Some(STANDARD_INPUT) if params.loops != Loops::Times(1) => {

@@ -194,7 +194,7 @@ arrival. A pipeline with rings does not end by itself.";
         }
         let size = params.size.unwrap_or(DEFAULT_SIZE);
         if !(1..=MAX_SIZE).contains(&size) {
-            return Err(SetupError::at("size", format!("{size}: allowed are 1 to {MAX_SIZE}")));
+            return Err(SetupError::not_allowed("size", size, format!("1 to {MAX_SIZE}")));
         }
         // A port that is only checked does not reserve the ring's end.
         let checked = if setup.checking() { "checked" } else { "open" };

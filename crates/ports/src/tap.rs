@@ -231,13 +231,13 @@ change just before the pipeline does.";
 
     fn check(params: &Params, _: &mut Setup<'_>) -> Result<(), SetupError> {
         if !(1_000..=1_000_000_000).contains(&params.poll.0) {
-            return Err(SetupError::at("poll", format!("{}: allowed are 1us to 1s", params.poll)));
+            return Err(SetupError::not_allowed("poll", params.poll, "1us to 1s"));
         }
         let ipv6 = params.address.is_some_and(|address| address.address.is_ipv6());
         let least = if ipv6 { MIN_IPV6_MTU } else { MIN_MTU };
         if let Some(mtu) = params.mtu.filter(|mtu| !(least..=MAX_MTU).contains(mtu)) {
             let of = if ipv6 { " with an IPv6 address" } else { "" };
-            return Err(SetupError::at("mtu", format!("{mtu}: allowed are {least} to {MAX_MTU} bytes{of}")));
+            return Err(SetupError::not_allowed("mtu", mtu, format!("{least} to {MAX_MTU} bytes{of}")));
         }
         Ok(())
     }

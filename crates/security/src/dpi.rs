@@ -168,9 +168,10 @@ impl Params {
         let only = || vec![Class { name: "match".to_owned(), gate: "match".to_owned() }];
         let classes = self.classes.clone().unwrap_or_else(only);
         if !(1..=MOST_CLASSES).contains(&classes.len()) {
-            return Err(SetupError::at(
+            return Err(SetupError::not_allowed(
                 "classes",
-                format!("{} classes: allowed are 1 to {MOST_CLASSES}", classes.len()),
+                format!("{} classes", classes.len()),
+                format!("1 to {MOST_CLASSES}"),
             ));
         }
         let (mut gates, mut names) = (Vec::new(), vec![CLEAN.to_owned()]);
@@ -248,7 +249,7 @@ impl Declare for Dpi {
             [("depth", params.depth.unwrap_or(MAX_DEPTH), MAX_DEPTH), ("capacity", params.capacity, MAX_PATTERNS)]
         {
             if !(1..=most).contains(&value) {
-                return Err(SetupError::at(path, format!("{value}: allowed are 1 to {most}")));
+                return Err(SetupError::not_allowed(path, value, format!("1 to {most}")));
             }
         }
         let Classes { names, gates, gate_names } = params.classes()?;

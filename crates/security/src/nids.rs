@@ -142,14 +142,14 @@ impl Declare for Nids {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(1..=MAX_TRACKERS).contains(&params.trackers) {
-            return Err(SetupError::at("trackers", format!("{}: allowed are 1 to {MAX_TRACKERS}", params.trackers)));
+            return Err(SetupError::not_allowed("trackers", params.trackers, format!("1 to {MAX_TRACKERS}")));
         }
         if !(1_000..=100_000_000).contains(&params.steps) {
-            return Err(SetupError::at("steps", format!("{}: allowed are 1000 to 100000000", params.steps)));
+            return Err(SetupError::not_allowed("steps", params.steps, "1000 to 100000000"));
         }
         let stated = params.alerts.as_ref().and_then(|alerts| alerts.rate);
         if let Some(rate) = stated.filter(|rate| !(1..=1_000_000).contains(rate)) {
-            return Err(SetupError::at("alerts.rate", format!("{rate}: allowed are 1 to 1000000 lines a second")));
+            return Err(SetupError::not_allowed("alerts.rate", rate, "1 to 1000000 lines a second"));
         }
         if params.divert {
             setup.gates(["clean", "alerted"])?;

@@ -91,7 +91,7 @@ impl DeclareState for Balancer {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let sessions = params.sessions.unwrap_or(SESSIONS);
         if !(1..=MOST).contains(&sessions) {
-            return Err(SetupError::at("sessions", format!("{sessions}: allowed are 1 to {MOST}")));
+            return Err(SetupError::not_allowed("sessions", sessions, format!("1 to {MOST}")));
         }
         let clock = SlotClock::new(setup.frequency());
         let timeouts = Timeouts::new(&params.timeouts, clock, "timeouts")?;

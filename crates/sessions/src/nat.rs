@@ -183,10 +183,10 @@ impl DeclareState for Nat {
         }
         let sessions = params.sessions.unwrap_or(SESSIONS);
         if !(1..=MOST).contains(&sessions) {
-            return Err(SetupError::at("sessions", format!("{sessions}: allowed are 1 to {MOST}")));
+            return Err(SetupError::not_allowed("sessions", sessions, format!("1 to {MOST}")));
         }
         if params.ports_per_address == Some(0) {
-            return Err(SetupError::at("ports_per_address", "0: allowed are 1 to 65535"));
+            return Err(SetupError::not_allowed("ports_per_address", "0", "1 to 65535"));
         }
         let clock = SlotClock::new(setup.frequency());
         let forwards = params.forwards.iter().enumerate();

@@ -78,14 +78,13 @@ impl Declare for Copy {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(1..=MOST).contains(&params.copies) {
-            return Err(SetupError::at("copies", format!("{}: allowed are 1 to {MOST}", params.copies)));
+            return Err(SetupError::not_allowed("copies", params.copies, format!("1 to {MOST}")));
         }
         if params.every == 0 {
-            return Err(SetupError::at("every", "0: allowed are 1 (every packet) or more"));
+            return Err(SetupError::not_allowed("every", "0", "1 (every packet) or more"));
         }
         if params.snap < SHORTEST {
-            let message = format!("{}: allowed are {SHORTEST} to {} bytes", params.snap, u16::MAX);
-            return Err(SetupError::at("snap", message));
+            return Err(SetupError::not_allowed("snap", params.snap, format!("{SHORTEST} to {} bytes", u16::MAX)));
         }
         setup.gates(numbered(1 + params.copies))?;
         Ok(Self {

@@ -165,8 +165,7 @@ impl Declare for Meter {
             _ => return Err(SetupError::new("give either 'srtcm' or 'trtcm'")),
         };
         if !(1..=MOST_KEYS).contains(&params.capacity) {
-            let message = format!("{}: allowed are 1 to {MOST_KEYS} keys", params.capacity);
-            return Err(SetupError::at("capacity", message));
+            return Err(SetupError::not_allowed("capacity", params.capacity, format!("1 to {MOST_KEYS} keys")));
         }
         let selector = Selector::new(&params.key, setup)?;
         let marking = Marking::new(params.aware, params.remark, params.word, setup)?;

@@ -156,14 +156,14 @@ impl Declare for Shaper {
         let rate = Rate::new(params.rate, full).map_err(at("rate"))?;
         for (name, value) in [("capacity", params.capacity), ("held", params.held)] {
             if !(1..=MOST).contains(&value) {
-                return Err(SetupError::at(name, format!("{value}: allowed are 1 to {MOST}")));
+                return Err(SetupError::not_allowed(name, value, format!("1 to {MOST}")));
             }
         }
         if params.queue == 0 {
-            return Err(SetupError::at("queue", "0: allowed are 1 or more packets"));
+            return Err(SetupError::not_allowed("queue", "0", "1 or more packets"));
         }
         if params.queue_bytes.is_some_and(|bytes| bytes.0 == 0) {
-            return Err(SetupError::at("queue_bytes", "0B: allowed are 1B or more"));
+            return Err(SetupError::not_allowed("queue_bytes", "0B", "1B or more"));
         }
         setup.holds("held", params.held);
         let selector = Selector::new(&params.key, setup)?;

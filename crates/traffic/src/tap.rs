@@ -62,7 +62,7 @@ impl Declare for Tap {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.snap == 0 {
-            return Err(SetupError::at("snap", "0: allowed are 1 to 65535 bytes"));
+            return Err(SetupError::not_allowed("snap", "0", "1 to 65535 bytes"));
         }
         let wrong = |error: WriteError| SetupError::at("file", error.to_string());
         // The check must not create the file, because that would empty an existing one.

@@ -126,7 +126,7 @@ impl Outer {
         if let Some(mtu) = mtu
             && mtu < 68
         {
-            return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 (RFC 791) to 65535")));
+            return Err(SetupError::not_allowed("mtu", mtu, "68 (RFC 791) to 65535"));
         }
         let flags = if df { DF } else { 0 };
         let (kept, class) = match dscp {

@@ -111,8 +111,11 @@ impl Synthetic {
         }
         for (name, count) in [("synthetic", self.synthetic), ("ipv6", self.ipv6)] {
             if count > MOST_SYNTHETIC {
-                let message = format!("{count} routes: allowed are 0 to {MOST_SYNTHETIC}");
-                all.and(SetupError::at(format!("{PATH}.{name}"), message));
+                all.and(SetupError::not_allowed(
+                    format!("{PATH}.{name}"),
+                    format!("{count} routes"),
+                    format!("0 to {MOST_SYNTHETIC}"),
+                ));
             }
         }
         if !all.faults.is_empty() {

@@ -62,6 +62,33 @@ fn names_of_other_programs_lead_to_functions_and_ports_that_exist() {
     }
 }
 
+#[test]
+fn violations_have_the_value_and_what_is_allowed() {
+    let rules = Rules::new(json!({
+        "properties": {
+            "act": { "enum": ["permit", "drop"] },
+            "size": { "type": "integer", "minimum": 1, "maximum": 9 },
+            "wait": { "anyOf": [{ "const": "never" }, { "type": "integer", "minimum": 1, "maximum": 5 }] },
+        },
+        "additionalProperties": false,
+    }));
+    for (value, wrong, allowed) in [
+        (json!({ "act": "deny" }), Some("'deny'"), Some("permit, drop")),
+        (json!({ "size": 10 }), Some("'10'"), Some("a whole number from 1 to 9")),
+        (json!({ "size": "x" }), Some("'x'"), Some("a whole number from 1 to 9")),
+        (json!({ "wait": 7 }), Some("'7'"), Some("a whole number from 1 to 5")),
+        (json!({ "wait": "ever" }), Some("'ever'"), Some("never, a whole number from 1 to 5")),
+        (json!({ "sise": 3 }), Some("'sise'"), Some("act, size, wait")),
+        // Neither a missing value nor a whole mapping is quoted.
+        (json!({ "size": null }), None, Some("a whole number from 1 to 9")),
+        (json!({ "act": {} }), None, None),
+    ] {
+        let found = rules.walk(&node(&value));
+        let [Wrong { fault, .. }] = &found[..] else { panic!("{value}: {} violations", found.len()) };
+        assert_eq!((fault.value.as_deref(), fault.allowed.as_deref()), (wrong, allowed), "{value}: {}", fault.message);
+    }
+}
+
 /// Values of every kind, some of which the schemas below allow.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![

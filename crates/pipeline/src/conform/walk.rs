@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use forebay_graph::nearest;
 use forebay_graph::secret::HIDDEN;
+use forebay_protocol::check::Fault;
 use forebay_units::quantity::advice;
 use regex_lite::Regex;
 use serde_json::Value;
 
 use super::words::{
-    allowed, bare, be, bounds, first_sentence, is_only, long_form, multiple, shown, stated, types, units, unknown_key,
-    within,
+    allowed, bare, be, bounds, first_sentence, is_only, keys_of, long_form, multiple, shown, stated, types, units,
+    unknown_key, within,
 };
 use crate::wording::{listed, quote};
 use crate::yaml::{Map, Node, NodeKind};
@@ -32,7 +33,8 @@ pub struct Rules {
 /// A violation of the schema.
 pub(crate) struct Wrong {
     pub(crate) path: Vec<String>,
-    pub(crate) message: String,
+    /// The message, the value and what is allowed; without a place or a path.
+    pub(crate) fault: Fault,
     /// Whether the path ends with the wrong key, and the message is about its mapping.
     pub(crate) of_key: bool,
     /// Whether the violation is about a whole mapping or list, or a key.
@@ -161,9 +163,14 @@ impl<'r> Walk<'r> {
         let found = self.found.len();
         self.check_target(rule, node);
         // The bounds in the description of the key itself are added last and take precedence.
-        if let Some(bounds) = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES)) {
-            let here = self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key);
-            here.for_each(|wrong| wrong.bounds = Some(bounds.clone()));
+        let bounds = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES));
+        for wrong in self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key) {
+            wrong.bounds = bounds.clone().or(wrong.bounds.take());
+            // If the value has several forms, the intended one is known here first.
+            if !wrong.whole && wrong.fault.allowed.is_none() {
+                let words = allowed(rule);
+                wrong.fault.allowed = Some(listed(words.iter().map(String::as_str))).filter(|_| !words.is_empty());
+            }
         }
     }
 
@@ -207,12 +214,14 @@ impl<'r> Walk<'r> {
 
     fn wrong(&mut self, node: &Node, message: String, vague: bool, other: bool) {
         let whole = matches!(node.kind, NodeKind::Map(_) | NodeKind::List(_));
-        self.found.push(Wrong { path: self.path.clone(), message, of_key: false, whole, vague, bounds: None, other });
+        let has_value = !whole && !matches!(node.kind, NodeKind::Null);
+        let fault = Fault { value: has_value.then(|| self.shown(&node.to_short_json())), ..Fault::new(message) };
+        self.found.push(Wrong { path: self.path.clone(), fault, of_key: false, whole, vague, bounds: None, other });
     }
 
-    fn wrong_key(&mut self, key: &str, message: String) {
+    fn wrong_key(&mut self, key: &str, fault: Fault) {
         let path = self.path.iter().cloned().chain([key.to_owned()]).collect();
-        self.found.push(Wrong { path, message, of_key: true, whole: true, vague: false, bounds: None, other: false });
+        self.found.push(Wrong { path, fault, of_key: true, whole: true, vague: false, bounds: None, other: false });
     }
 
     fn of_type(&self, rule: &Value, node: &Node) -> bool {
@@ -388,10 +397,9 @@ impl<'r> Walk<'r> {
         if let Some(limit) = too("minProperties", |count, least| count < least)
             .or_else(|| too("maxProperties", |count, most| count > most))
         {
-            let names = rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
             self.wrong(
                 node,
-                format!("it has {count} keys: allowed {} {limit}, of {}", be(limit as usize), listed(names)),
+                format!("it has {count} keys: allowed {} {limit}, of {}", be(limit as usize), listed(keys_of(rule))),
                 false,
                 false,
             );
@@ -400,7 +408,7 @@ impl<'r> Walk<'r> {
             if map.get(key).is_none_or(|entry| entry.left_out) {
                 let of =
                     rule["properties"][key]["description"].as_str().map(|text| format!(" ({})", first_sentence(text)));
-                self.wrong_key(key, format!("`{key}` is missing{}", of.unwrap_or_default()));
+                self.wrong_key(key, Fault::new(format!("`{key}` is missing{}", of.unwrap_or_default())));
             }
         }
         for entry in map.iter() {
@@ -408,24 +416,23 @@ impl<'r> Walk<'r> {
                 return;
             }
             if !self.rules.matches(&rule["propertyNames"]["pattern"], &entry.key) {
-                let allowed = "allowed are letters, digits, '_' and, between them, '-'";
-                self.wrong_key(&entry.key, format!("{} is not a name: {allowed}", self.quoted(&entry.key)));
+                let (key, allowed) = (self.quoted(&entry.key), "letters, digits, '_' and, between them, '-'");
+                let message = format!("{key} is not a name: allowed are {allowed}");
+                let fault = Fault { value: Some(key), allowed: Some(allowed.to_owned()), ..Fault::new(message) };
+                self.wrong_key(&entry.key, fault);
             }
             let known = rule["properties"].get(&entry.key);
             match known.or_else(|| rule.get("additionalProperties")) {
                 Some(Value::Bool(false)) if known.is_none() => {
                     let path: Vec<&str> = self.path.iter().map(String::as_str).chain([entry.key.as_str()]).collect();
+                    let names: Vec<&str> = keys_of(rule).collect();
                     let message = unknown_key(&path, &entry.key, rule);
-                    let message = match nearest(
-                        &entry.key,
-                        rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()),
-                    ) {
-                        none if none.is_empty() && self.hidden.is_some() => {
-                            message.replacen(&quote(&entry.key), HIDDEN, 1)
-                        }
-                        _ => message,
-                    };
-                    self.wrong_key(&entry.key, message);
+                    // A key that resembles none of the known ones may be a secret.
+                    let may_be_secret = self.hidden.is_some() && nearest(&entry.key, names.iter().copied()).is_empty();
+                    let value = if may_be_secret { HIDDEN.to_owned() } else { quote(&entry.key) };
+                    let message = message.replacen(&quote(&entry.key), &value, 1);
+                    let allowed = Some(listed(names.iter().copied())).filter(|_| !names.is_empty());
+                    self.wrong_key(&entry.key, Fault { value: Some(value), allowed, ..Fault::new(message) });
                 }
                 Some(_) if entry.left_out => {}
                 Some(rule) => {

@@ -21,9 +21,13 @@ pub(super) fn be(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
+/// Returns the keys that a schema allows in a mapping.
+pub(super) fn keys_of(rule: &Value) -> impl Iterator<Item = &str> {
+    rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str())
+}
+
 pub(super) fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
-    let names: Vec<&str> =
-        rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = keys_of(rule).collect();
     let meant = meant(path, key, &names);
     let near = if meant.is_empty() { nearest(key, names.iter().copied()) } else { meant };
     let known = listed(names.iter().copied());

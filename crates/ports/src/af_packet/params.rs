@@ -81,7 +81,7 @@ impl Params {
     pub(super) fn check(&self) -> Result<(), SetupError> {
         let Self { ring: Ring { blocks, block, retire }, send_ring, poll, .. } = self;
         let allowed = |path: &str, right: bool, value: &dyn std::fmt::Display, allowed: &str| {
-            if right { Ok(()) } else { Err(SetupError::at(path, format!("{value}: allowed are {allowed}"))) }
+            if right { Ok(()) } else { Err(SetupError::not_allowed(path, value, allowed)) }
         };
         allowed("poll", (1_000..=1_000_000_000).contains(&poll.0), poll, "1us to 1s")?;
         let sizes = 4 << 10..=4 << 20;

@@ -121,7 +121,7 @@ impl Params {
             if size.is_power_of_two() && (32..=MAX_ENTRIES).contains(&size) {
                 return Ok(size);
             }
-            Err(SetupError::at(path, format!("{size}: allowed are powers of two from 32 to {MAX_ENTRIES}")))
+            Err(SetupError::not_allowed(path, size, format!("powers of two from 32 to {MAX_ENTRIES}")))
         };
         let receive = size("receive", self.receive)?;
         Ok(Sizes { fill: receive, receive, send: size("send", self.send)? })
@@ -136,14 +136,16 @@ impl Params {
             aligned: memory.aligned,
         };
         if !(64..=MAX_CHUNKS).contains(&shape.chunks) {
-            let message = format!("{}: allowed are 64 to {MAX_CHUNKS}", shape.chunks);
-            return Err(SetupError::at("memory.chunks", message));
+            return Err(SetupError::not_allowed("memory.chunks", shape.chunks, format!("64 to {MAX_CHUNKS}")));
         }
         let longest = Shape::longest(memory.aligned);
         if !(64..=longest).contains(&shape.frame) {
             let kind = if memory.aligned { "aligned" } else { "unaligned" };
-            let message = format!("{}: allowed are 64 to {longest} bytes in {kind} chunks", shape.frame);
-            return Err(SetupError::at("memory.frame", message));
+            return Err(SetupError::not_allowed(
+                "memory.frame",
+                shape.frame,
+                format!("64 to {longest} bytes in {kind} chunks"),
+            ));
         }
         Ok(Some(shape))
     }
@@ -151,10 +153,10 @@ impl Params {
     /// Checks the other parameters.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         if let Some(queues) = self.queues.filter(|queues| !(1..=MAX_QUEUES).contains(queues)) {
-            return Err(SetupError::at("queues", format!("{queues}: allowed are 1 to {MAX_QUEUES}")));
+            return Err(SetupError::not_allowed("queues", queues, format!("1 to {MAX_QUEUES}")));
         }
         if let Some(budget) = self.busy_poll.filter(|budget| !(8..=1_024).contains(budget)) {
-            return Err(SetupError::at("busy_poll", format!("{budget}: allowed are 8 to 1024")));
+            return Err(SetupError::not_allowed("busy_poll", budget, "8 to 1024"));
         }
         if self.mode == Mode::Generic && self.copy == CopyMode::Zero {
             let message =

@@ -162,7 +162,7 @@ fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, mo
     if value >= least && value <= most {
         return Ok(());
     }
-    Err(SetupError::at(path, format!("{value}: allowed are {least} to {most}")))
+    Err(SetupError::not_allowed(path, value, format!("{least} to {most}")))
 }
 
 /// Checks that there are sizes, that headers and payloads fit into each, and that one has a weight above 0.

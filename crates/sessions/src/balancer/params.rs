@@ -149,7 +149,7 @@ impl ServiceParams {
             Transport::Udp => UDP,
         };
         if self.port == Some(0) {
-            return Err(SetupError::at(format!("{path}.port"), "0: allowed are 1 to 65535"));
+            return Err(SetupError::not_allowed(format!("{path}.port"), "0", "1 to 65535"));
         }
         let name = Name::new(address, self.port.unwrap_or(0), protocol);
         let first = made.backends.len();

@@ -105,7 +105,7 @@ impl Timeouts {
         let one = |name: &str, value: Option<Nanos>, default: u64| {
             let value = value.unwrap_or(Nanos(default * 1_000_000_000));
             if !(1_000_000_000..=MOST.0).contains(&value.0) {
-                return Err(SetupError::at(format!("{path}.{name}"), format!("{value}: allowed are 1s to {MOST}")));
+                return Err(SetupError::not_allowed(format!("{path}.{name}"), value, format!("1s to {MOST}")));
             }
             Ok(clock.slots(value))
         };

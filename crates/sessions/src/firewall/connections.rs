@@ -65,13 +65,14 @@ impl DeclareState for Connections {
     fn new(params: ConnectionsParams, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let sessions = params.sessions.unwrap_or(1 << 16);
         if !(1..=MOST).contains(&sessions) {
-            return Err(SetupError::at("sessions", format!("{sessions}: allowed are 1 to {MOST}")));
+            return Err(SetupError::not_allowed("sessions", sessions, format!("1 to {MOST}")));
         }
         let half_open = params.half_open.unwrap_or(sessions.div_ceil(2));
         if !(1..=sessions).contains(&half_open) {
-            return Err(SetupError::at(
+            return Err(SetupError::not_allowed(
                 "half_open",
-                format!("{half_open}: allowed are 1 to {sessions}, as many as `sessions`"),
+                half_open,
+                format!("1 to {sessions}, as many as `sessions`"),
             ));
         }
         let clock = SlotClock::new(setup.frequency());
