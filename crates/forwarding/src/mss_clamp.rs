@@ -71,9 +71,9 @@ impl Declare for MssClamp {
             (Some(mtu), None) => return Err(SetupError::not_allowed("mtu", mtu, "68 to 65535 bytes")),
             (None, Some(mss)) if (28..=65_495).contains(&mss) => (mss, mss),
             (None, Some(mss)) => return Err(SetupError::not_allowed("mss", mss, "28 to 65495 bytes")),
-            (None, None) => return Err(SetupError::at("mtu", "missing: write `mtu` or `mss`")),
+            (None, None) => return Err(SetupError::with_hint("mtu", "missing", "write `mtu` or `mss`")),
             (Some(_), Some(_)) => {
-                return Err(SetupError::at("mss", "not allowed together with `mtu`: write one of the two"));
+                return Err(SetupError::with_hint("mss", "not allowed together with `mtu`", "write one of the two"));
             }
         };
         Ok(Self { v4, v6, counts: setup.counters("segments", ["clamped".to_owned()]) })

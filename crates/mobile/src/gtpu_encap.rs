@@ -185,7 +185,7 @@ impl Declare for GtpuEncap {
                 return Err(SetupError::at("teid", "0 is not a tunnel: allowed are 1 to 4294967295"));
             }
             (Some(_), None, _) if params.by != By::Destination => {
-                return Err(SetupError::at("by", "with one `teid` there is no look-up: use `tunnels`"));
+                return Err(SetupError::with_hint("by", "with one `teid` there is no look-up", "use `tunnels`"));
             }
             (Some(Identifier(teid)), None, Some(AnyEndpoint(peer))) => {
                 let mut peers = Peers::default();

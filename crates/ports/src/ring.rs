@@ -190,7 +190,11 @@ arrival. A pipeline with rings does not end by itself.";
             ));
         }
         if params.to.is_some() && params.to == params.from {
-            return Err(SetupError::at("from", "the port leads into this ring: use another port to lead out of it"));
+            return Err(SetupError::with_hint(
+                "from",
+                "the port leads into this ring",
+                "use another port to lead out of it",
+            ));
         }
         let size = params.size.unwrap_or(DEFAULT_SIZE);
         if !(1..=MAX_SIZE).contains(&size) {

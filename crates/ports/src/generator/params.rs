@@ -210,7 +210,11 @@ impl Params {
             allowed("renewal.at_once", renewal.at_once, 1, self.sessions)?;
             allowed("renewal.packets", renewal.packets, 1, 1 << 16)?;
             if self.skew != 0.0 || self.burst != 1 {
-                return Err(SetupError::at("renewal", "renewed sessions take turns: leave out `skew` and `burst`"));
+                return Err(SetupError::with_hint(
+                    "renewal",
+                    "renewed sessions take turns",
+                    "leave out `skew` and `burst`",
+                ));
             }
         }
         allowed("vlans", self.vlans.len(), 0, 2)?;
@@ -223,9 +227,10 @@ impl Params {
             allowed("arrivals.on_off.off", off, Nanos(0), day)?;
         }
         if self.rate.is_none() && self.arrivals != Arrivals::Constant {
-            return Err(SetupError::at(
+            return Err(SetupError::with_hint(
                 "arrivals",
-                "arrivals are distributed over time only with a `rate`: set `rate`, or leave out `arrivals`",
+                "arrivals are distributed over time only with a `rate`",
+                "set `rate`, or leave out `arrivals`",
             ));
         }
 
@@ -307,8 +312,9 @@ impl Params {
                 };
                 // With slower rates than one packet in three hours, times would leave the range in which they are
                 // exact.
-                allowed("rate", gaps.longest(), 0.0, 1e4)
-                    .map_err(|_| SetupError::at("rate", "less than one packet in 10000 seconds: use a higher rate"))?;
+                allowed("rate", gaps.longest(), 0.0, 1e4).map_err(|_| {
+                    SetupError::with_hint("rate", "less than one packet in 10000 seconds", "use a higher rate")
+                })?;
                 let schedule = Schedule::new(self.arrivals, &gaps, sizes, remaining, setup.frequency(), random);
                 let times = [forebay_units::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
@@ -380,7 +386,11 @@ impl Params {
             return Ok(());
         }
         if !self.vlans.is_empty() {
-            return Err(SetupError::at("vlan_stacks", "`vlans` sets the tags already: leave out one of the two"));
+            return Err(SetupError::with_hint(
+                "vlan_stacks",
+                "`vlans` sets the tags already",
+                "leave out one of the two",
+            ));
         }
         allowed("vlan_stacks", stacks, 1, 4096)?;
         for (number, stack) in self.vlan_stacks.iter().enumerate() {
@@ -399,7 +409,7 @@ impl Params {
     /// Checks that no other parameter contradicts the recording.
     fn check_recorded(&self) -> Result<(), SetupError> {
         let other = |path: &str| {
-            Err(SetupError::at(path, "this follows from the recording: leave it out, or leave out `recorded`"))
+            Err(SetupError::with_hint(path, "this follows from the recording", "leave it out, or leave out `recorded`"))
         };
         match &self.size {
             _ if self.arrivals != Arrivals::Constant => other("arrivals"),
