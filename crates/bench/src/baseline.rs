@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::counting::{Build, Counts, Extent};
+use crate::counting::{CountedBuild, Counts, Extent};
 use crate::ticks::PartType;
 
 /// The version of the file format that is read and written.
@@ -24,7 +24,7 @@ pub struct Baseline {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The program that was counted.
-    pub build: Build,
+    pub build: CountedBuild,
     /// The measured extent: packets before counting begins, and packets counted.
     pub extent: Extent,
     /// By pipeline.
@@ -41,17 +41,17 @@ pub struct Case {
     #[serde(default)]
     pub set: Vec<String>,
     /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`).
-    pub modules: Vec<Part>,
+    pub modules: Vec<PartCounts>,
     /// Instructions that belong to no module and no port, per packet that entered; calls of all modules and ports.
-    pub residue: Part,
+    pub residue: PartCounts,
     /// All instructions, with the same packets and calls.
-    pub whole: Part,
+    pub whole: PartCounts,
 }
 
 /// The counts of a part of a pipeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct PartCounts {
     /// The module's name, or the port's name with the direction; `(residue)` or `(all)` for the sums.
     pub name: String,
     /// The module's function or the port's type; empty for the sums.
@@ -69,7 +69,7 @@ pub struct Part {
     pub calls: u64,
 }
 
-impl Part {
+impl PartCounts {
     /// Creates a part and calculates its ratios.
     #[must_use]
     pub fn new(name: &str, function: &str, instructions: u64, packets: u64, calls: u64) -> Self {
@@ -115,14 +115,14 @@ impl Case {
         let modules = served.modules.iter().zip(&counts.modules).enumerate();
         let modules = modules.filter(|(at, _)| !served.is_run_by_another(*at));
         let modules = modules.map(|(at, ((name, packets, calls), instructions))| {
-            Part::new(name, &kind(&served.functions, at), *instructions, *packets, *calls)
+            PartCounts::new(name, &kind(&served.functions, at), *instructions, *packets, *calls)
         });
         let ports =
             served.ports.iter().zip(&counts.ports).enumerate().flat_map(|(at, ((name, given, taken), counts))| {
                 let calls = served.port_calls.get(at).copied().unwrap_or_default();
                 let ways = [(PartType::Receive, *given), (PartType::Send, *taken)].into_iter().zip(*counts).zip(calls);
                 ways.map(|(((way, packets), instructions), calls)| {
-                    Part::new(&way.part_name(name), &kind(&served.port_kinds, at), instructions, packets, calls)
+                    PartCounts::new(&way.part_name(name), &kind(&served.port_kinds, at), instructions, packets, calls)
                 })
                 .collect::<Vec<_>>()
             });
@@ -133,8 +133,8 @@ impl Case {
             pipeline: pipeline.to_owned(),
             set: set.to_vec(),
             modules,
-            residue: Part::new("(residue)", "", rest, served.packets, calls),
-            whole: Part::new("(all)", "", counts.all, served.packets, calls),
+            residue: PartCounts::new("(residue)", "", rest, served.packets, calls),
+            whole: PartCounts::new("(all)", "", counts.all, served.packets, calls),
         }
     }
 
@@ -145,11 +145,11 @@ impl Case {
     }
 
     /// All parts: modules, ports, the residue, the whole.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &PartCounts> {
         self.modules.iter().chain([&self.residue, &self.whole])
     }
 
-    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut PartCounts> {
         self.modules.iter_mut().chain([&mut self.residue, &mut self.whole])
     }
 }
@@ -227,7 +227,7 @@ impl Baseline {
                 return Err(BaselineError::Twice(case.name()));
             }
             let contradiction =
-                |part: &Part| BaselineError::Contradiction { case: case.name(), part: part.name.clone() };
+                |part: &PartCounts| BaselineError::Contradiction { case: case.name(), part: part.name.clone() };
             if let Some(part) = case.parts().find(|part| !part.agrees()) {
                 return Err(contradiction(part));
             }
@@ -247,7 +247,7 @@ impl Baseline {
         }
         // Decimal fractions may differ in the last bit after reading: calculates the ratios again.
         for part in baseline.cases.iter_mut().flat_map(Case::parts_mut) {
-            *part = Part::new(&part.name, &part.function, part.instructions, part.packets, part.calls);
+            *part = PartCounts::new(&part.name, &part.function, part.instructions, part.packets, part.calls);
         }
         Ok(baseline)
     }
@@ -257,7 +257,7 @@ impl Baseline {
     /// # Errors
     /// JSON errors; none are expected, because the values are plain numbers and strings.
     pub fn text(&self) -> Result<String, BaselineError> {
-        let json = |part: &Part| serde_json::to_string(part);
+        let json = |part: &PartCounts| serde_json::to_string(part);
         let mut cases = Vec::new();
         for case in &self.cases {
             let modules = case.modules.iter().map(json).collect::<Result<Vec<_>, _>>()?;

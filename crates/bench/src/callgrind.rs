@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A profile cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ProfileError {
+pub enum CallgrindError {
     /// The file cannot be read.
     #[error("callgrind's profile cannot be read: {0}")]
     Io(#[from] std::io::Error),
@@ -39,29 +39,29 @@ pub enum ProfileError {
 
 /// Instruction counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
+pub struct InstructionProfile {
     /// By function: its own instructions, and the instructions of its callees.
     functions: HashMap<String, (u64, u64)>,
 }
 
-impl Profile {
+impl InstructionProfile {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ProfileError`].
-    pub fn read(file: &Path) -> Result<Self, ProfileError> {
+    /// [`CallgrindError`].
+    pub fn read(file: &Path) -> Result<Self, CallgrindError> {
         Self::parse(&std::fs::read_to_string(file)?)
     }
 
     /// Reads a profile's text.
     ///
     /// # Errors
-    /// [`ProfileError`].
-    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+    /// [`CallgrindError`].
+    pub fn parse(text: &str) -> Result<Self, CallgrindError> {
         let mut profile = Self::default();
         let (mut function, mut after_call, mut totals) = (None::<String>, false, None);
         for (number, line) in text.lines().enumerate() {
-            let wrong = || ProfileError::Line { line: number + 1, text: line.to_owned() };
+            let wrong = || CallgrindError::Line { line: number + 1, text: line.to_owned() };
             if let Some(name) = line.strip_prefix("fn=") {
                 function = Some(name.to_owned());
             } else if line.starts_with("calls=") {
@@ -84,9 +84,9 @@ impl Profile {
         // Without this check, a truncated profile would look like a faster program.
         let sum = profile.total();
         if totals != Some(sum) {
-            return Err(ProfileError::Cut { sum, totals });
+            return Err(CallgrindError::Cut { sum, totals });
         }
-        if sum == 0 { Err(ProfileError::Nothing) } else { Ok(profile) }
+        if sum == 0 { Err(CallgrindError::Nothing) } else { Ok(profile) }
     }
 
     /// Returns the number of all instructions.
@@ -137,7 +137,7 @@ totals: 115
 
     #[test]
     fn instructions_of_callees_are_separate_from_own_instructions() {
-        let profile = Profile::parse(PROFILE).expect("a profile");
+        let profile = InstructionProfile::parse(PROFILE).expect("a profile");
         assert_eq!(profile.total(), 115);
         assert_eq!([profile.called_by("::named::m1::"), profile.called_by("::named::m10::")], [100, 10]);
         assert_eq!(profile.called_by("::named::m2::"), 0);
@@ -146,7 +146,7 @@ totals: 115
 
     #[test]
     fn an_invalid_profile_is_refused() {
-        let error = |text: &str| Profile::parse(text).expect_err("no profile").to_string();
+        let error = |text: &str| InstructionProfile::parse(text).expect_err("no profile").to_string();
         assert_eq!(error("fn=a\n1 x\n"), "line 2 of callgrind's profile: '1 x' does not follow its format");
         assert_eq!(error("1 2\n"), "line 1 of callgrind's profile: '1 2' does not follow its format");
         assert!(error("totals: 0\n").contains("counted no instructions"));
@@ -154,9 +154,9 @@ totals: 115
 
     #[test]
     fn a_profile_that_was_cut_off_is_refused() {
-        assert!(Profile::parse(PROFILE).is_ok());
+        assert!(InstructionProfile::parse(PROFILE).is_ok());
         for end in 0..PROFILE.len() - 2 {
-            let cut = Profile::parse(&PROFILE[..end]);
+            let cut = InstructionProfile::parse(&PROFILE[..end]);
             assert!(cut.is_err(), "accepted with {end} bytes: {cut:?}");
         }
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use forebay_measure::machine::allowed_cores;
 
 use crate::baseline::Case;
-use crate::counting::{self, Build, CountError, Counts, Extent};
+use crate::counting::{self, CountError, CountedBuild, Counts, Extent};
 use crate::process::Stamp;
 
 /// The use cases, in sizes whose modules can all be counted in one run.
@@ -125,7 +125,7 @@ pub struct Counted {
     /// The largest batch of each pipeline.
     pub batches: Vec<usize>,
     /// The counted program.
-    pub build: Build,
+    pub build: CountedBuild,
 }
 
 /// Counts pipelines in processes of `program`, one per core at a time. File names are relative to `folder`. Calls
@@ -191,7 +191,7 @@ pub fn count(
     extent: Extent,
     done: &mut dyn FnMut(&Asked),
 ) -> Result<Counted, CaseError> {
-    let mut counted = Counted { cases: Vec::new(), batches: Vec::new(), build: Build::default() };
+    let mut counted = Counted { cases: Vec::new(), batches: Vec::new(), build: CountedBuild::default() };
     for (asked, counts) in requested.iter().zip(counts(program, folder, requested, extent, done)?) {
         counted.cases.push(Case::of(&asked.pipeline, &asked.set, &counts));
         counted.batches.push(counts.served.batch);

@@ -140,7 +140,7 @@ impl Comparison {
 
 /// The progress of a comparison.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct ComparisonProgress {
     /// Pairs of runs.
     pub pairs: usize,
     /// The largest distance from the centre to the ends, of all intervals of large parts.
@@ -183,7 +183,7 @@ pub fn compare<S: Side>(
     sides: &mut [S; 2],
     counted: &[Measurement; 2],
     time: Duration,
-    report: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(ComparisonProgress),
 ) -> Result<Comparison, CompareError<S::Error>> {
     let began = Instant::now();
     let mut pairs: Vec<[Figures; 2]> = Vec::new();
@@ -219,7 +219,7 @@ pub fn compare<S: Side>(
             let reaches = large.filter_map(|name| change(&pairs, name)).map(|change| change.reach());
             widest = reaches.reduce(f64::max);
         }
-        report(Progress { pairs: pairs.len(), widest });
+        report(ComparisonProgress { pairs: pairs.len(), widest });
         if over && pairs.len() < FIRST {
             return Err(CompareError::Time { pairs: pairs.len(), seconds: began.elapsed().as_secs_f64() });
         }

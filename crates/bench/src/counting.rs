@@ -20,12 +20,12 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use crate::callgrind::{Profile, ProfileError};
+use crate::callgrind::{CallgrindError, InstructionProfile};
 use crate::named::SYMBOLS;
 use crate::process::{PARENT, last_lines};
 use crate::ticks::PartType;
 
-pub use build::{Build, OtherBuild};
+pub use build::{CountedBuild, OtherBuild};
 pub use caches::{Misses, misses};
 pub use serve::serve;
 
@@ -99,7 +99,7 @@ pub struct Served {
     pub batch: usize,
     /// The counted program.
     #[serde(default)]
-    pub build: Build,
+    pub build: CountedBuild,
 }
 
 /// The instruction counts of a pipeline.
@@ -148,7 +148,7 @@ pub enum CountError {
     Io(#[from] std::io::Error),
     /// The profile cannot be used.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    InstructionProfile(#[from] CallgrindError),
 }
 
 /// Counts a pipeline: runs `program count PIPELINE`, with settings, under callgrind. It repeats the run until each
@@ -171,7 +171,7 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
         let text = String::from_utf8_lossy(&output.stdout);
         let served: Option<Served> = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
         let Some(served) = served else { return Err(CountError::Answer) };
-        let profile = Profile::read(&folder.path().join(PROFILE))?;
+        let profile = InstructionProfile::read(&folder.path().join(PROFILE))?;
         let counts = counts.get_or_insert_with(|| Counts {
             all: profile.total() - profile.own(CHECKS),
             checks: profile.own(CHECKS),

@@ -12,14 +12,14 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::baseline::{Case, Part};
+use crate::baseline::{Case, PartCounts};
 
-pub use run::{Answer, Changes, GROUPS, Gate, GateError, Progress, ask, changes, select, updated};
+pub use run::{Answer, Changes, CountProgress, GROUPS, Gate, GateError, ask, changes, select, updated};
 
 /// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum GateCause {
     /// Other instructions with equal batches.
     Code,
     /// Other batch sizes: the cost of a call is shared by fewer or more packets.
@@ -34,7 +34,7 @@ pub enum Cause {
     Vanished,
 }
 
-impl Cause {
+impl GateCause {
     /// Returns the cause in words: of an increase, or with `less`, of a decrease.
     #[must_use]
     pub fn describe(self, less: bool) -> &'static str {
@@ -55,9 +55,9 @@ impl Cause {
 
 /// The part of a change with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Why {
+pub struct CauseShare {
     /// The cause.
-    pub cause: Cause,
+    pub cause: GateCause,
     /// Instructions per packet.
     pub ipp: f64,
 }
@@ -65,7 +65,7 @@ pub struct Why {
 /// The result for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum GateVerdict {
     /// Increased by more than the limit: the gate fails.
     Increased,
     /// The baseline does not have the module: the gate fails until the baseline has it.
@@ -84,7 +84,7 @@ pub struct Finding {
     /// The module's function.
     pub function: String,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: GateVerdict,
     /// Instructions per packet of the baseline.
     pub before: Option<f64>,
     /// Instructions per packet of the present build.
@@ -94,7 +94,7 @@ pub struct Finding {
     /// Packets per call of the baseline and of the present build.
     pub packets_per_call: [Option<f64>; 2],
     /// The causes, the most important first.
-    pub why: Vec<Why>,
+    pub why: Vec<CauseShare>,
     /// For `(all)`: the parts that contribute most, in instructions per packet that entered.
     pub mostly: Vec<(String, f64)>,
 }
@@ -103,7 +103,7 @@ impl Finding {
     /// True if the gate fails because of this finding.
     #[must_use]
     pub fn fails(&self) -> bool {
-        matches!(self.verdict, Verdict::Increased | Verdict::Appeared)
+        matches!(self.verdict, GateVerdict::Increased | GateVerdict::Appeared)
     }
 }
 
@@ -133,37 +133,37 @@ const REACHED: f64 = 0.05;
 /// requests one.
 #[must_use]
 pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> Compared {
-    let was: HashMap<&str, &Part> = before.modules.iter().map(|part| (part.name.as_str(), part)).collect();
-    let is: HashMap<&str, &Part> = now.modules.iter().map(|part| (part.name.as_str(), part)).collect();
-    let others: HashMap<&str, &Part> =
+    let was: HashMap<&str, &PartCounts> = before.modules.iter().map(|part| (part.name.as_str(), part)).collect();
+    let is: HashMap<&str, &PartCounts> = now.modules.iter().map(|part| (part.name.as_str(), part)).collect();
+    let others: HashMap<&str, &PartCounts> =
         other.into_iter().flat_map(|case| &case.modules).map(|part| (part.name.as_str(), part)).collect();
     let mut findings = Vec::new();
     // For the whole: changes by cause and by part, per packet that entered.
-    let mut causes: HashMap<Cause, f64> = HashMap::new();
+    let mut causes: HashMap<GateCause, f64> = HashMap::new();
     let mut parts: Vec<(String, f64)> = Vec::new();
-    let of_entered = |part: &Part, case: &Case| part.packets as f64 / case.whole.packets.max(1) as f64;
+    let of_entered = |part: &PartCounts, case: &Case| part.packets as f64 / case.whole.packets.max(1) as f64;
     for part in &now.modules {
         let share = of_entered(part, now);
         let old = was.get(part.name.as_str()).copied();
         let ipp = part.per_packet();
-        match (old, old.and_then(Part::per_packet), ipp) {
+        match (old, old.and_then(PartCounts::per_packet), ipp) {
             (Some(old), Some(was), Some(is)) => {
                 let why = split(old, part, others.get(part.name.as_str()).copied());
                 why.iter().for_each(|why| *causes.entry(why.cause).or_default() += share * why.ipp);
                 let traffic = (share - of_entered(old, before)) * was;
-                *causes.entry(Cause::Traffic).or_default() += traffic;
+                *causes.entry(GateCause::Traffic).or_default() += traffic;
                 parts.push((part.name.clone(), share * (is - was) + traffic));
                 findings.extend(finding(old, part, why, limit));
             }
             (None, _, _) => {
-                *causes.entry(Cause::Appeared).or_default() += share * ipp.unwrap_or(0.0);
+                *causes.entry(GateCause::Appeared).or_default() += share * ipp.unwrap_or(0.0);
                 parts.push((part.name.clone(), share * ipp.unwrap_or(0.0)));
-                findings.push(alone(part, Verdict::Appeared, Cause::Appeared));
+                findings.push(alone(part, GateVerdict::Appeared, GateCause::Appeared));
             }
             (Some(_), None, Some(is)) => {
-                *causes.entry(Cause::Traffic).or_default() += share * is;
+                *causes.entry(GateCause::Traffic).or_default() += share * is;
                 parts.push((part.name.clone(), share * is));
-                findings.push(alone(part, Verdict::Within, Cause::Traffic));
+                findings.push(alone(part, GateVerdict::Within, GateCause::Traffic));
             }
             // Handled below, with the removed modules.
             (Some(_), _, None) => {}
@@ -173,17 +173,17 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
         let unused = is.get(part.name.as_str()).is_none_or(|now| now.packets == 0);
         if let Some(was) = part.per_packet().filter(|_| unused) {
             let gone = of_entered(part, before) * was;
-            *causes.entry(Cause::Vanished).or_default() -= gone;
+            *causes.entry(GateCause::Vanished).or_default() -= gone;
             parts.push((part.name.clone(), -gone));
-            findings.push(alone(part, Verdict::Decreased, Cause::Vanished));
+            findings.push(alone(part, GateVerdict::Decreased, GateCause::Vanished));
         }
     }
-    let modules = if causes.contains_key(&Cause::Appeared) {
-        Cause::Appeared
-    } else if causes.contains_key(&Cause::Vanished) {
-        Cause::Vanished
+    let modules = if causes.contains_key(&GateCause::Appeared) {
+        GateCause::Appeared
+    } else if causes.contains_key(&GateCause::Vanished) {
+        GateCause::Vanished
     } else {
-        Cause::Traffic
+        GateCause::Traffic
     };
     let why = split_residue(before, now, other, modules);
     why.iter().for_each(|why| *causes.entry(why.cause).or_default() += why.ipp);
@@ -191,7 +191,7 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
         parts.push((now.residue.name.clone(), is - was));
     }
     findings.extend(finding(&before.residue, &now.residue, why, limit));
-    let why = causes.into_iter().map(|(cause, ipp)| Why { cause, ipp }).collect();
+    let why = causes.into_iter().map(|(cause, ipp)| CauseShare { cause, ipp }).collect();
     if let Some(mut whole) = finding(&before.whole, &now.whole, why, limit) {
         whole.mostly = largest(parts, whole.now.zip(whole.before).map_or(0.0, |(now, before)| now - before));
         findings.push(whole);
@@ -204,7 +204,7 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
 #[must_use]
 pub fn wants(before: &Case, now: &Case, limit: f64) -> Option<f64> {
     let compared = compare(before, now, None, limit);
-    let beyond = compared.findings.iter().filter(|finding| finding.verdict != Verdict::Within);
+    let beyond = compared.findings.iter().filter(|finding| finding.verdict != GateVerdict::Within);
     let factors = beyond.filter_map(|finding| {
         let [was, is] = finding.packets_per_call;
         was.zip(is).map(|(was, is)| was / is).filter(|factor| (factor - 1.0).abs() > 1e-6)
@@ -213,26 +213,29 @@ pub fn wants(before: &Case, now: &Case, limit: f64) -> Option<f64> {
 }
 
 /// Separates the effects of code and batches. `other` is the present code with other batches.
-fn split(before: &Part, now: &Part, other: Option<&Part>) -> Vec<Why> {
-    let figures = |part: &Part| part.per_packet().zip(part.calls_per_packet());
+fn split(before: &PartCounts, now: &PartCounts, other: Option<&PartCounts>) -> Vec<CauseShare> {
+    let figures = |part: &PartCounts| part.per_packet().zip(part.calls_per_packet());
     let (Some((was, calls_before)), Some((is, calls_now))) = (figures(before), figures(now)) else { return Vec::new() };
     let same = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
     if same(calls_before, calls_now) {
-        return vec![Why { cause: Cause::Code, ipp: is - was }];
+        return vec![CauseShare { cause: GateCause::Code, ipp: is - was }];
     }
     match other.and_then(figures).filter(|(_, calls)| !same(*calls, calls_now)) {
         Some((ipp, calls)) => {
             let per_call = (is - ipp) / (calls_now - calls);
             let batches = per_call * (calls_now - calls_before);
-            vec![Why { cause: Cause::Code, ipp: is - was - batches }, Why { cause: Cause::Batches, ipp: batches }]
+            vec![
+                CauseShare { cause: GateCause::Code, ipp: is - was - batches },
+                CauseShare { cause: GateCause::Batches, ipp: batches },
+            ]
         }
-        None => vec![Why { cause: Cause::CodeOrBatches, ipp: is - was }],
+        None => vec![CauseShare { cause: GateCause::CodeOrBatches, ipp: is - was }],
     }
 }
 
 /// The same for the residue, whose calls are those of all modules. There are more calls if modules' batches are
 /// smaller, or if packets visit more modules. The cause of the latter is `modules`.
-fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause) -> Vec<Why> {
+fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: GateCause) -> Vec<CauseShare> {
     let mut why = split(&before.residue, &now.residue, other.map(|case| &case.residue));
     let visits = |case: &Case| {
         let visits: f64 = case.modules.iter().map(|module| module.packets as f64).sum();
@@ -243,18 +246,18 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause
     let of_visit = |case: &Case| case.residue.calls_per_packet().unwrap_or(0.0) / visits(case);
     let reached = [Some(now), other].into_iter().flatten();
     let reached = reached.into_iter().any(|case| (of_visit(case) / of_visit(before) - 1.0).abs() <= REACHED);
-    if why.iter().any(|why| why.cause == Cause::Batches) && !reached {
+    if why.iter().any(|why| why.cause == GateCause::Batches) && !reached {
         let ipp = why.iter().map(|why| why.ipp).sum();
-        why = vec![Why { cause: Cause::CodeOrBatches, ipp }];
+        why = vec![CauseShare { cause: GateCause::CodeOrBatches, ipp }];
     }
     let calls = [before, now].map(|case| case.residue.calls_per_packet().unwrap_or(0.0));
     let (were, are) = (visits(before), visits(now));
-    let Some(batches) = why.iter_mut().find(|why| why.cause == Cause::Batches) else { return why };
+    let Some(batches) = why.iter_mut().find(|why| why.cause == GateCause::Batches) else { return why };
     if were > 0.0 && (were - are).abs() > 1e-9 * were && calls[1] != calls[0] {
         // More visits, with calls as large as before. The rest is the effect of smaller calls.
         let part = batches.ipp * (are - were) * (calls[0] / were) / (calls[1] - calls[0]);
         batches.ipp -= part;
-        why.push(Why { cause: modules, ipp: part });
+        why.push(CauseShare { cause: modules, ipp: part });
     }
     why
 }
@@ -264,7 +267,7 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause
 pub const LEAST: f64 = 0.05;
 
 /// Returns the finding for a part, or `None` if it has not changed.
-fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<Finding> {
+fn finding(before: &PartCounts, now: &PartCounts, mut why: Vec<CauseShare>, limit: f64) -> Option<Finding> {
     let (was, is) = (before.per_packet()?, now.per_packet()?);
     let delta = is - was;
     if before.instructions == now.instructions && before.packets == now.packets {
@@ -272,9 +275,9 @@ fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<F
     }
     let most = if limit > 0.0 { LEAST.max(limit * was) } else { 0.0 };
     let verdict = match delta {
-        _ if delta > most => Verdict::Increased,
-        _ if -delta > most => Verdict::Decreased,
-        _ => Verdict::Within,
+        _ if delta > most => GateVerdict::Increased,
+        _ if -delta > most => GateVerdict::Decreased,
+        _ => GateVerdict::Within,
     };
     // Causes of at most one hundredth of the change are left out.
     why.retain(|why| why.ipp.abs() > delta.abs() / 100.0);
@@ -294,8 +297,8 @@ fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<F
 }
 
 /// Returns the finding for a module that only one side has.
-fn alone(part: &Part, verdict: Verdict, cause: Cause) -> Finding {
-    let (ipp, gone) = (part.per_packet(), cause == Cause::Vanished);
+fn alone(part: &PartCounts, verdict: GateVerdict, cause: GateCause) -> Finding {
+    let (ipp, gone) = (part.per_packet(), cause == GateCause::Vanished);
     let packets = part.calls_per_packet().filter(|calls| *calls > 0.0).map(f64::recip);
     Finding {
         part: part.name.clone(),
@@ -305,7 +308,7 @@ fn alone(part: &Part, verdict: Verdict, cause: Cause) -> Finding {
         now: ipp.filter(|_| !gone),
         change: None,
         packets_per_call: if gone { [packets, None] } else { [None, packets] },
-        why: ipp.map(|ipp| Why { cause, ipp: if gone { -ipp } else { ipp } }).into_iter().collect(),
+        why: ipp.map(|ipp| CauseShare { cause, ipp: if gone { -ipp } else { ipp } }).into_iter().collect(),
         mostly: Vec::new(),
     }
 }

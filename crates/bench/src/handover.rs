@@ -24,7 +24,7 @@ use forebay_measure::{
 use forebay_protocol::report::Cpu;
 use serde::Serialize;
 
-pub use memory::{Level, Step, circle};
+pub use memory::{Level, LevelLatency, circle};
 pub use pairs::{Relation, pairs};
 pub use rows::Row;
 
@@ -133,7 +133,7 @@ pub struct Handover {
     /// Pairs of cores; empty if this process may use only one core.
     pub pairs: Vec<Pair>,
     /// The first core's own memory, by level.
-    pub local: Vec<Step>,
+    pub local: Vec<LevelLatency>,
 }
 
 /// Measures these pairs, `repeats` times in turn. Calls `done` with the number of completed steps and of all steps.

@@ -40,7 +40,7 @@ struct Counting<const N: usize> {
 
 /// The counts of a span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct HardwareCounts {
     /// The counts by worker number. Missing events have no entry.
     pub workers: Vec<(usize, BTreeMap<Event, f64>)>,
     /// The reasons for missing events.
@@ -114,13 +114,13 @@ impl Watch {
 
     /// Returns the counts since the beginning or the last restart.
     #[must_use]
-    pub fn end(mut self) -> Counted {
+    pub fn end(mut self) -> HardwareCounts {
         self.counted()
     }
 
     /// Returns the counts since the beginning or the last [`restart`](Self::restart).
     #[must_use]
-    pub fn counted(&mut self) -> Counted {
+    pub fn counted(&mut self) -> HardwareCounts {
         let mut missing: BTreeMap<Event, String> =
             self.unavailable.iter().map(|(event, reason)| (*event, reason.to_string())).collect();
         let mut workers = Vec::new();
@@ -130,7 +130,7 @@ impl Watch {
             watched.singles.iter_mut().for_each(|single| single.end(&mut counts, &mut missing));
             workers.push((watched.worker, counts));
         }
-        Counted { workers, unavailable: missing }
+        HardwareCounts { workers, unavailable: missing }
     }
 }
 
@@ -157,7 +157,7 @@ impl<const N: usize> Counting<N> {
     }
 }
 
-impl Counted {
+impl HardwareCounts {
     /// Returns the figures of a span in which `packets` entered and workers were busy for the share `busy` of the time.
     #[must_use]
     pub fn figures(&self, packets: u64, busy: f64) -> Hardware {
@@ -276,7 +276,7 @@ mod tests {
             ];
             (worker, counts.map(|(event, count)| (event, count * scale)).into())
         };
-        let mut counted = Counted { workers: vec![of(0, 1.0), of(1, 3.0)], ..Counted::default() };
+        let mut counted = HardwareCounts { workers: vec![of(0, 1.0), of(1, 3.0)], ..HardwareCounts::default() };
         let figures = counted.figures(8, 0.5);
         assert_eq!((figures.ipc, figures.core_cpp, figures.llc_misses), (Some(1.5), Some(50.0), Some(2.0)));
         assert_eq!((figures.stalled_backend, figures.stalled_frontend, figures.eipc), (Some(0.25), None, None));

@@ -270,7 +270,7 @@ impl Row<'_> {
         let nature = if group.origin == Origin::Emulated { Nature::Counted } else { Nature::Measured };
         let values: Vec<f64> = points.iter().map(|point| point.value).collect();
         let side = |at: usize| MeasurementRef { name: points[at].name.clone(), commit: points[at].commit.clone() };
-        let step = |step: crate::steps::Step| Step {
+        let step = |step: crate::steps::DetectedStep| Step {
             at: step.at,
             before: side(step.at - 1),
             after: side(step.at),

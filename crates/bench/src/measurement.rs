@@ -10,7 +10,7 @@ use crate::counting::Counts;
 use crate::disturbance::Disturbance;
 use crate::hardware::Hardware;
 use crate::rates::Rates;
-use crate::ticks::{Part, PartType, Timed, cur};
+use crate::ticks::{PartType, Timed, TimedPart, cur};
 
 /// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ impl Measurement {
     #[must_use]
     pub fn of(timed: &Timed, counts: Option<&Counts>) -> Self {
         let report = &timed.report;
-        let module = |part: Part<'_>| {
+        let module = |part: TimedPart<'_>| {
             let counted = counts.and_then(|counts| counts.per_packet(&part.name, part.kind));
             let (cpp_ticks, packets_per_call) = (part.timing.ticks_per_packet, part.timing.batch_mean);
             // The cost of a call is shared by the packets of its batch. If the batch sizes differ, the two runs did

@@ -23,7 +23,7 @@ const MOST_LINES: usize = 20;
 
 /// A build of Forebay, and the pipeline that it measures.
 #[derive(Clone, Debug)]
-pub struct Build {
+pub struct MeasuredBuild {
     /// The program.
     pub program: PathBuf,
     /// The pipeline and its settings, as arguments of `forebay measure`.
@@ -81,7 +81,7 @@ pub enum BuildError {
     },
 }
 
-impl Build {
+impl MeasuredBuild {
     /// Creates a build that measures a pipeline for `span` in each run.
     #[must_use]
     pub fn new(program: PathBuf, arguments: Vec<String>, span: Duration) -> Self {
@@ -171,7 +171,7 @@ pub(crate) fn last_lines(output: &Output, otherwise: &str) -> String {
     }
 }
 
-impl Side for Build {
+impl Side for MeasuredBuild {
     type Error = BuildError;
 
     fn run(&mut self) -> Result<Measurement, BuildError> {
@@ -188,7 +188,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("forebay");
         std::fs::write(&program, "one").expect("it can be written");
-        let mut build = Build::new(program.clone(), vec!["p.yaml".to_owned()], Duration::from_millis(1));
+        let mut build = MeasuredBuild::new(program.clone(), vec!["p.yaml".to_owned()], Duration::from_millis(1));
         // The file is not a program. The error reports that, not that the file was replaced.
         assert!(matches!(build.run(), Err(BuildError::Io { .. })));
         let other = folder.path().join("other");

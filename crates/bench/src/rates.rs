@@ -9,7 +9,7 @@ use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::PipelineParts;
 use serde::{Deserialize, Serialize};
 
-use crate::search::{Found, Limits, NON_DROP, Outcome, PARTIAL_DROP, Progress, search};
+use crate::search::{GoalResult, Limits, NON_DROP, Outcome, PARTIAL_DROP, SearchProgress, search};
 use crate::trial::{Load, Measured, TrialError};
 
 /// The smallest load that is tried, in packets per second. With less, a trial of some tenths of a second has too few
@@ -24,9 +24,9 @@ const WIDTH: f64 = 0.005;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// The rate without loss.
-    pub ndr: Found,
+    pub ndr: GoalResult,
     /// The rate with at most 0.5 % loss.
-    pub pdr: Found,
+    pub pdr: GoalResult,
     /// Valid trials.
     pub trials: u64,
     /// Repeated trials: a worker was without its core for a part of the trial, and packets were lost.
@@ -92,7 +92,7 @@ pub fn find(
     cores: impl Into<Cores>,
     made: PipelineParts,
     time: Duration,
-    report: &mut dyn FnMut(&Progress<'_>),
+    report: &mut dyn FnMut(&SearchProgress<'_>),
 ) -> Result<Rates, RatesError> {
     let (load, workers) = (Load::of(&mut plans)?, plans.len() as f64);
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), ControlInputs::default())?;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_void_search_has_no_rates() {
-        let found = Found { pps: Some(1e6), lower_pps: Some(1e6), upper_pps: Some(1.004e6), settled: true };
+        let found = GoalResult { pps: Some(1e6), lower_pps: Some(1e6), upper_pps: Some(1.004e6), settled: true };
         let outcome = Outcome { found: vec![found; 2], trials: 40, voids: 12, taken_void: 0, seconds: 20.0 };
         let rates = |outcome: Outcome| Rates::of(&outcome, Duration::from_secs(30)).rates();
         assert_eq!(rates(outcome.clone()), (Some(1e6), Some(1e6)));

@@ -194,9 +194,9 @@ pub fn in_one_line(text: &str) -> String {
 
 /// The folder of saved measurements.
 #[derive(Clone, Debug)]
-pub struct Store(PathBuf);
+pub struct MeasurementStore(PathBuf);
 
-impl Store {
+impl MeasurementStore {
     /// Returns a store in the folder `path`. The folder is created when a measurement is saved.
     #[must_use]
     pub fn new(path: &Path) -> Self {

@@ -76,7 +76,7 @@ pub const REPEATS: u32 = 5;
 
 /// The result for a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct GoalResult {
     /// The rate that was forwarded at the lower bound, in packets per second, without the worst trials (the draft's
     /// conditional throughput). `None` if no load was good.
     pub pps: Option<f64>,
@@ -92,7 +92,7 @@ pub struct Found {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The results by goal.
-    pub found: Vec<Found>,
+    pub found: Vec<GoalResult>,
     /// The number of trials, without void ones.
     pub trials: u64,
     /// The number of void trials that were repeated.
@@ -105,7 +105,7 @@ pub struct Outcome {
 
 /// The progress of a search, before a trial is run.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
+pub struct SearchProgress<'a> {
     /// The result so far.
     pub outcome: &'a Outcome,
     /// The load of the trial.
@@ -122,14 +122,14 @@ pub fn search<T: Trials>(
     trials: &mut T,
     goals: &[Goal],
     limits: &Limits,
-    report: &mut dyn FnMut(&Progress<'_>),
+    report: &mut dyn FnMut(&SearchProgress<'_>),
 ) -> Result<Outcome, T::Error> {
     let phases = phases(limits);
     let mut search = Search {
         trials,
         limits: *limits,
         loads: Vec::new(),
-        outcome: Outcome { found: vec![Found::default(); goals.len()], ..Outcome::default() },
+        outcome: Outcome { found: vec![GoalResult::default(); goals.len()], ..Outcome::default() },
         lower: vec![None; goals.len()],
         report,
     };
@@ -138,7 +138,7 @@ pub fn search<T: Trials>(
     }
     for (at, goal) in goals.iter().enumerate() {
         let settled = search.outcome.found[at].settled;
-        search.outcome.found[at] = Found { settled, ..search.found(goal, &phases) };
+        search.outcome.found[at] = GoalResult { settled, ..search.found(goal, &phases) };
     }
     Ok(search.outcome)
 }
@@ -238,7 +238,7 @@ struct Search<'a, T: Trials> {
     outcome: Outcome,
     /// By goal: the lower bound of the last phase that had one.
     lower: Vec<Option<f64>>,
-    report: &'a mut dyn FnMut(&Progress<'_>),
+    report: &'a mut dyn FnMut(&SearchProgress<'_>),
 }
 
 /// The lower and the upper bound of the previous phase, where a phase begins.
@@ -326,7 +326,7 @@ impl<T: Trials> Search<'_, T> {
             if self.outcome.seconds + span > self.limits.time.as_secs_f64() {
                 return Ok(Completion::TimeUp);
             }
-            (self.report)(&Progress { outcome: &self.outcome, pps, lower_pps: &self.lower });
+            (self.report)(&SearchProgress { outcome: &self.outcome, pps, lower_pps: &self.lower });
             let trial = self.trials.run(pps, Duration::from_secs_f64(span))?;
             self.outcome.seconds += trial.took.as_secs_f64();
             if !trial.void {
@@ -349,8 +349,8 @@ impl<T: Trials> Search<'_, T> {
     }
 
     /// Returns the result for a goal. Each bound comes from the latest phase that has one.
-    fn found(&self, goal: &Goal, phases: &[Phase]) -> Found {
-        let mut found = Found::default();
+    fn found(&self, goal: &Goal, phases: &[Phase]) -> GoalResult {
+        let mut found = GoalResult::default();
         for phase in phases.iter().rev() {
             let (low, high) = self.bounds(goal, phase);
             if let Some(low) =

@@ -28,7 +28,7 @@ pub enum Nature {
 
 /// A step of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct DetectedStep {
     /// The index of the first value of the new level.
     pub at: usize,
     /// The mean of the values since the previous step.
@@ -42,7 +42,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// Returns the steps of a series of finite values.
 #[must_use]
-pub fn steps(values: &[f64], nature: Nature) -> Vec<Step> {
+pub fn steps(values: &[f64], nature: Nature) -> Vec<DetectedStep> {
     let starts = match nature {
         Nature::Counted => runs(values),
         Nature::Measured => shortest(values).starts,
@@ -50,7 +50,7 @@ pub fn steps(values: &[f64], nature: Nature) -> Vec<Step> {
     let ends = starts.iter().skip(1).copied().chain([values.len()]);
     let levels: Vec<f64> = starts.iter().zip(ends).map(|(start, end)| mean(&values[*start..end])).collect();
     let pairs = levels.windows(2).zip(starts.iter().skip(1));
-    pairs.map(|(levels, at)| Step { at: *at, from: levels[0], to: levels[1] }).collect()
+    pairs.map(|(levels, at)| DetectedStep { at: *at, from: levels[0], to: levels[1] }).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -14,7 +14,7 @@ use forebay_protocol::{
 use serde::{Deserialize, Serialize};
 
 use crate::disturbance::{Disturbance, Witness};
-use crate::hardware::{Counted, Watch};
+use crate::hardware::{HardwareCounts, Watch};
 use crate::meter::{WhyNot, meter};
 
 /// The longest time for which a pipeline runs before the measurement begins; at most half of the measured time. In it
@@ -31,7 +31,7 @@ pub struct Timed {
     /// Ticks per second.
     pub hertz: f64,
     /// The processor's counts of the measured span.
-    pub counted: Counted,
+    pub counted: HardwareCounts,
     /// The reason why workers have no metered figures, if they have none.
     pub unmetered: Option<String>,
     /// Disturbances of the workers during the measured span.
@@ -78,9 +78,9 @@ impl Timed {
         self.per_packet(workers.map(residue).sum::<Option<f64>>()?)
     }
 
-    /// The timing of each part of the chain ([`Part`]).
+    /// The timing of each part of the chain ([`TimedPart`]).
     #[must_use]
-    pub fn parts(&self) -> Vec<Part<'_>> {
+    pub fn parts(&self) -> Vec<TimedPart<'_>> {
         let Report { modules, ports, workers, .. } = &self.report;
         let modules = modules.iter().map(|module| {
             let timing = Timing {
@@ -89,7 +89,7 @@ impl Timed {
                 batch_mean: module.batch_mean,
                 metered: module.metered,
             };
-            Part {
+            TimedPart {
                 name: module.name.clone(),
                 kind: PartType::Module,
                 packets: module.packets,
@@ -100,12 +100,12 @@ impl Timed {
         let ports = ports.iter().flat_map(|port| {
             let part = |kind: PartType, packets, timing| {
                 let name = kind.part_name(&port.name);
-                Part { name, kind, packets, timing, workers: &[] }
+                TimedPart { name, kind, packets, timing, workers: &[] }
             };
             [(PartType::Receive, port.received, port.receiving), (PartType::Send, port.sent, port.sending)]
                 .map(|(kind, packets, timing)| part(kind, packets, timing))
         });
-        let rings = workers.iter().filter(|worker| worker.handed + worker.taken > 0).map(|worker| Part {
+        let rings = workers.iter().filter(|worker| worker.handed + worker.taken > 0).map(|worker| TimedPart {
             name: PartType::HandOver.part_name(&format!("worker {}", worker.id)),
             kind: PartType::HandOver,
             packets: worker.handed + worker.taken,
@@ -184,7 +184,7 @@ impl PartType {
 
 /// A part of the chain with its packets and timing in the measured span.
 #[derive(Clone, Debug)]
-pub struct Part<'t> {
+pub struct TimedPart<'t> {
     /// The module's name, or the port's or worker's name with the direction.
     pub name: String,
     /// The type of the part.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_bench::compare::{self, Comparison, Part, Progress, Verdict};
+use forebay_bench::compare::{self, Comparison, ComparisonProgress, Part, Verdict};
 use forebay_bench::measurement::Measurement;
-use forebay_bench::process::Build;
-use forebay_bench::saved::Store;
+use forebay_bench::process::MeasuredBuild;
+use forebay_bench::saved::MeasurementStore;
 use serde_json::json;
 
 use crate::format::{Align, known, table};
@@ -21,9 +21,9 @@ const SPAN: Duration = Duration::from_millis(150);
 /// Compares. Returns `No` if a module costs more.
 pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     let _temporary = crate::temporary::folder()?;
-    let store = Store::new(&arguments.store);
+    let store = MeasurementStore::new(&arguments.store);
     let (first, program) = store.find(&arguments.name)?;
-    let of = |program: PathBuf, arguments: Vec<String>| Build::new(program, arguments, SPAN);
+    let of = |program: PathBuf, arguments: Vec<String>| MeasuredBuild::new(program, arguments, SPAN);
     let before = of(program, first.subject.arguments());
     let (name, now) = match &arguments.other {
         Some(other) => {
@@ -47,7 +47,7 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     let [a, b] = &mut sides;
     let counted = [a.count()?, b.count()?];
     let time = Duration::from_nanos(arguments.time.0);
-    let compared = compare::compare(&mut sides, &counted, time, &mut |progress: Progress| {
+    let compared = compare::compare(&mut sides, &counted, time, &mut |progress: ComparisonProgress| {
         let widest =
             progress.widest.map_or_else(String::new, |widest| format!(", known within {:.1} %", widest * 100.0));
         say(&format!("{} pairs of runs{widest}", progress.pairs));

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use forebay_bench::baseline::Baseline;
 use forebay_bench::cases::relative;
 use forebay_bench::counting::Extent;
-use forebay_bench::gate::{self, Finding, Gate, Verdict};
+use forebay_bench::gate::{self, Finding, Gate, GateVerdict};
 
 use crate::format::{Align, counted, known};
 use crate::source::origin;
@@ -112,7 +112,7 @@ fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result
         writeln!(out, "{}", serde_json::to_string(answer)?)?;
         return Ok(exit);
     }
-    write!(out, "{}", table(answer.findings().filter(|(_, finding)| finding.verdict != Verdict::Within)))?;
+    write!(out, "{}", table(answer.findings().filter(|(_, finding)| finding.verdict != GateVerdict::Within)))?;
     if let Some(note) = &answer.note {
         writeln!(out, "note: {note}")?;
     }
@@ -125,8 +125,8 @@ fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result
     let figures: usize = answer.cases.iter().map(|case| case.parts).sum();
     let limit = format!("{} %", trimmed(answer.max_ipp * 100.0));
     let of = format!("{} of {}", counted(figures as u64, "figure"), counted(answer.cases.len() as u64, "pipeline"));
-    let (within, cheaper) = (answer.number(Verdict::Within), answer.number(Verdict::Decreased));
-    let less = answer.findings().filter(|(_, finding)| finding.verdict == Verdict::Within);
+    let (within, cheaper) = (answer.number(GateVerdict::Within), answer.number(GateVerdict::Decreased));
+    let less = answer.findings().filter(|(_, finding)| finding.verdict == GateVerdict::Within);
     let less: Vec<_> = less.map(|(case, finding)| format!("{case} {}", finding.part)).collect();
     let within = match within {
         0 => String::new(),
@@ -134,7 +134,7 @@ fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result
         many => format!(", {many} changed by less (--json lists them)"),
     };
     if exit == Answer::No {
-        let (increased, new) = (answer.number(Verdict::Increased), answer.number(Verdict::Appeared));
+        let (increased, new) = (answer.number(GateVerdict::Increased), answer.number(GateVerdict::Appeared));
         let new =
             if new > 0 { format!(", {} not in the baseline", counted(new as u64, "module")) } else { String::new() };
         writeln!(out, "no: of {of}, {increased} grew by more than {limit}{new}{within}")?;
@@ -181,7 +181,7 @@ fn why(finding: &Finding) -> String {
     };
     let causes = finding.why.iter().map(|why| {
         let batches =
-            if matches!(why.cause, gate::Cause::Batches | gate::Cause::CodeOrBatches) { &batches } else { "" };
+            if matches!(why.cause, gate::GateCause::Batches | gate::GateCause::CodeOrBatches) { &batches } else { "" };
         format!("{} {:+.2}{batches}", why.cause.describe(why.ipp < 0.0), why.ipp)
     });
     let mut causes_text: Vec<_> = causes.collect();

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use forebay_bench::history::{self, Choice, Figure, History, MeasurementRef, Series, Step};
-use forebay_bench::saved::{Store, in_one_line};
+use forebay_bench::saved::{MeasurementStore, in_one_line};
 use forebay_graph::files::replace;
 
 use crate::format::{Align, counted, known, sparkline};
@@ -15,7 +15,7 @@ const SPARKS: usize = 24;
 
 /// Prints the history of a store.
 pub(crate) fn history(arguments: &args::History) -> anyhow::Result<()> {
-    let saved = Store::new(&arguments.store).all()?;
+    let saved = MeasurementStore::new(&arguments.store).all()?;
     let choice = Choice {
         pipeline: arguments.pipeline.clone(),
         module: arguments.module.clone(),

@@ -20,7 +20,7 @@ pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<Answer> {
     let counter =
         if arguments.no_count { None } else { Some(std::env::current_exe().context("this program's own file")?) };
     let mut watched = Watched::new()?;
-    let results = lean::run(&lean::Settings { short: arguments.short, counter }, &mut watched)?;
+    let results = lean::run(&lean::LeanSettings { short: arguments.short, counter }, &mut watched)?;
     watched.bar.end();
     if let Some(why) = results.not_counted.as_ref().filter(|_| !arguments.no_count) {
         writeln!(printed::err(), "instructions are n/a: {why}")?;
@@ -35,10 +35,10 @@ pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<Answer> {
 
 /// Runs the experiment `batching` and writes its report.
 pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> {
-    let (only, part) = (&arguments.only, batching::Part::Captures);
+    let (only, part) = (&arguments.only, batching::BatchingPart::Captures);
     match &arguments.captures {
         None if only.contains(&part) => bail!("--only captures: no captures: name their folder with --captures"),
-        Some(folder) if !only.is_empty() && !only.contains(&part) && !only.contains(&batching::Part::Grid) => {
+        Some(folder) if !only.is_empty() && !only.contains(&part) && !only.contains(&batching::BatchingPart::Grid) => {
             bail!(
                 "--captures {}: only the parts `captures` and `grid` use captures: add one of them to --only",
                 folder.display()
@@ -46,16 +46,17 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> 
         }
         _ => {}
     }
-    let has_usecases = [batching::Part::Static, batching::Part::Grid].iter().any(|part| only.contains(part));
+    let has_usecases =
+        [batching::BatchingPart::Static, batching::BatchingPart::Grid].iter().any(|part| only.contains(part));
     if let Some(usecase) = arguments.usecase.first().filter(|_| !has_usecases) {
         bail!("--usecase {usecase}: only the parts `static` and `grid` have use cases: add one of them to --only");
     }
     let simulated = [(arguments.short, "--short"), (arguments.simulated, "--virtual")].into_iter().find(|(is, _)| *is);
-    if let Some((_, flag)) = simulated.filter(|_| only.contains(&batching::Part::DataPath)) {
+    if let Some((_, flag)) = simulated.filter(|_| only.contains(&batching::BatchingPart::DataPath)) {
         bail!("--only data-path: this part measures real time, but {flag} simulates time: omit {flag}");
     }
     ready(&arguments.out)?;
-    let settings = batching::Settings {
+    let settings = batching::BatchingSettings {
         simulated: arguments.simulated,
         short: arguments.short,
         only: arguments.only.iter().copied().collect(),
@@ -80,7 +81,7 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<Answer> 
 pub(crate) fn placement(arguments: &args::LabPlacement) -> anyhow::Result<Answer> {
     ready(&arguments.out)?;
     let only = arguments.only.iter().copied().collect();
-    let settings = placement::Settings { short: arguments.short, only, seed: arguments.seed };
+    let settings = placement::PlacementSettings { short: arguments.short, only, seed: arguments.seed };
     let earlier = placement::Earlier::read(&arguments.out, &settings);
     if let Some(parts) = earlier.as_ref().map(placement::Earlier::parts).filter(|parts| !parts.is_empty()) {
         let parts = parts.join(", ");

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use forebay_bench::cases;
 use forebay_bench::counting::{self, CountError, Extent};
 use forebay_bench::measurement::Measurement;
-use forebay_bench::saved::{Saved, Store, Subject};
+use forebay_bench::saved::{MeasurementStore, Saved, Subject};
 use forebay_bench::ticks::{self, Timed};
 use forebay_instance::{Cores, choose};
 use forebay_pipeline::{Conditions, Loaded, Source};
@@ -32,8 +32,9 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             arguments.pipeline
         );
     }
-    let store =
-        Store::new(&std::path::absolute(&arguments.store).with_context(|| arguments.store.display().to_string())?);
+    let store = MeasurementStore::new(
+        &std::path::absolute(&arguments.store).with_context(|| arguments.store.display().to_string())?,
+    );
     crate::temporary::follow_parent()?;
     // Look up the program before its file can be replaced.
     let program = std::env::current_exe().context("this program's own file")?;

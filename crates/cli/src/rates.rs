@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_bench::{
     rates::{self, Rates},
-    search::{Found, Progress},
+    search::{GoalResult, Progress},
 };
 use forebay_instance::Cores;
 use forebay_pipeline::{Conditions, Loaded, Source};
@@ -63,16 +63,18 @@ pub(crate) fn print(rates: &Rates, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn rate_text(found: &Found) -> String {
+fn rate_text(found: &GoalResult) -> String {
     let unsettled = if found.settled { "" } else { "; the time was up before the bounds were certain (--search-time)" };
     match *found {
-        Found { pps: Some(pps), lower_pps: Some(low), upper_pps: Some(high), .. } => {
+        GoalResult { pps: Some(pps), lower_pps: Some(low), upper_pps: Some(high), .. } => {
             format!("{} packets/s, offered between {} and {}{unsettled}", short(pps), short(low), short(high))
         }
-        Found { pps: Some(pps), .. } => {
+        GoalResult { pps: Some(pps), .. } => {
             format!("at least {} packets/s: no tried load was too much{unsettled}", short(pps))
         }
-        Found { upper_pps: Some(high), .. } => format!("n/a: even {} packets/s lose packets{unsettled}", short(high)),
+        GoalResult { upper_pps: Some(high), .. } => {
+            format!("n/a: even {} packets/s lose packets{unsettled}", short(high))
+        }
         _ => format!("n/a{unsettled}"),
     }
 }
@@ -83,16 +85,16 @@ mod tests {
 
     #[test]
     fn rates_are_formatted() {
-        let found = Found { pps: Some(4.95e6), lower_pps: Some(4.95e6), upper_pps: Some(4.97e6), settled: true };
+        let found = GoalResult { pps: Some(4.95e6), lower_pps: Some(4.95e6), upper_pps: Some(4.97e6), settled: true };
         assert_eq!(rate_text(&found), "4.950M packets/s, offered between 4.950M and 4.970M");
         assert_eq!(
-            rate_text(&Found { upper_pps: None, ..found }),
+            rate_text(&GoalResult { upper_pps: None, ..found }),
             "at least 4.950M packets/s: no tried load was too much"
         );
         assert_eq!(
-            rate_text(&Found { pps: None, lower_pps: None, ..found }),
+            rate_text(&GoalResult { pps: None, lower_pps: None, ..found }),
             "n/a: even 4.970M packets/s lose packets"
         );
-        assert!(rate_text(&Found::default()).starts_with("n/a; the time was up"));
+        assert!(rate_text(&GoalResult::default()).starts_with("n/a; the time was up"));
     }
 }

@@ -8,7 +8,7 @@
 use std::hint::black_box;
 
 use forebay_functions::tables::acl::{
-    Address, Backend, Classifier, Decision, Hits, Key, Rule, Step, Tuples, Verdict, labels, synthetic,
+    Backend, Classifier, Decision, HeaderKey, Hits, Rule, RuleAddress, Step, Tuples, Verdict, labels, synthetic,
 };
 use forebay_measure::clock::{Clock, Tsc};
 
@@ -51,7 +51,7 @@ fn main() {
     }
 }
 
-fn family<A: Address>(name: &str, count: usize, hit_share: f64) {
+fn family<A: RuleAddress>(name: &str, count: usize, hit_share: f64) {
     let rules = synthetic::rules::<A>(count, 1);
     let keys = synthetic::keys(&rules, SESSIONS, hit_share, 2);
     let start = Tsc.now();
@@ -81,7 +81,7 @@ fn family<A: Address>(name: &str, count: usize, hit_share: f64) {
 }
 
 /// Returns the median and the least ticks per key.
-fn ticks<A: Address>(keys: &[Key<A>], mut classify: impl FnMut(&[Key<A>], &mut [Verdict])) -> [f64; 2] {
+fn ticks<A: RuleAddress>(keys: &[HeaderKey<A>], mut classify: impl FnMut(&[HeaderKey<A>], &mut [Verdict])) -> [f64; 2] {
     let mut verdicts = [Verdict::default(); BATCH];
     let mut ticks: Vec<f64> = (0..PASSES)
         .map(|_| {

@@ -35,7 +35,7 @@ use serde::Serialize;
 
 use crate::{Header, LabError, Machine, Progress};
 
-pub use contour::{Claims, Gain};
+pub use contour::{Claims, ContourGain};
 pub use costs::{CostOrigin, Costs};
 pub use data_path::DataPath;
 pub use decomposition::{Decomposed, Side};
@@ -59,7 +59,7 @@ use testbed::Testbed;
 /// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum BatchingPart {
     /// Every use case under every controller.
     Static,
     /// The same for every size of the paper, with unfolded branches.
@@ -92,7 +92,7 @@ pub enum Part {
     Decomposition,
 }
 
-impl Part {
+impl BatchingPart {
     /// All parts.
     pub const ALL: &'static [Self] = &[
         Self::Static,
@@ -137,13 +137,13 @@ impl Part {
 
 /// The runs to perform, and their duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct BatchingSettings {
     /// Whether time is simulated.
     pub simulated: bool,
     /// Whether runs are fewer, smaller and shorter, in simulated time.
     pub short: bool,
     /// The parts to run. Empty: all.
-    pub only: BTreeSet<Part>,
+    pub only: BTreeSet<BatchingPart>,
     /// The control period.
     pub period: Option<Nanos>,
     /// The duration of a run, after the controller has settled.
@@ -186,8 +186,8 @@ pub struct Extents {
     captures: Option<PathBuf>,
 }
 
-impl Settings {
-    fn has(&self, part: Part) -> bool {
+impl BatchingSettings {
+    fn has(&self, part: BatchingPart) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
 
@@ -220,7 +220,7 @@ impl Extents {
 
 /// The results of the experiment. Parts that were not selected are empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub struct BatchingResults {
     /// The experiment and its time. A short experiment is also small.
     #[serde(flatten)]
     pub header: Header,
@@ -253,7 +253,7 @@ pub struct Results {
     /// A bearer whose load changes.
     pub bearer: Vec<Series>,
     /// The gain by branches, batchiness and bursts. Simulated.
-    pub contour: Vec<Gain>,
+    pub contour: Vec<ContourGain>,
     /// The number of points for which the claims hold. `None` if there are no points.
     pub contour_claims: Option<Claims>,
     /// Open-loop traffic, which keeps to a schedule.
@@ -280,11 +280,11 @@ pub struct Results {
 ///
 /// # Errors
 /// Returns [`LabError`] if a setting is not valid, a run fails, or a file cannot be read.
-pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
+pub fn run(settings: &BatchingSettings, progress: &mut dyn Progress) -> Result<BatchingResults, LabError> {
     let header = Header::now("batching", settings.short);
     // The captures are checked before hours are spent on other parts.
     settings.captures.as_deref().map(captures::files).transpose()?;
-    let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
+    let captures = settings.captures.as_deref().filter(|_| settings.has(BatchingPart::Captures));
     let extents = settings.extents();
     // A short experiment uses the same costs on every machine.
     let costs = if settings.short { Costs::published() } else { Costs::stored() };
@@ -298,31 +298,30 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         complete: Vec::new(),
         is_stopped: false,
     };
-    let rows = runner.part(Part::Static, settled::measure)?;
-    let grid = runner.part(Part::Grid, settled::grid)?;
-    let slo_steps = runner.part(Part::SloSteps, steps::objectives)?;
-    let load_steps = runner.part(Part::LoadSteps, steps::loads)?;
-    let bearer = runner.part(Part::Bearer, steps::bearer)?;
-    let contour = runner.part(Part::Contour, contour::measure)?;
-    let open = runner.part(Part::Open, open::measure)?;
+    let rows = runner.part(BatchingPart::Static, settled::measure)?;
+    let grid = runner.part(BatchingPart::Grid, settled::grid)?;
+    let slo_steps = runner.part(BatchingPart::SloSteps, steps::objectives)?;
+    let load_steps = runner.part(BatchingPart::LoadSteps, steps::loads)?;
+    let bearer = runner.part(BatchingPart::Bearer, steps::bearer)?;
+    let contour = runner.part(BatchingPart::Contour, contour::measure)?;
+    let open = runner.part(BatchingPart::Open, open::measure)?;
     let captures = match captures {
-        Some(folder) => {
-            runner.attempt(Part::Captures, |progress| captures::measure(folder, &testbed, &extents, progress))?
-        }
+        Some(folder) => runner
+            .attempt(BatchingPart::Captures, |progress| captures::measure(folder, &testbed, &extents, progress))?,
         None => None,
     };
-    let light = runner.part(Part::Light, light::measure)?;
-    let router = runner.part(Part::Router, router::measure)?;
-    let controller_us = runner.part(Part::Overhead, overhead::measure)?;
-    let data_path = runner.part(Part::DataPath, data_path::measure)?;
-    let profile = runner.part(Part::Profile, profile::measure)?;
-    let fairness = runner.part(Part::Fairness, fairness::measure)?;
-    let decomposition = runner.part(Part::Decomposition, decomposition::measure)?;
+    let light = runner.part(BatchingPart::Light, light::measure)?;
+    let router = runner.part(BatchingPart::Router, router::measure)?;
+    let controller_us = runner.part(BatchingPart::Overhead, overhead::measure)?;
+    let data_path = runner.part(BatchingPart::DataPath, data_path::measure)?;
+    let profile = runner.part(BatchingPart::Profile, profile::measure)?;
+    let fairness = runner.part(BatchingPart::Fairness, fairness::measure)?;
+    let decomposition = runner.part(BatchingPart::Decomposition, decomposition::measure)?;
     let interrupted = runner.is_stopped.then(|| match &runner.complete[..] {
         [] => "no parts".to_owned(),
         complete => complete.iter().map(|part| part.name()).collect::<Vec<_>>().join(", "),
     });
-    Ok(Results {
+    Ok(BatchingResults {
         header,
         interrupted,
         command: command::line(settings),
@@ -356,18 +355,18 @@ type Measure<T> = fn(&Testbed, &Extents, &mut dyn Progress) -> Result<Vec<T>, La
 
 /// Performs the selected parts.
 struct PartRunner<'a> {
-    settings: &'a Settings,
+    settings: &'a BatchingSettings,
     testbed: &'a Testbed,
     extents: &'a Extents,
     progress: &'a mut dyn Progress,
     /// The parts that are complete.
-    complete: Vec<Part>,
+    complete: Vec<BatchingPart>,
     /// Whether the experiment was interrupted. No further part is started then.
     is_stopped: bool,
 }
 
 impl PartRunner<'_> {
-    fn part<T>(&mut self, part: Part, measure: Measure<T>) -> Result<Vec<T>, LabError> {
+    fn part<T>(&mut self, part: BatchingPart, measure: Measure<T>) -> Result<Vec<T>, LabError> {
         if !self.settings.has(part) {
             return Ok(Vec::new());
         }
@@ -378,7 +377,7 @@ impl PartRunner<'_> {
     /// Performs a part. Returns `None` if the experiment is interrupted before the part is complete.
     fn attempt<T>(
         &mut self,
-        part: Part,
+        part: BatchingPart,
         measure: impl FnOnce(&mut dyn Progress) -> Result<T, LabError>,
     ) -> Result<Option<T>, LabError> {
         if self.is_stopped {
@@ -399,7 +398,7 @@ impl PartRunner<'_> {
     }
 }
 
-impl Results {
+impl BatchingResults {
     /// Returns the names of the void runs. The machine was disturbed during them, so their figures carry no meaning.
     #[must_use]
     pub fn void(&self) -> Vec<String> {
@@ -412,7 +411,7 @@ impl Results {
 ///
 /// # Errors
 /// Returns [`LabError`] if a figure cannot be drawn or a file cannot be written.
-pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+pub fn write(results: &BatchingResults, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let mut files = vec![("index.html", Some(page::page(results)?))];
     files.extend(tables::all(results));
     crate::folder::write(folder, results, files)

@@ -32,7 +32,7 @@ const COUNTING_SECONDS: f64 = 4.0;
 
 /// The extent of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct LeanSettings {
     /// Whether runs are fewer and shorter.
     pub short: bool,
     /// The program that counts instructions, which is this command itself. `None`: instructions are not counted.
@@ -53,7 +53,7 @@ struct Extents {
     counting: Extent,
 }
 
-impl Settings {
+impl LeanSettings {
     fn extents(&self) -> Extents {
         if self.short {
             let counting = Extent { before: 2_048, packets: 8_192 };
@@ -73,7 +73,7 @@ impl Settings {
 
 /// The results of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub struct LeanResults {
     /// The experiment and its time.
     #[serde(flatten)]
     pub header: Header,
@@ -98,7 +98,7 @@ pub struct Results {
 ///
 /// # Errors
 /// Returns [`LabError`] if a run fails, a file cannot be read, or the user interrupts it.
-pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
+pub fn run(settings: &LeanSettings, progress: &mut dyn Progress) -> Result<LeanResults, LabError> {
     let header = Header::now("lean", settings.short);
     let extents = settings.extents();
     let (chains, usecases) = (chains::cases(), usecases::cases());
@@ -120,10 +120,10 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let load = load::measure(settings.short, extents.step, progress)?;
     let usecases = usecases::measure(&usecases, of_usecases, extents.span, progress)?;
     let interrupted = progress.is_stopped();
-    Ok(Results { header, machine: Machine::this(), interrupted, not_counted, chains, handover, load, usecases })
+    Ok(LeanResults { header, machine: Machine::this(), interrupted, not_counted, chains, handover, load, usecases })
 }
 
-impl Results {
+impl LeanResults {
     /// Returns the names of the void runs. The machine was disturbed during them, so their figures carry no meaning.
     #[must_use]
     pub fn void(&self) -> Vec<String> {
@@ -136,7 +136,7 @@ impl Results {
 ///
 /// # Errors
 /// Returns [`LabError`] if a figure cannot be drawn or a file cannot be written.
-pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+pub fn write(results: &LeanResults, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let mut files = vec![("index.html", Some(page::page(results)?))];
     files.extend(tables::all(results).into_iter().map(|(name, text)| (name, Some(text))));
     crate::folder::write(folder, results, files)

@@ -36,7 +36,7 @@ pub use validity::{Pair, Validity};
 /// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum PlacementPart {
     /// The placement of the two functions of a chain (Fig. 2).
     Order,
     /// The metric under competition, and beside the solo rate (Fig. 4).
@@ -53,7 +53,7 @@ pub enum Part {
     Validity,
 }
 
-impl Part {
+impl PlacementPart {
     /// All parts.
     pub const ALL: &'static [Self] =
         &[Self::Order, Self::Metric, Self::Drops, Self::Prediction, Self::Gain, Self::Search, Self::Validity];
@@ -75,24 +75,24 @@ impl Part {
 
 /// The extent of the experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct PlacementSettings {
     /// Whether runs are fewer and instances smaller.
     pub short: bool,
     /// The parts to run. Empty: all.
-    pub only: BTreeSet<Part>,
+    pub only: BTreeSet<PlacementPart>,
     /// The seed of random numbers.
     pub seed: u64,
 }
 
-impl Settings {
-    fn has(&self, part: Part) -> bool {
+impl PlacementSettings {
+    fn has(&self, part: PlacementPart) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
 }
 
 /// The results of the experiment. Parts that were not selected are empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub struct PlacementResults {
     /// The experiment and its time.
     #[serde(flatten)]
     pub header: Header,
@@ -127,9 +127,13 @@ pub struct Results {
 ///
 /// # Errors
 /// Returns [`LabError`] if a run fails or the models cannot be fitted.
-pub fn run(settings: &Settings, earlier: Option<Earlier>, progress: &mut dyn Progress) -> Result<Results, LabError> {
+pub fn run(
+    settings: &PlacementSettings,
+    earlier: Option<Earlier>,
+    progress: &mut dyn Progress,
+) -> Result<PlacementResults, LabError> {
     let header = Header::now("placement", settings.short);
-    let mut results = Results {
+    let mut results = PlacementResults {
         header,
         command: command::of(settings),
         seed: settings.seed,
@@ -156,13 +160,13 @@ pub fn run(settings: &Settings, earlier: Option<Earlier>, progress: &mut dyn Pro
     };
     results.models = Some(basis.models.clone());
     let mut runner = PartRunner { settings, basis: &basis, progress, complete: Vec::new(), is_stopped: false };
-    results.order = runner.part(Part::Order, earlier.order, order::measure)?;
-    results.metric = runner.part(Part::Metric, earlier.metric, metric::measure)?;
-    results.drops = runner.part(Part::Drops, earlier.drops, drops::measure)?;
-    results.prediction = runner.part(Part::Prediction, earlier.prediction, prediction::measure)?;
-    results.gain = runner.part(Part::Gain, earlier.gain, gain::measure)?;
-    results.search = runner.part(Part::Search, earlier.search, search::measure)?;
-    results.validity = runner.part(Part::Validity, earlier.validity, validity::measure)?;
+    results.order = runner.part(PlacementPart::Order, earlier.order, order::measure)?;
+    results.metric = runner.part(PlacementPart::Metric, earlier.metric, metric::measure)?;
+    results.drops = runner.part(PlacementPart::Drops, earlier.drops, drops::measure)?;
+    results.prediction = runner.part(PlacementPart::Prediction, earlier.prediction, prediction::measure)?;
+    results.gain = runner.part(PlacementPart::Gain, earlier.gain, gain::measure)?;
+    results.search = runner.part(PlacementPart::Search, earlier.search, search::measure)?;
+    results.validity = runner.part(PlacementPart::Validity, earlier.validity, validity::measure)?;
     results.interrupted = runner.is_stopped.then(|| match &runner.complete[..] {
         [] => "models".to_owned(),
         complete => complete.iter().map(|part| part.name()).collect::<Vec<_>>().join(", "),
@@ -171,15 +175,15 @@ pub fn run(settings: &Settings, earlier: Option<Earlier>, progress: &mut dyn Pro
 }
 
 /// A function that computes the results of a part.
-type Measure<T> = fn(&Basis, &Settings, &mut dyn Progress) -> Result<Vec<T>, LabError>;
+type Measure<T> = fn(&Basis, &PlacementSettings, &mut dyn Progress) -> Result<Vec<T>, LabError>;
 
 /// Runs the selected parts.
 struct PartRunner<'a> {
-    settings: &'a Settings,
+    settings: &'a PlacementSettings,
     basis: &'a Basis,
     progress: &'a mut dyn Progress,
     /// The parts that are complete.
-    complete: Vec<Part>,
+    complete: Vec<PlacementPart>,
     /// Whether the experiment was interrupted. No further part is started then.
     is_stopped: bool,
 }
@@ -187,7 +191,7 @@ struct PartRunner<'a> {
 impl PartRunner<'_> {
     /// Returns the results of a part: those of an earlier run if there are any, or new ones. Returns an empty list if
     /// the part was not selected, or if the experiment is interrupted before the part is complete.
-    fn part<T>(&mut self, part: Part, earlier: Vec<T>, measure: Measure<T>) -> Result<Vec<T>, LabError> {
+    fn part<T>(&mut self, part: PlacementPart, earlier: Vec<T>, measure: Measure<T>) -> Result<Vec<T>, LabError> {
         if self.is_stopped || !self.settings.has(part) {
             return Ok(Vec::new());
         }
@@ -227,7 +231,7 @@ impl Earlier {
     /// Reads the parts that an interrupted run with these settings, by this version, has written to a folder. Returns
     /// `None` if there are none.
     #[must_use]
-    pub fn read(folder: &Path, settings: &Settings) -> Option<Self> {
+    pub fn read(folder: &Path, settings: &PlacementSettings) -> Option<Self> {
         #[derive(Deserialize)]
         struct Known {
             experiment: String,
@@ -248,13 +252,13 @@ impl Earlier {
     #[must_use]
     pub fn parts(&self) -> Vec<&'static str> {
         let parts = [
-            (Part::Order, self.order.is_empty()),
-            (Part::Metric, self.metric.is_empty()),
-            (Part::Drops, self.drops.is_empty()),
-            (Part::Prediction, self.prediction.is_empty()),
-            (Part::Gain, self.gain.is_empty()),
-            (Part::Search, self.search.is_empty()),
-            (Part::Validity, self.validity.is_empty()),
+            (PlacementPart::Order, self.order.is_empty()),
+            (PlacementPart::Metric, self.metric.is_empty()),
+            (PlacementPart::Drops, self.drops.is_empty()),
+            (PlacementPart::Prediction, self.prediction.is_empty()),
+            (PlacementPart::Gain, self.gain.is_empty()),
+            (PlacementPart::Search, self.search.is_empty()),
+            (PlacementPart::Validity, self.validity.is_empty()),
         ];
         parts.into_iter().filter(|(_, is_empty)| !is_empty).map(|(part, _)| part.name()).collect()
     }
@@ -271,7 +275,7 @@ fn step(progress: &mut dyn Progress, what: &str) -> Result<(), LabError> {
 ///
 /// # Errors
 /// Returns [`LabError`] if a figure cannot be drawn or a file cannot be written.
-pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+pub fn write(results: &PlacementResults, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let mut files = vec![("index.html", Some(page::page(results)?))];
     files.push(("models.json", results.models.as_ref().map(Models::registry)));
     files.extend(tables::all(results));

@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use answer::Answer;
 use teids::Teids;
-pub use teids::{File, Part, Source};
+pub use teids::{File, Part, TeidSource};
 
 /// The metadata word for the tunnel.
 const WORD: &str = "teid";
@@ -41,7 +41,7 @@ pub(crate) const HAS_QFI: u32 = 1 << 6;
 pub struct Params {
     /// The tunnels that exist: `any`, a number, a range such as `0x1000-0x1fff`, a list of them, or `{ file: NAME }`
     /// with one per line.
-    teids: Source,
+    teids: TeidSource,
     /// The IPv4 and IPv6 addresses that packets may be sent to, up to 8; without them any.
     #[serde(default)]
     local: Vec<AnyEndpoint>,

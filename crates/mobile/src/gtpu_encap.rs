@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::upf_downlink::TUNNEL;
-pub use tunnels::Source;
+pub use tunnels::TunnelSource;
 use tunnels::{Peers, Tunnel, Tunnels, check_kind};
 use which::TunnelSelector;
 
@@ -36,7 +36,7 @@ pub struct Params {
     teid: Option<Identifier>,
     /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`, where USER is an IPv4 address or an
     /// IPv6 /64, or, if `by` names a metadata word, its value.
-    tunnels: Option<Source>,
+    tunnels: Option<TunnelSource>,
     /// How a packet's tunnel is found: `destination`, by the inner destination address (the default); by one of the
     /// metadata words `tunnel` and `next_hop`; or `session`, by the tunnel and peer that `upf_downlink` has written
     /// before.

@@ -34,7 +34,7 @@ pub use control::Core;
 use control::{EndedTable, Limits, UsageTable};
 use limit::Clock;
 use line::{MOST_BEARERS, Name};
-pub(crate) use rules::GO;
+pub(crate) use rules::GROUP;
 use rules::{Rules, Scratch};
 use users::{Bearer, Filters, Session, Step, Users};
 
@@ -302,31 +302,31 @@ impl UserName {
 }
 
 impl Worker {
-    /// Decides about packets from their users, up to [`GO`] of them. `misaligned` is called for each that names a QoS
+    /// Decides about packets from their users, up to [`GROUP`] of them. `misaligned` is called for each that names a QoS
     /// flow other than its bearer's, and returns whether it is refused.
     #[inline]
     pub(crate) fn up(
         &mut self,
         batch: &mut [Packet],
-        fields: &[PacketFields; GO],
+        fields: &[PacketFields; GROUP],
         now: Ticks,
         mut misaligned: impl FnMut() -> bool,
         mut report: impl FnMut(usize, &mut Packet, Verdict),
     ) {
         let Self { users, writer, rules, scratch } = self;
         let users = users.read();
-        let mut teids = [0; GO];
+        let mut teids = [0; GROUP];
         teids.iter_mut().zip(fields).for_each(|(teid, fields)| *teid = fields.teid);
-        let mut found = [u32::MAX; GO];
+        let mut found = [u32::MAX; GROUP];
         users.find_bearers(&teids, &mut found);
-        let mut charged = [0; GO];
+        let mut charged = [0; GROUP];
         let undecidable = rules.classify(batch, true, scratch, &mut charged);
         for number in found.iter().take(batch.len()) {
             if let Some(bearer) = users.bearer(*number) {
                 writer.prefetch(bearer.session);
             }
         }
-        for (index, packet) in batch.iter_mut().enumerate().take(GO) {
+        for (index, packet) in batch.iter_mut().enumerate().take(GROUP) {
             let fields = &fields[index];
             let verdict = match users.bearer(found[index]) {
                 _ if fields.length == 0 => Verdict::Unfit,
@@ -359,28 +359,28 @@ impl Worker {
         }
     }
 
-    /// Decides about packets to their users, up to [`GO`] of them.
+    /// Decides about packets to their users, up to [`GROUP`] of them.
     #[inline]
     pub(crate) fn down(
         &mut self,
         batch: &mut [Packet],
-        fields: &[PacketFields; GO],
+        fields: &[PacketFields; GROUP],
         now: Ticks,
         mut report: impl FnMut(usize, &mut Packet, Verdict),
     ) {
         let Self { users, writer, rules, scratch } = self;
         let users = users.read();
         // No user has this address.
-        let mut names = [Name::V4(0); GO];
+        let mut names = [Name::V4(0); GROUP];
         names.iter_mut().zip(fields).for_each(|(name, fields)| *name = fields.name.unwrap_or(Name::V4(0)));
-        let mut found = [u32::MAX; GO];
+        let mut found = [u32::MAX; GROUP];
         users.find_sessions(&names, &mut found);
         users.prefetch_filters(&found, Filters::Lists);
-        let mut charged = [0; GO];
+        let mut charged = [0; GROUP];
         let undecidable = rules.classify(batch, false, scratch, &mut charged);
         users.prefetch_filters(&found, Filters::Conditions);
         found.iter().take(batch.len()).filter(|number| **number != u32::MAX).for_each(|it| writer.prefetch(*it));
-        for (index, packet) in batch.iter_mut().enumerate().take(GO) {
+        for (index, packet) in batch.iter_mut().enumerate().take(GROUP) {
             let fields = &fields[index];
             let verdict = match users.session(found[index]) {
                 _ if fields.length == 0 => Verdict::Unfit,

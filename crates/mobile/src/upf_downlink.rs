@@ -6,7 +6,7 @@ use forebay_tunnels::inside::ip_packet_span;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::pdu_sessions::{Direction, GO, PacketFields, PduSessions, UserName, Verdict, Worker};
+use crate::pdu_sessions::{Direction, GROUP, PacketFields, PduSessions, UserName, Verdict, Worker};
 
 /// The metadata words with the tunnel that a packet is to go into: the peer's number for it, the peer's address, the
 /// QoS flow.
@@ -86,8 +86,8 @@ fn fields_of(packet: &mut Packet) -> PacketFields {
 impl Function for UpfDownlink {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let [teid, peer, qfi] = self.tunnel;
-        for (chunk, packets) in batch.chunks_mut(GO).enumerate() {
-            let mut fields = [PacketFields::default(); GO];
+        for (chunk, packets) in batch.chunks_mut(GROUP).enumerate() {
+            let mut fields = [PacketFields::default(); GROUP];
             for (packet, fields) in packets.iter_mut().zip(&mut fields) {
                 *fields = fields_of(packet);
             }
@@ -104,7 +104,7 @@ impl Function for UpfDownlink {
                     Verdict::NoTunnel => NO_TUNNEL,
                     Verdict::Unfit | Verdict::Spoofed | Verdict::WrongFlow => NOT_IP,
                 };
-                context.put(chunk * GO + index, gate);
+                context.put(chunk * GROUP + index, gate);
             });
         }
     }

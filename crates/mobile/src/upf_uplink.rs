@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::gtpu_decap::answer::Answer;
 use crate::gtpu_decap::{DESTINATION_WORD, SOURCE_WORD};
-use crate::pdu_sessions::{Direction, GO, PacketFields, PduSessions, UserName, Verdict, Worker};
+use crate::pdu_sessions::{Direction, GROUP, PacketFields, PduSessions, UserName, Verdict, Worker};
 
 /// The metadata word to which `gtpu_decap` writes tunnels.
 const WORD: &str = "teid";
@@ -187,8 +187,8 @@ impl UpfUplink {
     /// Processes packets. Sends Error Indications only with `INDICATE`, so that they cost nothing when they are off.
     #[inline(always)]
     fn pass<const INDICATE: bool>(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        for (chunk, packets) in batch.chunks_mut(GO).enumerate() {
-            let mut fields = [PacketFields::default(); GO];
+        for (chunk, packets) in batch.chunks_mut(GROUP).enumerate() {
+            let mut fields = [PacketFields::default(); GROUP];
             for (packet, fields) in packets.iter_mut().zip(&mut fields) {
                 *fields = self.fields_of(packet);
             }
@@ -212,7 +212,7 @@ impl UpfUplink {
                     Verdict::Undecidable => UNDECIDABLE,
                     Verdict::Unfit | Verdict::NoTunnel => NOT_IP,
                 };
-                context.put(chunk * GO + index, gate);
+                context.put(chunk * GROUP + index, gate);
             });
         }
     }

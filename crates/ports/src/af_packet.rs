@@ -23,7 +23,7 @@ use forebay_packet::{Batch, MAX_BATCH};
 use forebay_units::{Nanos, Ticks};
 
 pub use error::OpenError;
-pub use params::{Params, Ring};
+pub use params::{Params, RingSizes};
 
 use crate::interface::{Found, Watch, namespace};
 use host::Excluded;
@@ -244,7 +244,7 @@ struct Inherited {
 impl Opened {
     /// Creates the sockets, and a receiver if `sizes` is given. A port that takes over has run already, so it also
     /// accepts an interface that is missing or down.
-    fn here(params: &Params, sizes: Option<&Ring>, frame: usize, before: &Inherited) -> Result<Self, OpenError> {
+    fn here(params: &Params, sizes: Option<&RingSizes>, frame: usize, before: &Inherited) -> Result<Self, OpenError> {
         let takes_over = before.takes_over;
         let name = &params.interface;
         let error_of = |doing| OpenError::of(name, doing);

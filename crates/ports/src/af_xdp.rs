@@ -22,7 +22,7 @@ use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, S
 use forebay_packet::{Batch, MAX_BATCH};
 use forebay_units::{Nanos, Ticks};
 
-pub use error::OpenError;
+pub use error::XdpOpenError;
 pub use params::{Checksums, CopyMode, Memory, Mode, Params};
 
 use claim::{DeviceSource, Hold, InterfaceClaim};
@@ -424,16 +424,16 @@ deleted and created again, the port uses it again.";
         let (name, owner) = (options.name.to_string(), setup.name().to_owned());
         let (hold, device_source) = claim
             .take(&owner)
-            .map_err(|port| SetupError::at("interface", OpenError::Taken { name, port }.to_string()))?;
+            .map_err(|port| SetupError::at("interface", XdpOpenError::Taken { name, port }.to_string()))?;
         let shared = setup.lasting("af_xdp memory", |_| Ok(Shared::default()))?;
         let umem = shared.take(&owner, stated)?;
-        let refused = |error: OpenError| {
+        let refused = |error: XdpOpenError| {
             let parameter = match error {
-                OpenError::Namespace { .. } => "namespace",
-                OpenError::Native { .. } => "mode",
-                OpenError::ZeroCopy { .. } => "copy",
-                OpenError::Queues { .. } | OpenError::Busy { .. } => "queues",
-                OpenError::Locked { .. } | OpenError::Chunks { .. } => "memory",
+                XdpOpenError::Namespace { .. } => "namespace",
+                XdpOpenError::Native { .. } => "mode",
+                XdpOpenError::ZeroCopy { .. } => "copy",
+                XdpOpenError::Queues { .. } | XdpOpenError::Busy { .. } => "queues",
+                XdpOpenError::Locked { .. } | XdpOpenError::Chunks { .. } => "memory",
                 _ => "interface",
             };
             SetupError::at(parameter, error.to_string())

@@ -16,7 +16,7 @@ pub use params::{AddressError, HostAddress, Params};
 
 use crate::interface::namespace;
 
-use device::{Device, ExcessBuffer, PreviousSettings, ReadOutcome, Settings};
+use device::{ExcessBuffer, PreviousSettings, ReadOutcome, Settings, TapDevice};
 use opener::Opener;
 
 /// The largest MTU: the longest frame of any pool, less an Ethernet header and two tags.
@@ -31,7 +31,7 @@ const CHECK_INTERVAL: Nanos = Nanos(20_000_000);
 /// A port to a host interface.
 pub struct Tap {
     /// `None` after a failure, until the interface is created again, and after `close`.
-    device: Option<Arc<Device>>,
+    device: Option<Arc<TapDevice>>,
     /// Creates a removed interface again.
     opener: Option<Opener>,
     /// The claim on the interface, and the name of the port.
@@ -160,11 +160,11 @@ impl Drop for Tap {
 /// The claim on an interface. On a reload, the new port shares the device with the old port until the old one is
 /// closed.
 #[derive(Default)]
-struct InterfaceClaim(Mutex<(String, Weak<Device>)>);
+struct InterfaceClaim(Mutex<(String, Weak<TapDevice>)>);
 
 /// A claimed interface, and its previous settings if they were changed.
 struct Claimed {
-    device: Arc<Device>,
+    device: Arc<TapDevice>,
     before: Option<PreviousSettings>,
 }
 
@@ -176,7 +176,7 @@ impl InterfaceClaim {
 
     /// Returns the interface for a port that had it before. If a successor has created it meanwhile, the successor's
     /// settings remain.
-    fn retake(&self, port: &str, settings: &Settings) -> Result<Arc<Device>, DeviceError> {
+    fn retake(&self, port: &str, settings: &Settings) -> Result<Arc<TapDevice>, DeviceError> {
         self.find(port, settings, |_| Ok(None)).map(|taken| taken.device)
     }
 
@@ -185,14 +185,14 @@ impl InterfaceClaim {
         &self,
         port: &str,
         settings: &Settings,
-        existing: impl FnOnce(&Device) -> Result<Option<PreviousSettings>, DeviceError>,
+        existing: impl FnOnce(&TapDevice) -> Result<Option<PreviousSettings>, DeviceError>,
     ) -> Result<Claimed, DeviceError> {
         let mut claim = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match claim.1.upgrade() {
             Some(device) if claim.0 == port => existing(&device).map(|before| Claimed { device, before }),
             Some(_) => Err(DeviceError::Taken { name: settings.name.to_string(), port: claim.0.clone() }),
             None => {
-                let (device, before) = Device::open(settings)?;
+                let (device, before) = TapDevice::open(settings)?;
                 let device = Arc::new(device);
                 *claim = (port.to_owned(), Arc::downgrade(&device));
                 Ok(Claimed { device, before: Some(before) })

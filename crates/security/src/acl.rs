@@ -4,7 +4,7 @@ use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
 };
 use forebay_packet::{MAX_BATCH, Network, Packet};
-use forebay_tables::acl::{Decision, Key, Key4, Key6, Verdict};
+use forebay_tables::acl::{Decision, HeaderKey, Key4, Key6, Verdict};
 use forebay_tables::parameters::RejectAction;
 use forebay_tables::rule_list::{List, RuleList, Rules, key4, key6, plain_key4};
 use schemars::JsonSchema;
@@ -85,9 +85,9 @@ struct Scratch {
 impl Scratch {
     fn new() -> Box<Self> {
         Box::new(Self {
-            keys4: [Key::without_ports(0, 0, 0); MAX_BATCH],
+            keys4: [HeaderKey::without_ports(0, 0, 0); MAX_BATCH],
             indexes4: [0; MAX_BATCH],
-            keys6: [Key::without_ports(0, 0, 0); MAX_BATCH],
+            keys6: [HeaderKey::without_ports(0, 0, 0); MAX_BATCH],
             indexes6: [0; MAX_BATCH],
             verdicts: [Verdict::by_default(Decision::Permit); MAX_BATCH],
         })

@@ -25,7 +25,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet};
 use forebay_sessions::connection::SessionLookup;
-use forebay_tables::journal::{self, LineWriter, Slot};
+use forebay_tables::journal::{self, JournalSlot, LineWriter};
 use forebay_tables::parameters::no_memory;
 use forebay_units::Ticks;
 
@@ -183,7 +183,7 @@ impl Declare for Nids {
         let journal = match path.filter(|_| !checking) {
             None => None,
             Some(path) => {
-                let slot = setup.lasting(&format!("nids alerts {}", path.display()), |_| Ok(Slot::default()))?;
+                let slot = setup.lasting(&format!("nids alerts {}", path.display()), |_| Ok(JournalSlot::default()))?;
                 let journal = slot.take(&path, setup.name(), setup.frequency());
                 Some(journal.map_err(|error| SetupError::at("alerts.file", error))?)
             }

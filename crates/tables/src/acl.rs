@@ -32,9 +32,9 @@ pub mod synthetic;
 mod tests;
 mod tuples;
 
-pub use key::{Decision, Hits, Key, Key4, Key6, Verdict};
+pub use key::{Decision, HeaderKey, Hits, Key4, Key6, Verdict};
 pub use order::{Order, OrderedRule, labels};
-pub use rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule, Rule4, Rule6};
+pub use rule::{Action, PortRange, ProtocolMatch, Rule, Rule4, Rule6, RuleAddress, RulePrefix};
 pub use tuples::{Label, Step, Tuples};
 
 use budget::Budget;
@@ -109,7 +109,7 @@ impl std::fmt::Display for Backend {
 
 /// A compiled rule list of one address family.
 #[derive(Clone, Debug)]
-pub struct Classifier<A: Address> {
+pub struct Classifier<A: RuleAddress> {
     rules: Arc<[Rule<A>]>,
     default: Decision,
     compiled: Compiled<A>,
@@ -121,12 +121,12 @@ pub type Classifier4 = Classifier<u32>;
 pub type Classifier6 = Classifier<u128>;
 
 #[derive(Clone, Debug)]
-enum Compiled<A: Address> {
+enum Compiled<A: RuleAddress> {
     Cross(Box<cross::Cross<A>>),
     Bits(bits::Bits<A>),
 }
 
-impl<A: Address> Classifier<A> {
+impl<A: RuleAddress> Classifier<A> {
     /// Compiles `rules`, whose order is their priority, into the cheapest form that fits. Packets that no rule decides
     /// about get `default`.
     ///
@@ -193,7 +193,7 @@ impl<A: Address> Classifier<A> {
     ///
     /// # Panics
     /// If `keys` and `verdicts` differ in length.
-    pub fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+    pub fn classify_batch(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict per key");
         for (keys, verdicts) in keys.chunks(CHUNK).zip(verdicts.chunks_mut(CHUNK)) {
             match &self.compiled {

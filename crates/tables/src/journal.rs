@@ -70,7 +70,7 @@ pub fn time(nanos: u64) -> String {
 /// Checks whether a file can be written, without creating it.
 ///
 /// # Errors
-/// The error that [`take`](Slot::take) would return.
+/// The error that [`take`](JournalSlot::take) would return.
 pub fn check(path: &Path) -> Result<(), String> {
     // Opening a pipe would wait for its reader.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
@@ -84,15 +84,15 @@ fn cannot(path: &Path, why: &dyn std::fmt::Display) -> String {
 }
 
 /// The journal of a file. After a reload the new owner of the same name continues with it.
-pub struct Slot<R: Record>(Mutex<Weak<Journal<R>>>);
+pub struct JournalSlot<R: Record>(Mutex<Weak<Journal<R>>>);
 
-impl<R: Record> Default for Slot<R> {
+impl<R: Record> Default for JournalSlot<R> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<R: Record> Slot<R> {
+impl<R: Record> JournalSlot<R> {
     /// Returns the journal of the file. Opens the file unless it is open already.
     ///
     /// # Errors

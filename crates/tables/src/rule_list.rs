@@ -16,7 +16,7 @@ mod list;
 mod rest;
 mod rules;
 
-use crate::acl::{Address, BuildError, Decision, Hits, rule_file, synthetic};
+use crate::acl::{BuildError, Decision, Hits, RuleAddress, rule_file, synthetic};
 use crate::parameters::{LISTED, of_elements};
 pub use judge::Judge;
 pub use keys::{key4, key6, plain_key4};
@@ -124,7 +124,7 @@ fn is_rule(text: &str) -> bool {
 }
 
 /// Returns each rule as it is shown beside its counter.
-fn numbered<A: Address>(list: &Form<A>) -> impl Iterator<Item = String> {
+fn numbered<A: RuleAddress>(list: &Form<A>) -> impl Iterator<Item = String> {
     let rules = list.rules().unwrap_or_default();
     rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}"))
 }

@@ -4,19 +4,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn part(name: &str, figures: (u64, u64, u64)) -> Part {
-    Part::new(name, "acl", figures.0, figures.1, figures.2)
+fn part(name: &str, figures: (u64, u64, u64)) -> PartCounts {
+    PartCounts::new(name, "acl", figures.0, figures.1, figures.2)
 }
 
-pub(crate) fn case(pipeline: &str, modules: Vec<Part>, residue: u64, packets: u64) -> Case {
+pub(crate) fn case(pipeline: &str, modules: Vec<PartCounts>, residue: u64, packets: u64) -> Case {
     let calls = modules.iter().map(|module| module.calls).sum();
     let all = modules.iter().map(|module| module.instructions).sum::<u64>() + residue;
     Case {
         pipeline: pipeline.to_owned(),
         set: vec!["n=4".to_owned()],
         modules,
-        residue: Part::new("(residue)", "", residue, packets, calls),
-        whole: Part::new("(all)", "", all, packets, calls),
+        residue: PartCounts::new("(residue)", "", residue, packets, calls),
+        whole: PartCounts::new("(all)", "", all, packets, calls),
     }
 }
 
@@ -24,7 +24,7 @@ fn baseline() -> Baseline {
     let modules = vec![part("fw", (3_000, 100, 10)), part("dry", (0, 0, 0))];
     Baseline {
         schema: SCHEMA,
-        build: Build::default(),
+        build: CountedBuild::default(),
         extent: Extent::default(),
         cases: vec![case("usecase:gw", modules, 500, 100), case("empty.yaml", Vec::new(), 1, 3)],
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The counted program, as reported by the counted process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Build {
+pub struct CountedBuild {
     /// The version of Forebay.
     pub forebay: String,
     /// `release`, or `debug` with its internal checks.
@@ -29,7 +29,7 @@ pub struct OtherBuild {
     pub now: String,
 }
 
-impl Build {
+impl CountedBuild {
     /// Checks that this build's counts can be compared with those of `now`. Returns a note if the C libraries differ.
     ///
     /// # Errors

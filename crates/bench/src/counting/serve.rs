@@ -10,7 +10,7 @@ use forebay_measure::Simulated;
 use forebay_protocol::SchedulerKind;
 use forebay_units::{Nanos, Ticks};
 
-use super::{Build, Extent, Served};
+use super::{CountedBuild, Extent, Served};
 use crate::allocator;
 use crate::named::{NAMES, Named, NamedPort, PortCalls};
 
@@ -66,7 +66,7 @@ fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Ser
         SchedulerKind::RunToCompletion => serve_with::<RunToCompletion>(plans, extent, &calls),
         SchedulerKind::WeightedFair => serve_with::<WeightedFair>(plans, extent, &calls),
     };
-    served.map(|served| Served { functions, folds, port_kinds, batch, build: Build::this(), ..served })
+    served.map(|served| Served { functions, folds, port_kinds, batch, build: CountedBuild::this(), ..served })
 }
 
 fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortCalls>]) -> Result<Served, StartError> {

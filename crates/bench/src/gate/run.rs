@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Compared, Finding, Verdict, compare, wants};
+use super::{Compared, Finding, GateVerdict, compare, wants};
 use crate::baseline::{Baseline, Case, SCHEMA};
 use crate::cases::{Asked, CaseError, built_in, count, named};
-use crate::counting::{Build, CountError, Extent, OtherBuild};
+use crate::counting::{CountError, CountedBuild, Extent, OtherBuild};
 use crate::process::Stamp;
 
 /// The names of the groups of built-in pipelines.
@@ -24,7 +24,7 @@ pub enum GateError {
     Case(#[from] CaseError),
     /// The counts cannot be compared.
     #[error(transparent)]
-    Build(#[from] OtherBuild),
+    CountedBuild(#[from] OtherBuild),
     /// The baseline does not have this pipeline.
     #[error("'{asked}' is not in the baseline: it has {there} (--update adds one)")]
     Unknown {
@@ -59,9 +59,9 @@ pub struct Answer {
     /// The share by which instructions per packet may increase.
     pub max_ipp: f64,
     /// The build of the baseline.
-    pub before: Build,
+    pub before: CountedBuild,
     /// The present build.
-    pub now: Build,
+    pub now: CountedBuild,
     /// A note about differences between the two builds.
     pub note: Option<String>,
     /// Pipelines that only this build has, if two builds are compared. They are not counted.
@@ -86,13 +86,13 @@ impl Answer {
 
     /// Returns the number of figures with this verdict.
     #[must_use]
-    pub fn number(&self, verdict: Verdict) -> usize {
+    pub fn number(&self, verdict: GateVerdict) -> usize {
         self.findings().filter(|(_, finding)| finding.verdict == verdict).count()
     }
 }
 
 /// A callback that gets the number of counted pipelines and the number of all pipelines.
-pub type Progress<'a> = &'a dyn Fn(usize, usize);
+pub type CountProgress<'a> = &'a dyn Fn(usize, usize);
 
 /// The gate: the program, the folder and the limit.
 pub struct Gate<'a> {
@@ -103,7 +103,7 @@ pub struct Gate<'a> {
     /// The share by which instructions per packet may increase.
     pub max_ipp: f64,
     /// Called after each pipeline.
-    pub progress: Progress<'a>,
+    pub progress: CountProgress<'a>,
 }
 
 impl Gate<'_> {

@@ -19,10 +19,10 @@ struct Module {
 }
 
 impl Module {
-    fn part(self, at: usize) -> Part {
+    fn part(self, at: usize) -> PartCounts {
         let calls = self.packets.div_ceil(self.batch);
         let instructions = self.per_call * calls + self.per_packet * self.packets;
-        Part::new(&format!("m{at}"), "acl", instructions, self.packets, calls)
+        PartCounts::new(&format!("m{at}"), "acl", instructions, self.packets, calls)
     }
 }
 
@@ -62,12 +62,12 @@ fn modules_that_come_and_go_are_named() {
     let compared = compare(&two, &three, None, LIMIT);
     assert_eq!(failing(&compared), ["m2"]);
     let whole = compared.findings.last().expect("the whole has increased");
-    assert_eq!((whole.why[0].cause, whole.mostly[0].0.as_str()), (Cause::Appeared, "m2"));
+    assert_eq!((whole.why[0].cause, whole.mostly[0].0.as_str()), (GateCause::Appeared, "m2"));
     let compared = compare(&three, &two, None, LIMIT);
     assert!(!compared.fails());
     assert_eq!(
         (compared.findings[0].verdict, compared.findings[0].why[0].cause),
-        (Verdict::Decreased, Cause::Vanished)
+        (GateVerdict::Decreased, GateCause::Vanished)
     );
 }
 
@@ -90,10 +90,10 @@ fn another_module_does_not_count_as_smaller_batches_of_the_residue() {
         found.why.into_iter().map(|why| (why.cause, (why.ipp * 1e3).round() / 1e3)).collect::<Vec<_>>()
     };
     assert!(wants(&before, &now, LIMIT).is_some());
-    assert_eq!(residue(&before, &now, &other), [(Cause::Appeared, 300.0 / 32.0)]);
+    assert_eq!(residue(&before, &now, &other), [(GateCause::Appeared, 300.0 / 32.0)]);
     // One more module, and batches of half the size.
     let causes = residue(&before, &other, &now);
-    assert_eq!(causes, [(Cause::Batches, 900.0 / 32.0), (Cause::Appeared, 300.0 / 32.0)]);
+    assert_eq!(causes, [(GateCause::Batches, 900.0 / 32.0), (GateCause::Appeared, 300.0 / 32.0)]);
 }
 
 /// If triggers decide the batches, another `batch` does not restore the earlier batches, and the causes cannot be
@@ -113,8 +113,8 @@ fn without_the_earlier_batches_the_residues_causes_are_not_separated() {
             .expect("the residue has increased");
         found.why.into_iter().map(|why| why.cause).collect::<Vec<_>>()
     };
-    assert_eq!(causes(4), [Cause::CodeOrBatches]);
-    assert_eq!(causes(32), [Cause::Batches]);
+    assert_eq!(causes(4), [GateCause::CodeOrBatches]);
+    assert_eq!(causes(32), [GateCause::Batches]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn more_packets_on_an_expensive_path_are_reported_as_traffic() {
     let of = |packets| Module { per_call: 0, per_packet: 1_000, packets, batch: 32 };
     let compared = compare(&pipeline(&[of(1_000)], 100), &pipeline(&[of(8_000)], 100), None, LIMIT);
     let whole = compared.findings.last().expect("the whole has increased");
-    assert_eq!((whole.verdict, whole.why[0].cause), (Verdict::Increased, Cause::Traffic));
+    assert_eq!((whole.verdict, whole.why[0].cause), (GateVerdict::Increased, GateCause::Traffic));
     assert_eq!(failing(&compared), Vec::<&str>::new(), "no module has increased by itself");
 }
 
@@ -133,10 +133,10 @@ fn causes_are_not_separated_without_another_count() {
     assert_eq!(wants(&before, &now, LIMIT), Some(4.0));
     for other in [None, Some(&now)] {
         let compared = compare(&before, &now, other, LIMIT);
-        assert_eq!(compared.findings[0].why[0].cause, Cause::CodeOrBatches);
+        assert_eq!(compared.findings[0].why[0].cause, GateCause::CodeOrBatches);
     }
     let compared = compare(&before, &now, Some(&pipeline(&[of(4)], 100)), LIMIT);
-    assert_eq!(compared.findings[0].why.iter().map(|why| why.cause).collect::<Vec<_>>(), [Cause::Batches]);
+    assert_eq!(compared.findings[0].why.iter().map(|why| why.cause).collect::<Vec<_>>(), [GateCause::Batches]);
 }
 
 /// A function of three instructions per packet increased by 0.7 % whenever the sources were in another folder.
@@ -147,7 +147,7 @@ fn differences_between_compilations_of_the_same_code_are_within_the_limit() {
     let old = now.modules[0].clone();
     let mut failing_at = |share: f64, limit: f64| {
         let more = (share * old.packets as f64) as u64;
-        now.modules[0] = Part::new(&old.name, &old.function, old.instructions + more, old.packets, old.calls);
+        now.modules[0] = PartCounts::new(&old.name, &old.function, old.instructions + more, old.packets, old.calls);
         let now = case("usecase:gw", now.modules.clone(), 100, PACKETS);
         failing(&compare(&before, &now, None, limit)).len()
     };
@@ -168,7 +168,7 @@ proptest! {
         let mut now = before.clone();
         let old = before.modules[which].clone();
         let instructions = old.instructions.saturating_add_signed(old.instructions as i64 * per_mille / 1_000);
-        now.modules[which] = Part::new(&old.name, &old.function, instructions, old.packets, old.calls);
+        now.modules[which] = PartCounts::new(&old.name, &old.function, instructions, old.packets, old.calls);
         now = case("usecase:gw", now.modules, residue, PACKETS);
         let compared = compare(&before, &now, None, LIMIT);
         let [was, is] = [old.instructions, instructions].map(|all| all as f64 / old.packets as f64);
@@ -176,7 +176,7 @@ proptest! {
         prop_assert_eq!(failing(&compared), if increased { vec![old.name.as_str()] } else { Vec::new() });
         prop_assert_eq!(wants(&before, &now, LIMIT), None);
         for finding in &compared.findings {
-            prop_assert_eq!(finding.why.iter().map(|why| why.cause).collect::<Vec<_>>(), [Cause::Code]);
+            prop_assert_eq!(finding.why.iter().map(|why| why.cause).collect::<Vec<_>>(), [GateCause::Code]);
             if finding.part == "(all)" {
                 prop_assert_eq!(&finding.mostly[0].0, &old.name);
             }
@@ -209,8 +209,8 @@ proptest! {
         let batches = old.per_call as f64 * (1.0 / old.batch as f64 - 1.0 / 32.0);
         let delta = batches + more as f64;
         let near = |a: f64, b: f64| (a - b).abs() <= delta / 99.0 + 1e-6;
-        prop_assert!(near(of(Cause::Batches), batches), "{found:?}: {batches}");
-        prop_assert!(near(of(Cause::Code), more as f64), "{found:?}: {more}");
+        prop_assert!(near(of(GateCause::Batches), batches), "{found:?}: {batches}");
+        prop_assert!(near(of(GateCause::Code), more as f64), "{found:?}: {more}");
         prop_assert_eq!(found.fails(), delta > LIMIT * found.before.expect("it has packets"));
     }
 

@@ -37,7 +37,7 @@ pub enum Level {
 
 /// The latency of a level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct LevelLatency {
     /// The level.
     pub level: Level,
     /// The core.
@@ -82,10 +82,10 @@ impl Local {
         Ok(())
     }
 
-    pub(super) fn steps(self) -> Vec<Step> {
+    pub(super) fn steps(self) -> Vec<LevelLatency> {
         let step = |set: Set| {
             let Set { level, bytes, figures, .. } = set;
-            Step { level, core: self.core, bytes, ticks: Spread::of(figures) }
+            LevelLatency { level, core: self.core, bytes, ticks: Spread::of(figures) }
         };
         self.levels.into_iter().map(step).collect()
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::saved::Store;
+use crate::saved::MeasurementStore;
 
 fn measurement(at: &str, ipp: f64, ticks: f64) -> Value {
     let module = |name: &str, ticks: Option<f64>, ipp: f64, packets_per_call: Option<f64>| {
@@ -43,7 +43,7 @@ fn store() -> TempDir {
 }
 
 fn of(store: &TempDir, choice: &Choice) -> Result<History, ChoiceError> {
-    History::of(&Store::new(store.path()).all().expect("a store"), choice)
+    History::of(&MeasurementStore::new(store.path()).all().expect("a store"), choice)
 }
 
 fn history(choice: &Choice) -> Result<History, ChoiceError> {

@@ -45,7 +45,7 @@ fn a_saved_measurement_is_found_with_its_program() {
     let (program, pipeline) = (folder.path().join("forebay"), folder.path().join("p.yaml"));
     fs::write(&program, vec![7; 200_000]).expect("it can be written");
     fs::write(&pipeline, "name: p").expect("it can be written");
-    let store = Store::new(&folder.path().join("kept/here"));
+    let store = MeasurementStore::new(&folder.path().join("kept/here"));
     let one = saved("one", &pipeline);
     store.save(&one, &program).expect("it can be saved");
     let (found, copy) = store.find("one").expect("it exists");
@@ -74,7 +74,7 @@ fn invalid_names_and_files_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let (program, pipeline) = (folder.path().join("forebay"), folder.path().join("p.yaml"));
     fs::write(&pipeline, "name: p").expect("it can be written");
-    let store = Store::new(folder.path());
+    let store = MeasurementStore::new(folder.path());
     for name in ["", ".a", "a/b", "..", "a b", &"a".repeat(65)] {
         assert!(matches!(store.place(name), Err(SavedError::Name(_))), "{name}");
     }
@@ -97,7 +97,7 @@ fn invalid_names_and_files_are_reported() {
 fn measurements_of_earlier_versions_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     put(folder.path(), "early", &oldest("2026-11-01T12:00:00Z"));
-    let store = Store::new(folder.path());
+    let store = MeasurementStore::new(folder.path());
     let [early] = &store.all().expect("a store")[..] else { panic!("one measurement") };
     assert_eq!((early, early.name.as_str()), (&store.find("early").expect("it exists").0, "early"));
     let measured = &early.measurement;
@@ -117,14 +117,15 @@ fn measurements_are_sorted_by_time() {
     {
         put(folder.path(), name, &oldest(at));
     }
-    let names: Vec<_> = Store::new(folder.path()).all().expect("a store").into_iter().map(|saved| saved.name).collect();
+    let names: Vec<_> =
+        MeasurementStore::new(folder.path()).all().expect("a store").into_iter().map(|saved| saved.name).collect();
     assert_eq!(names, ["c", "b", "a"]);
 }
 
 #[test]
 fn every_broken_file_is_named_and_other_files_are_ignored() {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = Store::new(folder.path());
+    let store = MeasurementStore::new(folder.path());
     fs::create_dir(folder.path().join("notes")).expect("a folder of the test");
     put(folder.path(), ".new1", "{");
     put(folder.path(), "good", &oldest("2026-11-01T12:00:00Z"));
@@ -152,7 +153,7 @@ fn every_broken_file_is_named_and_other_files_are_ignored() {
 #[test]
 fn empty_and_missing_stores_are_refused() {
     let empty = tempfile::tempdir().expect("a folder");
-    let error = |path: &Path| Store::new(path).all().expect_err("no store").to_string();
+    let error = |path: &Path| MeasurementStore::new(path).all().expect_err("no store").to_string();
     assert!(error(empty.path()).contains("the folder has no measurements"));
     let none = error(&empty.path().join("none"));
     assert!(none.contains("none: ") && none.contains("allowed is a folder"), "{none}");
@@ -164,7 +165,7 @@ fn a_name_cannot_refer_to_a_folder_outside_the_store() {
     let folder = tempfile::tempdir().expect("a folder");
     put(folder.path(), "outside", &oldest("2026-11-01T12:00:00Z"));
     put(&folder.path().join("store"), "in\u{1b}side", &oldest("2026-11-01T12:00:00Z"));
-    let store = Store::new(&folder.path().join("store"));
+    let store = MeasurementStore::new(&folder.path().join("store"));
     let whole = folder.path().join("outside").display().to_string();
     for name in ["../outside", "./in\u{1b}side", "", ".", "..", &whole] {
         let error = store.find(name).expect_err("not in the store");

@@ -55,7 +55,7 @@ impl Trials for Model {
 
 const LIMITS: Limits = Limits { least_pps: 1_000.0, most_pps: 100e6, time: Duration::from_secs(30), width: 0.005 };
 
-fn found(model: &mut Model, limits: &Limits) -> (Outcome, [Found; 2]) {
+fn found(model: &mut Model, limits: &Limits) -> (Outcome, [GoalResult; 2]) {
     let outcome = search(model, &[NON_DROP, PARTIAL_DROP], limits, &mut |_| {}).expect("models do not fail");
     let found = [outcome.found[0], outcome.found[1]];
     assert!(outcome.seconds <= limits.time.as_secs_f64() + 0.015, "{outcome:?}");
@@ -68,7 +68,7 @@ fn within(of: u64, make: impl Fn(u64) -> Model) -> u64 {
         .filter(|seed| {
             let mut model = make(*seed);
             let (outcome, found) = found(&mut model, &LIMITS);
-            let near = |found: &Found| found.pps.is_some_and(|pps| (pps / model.capacity - 1.0).abs() <= 0.02);
+            let near = |found: &GoalResult| found.pps.is_some_and(|pps| (pps / model.capacity - 1.0).abs() <= 0.02);
             if !found.iter().all(near) {
                 println!("capacity {}: {outcome:?}", model.capacity);
             }
@@ -138,7 +138,7 @@ fn the_lowest_load_with_losses_counts_if_loads_contradict_each_other() {
     // The hole counts even if a load above it was found to be good.
     let phase = Phase { span: 1.0, sum: 1.0, width: 0.01 };
     let load = |pps, loss| Load { pps, trials: vec![(1.0, loss)] };
-    let (mut none, report) = (Model::new(1.0, 1), &mut |_: &Progress<'_>| {});
+    let (mut none, report) = (Model::new(1.0, 1), &mut |_: &SearchProgress<'_>| {});
     let search = Search {
         trials: &mut none,
         limits: LIMITS,

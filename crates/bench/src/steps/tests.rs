@@ -58,7 +58,7 @@ fn measured_series_without_noise_have_their_steps_too() {
 #[test]
 fn each_change_of_counted_figures_is_a_step() {
     let counted = |values: &[f64]| steps(values, Nature::Counted);
-    assert_eq!(counted(&[41.0, 43.5]), [Step { at: 1, from: 41.0, to: 43.5 }]);
+    assert_eq!(counted(&[41.0, 43.5]), [DetectedStep { at: 1, from: 41.0, to: 43.5 }]);
     let found = counted(&[41.0, 41.0, 41.001, 40.0, 40.0]);
     assert_eq!(found.iter().map(|step| step.at).collect::<Vec<_>>(), [2, 3]);
     assert!(counted(&[]).is_empty() && counted(&[1.0]).is_empty() && counted(&[7.0; 9]).is_empty());

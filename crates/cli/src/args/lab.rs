@@ -114,7 +114,7 @@ pub(crate) struct LabPlacement {
     pub(crate) short: bool,
     /// Only these parts
     #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = placement_parts())]
-    pub(crate) only: Vec<placement::Part>,
+    pub(crate) only: Vec<placement::PlacementPart>,
     /// The seed of random numbers; runs with the same seed give the same figures
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -123,11 +123,15 @@ pub(crate) struct LabPlacement {
     pub(crate) json: bool,
 }
 
-fn placement_parts() -> impl TypedValueParser<Value = placement::Part> {
-    let names = || placement::Part::ALL.iter().map(|part| part.name());
+fn placement_parts() -> impl TypedValueParser<Value = placement::PlacementPart> {
+    let names = || placement::PlacementPart::ALL.iter().map(|part| part.name());
     // clap has already refused all other names.
     PossibleValuesParser::new(names()).map(|name| {
-        placement::Part::ALL.iter().copied().find(|part| part.name() == name).unwrap_or(placement::Part::Order)
+        placement::PlacementPart::ALL
+            .iter()
+            .copied()
+            .find(|part| part.name() == name)
+            .unwrap_or(placement::PlacementPart::Order)
     })
 }
 

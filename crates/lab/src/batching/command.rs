@@ -2,10 +2,10 @@
 
 use forebay_units::Nanos;
 
-use super::Settings;
+use super::BatchingSettings;
 
 /// Returns the command line.
-pub(super) fn line(settings: &Settings) -> String {
+pub(super) fn line(settings: &BatchingSettings) -> String {
     let mut words: Vec<String> = ["forebay", "lab", "batching", "--out", "DIR"].map(str::to_owned).to_vec();
     if settings.simulated {
         words.push("--virtual".to_owned());
@@ -45,14 +45,14 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batching::Part;
+    use crate::batching::BatchingPart;
 
     #[test]
     fn the_command_contains_all_options() {
-        let mut settings = Settings {
+        let mut settings = BatchingSettings {
             simulated: true,
             short: false,
-            only: [Part::Open, Part::Captures].into(),
+            only: [BatchingPart::Open, BatchingPart::Captures].into(),
             period: Some(Nanos(1_500_000)),
             duration: Some(Nanos(2_000_000_000)),
             runs: Some(3),
@@ -62,7 +62,7 @@ mod tests {
         let wanted = "forebay lab batching --out DIR --virtual --only open,captures --period 1500us --duration 2s \
                       --runs 3 --usecase 'vrf 16 4,gw' --captures 'it'\\''s here'";
         assert_eq!(line(&settings), wanted);
-        settings = Settings {
+        settings = BatchingSettings {
             simulated: false,
             short: true,
             captures: None,
@@ -70,7 +70,7 @@ mod tests {
             usecases: Vec::new(),
             ..settings
         };
-        settings = Settings { period: None, duration: None, runs: None, ..settings };
+        settings = BatchingSettings { period: None, duration: None, runs: None, ..settings };
         assert_eq!(line(&settings), "forebay lab batching --out DIR --short");
     }
 }

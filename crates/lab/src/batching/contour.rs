@@ -25,7 +25,7 @@ const PERIODS: u32 = 20;
 
 /// The gain at one point of the parameter plane.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Gain {
+pub struct ContourGain {
     /// The number of branches.
     pub branches: usize,
     /// The cost of a packet in a full batch, as a share of its cost alone.
@@ -72,9 +72,9 @@ pub struct Claims {
 
 impl Claims {
     /// Evaluates the claims for these points.
-    pub(super) fn of(gains: &[Gain]) -> Self {
-        let low = |gain: &Gain| gain.to_null.and_then(|ratio| Some(ratio.interval?.0));
-        let gained = |gain: &&Gain| gain.optimal >= CLAIM;
+    pub(super) fn of(gains: &[ContourGain]) -> Self {
+        let low = |gain: &ContourGain| gain.to_null.and_then(|ratio| Some(ratio.interval?.0));
+        let gained = |gain: &&ContourGain| gain.optimal >= CLAIM;
         let bursty = || gains.iter().filter(|gain| gain.burst > 1);
         Self {
             places: gains.len(),
@@ -92,7 +92,7 @@ pub(super) fn measure(
     testbed: &Testbed,
     extents: &Extents,
     progress: &mut dyn Progress,
-) -> Result<Vec<Gain>, LabError> {
+) -> Result<Vec<ContourGain>, LabError> {
     let simulated = testbed.simulated();
     let points = points(extents);
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
@@ -121,7 +121,17 @@ pub(super) fn measure(
         let (branches, batchiness, burst) = *at;
         let [violated, gradient_violated] = [1, 2].map(|rule: usize| runs[rule].tally.violated());
         let [optimal, gradient] = [1, 2].map(|rule: usize| gain(runs[rule]));
-        Gain { branches, batchiness, burst, optimal, gradient, violated, gradient_violated, to_null, gradient_to_null }
+        ContourGain {
+            branches,
+            batchiness,
+            burst,
+            optimal,
+            gradient,
+            violated,
+            gradient_violated,
+            to_null,
+            gradient_to_null,
+        }
     });
     Ok(gains.collect())
 }
@@ -184,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_point_that_is_worse_or_unknown_is_not_counted() {
-        let gain = |burst, median, interval| Gain {
+        let gain = |burst, median, interval| ContourGain {
             branches: 8,
             batchiness: USUAL,
             burst,

@@ -11,7 +11,7 @@ mod traffic;
 
 use forebay_plot::{Block, Page, PlotError, Section};
 
-use super::{CostOrigin, Costs, Results, VOID};
+use super::{BatchingResults, CostOrigin, Costs, VOID};
 use crate::blocks::text;
 
 const SLO_STEPS: &str = "Virtual routers with as many packets as they accept. All flows have the same objective, which \
@@ -24,7 +24,7 @@ const BEARER: &str = "A mobile gateway of two bearers. The flows of the first be
                       (the paper's Fig. 9c).";
 
 /// Returns the HTML text of the page.
-pub(super) fn page(results: &Results) -> Result<String, PlotError> {
+pub(super) fn page(results: &BatchingResults) -> Result<String, PlotError> {
     let mut sections = vec![summary::section(results)?];
     if !results.rows.is_empty() {
         sections.push(shortfall::section(results));
@@ -77,7 +77,7 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     Ok(Page { title: "Batching under delay objectives".to_owned(), head: head(results), sections }.html())
 }
 
-fn head(results: &Results) -> Vec<Block> {
+fn head(results: &BatchingResults) -> Vec<Block> {
     let mut head = vec![text(
         "The savings of batches and their cost in delay. Controllers hold packets back as long as every flow keeps its \
          objective. The experiments are those of “Batchy: Batch-scheduling Data Flow Graphs with Service-level \
@@ -106,7 +106,7 @@ fn head(results: &Results) -> Vec<Block> {
 }
 
 /// Returns the names of the void runs of all parts.
-pub(super) fn void(results: &Results) -> Vec<String> {
+pub(super) fn void(results: &BatchingResults) -> Vec<String> {
     let mut void = Vec::new();
     let rows = results.rows.iter().chain(&results.grid).filter(|row| row.summary.void);
     void.extend(rows.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))));
@@ -135,7 +135,7 @@ fn folded(fold: bool) -> &'static str {
     if fold { ", folded" } else { "" }
 }
 
-fn machine(results: &Results) -> Section {
+fn machine(results: &BatchingResults) -> Section {
     let time = if results.simulated {
         "simulated: calls take the times stated below, to the nanosecond. Besides them, only 64 ns per turn take any \
          time. Every packet is generated, passes its modules and is accounted for. Runs with the same seed are equal \
@@ -185,7 +185,7 @@ fn costs(costs: &Costs) -> String {
     if sources.is_empty() { "stated in each section".to_owned() } else { sources.join("; ") }
 }
 
-fn again(results: &Results) -> Section {
+fn again(results: &BatchingResults) -> Section {
     let blocks = vec![
         Block::Code(results.command.clone()),
         text("results.json, in the same folder, contains all data of this page. The CSV files contain its tables."),

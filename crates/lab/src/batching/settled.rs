@@ -21,7 +21,7 @@ use super::figures::{Figures, Summary, mean_delay_us, quantiles};
 use super::interval::{Ratio, of_runs};
 use super::scenario::{Pipeline, Rule, Span, fold};
 use super::testbed::Testbed;
-use super::{Extents, Part, Settings, basis, captures};
+use super::{BatchingPart, BatchingSettings, Extents, basis, captures};
 use crate::{LabError, Progress};
 
 /// The objective, as a share of the mean delay of `max`.
@@ -184,9 +184,9 @@ pub(super) fn objective(mean_us: f64) -> Nanos {
 ///
 /// # Errors
 /// Returns [`LabError::UseCase`] with the available names if they do not, and the errors of [`grid_pipelines`].
-pub(super) fn known(requested: &str, settings: &Settings, extents: &Extents) -> Result<(), LabError> {
-    let mut all = if settings.has(Part::Static) { pipelines(extents) } else { Vec::new() };
-    all.extend(if settings.has(Part::Grid) { grid_pipelines(extents)? } else { Vec::new() });
+pub(super) fn known(requested: &str, settings: &BatchingSettings, extents: &Extents) -> Result<(), LabError> {
+    let mut all = if settings.has(BatchingPart::Static) { pipelines(extents) } else { Vec::new() };
+    all.extend(if settings.has(BatchingPart::Grid) { grid_pipelines(extents)? } else { Vec::new() });
     let one = Extents { usecases: vec![requested.to_owned()], ..extents.clone() };
     if all.iter().any(|pipeline| one.has(&pipeline.name)) {
         return Ok(());

@@ -3,12 +3,13 @@
 use super::interval::Ratio;
 use super::watch::Moment;
 use super::{
-    Calls, DataPath, DecisionTime, Decomposed, Fairness, Gain, Light, Open, Results, Router, Row, Series, Summary,
+    BatchingResults, Calls, ContourGain, DataPath, DecisionTime, Decomposed, Fairness, Light, Open, Router, Row,
+    Series, Summary,
 };
 use crate::csv::{figure, text};
 
 /// Returns the name and the text of each file. The text is `None` if the part was not run.
-pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
+pub(super) fn all(results: &BatchingResults) -> Vec<(&'static str, Option<String>)> {
     fn some<T>(all: &[T], table: fn(&[T]) -> String) -> Option<String> {
         (!all.is_empty()).then(|| table(all))
     }
@@ -135,8 +136,8 @@ fn moments(all: &[Series]) -> String {
 }
 
 /// Returns a row for each point.
-fn contour(all: &[Gain]) -> String {
-    let row = |gain: &Gain| {
+fn contour(all: &[ContourGain]) -> String {
+    let row = |gain: &ContourGain| {
         let mut row = vec![gain.branches.to_string(), number(gain.batchiness), gain.burst.to_string()];
         row.extend([gain.optimal, gain.gradient, gain.violated, gain.gradient_violated].map(number));
         row.extend(ratio(gain.to_null.as_ref()));

@@ -5,12 +5,12 @@ mod load;
 use forebay_bench::handover::Spread;
 use forebay_plot::{Bars, Block, Group, Page, PlotError, Section, Table, engineering};
 
-use super::{Chain, Results, UseCase};
+use super::{Chain, LeanResults, UseCase};
 use crate::blocks::{bars, columns, figure, known, text};
 use crate::trial::Part;
 
 /// Returns the HTML text of the page.
-pub(super) fn page(results: &Results) -> Result<String, PlotError> {
+pub(super) fn page(results: &LeanResults) -> Result<String, PlotError> {
     let mut sections = vec![chains(results)?];
     sections.extend(handover(results)?);
     sections.push(load::section(&results.load)?);
@@ -21,7 +21,7 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     Ok(Page { title: "Lean measurement on this machine".to_owned(), head: head(results), sections }.html())
 }
 
-fn head(results: &Results) -> Vec<Block> {
+fn head(results: &LeanResults) -> Vec<Block> {
     let mut head = vec![text(
         "The cost of a packet on this machine, in ticks of the time-stamp counter and in instructions, beside the \
          figures of “NFV Acceleration via Lean Measurements” (NALM, IEEE/ACM Transactions on Networking, 2023).",
@@ -51,7 +51,7 @@ fn head(results: &Results) -> Vec<Block> {
 }
 
 /// Returns the names of the void runs.
-pub(super) fn void(results: &Results) -> Vec<String> {
+pub(super) fn void(results: &LeanResults) -> Vec<String> {
     let mut all = Vec::new();
     for chain in &results.chains {
         if let Some(figures) = chain.figures.as_ref().filter(|figures| figures.void > 0) {
@@ -65,7 +65,7 @@ pub(super) fn void(results: &Results) -> Vec<String> {
     all
 }
 
-fn machine(results: &Results) -> Section {
+fn machine(results: &LeanResults) -> Section {
     let machine = &results.machine;
     let set = results.usecases.iter().find_map(|one| one.measurement.instruction_set.clone());
     let mut facts = machine.facts();
@@ -91,7 +91,7 @@ fn machine(results: &Results) -> Section {
     }
 }
 
-fn chains(results: &Results) -> Result<Section, PlotError> {
+fn chains(results: &LeanResults) -> Result<Section, PlotError> {
     let mut blocks = vec![text(
         "Chain A is NAT, deep packet inspection and L3 forwarding. Chain B is access control, an L4 load balancer and \
          L3 forwarding. In run to completion one core does all the work for a packet. In the pipelined model a first \
@@ -183,7 +183,7 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
 }
 
 /// Returns the functions of the chains beside those of the paper.
-fn by_function(results: &Results) -> Block {
+fn by_function(results: &LeanResults) -> Block {
     let mut rows = Vec::new();
     for chain in &results.chains {
         let Some(figures) = &chain.figures else { continue };
@@ -203,7 +203,7 @@ fn by_function(results: &Results) -> Block {
 }
 
 /// Returns the effect of pipelining here and in the paper.
-fn compared(results: &Results) -> Vec<Block> {
+fn compared(results: &LeanResults) -> Vec<Block> {
     let pair = |pair: &[Chain]| {
         let [whole, cut] = pair else { return None };
         let ratio = cut.figures.as_ref()?.cpp_ticks / whole.figures.as_ref()?.cpp_ticks;
@@ -218,7 +218,7 @@ fn compared(results: &Results) -> Vec<Block> {
 }
 
 /// Returns the section on the memory hierarchy: the cost of handing over, beside the cost of a core's own memory.
-fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
+fn handover(results: &LeanResults) -> Result<Option<Section>, PlotError> {
     let Some(handover) = &results.handover else { return Ok(None) };
     let all = handover.rows();
     let rows = all.iter().map(|row| {
@@ -331,7 +331,7 @@ fn of_usecase(usecase: &UseCase) -> Result<Section, PlotError> {
     Ok(Section { title: format!("Use case {}", usecase.case.name), blocks })
 }
 
-fn again(results: &Results) -> Section {
+fn again(results: &LeanResults) -> Section {
     let short = if results.header.short { " --short" } else { "" };
     let blocks = vec![
         Block::Code(format!("forebay lab lean --out DIR{short}")),

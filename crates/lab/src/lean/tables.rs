@@ -2,11 +2,11 @@
 
 use forebay_bench::handover::Handover;
 
-use super::Results;
+use super::LeanResults;
 use crate::csv::{figure, text};
 
 /// Returns the name and text of each file.
-pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
+pub(super) fn all(results: &LeanResults) -> Vec<(&'static str, String)> {
     vec![
         ("chains.csv", chains(results)),
         ("handover.csv", handover(results)),
@@ -16,7 +16,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
 }
 
 /// Returns a row for each function of each chain, then for its residue and its whole.
-fn chains(results: &Results) -> String {
+fn chains(results: &LeanResults) -> String {
     let heads =
         ["chain", "model", "function", "ticks_per_packet", "instructions_per_packet", "paper_cycles_per_packet"];
     let rows = results.chains.iter().flat_map(|chain| {
@@ -39,7 +39,7 @@ fn chains(results: &Results) -> String {
 }
 
 /// Returns a row for each type of memory access.
-fn handover(results: &Results) -> String {
+fn handover(results: &LeanResults) -> String {
     let heads = ["cores", "relation", "what", "ticks", "lower_quartile", "upper_quartile", "paper_cycles"];
     let rows = results.handover.iter().flat_map(Handover::rows).map(|row| {
         let (ticks, lower, upper) = row.ticks.map_or((None, None, None), |spread| {
@@ -59,7 +59,7 @@ fn handover(results: &Results) -> String {
 }
 
 /// Returns a row for each rate.
-fn load(results: &Results) -> String {
+fn load(results: &LeanResults) -> String {
     let heads = ["share", "offered_pps", "entered_pps", "lost", "cur", "ticks_per_packet", "packets_per_call", "void"];
     let rows = results.load.points.iter().map(|point| {
         let mut row: Vec<_> = [point.share, point.offered_pps, point.entered_pps, point.lost, point.cur]
@@ -72,7 +72,7 @@ fn load(results: &Results) -> String {
 }
 
 /// Returns a row for each module of each use case, then for its residue and its whole.
-fn usecases(results: &Results) -> String {
+fn usecases(results: &LeanResults) -> String {
     let heads = [
         "usecase",
         "settings",

@@ -10,7 +10,7 @@ use forebay_models::placement::Limits;
 use forebay_placement::registry::{DropModel, FitMethod, FunctionModel, LoadLimits, ModelOrigin, Registry, SoloRates};
 use serde::Serialize;
 
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// The inputs of all parts.
@@ -132,7 +132,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn of(profile: &Profile, settings: &Settings) -> Result<Self, ContentionError> {
+    fn of(profile: &Profile, settings: &PlacementSettings) -> Result<Self, ContentionError> {
         let draw = |runs, cores, seed| Draw { runs, chains: 5, length: 4, has_competitors: false, cores, seed };
         let (known, new) = if settings.short { (120, 60) } else { (1_200, 400) };
         let seeds = [settings.seed.wrapping_mul(2).wrapping_add(1), settings.seed.wrapping_mul(2).wrapping_add(2)];
@@ -158,7 +158,7 @@ impl Runs {
 
 impl Basis {
     /// Runs functions alone and together, chooses the metric and fits the models.
-    pub fn make(settings: &Settings, progress: &mut dyn Progress) -> Result<Self, LabError> {
+    pub fn make(settings: &PlacementSettings, progress: &mut dyn Progress) -> Result<Self, LabError> {
         let candidates = profile::Candidate::ALL;
         progress.begin(candidates.len() + 6);
         progress.expect(if settings.short { 3.0 } else { 12.0 });
@@ -277,7 +277,7 @@ fn cases(fitted: &models::Models, new: &[Sample]) -> Vec<Variant> {
 }
 
 /// Returns the errors by the maximum number of chains in a run.
-fn loads(profile: &Profile, fitted: &models::Models, settings: &Settings) -> Result<Vec<Variant>, LabError> {
+fn loads(profile: &Profile, fitted: &models::Models, settings: &PlacementSettings) -> Result<Vec<Variant>, LabError> {
     let runs = if settings.short { 20 } else { 200 };
     let mut loads = Vec::new();
     for (chains, cores, placement) in [
@@ -329,7 +329,7 @@ fn forms(profile: &Profile, runs: &Runs, fitted: &models::Models) -> Result<Vec<
 }
 
 /// Returns the errors for a server on which functions have their tables in the memory of their own domain.
-fn own_memory(settings: &Settings, metric: profile::Candidate) -> Result<Variant, LabError> {
+fn own_memory(settings: &PlacementSettings, metric: profile::Candidate) -> Result<Variant, LabError> {
     let profile = bench(Server { tables: TableMemory::Own, ..catalogue::octans_server() })?;
     let runs = Runs::of(&profile, settings)?;
     let metrics = profile.metrics(metric).ok_or(LabError::NoMetric)?;

@@ -1,9 +1,9 @@
 //! Builds the command that repeats an experiment.
 
-use super::Settings;
+use super::PlacementSettings;
 
 /// Returns the command line. `DIR` stands for any folder.
-pub(super) fn of(settings: &Settings) -> String {
+pub(super) fn of(settings: &PlacementSettings) -> String {
     let mut words = vec!["forebay lab placement --out DIR".to_owned()];
     if settings.short {
         words.push("--short".to_owned());
@@ -21,12 +21,13 @@ pub(super) fn of(settings: &Settings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Part;
+    use crate::placement::PlacementPart;
 
     #[test]
     fn the_command_contains_all_options() {
-        assert_eq!(of(&Settings::default()), "forebay lab placement --out DIR");
-        let settings = Settings { short: true, only: [Part::Search, Part::Gain].into(), seed: 7 };
+        assert_eq!(of(&PlacementSettings::default()), "forebay lab placement --out DIR");
+        let settings =
+            PlacementSettings { short: true, only: [PlacementPart::Search, PlacementPart::Gain].into(), seed: 7 };
         assert_eq!(of(&settings), "forebay lab placement --out DIR --short --only gain,search --seed 7");
     }
 }

@@ -5,7 +5,7 @@ use forebay_contention::mix::Mix;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// A function beside copies of a competitor on the same domain.
@@ -27,7 +27,11 @@ pub struct Drops {
 }
 
 /// Runs the paper's four functions, each beside each of them and beside the paper's synthetic function.
-pub(super) fn measure(basis: &Basis, _: &Settings, progress: &mut dyn Progress) -> Result<Vec<Drops>, LabError> {
+pub(super) fn measure(
+    basis: &Basis,
+    _: &PlacementSettings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Drops>, LabError> {
     let profile = &basis.profile;
     let functions = PAPERS.map(|name| basis.number(name));
     let mut competitors: Vec<_> = functions.to_vec();

@@ -6,7 +6,7 @@ use forebay_models::placement::{Effort, Placement, Problem, baselines, exact};
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// A set of chains under every method.
@@ -63,7 +63,11 @@ pub(super) const METHODS: [&str; 5] = ["exact", "octans", "node-balancing", "nod
 const NODES: u64 = 10_000_000;
 
 /// Evaluates all sets.
-pub(super) fn measure(basis: &Basis, settings: &Settings, progress: &mut dyn Progress) -> Result<Vec<Gain>, LabError> {
+pub(super) fn measure(
+    basis: &Basis,
+    settings: &PlacementSettings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Gain>, LabError> {
     progress.begin(SETS.len());
     progress.expect(if settings.short { 1.0 } else { 3.0 });
     let mut rows = Vec::new();
@@ -74,7 +78,7 @@ pub(super) fn measure(basis: &Basis, settings: &Settings, progress: &mut dyn Pro
     Ok(rows)
 }
 
-fn of_set(basis: &Basis, settings: &Settings, set: usize, names: &[&[&str]]) -> Result<Gain, LabError> {
+fn of_set(basis: &Basis, settings: &PlacementSettings, set: usize, names: &[&[&str]]) -> Result<Gain, LabError> {
     let chains = basis.chains(names);
     let bench = &basis.profile.bench;
     // The initial placement does not matter: the problem is the same for all placements.
@@ -121,7 +125,12 @@ fn valued(
 }
 
 /// Returns the mean of many random placements.
-fn at_random(basis: &Basis, settings: &Settings, problem: &Problem, chains: &[Vec<usize>]) -> Result<Method, LabError> {
+fn at_random(
+    basis: &Basis,
+    settings: &PlacementSettings,
+    problem: &Problem,
+    chains: &[Vec<usize>],
+) -> Result<Method, LabError> {
     let count = if settings.short { 20 } else { 100 };
     let mut random = Random::new(settings.seed.wrapping_add(8));
     let mut sums = [0.0; 3];

@@ -6,7 +6,7 @@ use forebay_contention::profile::Candidate;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// A metric of a function.
@@ -26,7 +26,11 @@ pub struct Metric {
 }
 
 /// Computes every candidate for every function.
-pub(super) fn measure(basis: &Basis, _: &Settings, progress: &mut dyn Progress) -> Result<Vec<Metric>, LabError> {
+pub(super) fn measure(
+    basis: &Basis,
+    _: &PlacementSettings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Metric>, LabError> {
     progress.begin(Candidate::ALL.len());
     progress.expect(0.5);
     let profile = &basis.profile;

@@ -4,7 +4,7 @@ use forebay_contention::Pace;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// The chain router → NIDS alone on the server, in one of four placements.
@@ -28,7 +28,11 @@ pub struct Order {
 pub(super) const PAPER: f64 = 0.392;
 
 /// Runs all four placements.
-pub(super) fn measure(basis: &Basis, _: &Settings, progress: &mut dyn Progress) -> Result<Vec<Order>, LabError> {
+pub(super) fn measure(
+    basis: &Basis,
+    _: &PlacementSettings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Order>, LabError> {
     let ways = [("both local", [0, 0]), ("router local", [0, 1]), ("NIDS local", [1, 0]), ("both remote", [1, 1])];
     progress.begin(ways.len());
     progress.expect(0.1);

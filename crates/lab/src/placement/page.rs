@@ -7,11 +7,11 @@ mod validity;
 
 use forebay_plot::{Align, Block, Page, PlotError, Section, Table};
 
-use super::{Results, drops, gain, order, search};
+use super::{PlacementResults, drops, gain, order, search};
 use crate::blocks::text;
 
 /// Returns the HTML text of the page.
-pub(super) fn page(results: &Results) -> Result<String, PlotError> {
+pub(super) fn page(results: &PlacementResults) -> Result<String, PlotError> {
     let mut sections = vec![summary(results)];
     sections.extend(results.models.iter().map(models::section));
     if !results.order.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     Ok(Page { title: "Placement of chains on cores".to_owned(), head: head(results), sections }.html())
 }
 
-fn head(results: &Results) -> Vec<Block> {
+fn head(results: &PlacementResults) -> Vec<Block> {
     let mut head = vec![text(
         "The evaluation of “Octans: Optimal Placement of Service Function Chains in Many-Core Systems” (INFOCOM 2019), \
          reproduced in Forebay's contention simulator. Rates, drops and metrics are simulated. Models are fitted to \
@@ -82,7 +82,7 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
 }
 
 /// Returns the section that lists each of the paper's findings beside the results here.
-fn summary(results: &Results) -> Section {
+fn summary(results: &PlacementResults) -> Section {
     let mut rows: Vec<[String; 4]> = Vec::new();
     let mut row = |what: &str, paper: &str, ours: String, origin: &str| {
         rows.push([what.to_owned(), paper.to_owned(), ours, origin.to_owned()]);
@@ -199,7 +199,7 @@ fn assumptions() -> Section {
     Section { title: "Assumptions".to_owned(), blocks: vec![Block::Facts(facts)] }
 }
 
-fn machine(results: &Results) -> Section {
+fn machine(results: &PlacementResults) -> Section {
     let mut facts = results.machine.facts();
     facts.extend(results.header.facts());
     let origin = "The times of searches, and the co-runs with which the simulator is compared, are measured on this \
@@ -211,7 +211,7 @@ fn machine(results: &Results) -> Section {
     }
 }
 
-fn again(results: &Results) -> Section {
+fn again(results: &PlacementResults) -> Section {
     let word = "DIR is any folder. The CSV files in the same folder contain the tables, results.json contains all \
                 data, and models.json contains the models in the format that `forebay place` reads.";
     let blocks = vec![Block::Code(results.command.clone()), text(word)];

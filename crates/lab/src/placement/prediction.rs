@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::drops::PAPERS;
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// The errors of one type of predictions.
@@ -63,7 +63,7 @@ const LONGEST: usize = 6;
 /// Computes all parts of the figure.
 pub(super) fn measure(
     basis: &Basis,
-    settings: &Settings,
+    settings: &PlacementSettings,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Predicted>, LabError> {
     progress.begin(PAPERS.len() + CHAINS.len() + PAPERS.len() * (LONGEST - 1) + 4);

@@ -7,7 +7,7 @@ use forebay_models::placement::{self, Effort, Problem, baselines, exact};
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// The instances of one size.
@@ -57,7 +57,7 @@ const SAME: f64 = 1e-9;
 /// Measures all sizes.
 pub(super) fn measure(
     basis: &Basis,
-    settings: &Settings,
+    settings: &PlacementSettings,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Searched>, LabError> {
     let most = if settings.short { 4 } else { 6 };
@@ -75,7 +75,7 @@ pub(super) fn measure(
 
 fn of_size(
     basis: &Basis,
-    settings: &Settings,
+    settings: &PlacementSettings,
     domains: usize,
     chains: usize,
     progress: &mut dyn Progress,

@@ -1,11 +1,11 @@
 //! The results as CSV files, one for each table. A part that was not run has no file.
 
 use super::basis::{Errors, Models};
-use super::{Drops, Gain, Metric, Order, Predicted, Results, Searched, Validity};
+use super::{Drops, Gain, Metric, Order, PlacementResults, Predicted, Searched, Validity};
 use crate::csv::{figure, text};
 
 /// Returns the name and the text of each file. The text is `None` if the part was not run.
-pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
+pub(super) fn all(results: &PlacementResults) -> Vec<(&'static str, Option<String>)> {
     fn some<T>(all: &[T], table: fn(&[T]) -> String) -> Option<String> {
         (!all.is_empty()).then(|| table(all))
     }

@@ -37,12 +37,12 @@ impl Progress for StopAfter {
 #[test]
 fn an_interrupted_run_is_continued() {
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = Settings { short: true, only: [Part::Order, Part::Gain].into(), seed: 3 };
+    let settings = PlacementSettings { short: true, only: [PlacementPart::Order, PlacementPart::Gain].into(), seed: 3 };
     // 14 steps of the models, 4 of the first part, 2 of the second.
     let first = run(&settings, None, &mut StopAfter::of(20)).expect("a run");
     assert_eq!((first.interrupted.as_deref(), first.order.len(), first.gain.len()), (Some("order"), 4, 0));
     write(&first, folder.path()).expect("space");
-    let other = Settings { seed: 4, ..settings.clone() };
+    let other = PlacementSettings { seed: 4, ..settings.clone() };
     assert!(Earlier::read(folder.path(), &other).is_none(), "a run with another seed is not continued");
     let mut earlier = Earlier::read(folder.path(), &settings).expect("an interrupted run");
     assert_eq!(earlier.parts(), ["order"]);

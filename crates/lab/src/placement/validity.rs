@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::probe::Reader;
-use super::{Settings, step};
+use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
 /// Co-runs on this machine.
@@ -75,7 +75,11 @@ const SPAN: Duration = Duration::from_millis(40);
 const BANDWIDTH: f64 = 40e9;
 
 /// Runs pairs of threads.
-pub(super) fn measure(_: &Basis, settings: &Settings, progress: &mut dyn Progress) -> Result<Vec<Validity>, LabError> {
+pub(super) fn measure(
+    _: &Basis,
+    settings: &PlacementSettings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Validity>, LabError> {
     let (rounds, parts): (usize, &[(f64, f64)]) = if settings.short {
         (3, &[(0.5, 1.0)])
     } else {

@@ -23,7 +23,7 @@ const MOST_NUMBERS: u64 = 1 << 24;
     untagged,
     expecting = "expected a range such as 0x1000-0x1fff, a list of numbers and ranges, or { file: NAME }"
 )]
-pub enum Source {
+pub enum TeidSource {
     /// One number or range, or `any`.
     One(Part),
     /// Several.
@@ -153,13 +153,13 @@ impl Teids {
     }
 
     /// Reads the set of tunnels.
-    pub(super) fn load(source: &Source, setup: &Setup<'_>) -> Result<Self, SetupError> {
+    pub(super) fn load(source: &TeidSource, setup: &Setup<'_>) -> Result<Self, SetupError> {
         let mut faults = SetupError::default();
         let mut ranges = Vec::new();
         let parts = match source {
-            Source::One(part) => std::slice::from_ref(part),
-            Source::List(list) => list,
-            Source::File(File { file }) => {
+            TeidSource::One(part) => std::slice::from_ref(part),
+            TeidSource::List(list) => list,
+            TeidSource::File(File { file }) => {
                 let bytes = read_text(&setup.path(PATH, file)?, MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
                 let text = bytes.map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
@@ -184,7 +184,7 @@ impl Teids {
             };
             match range(&text) {
                 Ok(range) => ranges.push(range),
-                Err(message) if matches!(source, Source::One(_)) => faults.and(SetupError::at(PATH, message)),
+                Err(message) if matches!(source, TeidSource::One(_)) => faults.and(SetupError::at(PATH, message)),
                 Err(message) => faults.and(SetupError::at(format!("{PATH}[{index}]"), message)),
             }
         }

@@ -23,7 +23,7 @@ const NEAR: usize = 1 << 12;
 /// The source of tunnels.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a file's name, or a list such as [\"10.60.0.1 0x1001 192.0.2.10\"]")]
-pub enum Source {
+pub enum TunnelSource {
     /// A file's name, relative to the configuration; one tunnel per line.
     File(String),
     /// The lines of such a file.
@@ -148,7 +148,7 @@ enum Key {
 impl Tunnels {
     /// Reads tunnels from `local`, by address or, if `numbered`, by number. `peer` is the peer of lines without one.
     pub(super) fn load(
-        source: &Source,
+        source: &TunnelSource,
         numbered: bool,
         local: AnyEndpoint,
         peer: Option<AnyEndpoint>,
@@ -156,17 +156,17 @@ impl Tunnels {
     ) -> Result<Self, SetupError> {
         let text;
         let lines: Vec<(String, &str)> = match source {
-            Source::List(list) => {
+            TunnelSource::List(list) => {
                 list.iter().enumerate().map(|(index, line)| (format!("{PATH}[{index}]"), line.as_str())).collect()
             }
-            Source::File(name) => {
+            TunnelSource::File(name) => {
                 let bytes = read_text(&setup.path(PATH, name)?, MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
                 text = bytes.map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
                 text.lines().enumerate().map(|(index, line)| (format!("{name}:{}", index + 1), line)).collect()
             }
         };
-        let of_file = matches!(source, Source::File(_));
+        let of_file = matches!(source, TunnelSource::File(_));
         let (mut faults, mut further) = (SetupError::default(), 0);
         let mut entries = Vec::with_capacity(lines.len());
         for (location, line) in &lines {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
 use forebay_packet::{Hidden, Network, Packet, Upper};
-use forebay_tables::acl::{Address, PortRange, Prefix};
+use forebay_tables::acl::{PortRange, RuleAddress, RulePrefix};
 
 /// The syntax of conditions.
 pub(super) const SYNTAX: &str =
@@ -16,8 +16,8 @@ pub(super) const SYNTAX: &str =
 /// A network of the remote side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Net {
-    V4(Prefix<u32>),
-    V6(Prefix<u128>),
+    V4(RulePrefix<u32>),
+    V6(RulePrefix<u128>),
 }
 
 /// A condition; all of its parts must match.
@@ -206,12 +206,12 @@ fn net(text: &str) -> Result<Net, String> {
         IpAddr::V4(address) => {
             let first = address.to_bits() & u32::mask(length);
             let fits = first == address.to_bits();
-            let prefix = Prefix::new(first, length);
+            let prefix = RulePrefix::new(first, length);
             if fits { Ok(Net::V4(prefix)) } else { Err(beyond(prefix.to_string())) }
         }
         IpAddr::V6(address) => {
             let first = address.to_bits() & u128::mask(length);
-            let prefix = Prefix::new(first, length);
+            let prefix = RulePrefix::new(first, length);
             let fits = first == address.to_bits();
             if fits { Ok(Net::V6(prefix)) } else { Err(beyond(format!("{}/{length}", Ipv6Addr::from(first)))) }
         }

@@ -5,24 +5,24 @@
 
 use forebay_packet::{Hidden, Packet};
 use forebay_tables::acl::{
-    Action, Address, BuildError, Classifier, Decision, Hits, Key, Prefix, ProtocolMatch, Rule, Step, Tuples, Verdict,
-    labels,
+    Action, BuildError, Classifier, Decision, HeaderKey, Hits, ProtocolMatch, Rule, RuleAddress, RulePrefix, Step,
+    Tuples, Verdict, labels,
 };
 
 use super::condition::{Condition, Net, Seen, whole};
 use super::line::without_comment;
 
 /// Packets that are processed together.
-pub(crate) const GO: usize = 32;
+pub(crate) const GROUP: usize = 32;
 
 /// The rules of one family, compiled if possible.
-enum Compiled<A: Address> {
+enum Compiled<A: RuleAddress> {
     None,
     Classifier(Classifier<A>),
     Tuples(Box<Tuples<A>>),
 }
 
-impl<A: Address> Compiled<A> {
+impl<A: RuleAddress> Compiled<A> {
     fn of(rules: Vec<Rule<A>>, numbers: &[u32], seed: u64) -> Result<Self, BuildError> {
         if rules.is_empty() {
             return Ok(Self::None);
@@ -41,7 +41,7 @@ impl<A: Address> Compiled<A> {
     }
 
     #[inline]
-    fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+    fn classify(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         match self {
             Self::None => verdicts.fill(Verdict::by_default(Decision::Permit)),
             Self::Classifier(classifier) => classifier.classify_batch(keys, verdicts, hits),
@@ -64,18 +64,18 @@ pub(super) struct Rules {
 /// A worker's buffers for classification.
 pub(super) struct Scratch {
     hits: Hits,
-    ipv4: [Key<u32>; GO],
-    ipv6: [Key<u128>; GO],
-    verdicts: [Verdict; GO],
+    ipv4: [HeaderKey<u32>; GROUP],
+    ipv6: [HeaderKey<u128>; GROUP],
+    verdicts: [Verdict; GROUP],
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         Self {
             hits: Hits::new(0),
-            ipv4: [Key::without_ports(0, 0, 0); GO],
-            ipv6: [Key::without_ports(0, 0, 0); GO],
-            verdicts: [Verdict::default(); GO],
+            ipv4: [HeaderKey::without_ports(0, 0, 0); GROUP],
+            ipv6: [HeaderKey::without_ports(0, 0, 0); GROUP],
+            verdicts: [Verdict::default(); GROUP],
         }
     }
 }
@@ -88,7 +88,7 @@ impl Rules {
         for ((_, condition), number) in list.iter().zip(0..) {
             // A condition without a network applies to both families.
             let (four, six) = match condition.net {
-                None => (Some(Prefix::ANY), Some(Prefix::ANY)),
+                None => (Some(RulePrefix::ANY), Some(RulePrefix::ANY)),
                 Some(Net::V4(net)) => (Some(net), None),
                 Some(Net::V6(net)) => (None, Some(net)),
             };
@@ -113,15 +113,21 @@ impl Rules {
     /// hides a field that a rule needs.
     #[inline]
     #[must_use]
-    pub(super) fn classify(&self, batch: &mut [Packet], up: bool, scratch: &mut Scratch, found: &mut [u32; GO]) -> u32 {
+    pub(super) fn classify(
+        &self,
+        batch: &mut [Packet],
+        up: bool,
+        scratch: &mut Scratch,
+        found: &mut [u32; GROUP],
+    ) -> u32 {
         found.fill(0);
         if self.is_empty() {
             return 0;
         }
         let mut undecidable = 0;
-        let (mut at4, mut at6) = ([0u8; GO], [0u8; GO]);
+        let (mut at4, mut at6) = ([0u8; GROUP], [0u8; GROUP]);
         let (mut len4, mut len6) = (0, 0);
-        for (index, packet) in batch.iter_mut().take(GO).enumerate() {
+        for (index, packet) in batch.iter_mut().take(GROUP).enumerate() {
             let Some(seen) = Seen::of(packet, up) else { continue };
             if let Some(hidden) = seen.hidden {
                 undecidable |= u32::from(self.needs(hidden)) << index;
@@ -162,17 +168,17 @@ impl Rules {
 }
 
 /// Converts a condition. The user is the source, whatever the direction.
-fn rule<A: Address>(condition: &Condition, net: Prefix<A>) -> Rule<A> {
+fn rule<A: RuleAddress>(condition: &Condition, net: RulePrefix<A>) -> Rule<A> {
     let protocol = condition.protocol.map_or(ProtocolMatch::ANY, ProtocolMatch::exactly);
     let (sport, dport) = (condition.ue_port, condition.port);
-    Rule { src: Prefix::ANY, dst: net, sport, dport, protocol, action: Action::Permit }
+    Rule { src: RulePrefix::ANY, dst: net, sport, dport, protocol, action: Action::Permit }
 }
 
 #[inline(always)]
-fn key<A: Address>(seen: &Seen, user: A, remote: A) -> Key<A> {
+fn key<A: RuleAddress>(seen: &Seen, user: A, remote: A) -> HeaderKey<A> {
     match seen.ports {
-        Some((port, ue_port)) => Key::new(user, remote, ue_port, port, seen.protocol),
-        None => Key::without_ports(user, remote, seen.protocol),
+        Some((port, ue_port)) => HeaderKey::new(user, remote, ue_port, port, seen.protocol),
+        None => HeaderKey::without_ports(user, remote, seen.protocol),
     }
 }
 

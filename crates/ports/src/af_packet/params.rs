@@ -26,7 +26,7 @@ pub struct Params {
     pub(super) host: bool,
     /// The size of the receive ring.
     #[serde(default)]
-    pub(super) ring: Ring,
+    pub(super) ring: RingSizes,
     /// How many frames may wait to be sent, 32 to 32768, a power of two; 1024 by default.
     #[serde(default = "send_ring")]
     #[schemars(range(min = 32, max = 32_768))]
@@ -56,7 +56,7 @@ fn poll() -> Nanos {
 /// The size of a receive ring. The kernel hands over whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Ring {
+pub struct RingSizes {
     /// How many blocks, 2 to 4096; 64 by default. With little traffic, each block holds few frames; the worker must
     /// then read the ring at least every `blocks` times `retire`, or frames are lost.
     #[schemars(range(min = 2, max = 4_096))]
@@ -70,7 +70,7 @@ pub struct Ring {
     pub(super) retire: Nanos,
 }
 
-impl Default for Ring {
+impl Default for RingSizes {
     fn default() -> Self {
         Self { blocks: 64, block: Bytes(128 << 10), retire: Nanos(1_000_000) }
     }
@@ -79,7 +79,7 @@ impl Default for Ring {
 impl Params {
     /// Checks that all values are within their limits.
     pub(super) fn check(&self) -> Result<(), SetupError> {
-        let Self { ring: Ring { blocks, block, retire }, send_ring, poll, .. } = self;
+        let Self { ring: RingSizes { blocks, block, retire }, send_ring, poll, .. } = self;
         let allowed = |path: &str, right: bool, value: &dyn std::fmt::Display, allowed: &str| {
             if right { Ok(()) } else { Err(SetupError::not_allowed(path, value, allowed)) }
         };

@@ -9,7 +9,7 @@ use forebay_packet::{ArrivalClock, Batch};
 
 use super::block::{Cursor, Frame};
 use super::offload::{self, Split};
-use super::params::Ring;
+use super::params::RingSizes;
 use super::socket::{ReceiveRing, Socket};
 use super::stamps::Stamps;
 
@@ -17,7 +17,7 @@ use super::stamps::Stamps;
 pub struct Receiver {
     socket: Socket,
     ring: ReceiveRing,
-    sizes: Ring,
+    sizes: RingSizes,
     /// The next block, and the read position in it.
     block: usize,
     cursor: Option<Cursor>,
@@ -41,7 +41,7 @@ enum TakeResult {
 
 impl Receiver {
     /// Creates a receiver that is not bound yet, in the network namespace of the calling thread.
-    pub fn new(sizes: &Ring) -> io::Result<Self> {
+    pub fn new(sizes: &RingSizes) -> io::Result<Self> {
         let socket = Socket::new()?;
         // Do not receive the frames that this host sends (Linux 4.20).
         socket.set_number(libc::PACKET_IGNORE_OUTGOING, 1)?;
@@ -50,7 +50,7 @@ impl Receiver {
     }
 
     /// Returns the size of the ring.
-    pub fn sizes(&self) -> Ring {
+    pub fn sizes(&self) -> RingSizes {
         self.sizes
     }
 

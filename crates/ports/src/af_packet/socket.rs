@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::interface::request::check;
 
-use super::params::Ring;
+use super::params::RingSizes;
 
 /// The length of a `virtio_net_hdr`, which precedes a frame to send, after the kernel's own header.
 const VIRTIO: usize = 10;
@@ -183,7 +183,7 @@ pub struct ReceiveRing {
 
 impl ReceiveRing {
     /// Creates the ring of a socket.
-    pub fn new(socket: &Socket, sizes: &Ring) -> io::Result<Self> {
+    pub fn new(socket: &Socket, sizes: &RingSizes) -> io::Result<Self> {
         socket.set_number(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
         socket.set_number(libc::PACKET_VNET_HDR, 1)?;
         let (block, blocks) = (sizes.block.0 as u32, sizes.blocks);

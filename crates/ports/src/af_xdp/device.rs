@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::error::OpenError;
+use super::error::XdpOpenError;
 use super::ethtool;
 use super::params::{CopyMode, Mode};
 use super::program::{AttachMode, AttachStep, Redirect};
 use super::queue::{Losses, Queue};
-use super::socket::{Rings, Sizes, Socket};
+use super::socket::{Rings, Sizes, XdpSocket};
 use super::umem::Umem;
 use crate::interface::{Control, InterfaceName, Watch, namespace};
 
@@ -60,20 +60,20 @@ impl Device {
     /// Opens the interface in its namespace, on a separate thread.
     ///
     /// # Errors
-    /// On an error ([`OpenError`]) nothing has changed.
-    pub fn open(options: &DeviceOptions, umem: &Arc<Umem>) -> Result<Self, OpenError> {
+    /// On an error ([`XdpOpenError`]) nothing has changed.
+    pub fn open(options: &DeviceOptions, umem: &Arc<Umem>) -> Result<Self, XdpOpenError> {
         within(options, || Self::open_in_this_namespace(options, umem))
     }
 
     /// Checks that the interface exists and has enough queues.
     ///
     /// # Errors
-    /// [`OpenError`].
-    pub fn check(options: &DeviceOptions) -> Result<(), OpenError> {
+    /// [`XdpOpenError`].
+    pub fn check(options: &DeviceOptions) -> Result<(), XdpOpenError> {
         within(options, || find(options).map(drop))
     }
 
-    fn open_in_this_namespace(options: &DeviceOptions, umem: &Arc<Umem>) -> Result<Self, OpenError> {
+    fn open_in_this_namespace(options: &DeviceOptions, umem: &Arc<Umem>) -> Result<Self, XdpOpenError> {
         umem.recycle();
         let (interface, count) = find(options)?;
         let (redirect, attach_mode) = attach(options, interface, count)?;
@@ -87,7 +87,7 @@ impl Device {
             umem.reserve(fill).map_err(|available| {
                 // The queues opened so far have their chunks.
                 let (open, chunks) = (fill * queue as usize, umem.shape().chunks);
-                OpenError::Chunks { wanted: fill * count as usize, chunks, available: available + open }
+                XdpOpenError::Chunks { wanted: fill * count as usize, chunks, available: available + open }
             })?;
             let opened = open_patiently(&device.options, interface, queue, attach_mode, umem);
             let (socket, rings, zero) = opened.inspect_err(|_| umem.release(fill))?;
@@ -124,28 +124,31 @@ impl Device {
 }
 
 /// Runs `act` in the interface's namespace.
-fn within<T: Send>(options: &DeviceOptions, act: impl FnOnce() -> Result<T, OpenError> + Send) -> Result<T, OpenError> {
+fn within<T: Send>(
+    options: &DeviceOptions,
+    act: impl FnOnce() -> Result<T, XdpOpenError> + Send,
+) -> Result<T, XdpOpenError> {
     namespace::within(options.namespace.as_deref(), act, |path, source| match source.raw_os_error() {
         Some(libc::EPERM) => missing_right(options, "enter its network namespace"),
-        _ => OpenError::Namespace { path: path.to_owned(), source },
+        _ => XdpOpenError::Namespace { path: path.to_owned(), source },
     })
 }
 
 /// Returns the interface's index, and the number of queues to open.
-fn find(options: &DeviceOptions) -> Result<(u32, u32), OpenError> {
+fn find(options: &DeviceOptions) -> Result<(u32, u32), XdpOpenError> {
     let index = Control::new().and_then(|control| control.index(&options.name));
     let index = index.map_err(|source| system_error(options, "find the index", source))?;
     let interface = index.ok_or_else(|| missing(options))?;
     let existing = ethtool::queues(&options.name);
     let count = options.queues.unwrap_or(existing);
     if count > existing {
-        return Err(OpenError::Queues { name: options.name.to_string(), existing, wanted: count });
+        return Err(XdpOpenError::Queues { name: options.name.to_string(), existing, wanted: count });
     }
     Ok((interface, count))
 }
 
 /// Attaches the program in the first supported place.
-fn attach(options: &DeviceOptions, interface: u32, queues: u32) -> Result<(Redirect, AttachMode), OpenError> {
+fn attach(options: &DeviceOptions, interface: u32, queues: u32) -> Result<(Redirect, AttachMode), XdpOpenError> {
     let at = |attach_mode| Redirect::attach(interface, queues, attach_mode).map(|redirect| (redirect, attach_mode));
     let first = if options.mode == Mode::Generic { AttachMode::Generic } else { AttachMode::Native };
     let mut outcome = at(first);
@@ -162,12 +165,12 @@ fn attach(options: &DeviceOptions, interface: u32, queues: u32) -> Result<(Redir
         let name = options.name.to_string();
         match (failure.step, failure.source.raw_os_error()) {
             (_, Some(libc::EPERM | libc::EACCES)) => missing_right(options, "load a program (`bpf`)"),
-            (_, Some(libc::ENOSYS)) => OpenError::Kernel("no bpf(2)"),
-            (AttachStep::Map, Some(libc::EINVAL)) => OpenError::Kernel("the map type XSKMAP is missing"),
-            (AttachStep::Attach, Some(libc::EBUSY | libc::EEXIST)) => OpenError::Occupied(name),
+            (_, Some(libc::ENOSYS)) => XdpOpenError::Kernel("no bpf(2)"),
+            (AttachStep::Map, Some(libc::EINVAL)) => XdpOpenError::Kernel("the map type XSKMAP is missing"),
+            (AttachStep::Attach, Some(libc::EBUSY | libc::EEXIST)) => XdpOpenError::Occupied(name),
             (AttachStep::Attach, Some(libc::ENODEV)) => missing(options),
             (AttachStep::Attach, _) if options.mode == Mode::Native => {
-                OpenError::Native { name, source: failure.source }
+                XdpOpenError::Native { name, source: failure.source }
             }
             (AttachStep::Map, _) => system_error(options, "create the map of sockets", failure.source),
             (AttachStep::Load, _) => system_error(options, "load the program", failure.source),
@@ -184,18 +187,18 @@ fn open_patiently(
     queue: u32,
     attach_mode: AttachMode,
     umem: &Arc<Umem>,
-) -> Result<OpenQueue, OpenError> {
+) -> Result<OpenQueue, XdpOpenError> {
     let start = Instant::now();
     loop {
         match open_queue(options, interface, queue, attach_mode, umem) {
-            Err(OpenError::Busy { .. }) if start.elapsed() < MAX_BUSY => thread::sleep(RETRY_AFTER),
+            Err(XdpOpenError::Busy { .. }) if start.elapsed() < MAX_BUSY => thread::sleep(RETRY_AFTER),
             outcome => return outcome,
         }
     }
 }
 
 /// A socket that is bound to a queue, its rings, and true for zero-copy.
-type OpenQueue = (Socket, Rings, bool);
+type OpenQueue = (XdpSocket, Rings, bool);
 
 fn open_queue(
     options: &DeviceOptions,
@@ -203,7 +206,7 @@ fn open_queue(
     queue: u32,
     attach_mode: AttachMode,
     umem: &Arc<Umem>,
-) -> Result<OpenQueue, OpenError> {
+) -> Result<OpenQueue, XdpOpenError> {
     let zero_copy = match options.copy {
         CopyMode::Zero => &[true][..],
         CopyMode::Auto if attach_mode == AttachMode::Native => &[true, false],
@@ -214,7 +217,7 @@ fn open_queue(
         let mut rings = None;
         let bound = umem.bind_with(zero, |shared| {
             step = "open a socket";
-            let socket = Socket::new()?;
+            let socket = XdpSocket::new()?;
             if shared.is_none() {
                 step = "register the memory";
                 socket.register(umem)?;
@@ -252,36 +255,36 @@ fn bind_error(
     step: &'static str,
     source: io::Error,
     umem: &Umem,
-) -> OpenError {
+) -> XdpOpenError {
     let name = options.name.to_string();
     match (step, source.raw_os_error()) {
-        ("open a socket", Some(libc::EAFNOSUPPORT)) => OpenError::Kernel("CONFIG_XDP_SOCKETS is off"),
+        ("open a socket", Some(libc::EAFNOSUPPORT)) => XdpOpenError::Kernel("CONFIG_XDP_SOCKETS is off"),
         (_, Some(libc::EPERM | libc::EACCES)) => missing_right(options, step),
         ("register the memory", Some(libc::ENOBUFS | libc::ENOMEM)) => {
-            OpenError::Locked { bytes: umem.bytes(), source }
+            XdpOpenError::Locked { bytes: umem.bytes(), source }
         }
-        ("bind a socket to a queue", Some(libc::EBUSY)) => OpenError::Busy { name, queue },
+        ("bind a socket to a queue", Some(libc::EBUSY)) => XdpOpenError::Busy { name, queue },
         ("bind a socket to a queue", Some(libc::ENODEV)) => missing(options),
         ("bind a socket to a queue", _) if zero => {
             let aligned = if umem.shape().aligned { "" } else { ", or try `memory: { aligned: true }`" };
-            OpenError::ZeroCopy { name, queue, source, aligned }
+            XdpOpenError::ZeroCopy { name, queue, source, aligned }
         }
         _ => system_error(options, step, source),
     }
 }
 
-fn missing(options: &DeviceOptions) -> OpenError {
+fn missing(options: &DeviceOptions) -> XdpOpenError {
     let location = options.namespace.as_ref().map(|path| format!(" in {}", path.display())).unwrap_or_default();
-    OpenError::Missing(options.name.to_string(), location)
+    XdpOpenError::Missing(options.name.to_string(), location)
 }
 
-fn missing_right(options: &DeviceOptions, doing: &'static str) -> OpenError {
-    OpenError::Right { name: options.name.to_string(), doing }
+fn missing_right(options: &DeviceOptions, doing: &'static str) -> XdpOpenError {
+    XdpOpenError::Right { name: options.name.to_string(), doing }
 }
 
-fn system_error(options: &DeviceOptions, doing: &'static str, source: io::Error) -> OpenError {
+fn system_error(options: &DeviceOptions, doing: &'static str, source: io::Error) -> XdpOpenError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => missing_right(options, doing),
-        _ => OpenError::System { doing, name: options.name.to_string(), source },
+        _ => XdpOpenError::System { doing, name: options.name.to_string(), source },
     }
 }

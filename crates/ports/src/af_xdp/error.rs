@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum XdpOpenError {
     /// The namespace does not exist.
     #[error("no network namespace at {path}: {source} (`ip netns add NAME` makes /run/netns/NAME)")]
     Namespace {

@@ -10,7 +10,7 @@ use forebay_packet::{Batch, MAX_BATCH, Packet};
 use forebay_units::Ticks;
 
 use super::ring::Descriptor;
-use super::socket::{Rings, Socket};
+use super::socket::{Rings, XdpSocket};
 use super::umem::{Lent, Umem};
 
 /// The length of the shortest frame that a device accepts: an Ethernet header.
@@ -45,7 +45,7 @@ pub enum SendState {
 /// A queue.
 pub struct Queue {
     /// Both values exist until the queue is dropped.
-    socket: ManuallyDrop<Socket>,
+    socket: ManuallyDrop<XdpSocket>,
     rings: ManuallyDrop<Rings>,
     receiving: Lent,
     sending: Lent,
@@ -70,7 +70,14 @@ impl Queue {
 
     /// Creates the queue of a bound socket. The kernel gets up to `fill` chunks for receiving, as far as chunks are
     /// free.
-    pub fn new(socket: Socket, rings: Rings, umem: Arc<Umem>, fill: usize, zero_copy: bool, busy_poll: bool) -> Self {
+    pub fn new(
+        socket: XdpSocket,
+        rings: Rings,
+        umem: Arc<Umem>,
+        fill: usize,
+        zero_copy: bool,
+        busy_poll: bool,
+    ) -> Self {
         let (receiving, sending) = (Lent::new(Arc::clone(&umem)), Lent::new(Arc::clone(&umem)));
         let mut queue = Self {
             socket: ManuallyDrop::new(socket),

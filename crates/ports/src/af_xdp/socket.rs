@@ -45,11 +45,11 @@ pub struct Rings {
 }
 
 /// A socket.
-pub struct Socket {
+pub struct XdpSocket {
     descriptor: Arc<OwnedFd>,
 }
 
-impl Socket {
+impl XdpSocket {
     /// Creates a socket in the network namespace of the calling thread.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use forebay_packet::pool::{Chunk, Layout, PoolError, Slab};
 
 pub use lent::Lent;
 
-use super::socket::{Rings, Socket};
+use super::socket::{Rings, XdpSocket};
 
 /// The length of a packet's metadata.
 const LINE: usize = 64;
@@ -184,8 +184,8 @@ impl Umem {
     pub fn bind_with(
         &self,
         zero_copy: bool,
-        mut bind: impl FnMut(Option<&OwnedFd>) -> io::Result<Socket>,
-    ) -> io::Result<Socket> {
+        mut bind: impl FnMut(Option<&OwnedFd>) -> io::Result<XdpSocket>,
+    ) -> io::Result<XdpSocket> {
         let mut usage = self.usage();
         let candidates = usage.sockets.iter().filter(|(_, zero)| *zero == zero_copy).filter_map(|(it, _)| it.upgrade());
         // A socket that has lost its interface has no registered memory any more.
@@ -203,7 +203,7 @@ impl Umem {
     }
 
     /// Closes a socket and its rings, which also keep the socket open.
-    pub fn close(&self, socket: Socket, rings: Rings) {
+    pub fn close(&self, socket: XdpSocket, rings: Rings) {
         let mut usage = self.usage();
         drop((rings, socket));
         usage.sockets.retain(|(socket, _)| socket.strong_count() > 0);

@@ -110,7 +110,7 @@ impl Default for ExcessBuffer {
 }
 
 /// A TAP device. Dropping the value removes it, unless it existed before.
-pub struct Device {
+pub struct TapDevice {
     file: File,
     /// The interface's own values before anything was set.
     own_values: OwnValues,
@@ -132,7 +132,7 @@ struct OwnValues {
     mtu: libc::c_int,
 }
 
-impl Device {
+impl TapDevice {
     /// Creates the device and brings it up.
     ///
     /// # Errors

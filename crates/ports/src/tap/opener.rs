@@ -7,14 +7,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::InterfaceClaim;
-use super::device::{Device, Settings};
+use super::device::{Settings, TapDevice};
 
 /// The pause between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The thread, and the device that it creates.
 pub(super) struct Opener {
-    device: Receiver<Arc<Device>>,
+    device: Receiver<Arc<TapDevice>>,
     stop: Arc<AtomicBool>,
     last_error: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
@@ -45,7 +45,7 @@ impl Opener {
     }
 
     /// Returns the device, once it exists.
-    pub(super) fn device(&self) -> Option<Arc<Device>> {
+    pub(super) fn device(&self) -> Option<Arc<TapDevice>> {
         self.device.try_recv().ok()
     }
 

@@ -8,8 +8,8 @@
 
 use super::budget::Budget;
 use super::fields::{AddressClasses, partition_addresses};
-use super::key::{CHUNK, Decision, Hits, Key, Verdict};
-use super::rule::{Address, Rule};
+use super::key::{CHUNK, Decision, HeaderKey, Hits, Verdict};
+use super::rule::{Rule, RuleAddress};
 use super::services::Services;
 use super::sets::{RuleSets, words_for};
 
@@ -20,7 +20,7 @@ const VECTOR_WORDS: usize = 4;
 
 /// A rule list as blocks of bit vectors.
 #[derive(Clone, Debug)]
-pub struct Bits<A: Address> {
+pub struct Bits<A: RuleAddress> {
     blocks: Vec<Block<A>>,
     /// Each rule's number and decision; a `count` rule has no decision.
     rules: Box<[(u32, Option<Decision>)]>,
@@ -28,7 +28,7 @@ pub struct Bits<A: Address> {
 }
 
 #[derive(Clone, Debug)]
-struct Block<A: Address> {
+struct Block<A: RuleAddress> {
     first_rule: usize,
     src: AddressClasses<A>,
     dst: AddressClasses<A>,
@@ -57,7 +57,7 @@ impl Vectors {
     }
 }
 
-impl<A: Address> Bits<A> {
+impl<A: RuleAddress> Bits<A> {
     /// Builds the bit vectors of `rules`. Returns `None` if the budget is spent.
     pub fn new(rules: &[Rule<A>], default: Decision, budget: &mut Budget) -> Option<Bits<A>> {
         let mut bits = Bits {
@@ -104,7 +104,7 @@ impl<A: Address> Bits<A> {
 
     /// Writes the verdict on each of at most [`CHUNK`] keys, and counts the `count` rules that match before the
     /// decision.
-    pub fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+    pub fn classify(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         verdicts.fill(self.default);
         // The keys that no rule has decided about yet.
         let mut open: [u8; CHUNK] = std::array::from_fn(|index| index as u8);

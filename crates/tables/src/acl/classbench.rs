@@ -18,7 +18,7 @@
 use std::net::IpAddr;
 use std::str::SplitWhitespace;
 
-use super::rule::{Action, PortRange, Prefix, ProtocolMatch, Rule};
+use super::rule::{Action, PortRange, ProtocolMatch, Rule, RulePrefix};
 use super::rule_file::{AnyRule, Problem};
 
 /// The largest number of characters of a wrong value that an error repeats.
@@ -107,11 +107,11 @@ impl LineReader {
         let (sport, dport, protocol) = (sport?, dport?, protocol?);
         let rule = match (src?, dst?) {
             ((IpAddr::V4(src), src_length), (IpAddr::V4(dst), dst_length)) => {
-                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
+                let (src, dst) = (RulePrefix::new(src.into(), src_length), RulePrefix::new(dst.into(), dst_length));
                 AnyRule::V4(Rule { src, dst, sport, dport, protocol, action })
             }
             ((IpAddr::V6(src), src_length), (IpAddr::V6(dst), dst_length)) => {
-                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
+                let (src, dst) = (RulePrefix::new(src.into(), src_length), RulePrefix::new(dst.into(), dst_length));
                 AnyRule::V6(Rule { src, dst, sport, dport, protocol, action })
             }
             _ => return None,
@@ -131,7 +131,7 @@ impl LineReader {
             (length <= most).then_some((address, length))
         });
         if prefix.is_none() {
-            self.problems.push(Problem::Prefix { what, value: quoted(text) });
+            self.problems.push(Problem::RulePrefix { what, value: quoted(text) });
         }
         prefix
     }

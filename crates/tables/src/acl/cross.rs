@@ -11,8 +11,8 @@ use std::collections::hash_map::Entry;
 use super::budget::Budget;
 use super::fields::{AddressClasses, partition_addresses};
 use super::grid::{Grid, GridBuilder};
-use super::key::{CHUNK, Decision, Hits, Key, Verdict};
-use super::rule::{Address, PortRange, Prefix, ProtocolMatch, Rule};
+use super::key::{CHUNK, Decision, HeaderKey, Hits, Verdict};
+use super::rule::{PortRange, ProtocolMatch, Rule, RuleAddress, RulePrefix};
 use super::services::Services;
 use super::sets::{Interner, RuleSets, collect, cut_after_first, members, words_for};
 
@@ -29,7 +29,7 @@ const MAX_BYTES: usize = 4 << 20;
 
 /// A rule list as crossed tables.
 #[derive(Clone, Debug)]
-pub struct Cross<A: Address> {
+pub struct Cross<A: RuleAddress> {
     src: AddressClasses<A>,
     dst: AddressClasses<A>,
     services: Services,
@@ -52,7 +52,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn new<A: Address>(rules: &[Rule<A>], default: Decision) -> Outcomes {
+    fn new<A: RuleAddress>(rules: &[Rule<A>], default: Decision) -> Outcomes {
         let default = Verdict::by_default(default);
         let verdict =
             |(index, rule): (u32, &Rule<A>)| rule.action.decision().map_or(default, |by| Verdict::by_rule(index, by));
@@ -106,7 +106,7 @@ fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64], budget: &mut Bu
     Some((grid.finish(), interner.finish()))
 }
 
-impl<A: Address> Cross<A> {
+impl<A: RuleAddress> Cross<A> {
     /// Builds the tables of `rules`. Returns `None` if they would be larger than the bound or the budget is spent.
     pub fn new(rules: &[Rule<A>], default: Decision, budget: &mut Budget) -> Option<Cross<A>> {
         if rules.len() > MAX_RULES {
@@ -114,7 +114,7 @@ impl<A: Address> Cross<A> {
         }
         let words = words_for(rules.len());
         let decides = |rule: &Rule<A>| rule.action.decision().is_some();
-        let any_address = |rule: &Rule<A>| rule.src == Prefix::ANY && rule.dst == Prefix::ANY;
+        let any_address = |rule: &Rule<A>| rule.src == RulePrefix::ANY && rule.dst == RulePrefix::ANY;
         let last = collect(rules, |rule| decides(rule) && any_address(rule));
         let (services, service_sets) = Services::new(rules, words, &last, budget)?;
 
@@ -185,7 +185,7 @@ impl<A: Address> Cross<A> {
     /// decision.
     ///
     /// Each table has a loop of its own: its bounds and base stay in registers, and its reads overlap.
-    pub fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+    pub fn classify(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         let count = keys.len().min(CHUNK);
         let (mut src, mut dst, mut services) = ([0; CHUNK], [0; CHUNK], [0; CHUNK]);
         let (mut addresses, mut outcomes) = ([0; CHUNK], [0; CHUNK]);

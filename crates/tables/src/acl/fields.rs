@@ -10,7 +10,7 @@ use forebay_simd::interval_map::IntervalMap;
 
 use super::budget::Budget;
 use super::key::CHUNK;
-use super::rule::{Address, Prefix};
+use super::rule::{RuleAddress, RulePrefix};
 use super::sets::{Interner, RuleSets};
 
 /// The intervals of a field and the class of each.
@@ -67,8 +67,8 @@ pub fn partition<T: Ord + Copy + Hash>(
 }
 
 /// Partitions a family's addresses by `prefixes`. Returns `None` if the budget is spent.
-pub fn partition_addresses<A: Address>(
-    prefixes: impl Iterator<Item = Prefix<A>>,
+pub fn partition_addresses<A: RuleAddress>(
+    prefixes: impl Iterator<Item = RulePrefix<A>>,
     words: usize,
     budget: &mut Budget,
 ) -> Option<Partition<A>> {
@@ -78,9 +78,9 @@ pub fn partition_addresses<A: Address>(
 
 /// A map from an address to its class, already multiplied by the stride of the table that uses it.
 #[derive(Clone, Debug)]
-pub struct AddressClasses<A: Address>(IntervalMap<A>);
+pub struct AddressClasses<A: RuleAddress>(IntervalMap<A>);
 
-impl<A: Address> AddressClasses<A> {
+impl<A: RuleAddress> AddressClasses<A> {
     /// Creates the map of the classes of `partition`, each multiplied by `stride`.
     pub fn new(partition: &Partition<A>, stride: usize) -> AddressClasses<A> {
         let values = partition.classes.iter().map(|&class| u32::from(class) * stride as u32).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_measure::Counter;
 
-use super::rule::Address;
+use super::rule::RuleAddress;
 
 /// The five fields of a packet that rules test.
 ///
@@ -13,7 +13,7 @@ use super::rule::Address;
 /// unknown. An ICMP key has a type and a code in place of ports. A rule for exactly that protocol constrains the type
 /// and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key<A> {
+pub struct HeaderKey<A> {
     src: A,
     dst: A,
     sport: u16,
@@ -29,34 +29,34 @@ pub(super) const NO_PORTS: u16 = 0x100;
 /// Set in addition to [`NO_PORTS`]: the port fields hold the type and the code of ICMP.
 pub(super) const TYPED: u16 = 0x200;
 
-/// The number of values of [`Key::protocol_word`].
+/// The number of values of [`HeaderKey::protocol_word`].
 pub(super) const PROTOCOL_WORDS: usize = 0x400;
 
 /// An IPv4 key.
-pub type Key4 = Key<u32>;
+pub type Key4 = HeaderKey<u32>;
 /// An IPv6 key.
-pub type Key6 = Key<u128>;
+pub type Key6 = HeaderKey<u128>;
 
-impl<A: Copy> Key<A> {
+impl<A: Copy> HeaderKey<A> {
     /// Creates the key of a packet with ports. Addresses are numbers in host byte order (`u32::from(Ipv4Addr)`).
     #[inline]
-    pub fn new(src: A, dst: A, sport: u16, dport: u16, protocol: u8) -> Key<A> {
-        Key { src, dst, sport, dport, protocol: protocol.into() }
+    pub fn new(src: A, dst: A, sport: u16, dport: u16, protocol: u8) -> HeaderKey<A> {
+        HeaderKey { src, dst, sport, dport, protocol: protocol.into() }
     }
 
     /// Creates the key of a packet whose ports are unknown or do not exist.
     #[inline]
-    pub fn without_ports(src: A, dst: A, protocol: u8) -> Key<A> {
-        Key { src, dst, sport: 0, dport: 0, protocol: u16::from(protocol) | NO_PORTS }
+    pub fn without_ports(src: A, dst: A, protocol: u8) -> HeaderKey<A> {
+        HeaderKey { src, dst, sport: 0, dport: 0, protocol: u16::from(protocol) | NO_PORTS }
     }
 
     /// Creates the key of an ICMP packet (ICMPv6 over IPv6) with its type and code.
     #[inline]
-    pub fn icmp(src: A, dst: A, kind: u8, code: u8) -> Key<A>
+    pub fn icmp(src: A, dst: A, kind: u8, code: u8) -> HeaderKey<A>
     where
-        A: Address,
+        A: RuleAddress,
     {
-        Key { src, dst, sport: kind.into(), dport: code.into(), protocol: u16::from(A::ICMP) | NO_PORTS | TYPED }
+        HeaderKey { src, dst, sport: kind.into(), dport: code.into(), protocol: u16::from(A::ICMP) | NO_PORTS | TYPED }
     }
 
     /// Returns the source address.

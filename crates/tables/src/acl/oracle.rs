@@ -1,11 +1,11 @@
 //! The reference definition of a rule list, in the simplest form. All classifiers are tested against it.
 
-use super::key::{Decision, Hits, Key, Verdict};
-use super::rule::{Address, Rule};
+use super::key::{Decision, HeaderKey, Hits, Verdict};
+use super::rule::{Rule, RuleAddress};
 
 /// Returns the verdict of `rules`, in order, on `key`. A matching `count` rule counts the packet, the first other
 /// matching rule decides, and if there is none `default` decides.
-pub fn classify<A: Address>(rules: &[Rule<A>], default: Decision, key: &Key<A>, hits: &mut Hits) -> Verdict {
+pub fn classify<A: RuleAddress>(rules: &[Rule<A>], default: Decision, key: &HeaderKey<A>, hits: &mut Hits) -> Verdict {
     let mut verdict = Verdict::by_default(default);
     for (index, rule) in (0u32..).zip(rules) {
         if !rule.matches(key) {

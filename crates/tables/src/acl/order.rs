@@ -10,7 +10,7 @@
 //! The list is cut into short pieces. An insertion or removal moves the entries of one piece only, and a position is
 //! found by the lengths of the pieces.
 
-use super::rule::{Address, Rule};
+use super::rule::{Rule, RuleAddress};
 use super::tuples::{Label, Step};
 
 /// The largest number of rules in a piece.
@@ -49,7 +49,7 @@ pub fn labels(len: usize) -> impl Iterator<Item = Label> {
     (0..len as u64).map(move |index| first + index * GAP)
 }
 
-impl<A: Address> Order<A> {
+impl<A: RuleAddress> Order<A> {
     /// Creates a list of `rules` in order. Each rule is counted under its index.
     pub fn of(rules: &[Rule<A>]) -> Order<A> {
         let entries: Vec<_> = labels(rules.len())

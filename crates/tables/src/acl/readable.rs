@@ -31,7 +31,7 @@ use forebay_graph::nearest;
 use line::Line;
 
 use super::MAX_RULES;
-use super::rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule};
+use super::rule::{Action, PortRange, ProtocolMatch, Rule, RuleAddress, RulePrefix};
 use super::rule_file::AnyRule;
 
 /// The largest number of rules that one line may stand for, and of prefixes of one address family in a list.
@@ -243,10 +243,10 @@ struct Services<'p> {
 
 impl Services<'_> {
     /// Adds the rules of one family and protocol. Adds nothing, but counts them, if there are too many.
-    fn cross<A: Address>(
+    fn cross<A: RuleAddress>(
         &self,
-        sources: &[Prefix<A>],
-        destinations: &[Prefix<A>],
+        sources: &[RulePrefix<A>],
+        destinations: &[RulePrefix<A>],
         protocol: ProtocolMatch,
         any: fn(Rule<A>) -> AnyRule,
         rules: &mut Vec<AnyRule>,

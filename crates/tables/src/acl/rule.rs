@@ -10,13 +10,13 @@ use std::ops::BitAnd;
 
 use forebay_packet::wire::icmp::ICMPV6;
 use forebay_packet::wire::ipv4::ICMP;
-use forebay_simd::interval_map::Key as IntervalKey;
+use forebay_simd::interval_map::HeaderKey as IntervalKey;
 
-use super::key::{Decision, Key, NO_PORTS, TYPED};
+use super::key::{Decision, HeaderKey, NO_PORTS, TYPED};
 
 /// An address of one family: `u32` for IPv4, `u128` for IPv6. In host byte order, so that numeric order is prefix
 /// order.
-pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Send + Sync + 'static {
+pub trait RuleAddress: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Send + Sync + 'static {
     /// The number of bits in an address.
     const BITS: u8;
     /// The lowest address.
@@ -31,7 +31,7 @@ pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Sen
     fn before(self) -> Self;
     /// Returns the address in its usual text form.
     fn text(self) -> String;
-    /// Returns the address in the lowest [`Address::BITS`] of 128 bits.
+    /// Returns the address in the lowest [`RuleAddress::BITS`] of 128 bits.
     fn truncate(bits: u128) -> Self;
     /// Returns 128 bits with the address in the lowest.
     fn widen(self) -> u128;
@@ -39,12 +39,12 @@ pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Sen
 
 macro_rules! address {
     ($type:ty, $text:ty, $icmp:expr) => {
-        impl Address for $type {
+        impl RuleAddress for $type {
             const BITS: u8 = <$type>::BITS as u8;
             const MIN: Self = 0;
             const ICMP: u8 = $icmp;
             fn mask(length: u8) -> Self {
-                <$type>::MAX.checked_shl(u32::from(<Self as Address>::BITS.saturating_sub(length))).unwrap_or(0)
+                <$type>::MAX.checked_shl(u32::from(<Self as RuleAddress>::BITS.saturating_sub(length))).unwrap_or(0)
             }
             fn last(self, length: u8) -> Self {
                 self | !Self::mask(length)
@@ -69,20 +69,20 @@ address!(u128, Ipv6Addr, ICMPV6);
 
 /// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Prefix<A> {
+pub struct RulePrefix<A> {
     address: A,
     length: u8,
 }
 
-impl<A: Address> Prefix<A> {
+impl<A: RuleAddress> RulePrefix<A> {
     /// The prefix that contains every address.
-    pub const ANY: Prefix<A> = Prefix { address: A::MIN, length: 0 };
+    pub const ANY: RulePrefix<A> = RulePrefix { address: A::MIN, length: 0 };
 
     /// Creates the prefix of `length` bits that contains `address`. Bits past the length are cleared. A longer length
     /// counts as the full length.
-    pub fn new(address: A, length: u8) -> Prefix<A> {
+    pub fn new(address: A, length: u8) -> RulePrefix<A> {
         let length = length.min(A::BITS);
-        Prefix { address: address & A::mask(length), length }
+        RulePrefix { address: address & A::mask(length), length }
     }
 
     /// Returns the lowest address of the prefix.
@@ -111,7 +111,7 @@ impl<A: Address> Prefix<A> {
     }
 }
 
-impl<A: Address> fmt::Display for Prefix<A> {
+impl<A: RuleAddress> fmt::Display for RulePrefix<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address.text(), self.length)
     }
@@ -255,9 +255,9 @@ impl fmt::Display for Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule<A> {
     /// Source addresses.
-    pub src: Prefix<A>,
+    pub src: RulePrefix<A>,
     /// Destination addresses.
-    pub dst: Prefix<A>,
+    pub dst: RulePrefix<A>,
     /// Source ports. In a rule for exactly the family's ICMP: the types.
     pub sport: PortRange,
     /// Destination ports. In a rule for exactly the family's ICMP: the codes.
@@ -273,12 +273,12 @@ pub type Rule4 = Rule<u32>;
 /// An IPv6 rule.
 pub type Rule6 = Rule<u128>;
 
-impl<A: Address> Rule<A> {
+impl<A: RuleAddress> Rule<A> {
     /// Creates the rule that matches every packet.
     pub fn any(action: Action) -> Rule<A> {
         Rule {
-            src: Prefix::ANY,
-            dst: Prefix::ANY,
+            src: RulePrefix::ANY,
+            dst: RulePrefix::ANY,
             sport: PortRange::ANY,
             dport: PortRange::ANY,
             protocol: ProtocolMatch::ANY,
@@ -306,7 +306,7 @@ impl<A: Address> Rule<A> {
         ports && self.src.covers(other.src) && self.dst.covers(other.dst) && self.protocol.covers(other.protocol)
     }
 
-    /// Returns true if the rule can match keys with this protocol word ([`Key::protocol_word`]).
+    /// Returns true if the rule can match keys with this protocol word ([`HeaderKey::protocol_word`]).
     pub(super) fn fits(&self, word: u16) -> bool {
         let shown = match (self.constrains_icmp(), self.constrains_ports()) {
             (true, _) => word & TYPED != 0,
@@ -317,7 +317,7 @@ impl<A: Address> Rule<A> {
     }
 
     /// Returns true if the rule matches `key`. All classifiers are tested against this definition.
-    pub fn matches(&self, key: &Key<A>) -> bool {
+    pub fn matches(&self, key: &HeaderKey<A>) -> bool {
         let shown = if self.constrains_icmp() { key.icmp_type() } else { key.ports() };
         let ports = match shown {
             Some((sport, dport)) => self.sport.contains(sport) && self.dport.contains(dport),
@@ -328,7 +328,7 @@ impl<A: Address> Rule<A> {
 }
 
 /// Writes the rule as a ClassBench line with the action at the end.
-impl<A: Address> fmt::Display for Rule<A> {
+impl<A: RuleAddress> fmt::Display for Rule<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{}\t{}\t{}\t{}\t{}\t{}", self.src, self.dst, self.sport, self.dport, self.protocol, self.action)
     }

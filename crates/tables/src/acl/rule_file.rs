@@ -4,7 +4,7 @@
 
 mod errors;
 
-pub use errors::{FileErrors, LineError, Problem};
+pub use errors::{FileErrors, Problem, RuleLineError};
 
 use super::MAX_RULES;
 use super::classbench;
@@ -81,7 +81,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
         let full = problems.contains(&Problem::TooMany);
         for problem in problems {
             if errors.errors.len() < MAX_ERRORS {
-                errors.errors.push(LineError { file: file.into(), line, problem });
+                errors.errors.push(RuleLineError { file: file.into(), line, problem });
             } else {
                 errors.further += 1;
             }

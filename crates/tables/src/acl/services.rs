@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use super::budget::Budget;
 use super::fields::{Partition, partition};
-use super::key::{CHUNK, Key, PROTOCOL_WORDS};
-use super::rule::{Address, PortRange, Rule};
+use super::key::{CHUNK, HeaderKey, PROTOCOL_WORDS};
+use super::rule::{PortRange, Rule, RuleAddress};
 use super::sets::{Interner, RuleSets, cut_after_first};
 
 /// The largest number of table entries: indices, and therefore classes times their strides, must fit into 16 bits.
@@ -29,7 +29,7 @@ impl Services {
     /// Builds the table of the services that `rules` distinguish, and the rule set of each. Returns `None` if the table
     /// would have more than [`MAX_ENTRIES`] entries or the budget is spent. The rules after the first rule of `last` in
     /// a set can never be reached. They are cut off, which makes more sets equal.
-    pub fn new<A: Address>(
+    pub fn new<A: RuleAddress>(
         rules: &[Rule<A>],
         words: usize,
         last: &[u64],
@@ -74,9 +74,9 @@ impl Services {
 
     /// Looks up the number of each key's rule set, for at most [`CHUNK`] keys.
     #[inline]
-    pub fn look_up<'a, A: Address>(
+    pub fn look_up<'a, A: RuleAddress>(
         &self,
-        keys: impl ExactSizeIterator<Item = &'a Key<A>>,
+        keys: impl ExactSizeIterator<Item = &'a HeaderKey<A>>,
         services: &mut [u32; CHUNK],
     ) {
         for (service, key) in services.iter_mut().zip(keys) {
@@ -154,7 +154,7 @@ impl PortClasses {
 ///
 /// The rule sets of words without ports contain no rule that constrains ports. Rules that do not constrain ports are in
 /// every class of either port field, so any port value gives the right set for such keys.
-fn protocol_classes<A: Address>(
+fn protocol_classes<A: RuleAddress>(
     rules: &[Rule<A>],
     words: usize,
     budget: &mut Budget,

@@ -4,7 +4,7 @@
 //! that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
 
 use super::order::Order;
-use super::rule::{Address, Rule};
+use super::rule::{Rule, RuleAddress};
 
 /// The largest number of pairs of rules that are compared for a list: all pairs of up to 2 048 rules, which takes
 /// milliseconds.
@@ -18,7 +18,7 @@ pub const NEAR: usize = 1_024;
 ///
 /// In a list of up to 2 048 rules all pairs are compared. In a longer list each rule is compared with the rules that
 /// match the most packets, as estimated from prefix lengths, protocol and ports: 128 rules of 32 768, and at least 32.
-pub fn hidden<A: Address>(rules: &[Rule<A>]) -> Vec<(usize, usize)> {
+pub fn hidden<A: RuleAddress>(rules: &[Rule<A>]) -> Vec<(usize, usize)> {
     let mut deciding: Vec<_> = (0..rules.len()).filter(|at| rules[*at].action.decision().is_some()).collect();
     // The sort is stable: of equally broad rules, the first one is reported.
     deciding.sort_by_key(|at| narrowness(&rules[*at]));
@@ -28,7 +28,7 @@ pub fn hidden<A: Address>(rules: &[Rule<A>]) -> Vec<(usize, usize)> {
 }
 
 /// Returns an estimate that is larger the fewer packets a rule matches.
-fn narrowness<A: Address>(rule: &Rule<A>) -> u32 {
+fn narrowness<A: RuleAddress>(rule: &Rule<A>) -> u32 {
     let ports = [rule.sport, rule.dport].map(|range| u32::from(u16::MAX - (range.high() - range.low())).count_ones());
     let prefixes = u32::from(rule.src.length()) + u32::from(rule.dst.length());
     prefixes + rule.protocol.mask().count_ones() + ports.iter().sum::<u32>()
@@ -36,7 +36,7 @@ fn narrowness<A: Address>(rule: &Rule<A>) -> u32 {
 
 /// Returns whether the rule at `at` in a changed list is hidden or hides another rule: the position of the hidden rule
 /// and of the rule that hides it. Each comparison takes one from `budget`; the search ends when it is used up.
-pub fn hidden_near<A: Address>(order: &Order<A>, at: usize, budget: &mut usize) -> Option<(usize, usize)> {
+pub fn hidden_near<A: RuleAddress>(order: &Order<A>, at: usize, budget: &mut usize) -> Option<(usize, usize)> {
     let rule = order.get(at)?.rule;
     let first = at.saturating_sub(NEAR);
     let mut has_budget = || {
@@ -67,8 +67,8 @@ pub fn warning(hidden: (usize, &str), by: (usize, &str)) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::key::Key;
-    use super::super::rule::{Action, PortRange, Prefix, ProtocolMatch, Rule4};
+    use super::super::key::HeaderKey;
+    use super::super::rule::{Action, PortRange, ProtocolMatch, Rule4, RulePrefix};
     use super::super::rule_file::parse;
     use super::*;
 
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_long_list_is_compared_with_its_broadest_rules() {
-        let one = |at: u32| Rule { src: Prefix::new(at, 32), ..Rule4::any(Action::Permit) };
+        let one = |at: u32| Rule { src: RulePrefix::new(at, 32), ..Rule4::any(Action::Permit) };
         let mut list: Vec<_> = (0..100_000).map(one).collect();
         list.insert(50_000, Rule::any(Action::Deny));
         let found = hidden(&list);
@@ -125,8 +125,8 @@ mod tests {
         ) {
             let protocols = [ProtocolMatch::ANY, ProtocolMatch::exactly(1), ProtocolMatch::exactly(6)];
             let rule = |(src, dst, protocol, (low, high), has_ports): (u8, u8, u8, (u16, u16), bool)| Rule4 {
-                src: Prefix::new(u32::from(src) << 30, src.min(2)),
-                dst: Prefix::new(u32::from(dst) << 30, dst.min(2)),
+                src: RulePrefix::new(u32::from(src) << 30, src.min(2)),
+                dst: RulePrefix::new(u32::from(dst) << 30, dst.min(2)),
                 sport: PortRange::ANY,
                 dport: if has_ports { PortRange::new(low, high) } else { PortRange::ANY },
                 protocol: protocols[usize::from(protocol)],
@@ -138,7 +138,7 @@ mod tests {
                 for (src, dst, protocol, sport, dport) in keys {
                     let protocol = [1, 6, 17][protocol];
                     let (src, dst) = (src << 30, dst << 30);
-                    for key in [Key::new(src, dst, sport, dport, protocol), Key::without_ports(src, dst, protocol)] {
+                    for key in [HeaderKey::new(src, dst, sport, dport, protocol), HeaderKey::without_ports(src, dst, protocol)] {
                         prop_assert!(!other.matches(&key) || one.matches(&key), "{} {}", one, other);
                     }
                 }

@@ -5,9 +5,9 @@
 //! unconstrained, and destination ports are mostly one well-known service. The shares below follow the access lists
 //! described there. Random fields would make sets that no operator writes and tables that never share a row.
 
-use super::key::{Decision, Hits, Key};
+use super::key::{Decision, HeaderKey, Hits};
 use super::oracle;
-use super::rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule};
+use super::rule::{Action, PortRange, ProtocolMatch, Rule, RuleAddress, RulePrefix};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -52,7 +52,7 @@ impl Random {
 }
 
 /// Draws a unicast address in the family's usual range.
-fn address<A: Address>(random: &mut Random) -> A {
+fn address<A: RuleAddress>(random: &mut Random) -> A {
     match A::BITS {
         // 1.0.0.0 to 223.255.255.255
         32 => A::truncate((1 << 24) + random.wide() % (223 << 24)),
@@ -62,22 +62,22 @@ fn address<A: Address>(random: &mut Random) -> A {
 }
 
 /// Draws an address inside a prefix.
-fn inside<A: Address>(prefix: Prefix<A>, random: &mut Random) -> A {
+fn inside<A: RuleAddress>(prefix: RulePrefix<A>, random: &mut Random) -> A {
     A::truncate(prefix.first().widen() | (random.wide() & (prefix.last().widen() - prefix.first().widen())))
 }
 
 /// Draws a prefix around or inside a site's network. `lengths` are IPv4 lengths with their shares; they are scaled to
 /// the family's bits.
-fn prefix<A: Address>(site: A, lengths: &[(usize, u8)], random: &mut Random) -> Prefix<A> {
+fn prefix<A: RuleAddress>(site: A, lengths: &[(usize, u8)], random: &mut Random) -> RulePrefix<A> {
     let length = random.choose(lengths) * (A::BITS / 32);
     // The site's network is the upper half of its address; the lower half differs from rule to rule.
-    let network = Prefix::new(site, A::BITS / 2);
-    Prefix::new(if length > A::BITS / 2 { inside(network, random) } else { site }, length)
+    let network = RulePrefix::new(site, A::BITS / 2);
+    RulePrefix::new(if length > A::BITS / 2 { inside(network, random) } else { site }, length)
 }
 
 /// Generates `count` rules. Equal seeds give equal rules.
 #[must_use]
-pub fn rules<A: Address>(count: usize, seed: u64) -> Vec<Rule<A>> {
+pub fn rules<A: RuleAddress>(count: usize, seed: u64) -> Vec<Rule<A>> {
     let mut random = Random(forebay_units::Random::new(seed));
     let sites: Vec<A> = (0..(count / RULES_PER_SITE).max(4)).map(|_| address(&mut random)).collect();
     (0..count).map(|_| rule(&sites, &mut random)).collect()
@@ -86,7 +86,7 @@ pub fn rules<A: Address>(count: usize, seed: u64) -> Vec<Rule<A>> {
 /// Generates `count` rules that take as much as possible to compile. They differ in the ranges of both ports and in
 /// bits of the protocol, so that hardly two crossings of these fields are equal.
 #[must_use]
-pub fn costly<A: Address>(count: usize) -> Vec<Rule<A>> {
+pub fn costly<A: RuleAddress>(count: usize) -> Vec<Rule<A>> {
     let ports = |at: usize, step: u16| {
         let low = (at as u16).wrapping_mul(step) % 60_000;
         PortRange::new(low, low + 2_500)
@@ -100,7 +100,7 @@ pub fn costly<A: Address>(count: usize) -> Vec<Rule<A>> {
     (0..count).map(rule).collect()
 }
 
-fn rule<A: Address>(sites: &[A], random: &mut Random) -> Rule<A> {
+fn rule<A: RuleAddress>(sites: &[A], random: &mut Random) -> Rule<A> {
     let src_site = sites[random.below(sites.len())];
     let dst_site = sites[random.below(sites.len())];
     let src = prefix(src_site, &[(20, 0), (5, 8), (15, 16), (5, 20), (30, 24), (5, 28), (20, 32)], random);
@@ -118,8 +118,8 @@ fn rule<A: Address>(sites: &[A], random: &mut Random) -> Rule<A> {
         dport = random.choose(&[(25, PortRange::ANY), (48, exact), (10, odd), (7, user), (10, some)]);
     }
     // A rule for all addresses must name at least a service, or no packet would reach the rules below it.
-    if src == Prefix::ANY && dst == Prefix::ANY && dport.is_any() {
-        return Rule { src: Prefix::new(src_site, A::BITS), dst, ..rule(sites, random) };
+    if src == RulePrefix::ANY && dst == RulePrefix::ANY && dport.is_any() {
+        return Rule { src: RulePrefix::new(src_site, A::BITS), dst, ..rule(sites, random) };
     }
     let action = random.choose(&[(70, Action::Permit), (25, Action::Deny), (5, Action::Count)]);
     let protocol = protocol.map_or(ProtocolMatch::ANY, ProtocolMatch::exactly);
@@ -127,36 +127,36 @@ fn rule<A: Address>(sites: &[A], random: &mut Random) -> Rule<A> {
 }
 
 /// Draws a key that `rule` matches.
-fn matching<A: Address>(rule: &Rule<A>, random: &mut Random) -> Key<A> {
+fn matching<A: RuleAddress>(rule: &Rule<A>, random: &mut Random) -> HeaderKey<A> {
     let (src, dst) = (inside(rule.src, random), inside(rule.dst, random));
     let free = !rule.protocol.mask();
     let protocol = rule.protocol.value() | if free == u8::MAX { TCP } else { random.next() as u8 & free };
     if rule.constrains_icmp() {
-        return Key::icmp(src, dst, rule.sport.low() as u8, rule.dport.low() as u8);
+        return HeaderKey::icmp(src, dst, rule.sport.low() as u8, rule.dport.low() as u8);
     }
     if protocol == ICMP && !rule.constrains_ports() {
-        return Key::without_ports(src, dst, protocol);
+        return HeaderKey::without_ports(src, dst, protocol);
     }
     let mut port = |range: PortRange| {
         let ports = u32::from(range.high() - range.low()) + 1;
         range.low() + (u32::from(random.port()) % ports) as u16
     };
-    Key::new(src, dst, port(rule.sport), port(rule.dport), protocol)
+    HeaderKey::new(src, dst, port(rule.sport), port(rule.dport), protocol)
 }
 
 /// Draws a key of typical traffic: about half of the addresses are in networks that rules name.
-fn passing<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
-    let near = |of: fn(&Rule<A>) -> Prefix<A>, random: &mut Random| match rules.get(random.below(rules.len() * 2)) {
-        Some(rule) => inside(Prefix::new(of(rule).first(), A::BITS / 2), random),
+fn passing<A: RuleAddress>(rules: &[Rule<A>], random: &mut Random) -> HeaderKey<A> {
+    let near = |of: fn(&Rule<A>) -> RulePrefix<A>, random: &mut Random| match rules.get(random.below(rules.len() * 2)) {
+        Some(rule) => inside(RulePrefix::new(of(rule).first(), A::BITS / 2), random),
         None => address(random),
     };
     let (src, dst) = (near(|rule| rule.src, random), near(|rule| rule.dst, random));
     match random.choose(&[(75, TCP), (20, UDP), (5, ICMP)]) {
-        ICMP => Key::without_ports(src, dst, ICMP),
+        ICMP => HeaderKey::without_ports(src, dst, ICMP),
         protocol => {
             let service = SERVICES[random.below(SERVICES.len())];
             let dport = random.choose(&[(60, service), (40, random.0.state() as u16)]);
-            Key::new(src, dst, 1024 + random.port() % 64_000, dport, protocol)
+            HeaderKey::new(src, dst, 1024 + random.port() % 64_000, dport, protocol)
         }
     }
 }
@@ -164,7 +164,7 @@ fn passing<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
 /// Draws `count` keys, each from a rule, so that it matches that rule or an earlier one. Returns no keys if there are
 /// no rules.
 #[must_use]
-pub fn hitting_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
+pub fn hitting_keys<A: RuleAddress>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<HeaderKey<A>> {
     let mut random = Random(forebay_units::Random::new(seed));
     let count = if rules.is_empty() { 0 } else { count };
     (0..count).map(|_| matching(&rules[random.below(rules.len())], &mut random)).collect()
@@ -172,17 +172,17 @@ pub fn hitting_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> V
 
 /// Draws up to `count` keys that no rule decides about; fewer if the rules decide about nearly all keys.
 #[must_use]
-pub fn missing_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
+pub fn missing_keys<A: RuleAddress>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<HeaderKey<A>> {
     let mut random = Random(forebay_units::Random::new(seed));
     let mut hits = Hits::new(rules.len());
-    let mut misses = |key: &Key<A>| oracle::classify(rules, Decision::Deny, key, &mut hits).rule().is_none();
+    let mut misses = |key: &HeaderKey<A>| oracle::classify(rules, Decision::Deny, key, &mut hits).rule().is_none();
     let candidates = (0..count.saturating_mul(TRIES)).map(|_| passing(rules, &mut random));
     candidates.filter(|key| misses(key)).take(count).collect()
 }
 
 /// Draws `count` keys in random order. About `hit_share` of them (0 to 1) match some rule, the others match none.
 #[must_use]
-pub fn keys<A: Address>(rules: &[Rule<A>], count: usize, hit_share: f64, seed: u64) -> Vec<Key<A>> {
+pub fn keys<A: RuleAddress>(rules: &[Rule<A>], count: usize, hit_share: f64, seed: u64) -> Vec<HeaderKey<A>> {
     let hits = (count as f64 * hit_share.clamp(0.0, 1.0)).round() as usize;
     let mut keys = hitting_keys(rules, hits, seed);
     keys.extend(missing_keys(rules, count - keys.len(), !seed));

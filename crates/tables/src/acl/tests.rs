@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Checks that all back ends that hold the list give the oracle's verdicts and counts.
-fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
+fn agree<A: RuleAddress>(rules: &[Rule<A>], default: Decision, keys: &[HeaderKey<A>]) {
     let mut expected_hits = Hits::new(rules.len());
     let expected: Vec<Verdict> =
         keys.iter().map(|key| oracle::classify(rules, default, key, &mut expected_hits)).collect();
@@ -34,7 +34,7 @@ fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
 }
 
 /// Returns the tuples of a list.
-fn tuples_of<A: Address>(rules: &[Rule<A>], default: Decision) -> Tuples<A> {
+fn tuples_of<A: RuleAddress>(rules: &[Rule<A>], default: Decision) -> Tuples<A> {
     let mut tuples = Tuples::new(0, default, 1);
     for ((rule, label), number) in rules.iter().zip(labels(rules.len())).zip(0..) {
         tuples.apply(&Step::Insert { rule: *rule, label, number });
@@ -43,10 +43,10 @@ fn tuples_of<A: Address>(rules: &[Rule<A>], default: Decision) -> Tuples<A> {
 }
 
 /// Overlapping prefixes: few networks, all lengths.
-fn prefix<A: Address>() -> impl Strategy<Value = Prefix<A>> {
+fn prefix<A: RuleAddress>() -> impl Strategy<Value = RulePrefix<A>> {
     let networks = [0u128, 1, u128::MAX, 0x0a01_0203_0405_0607_0809_0a0b_0c0d_0e0f];
     (prop::sample::select(networks.to_vec()), any::<u8>(), prop::bool::weighted(0.2)).prop_map(
-        |(network, length, wild)| Prefix::new(A::truncate(network), if wild { 0 } else { length % (A::BITS + 1) }),
+        |(network, length, wild)| RulePrefix::new(A::truncate(network), if wild { 0 } else { length % (A::BITS + 1) }),
     )
 }
 
@@ -60,7 +60,7 @@ fn ports() -> impl Strategy<Value = PortRange> {
     ]
 }
 
-fn rule<A: Address>() -> impl Strategy<Value = Rule<A>> {
+fn rule<A: RuleAddress>() -> impl Strategy<Value = Rule<A>> {
     let protocol = prop_oneof![
         Just(ProtocolMatch::ANY),
         Just(ProtocolMatch::exactly(6)),
@@ -73,7 +73,7 @@ fn rule<A: Address>() -> impl Strategy<Value = Rule<A>> {
 }
 
 /// Makes each key as drawn, or moves it to a corner of one of the rules, just inside or just outside.
-fn keys<A: Address>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)]) -> Vec<Key<A>> {
+fn keys<A: RuleAddress>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)]) -> Vec<HeaderKey<A>> {
     draws
         .iter()
         .map(|&(src, dst, sport, dport, protocol, how)| {
@@ -81,12 +81,12 @@ fn keys<A: Address>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)])
             let rule = rules.get(usize::from(sport) % rules.len().max(1)).filter(|_| how & 1 != 0);
             let Some(rule) = rule else {
                 return if how & 2 != 0 {
-                    Key::new(src, dst, sport, dport, protocol)
+                    HeaderKey::new(src, dst, sport, dport, protocol)
                 } else {
-                    Key::without_ports(src, dst, protocol)
+                    HeaderKey::without_ports(src, dst, protocol)
                 };
             };
-            let corner = |prefix: Prefix<A>, bits: u8| match bits & 3 {
+            let corner = |prefix: RulePrefix<A>, bits: u8| match bits & 3 {
                 0 => prefix.first(),
                 1 => prefix.last(),
                 2 => prefix.first().before(),
@@ -101,27 +101,31 @@ fn keys<A: Address>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)])
             let (src, dst) = (corner(rule.src, how >> 2), corner(rule.dst, how >> 4));
             let protocol = if how & 64 != 0 { rule.protocol.value() } else { protocol };
             if protocol == A::ICMP && how & 32 != 0 {
-                Key::icmp(src, dst, edge(rule.sport, how >> 3) as u8, edge(rule.dport, how >> 6) as u8)
+                HeaderKey::icmp(src, dst, edge(rule.sport, how >> 3) as u8, edge(rule.dport, how >> 6) as u8)
             } else if protocol % 5 == 4 {
-                Key::without_ports(src, dst, protocol)
+                HeaderKey::without_ports(src, dst, protocol)
             } else {
-                Key::new(src, dst, edge(rule.sport, how >> 3), edge(rule.dport, how >> 6), protocol)
+                HeaderKey::new(src, dst, edge(rule.sport, how >> 3), edge(rule.dport, how >> 6), protocol)
             }
         })
         .collect()
 }
 
 /// Rules that differ only in ports and protocols, so that all have the same pair of prefixes.
-fn services<A: Address>() -> impl Strategy<Value = Rule<A>> {
+fn services<A: RuleAddress>() -> impl Strategy<Value = Rule<A>> {
     let dport = prop_oneof![
         2 => (0..6u16).prop_map(|port| PortRange::new(port, port)),
         1 => ports(),
     ];
-    (rule(), dport).prop_map(|(rule, dport)| Rule { src: Prefix::ANY, dst: Prefix::ANY, dport, ..rule })
+    (rule(), dport).prop_map(|(rule, dport)| Rule { src: RulePrefix::ANY, dst: RulePrefix::ANY, dport, ..rule })
 }
 
 /// Inserts, removes and relabels rules of the pool, and checks the tuples against the list after groups of steps.
-fn tuples_follow<A: Address>(pool: &[Rule<A>], steps: &[(usize, u16, u8)], draws: &[(u128, u128, u16, u16, u8, u8)]) {
+fn tuples_follow<A: RuleAddress>(
+    pool: &[Rule<A>],
+    steps: &[(usize, u16, u8)],
+    draws: &[(u128, u128, u16, u16, u8, u8)],
+) {
     let mut list: BTreeMap<Label, (Rule<A>, u32)> = BTreeMap::new();
     let mut tuples = Tuples::new(0, Decision::Deny, 3);
     let keys = keys(pool, draws);
@@ -269,7 +273,7 @@ fn synthetic_lists_of_every_size_agree_across_block_borders() {
 #[test]
 fn lists_of_count_rules_only_count_all_of_them() {
     let rules = vec![Rule::<u32>::any(Action::Count); 1500];
-    let keys = [Key::without_ports(1, 2, 1), Key::new(1, 2, 3, 4, 6)];
+    let keys = [HeaderKey::without_ports(1, 2, 1), HeaderKey::new(1, 2, 3, 4, 6)];
     agree(&rules, Decision::Deny, &keys);
     let classifier = Classifier::build(rules, Decision::Deny).unwrap();
     let mut hits = classifier.hits();
@@ -282,7 +286,7 @@ fn lists_of_count_rules_only_count_all_of_them() {
 fn a_packet_without_ports_passes_by_rules_that_constrain_them() {
     let ports = Rule { dport: PortRange::new(0, 1023), ..Rule::<u32>::any(Action::Deny) };
     let rules = vec![ports, Rule::any(Action::Permit)];
-    let keys = [Key::without_ports(1, 2, 17), Key::new(1, 2, 0, 0, 17)];
+    let keys = [HeaderKey::without_ports(1, 2, 17), HeaderKey::new(1, 2, 0, 0, 17)];
     agree(&rules, Decision::Deny, &keys);
     let verdicts = keys.map(|key| oracle::classify(&rules, Decision::Deny, &key, &mut Hits::new(2)).rule());
     assert_eq!(verdicts, [Some(1), Some(0)]);
@@ -321,8 +325,8 @@ fn memory_grows_with_the_rules_and_not_with_their_square() {
     // The worst case for bit vectors: every rule adds a class to every field.
     let rules: Vec<Rule4> = (0..8192u32)
         .map(|index| Rule {
-            src: Prefix::new(index << 12, 32),
-            dst: Prefix::new(index << 11, 32),
+            src: RulePrefix::new(index << 12, 32),
+            dst: RulePrefix::new(index << 11, 32),
             sport: PortRange::new(index as u16, index as u16 + 9),
             dport: PortRange::new(index as u16 * 3, index as u16 * 3 + 1),
             ..Rule::any(Action::Permit)
@@ -352,7 +356,7 @@ fn lists_that_take_too_much_to_compile_are_refused() {
 
 /// Returns the most work and bytes that any back end takes from a full budget, and checks that a compiled list is no
 /// larger than the bytes counted.
-fn taken<A: Address>(rules: &[Rule<A>]) -> (u64, u64) {
+fn taken<A: RuleAddress>(rules: &[Rule<A>]) -> (u64, u64) {
     let mut most = (0, 0);
     for backend in Backend::ALL {
         let mut budget = Budget::whole();

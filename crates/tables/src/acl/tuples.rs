@@ -26,8 +26,8 @@ use groups::{Entry, Groups, Pair};
 use lengths::{LENGTHS, Lengths};
 use prefixes::{ContainingPrefixes, Prefixes, RuleRole};
 
-use super::key::{CHUNK, Decision, Hits, Key, Verdict};
-use super::rule::{Address, Rule};
+use super::key::{CHUNK, Decision, HeaderKey, Hits, Verdict};
+use super::rule::{Rule, RuleAddress};
 
 /// A change of a rule list.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub enum Step<A> {
 
 /// A rule list of one address family that can be changed rule by rule.
 #[derive(Clone, Debug)]
-pub struct Tuples<A: Address> {
+pub struct Tuples<A: RuleAddress> {
     sources: Prefixes<A>,
     destinations: Prefixes<A>,
     deciding: Groups,
@@ -69,7 +69,7 @@ pub struct Tuples<A: Address> {
     default: Verdict,
 }
 
-impl<A: Address> Tuples<A> {
+impl<A: RuleAddress> Tuples<A> {
     /// Creates an empty list with room for `room` rules. Packets that no rule decides about get `default`.
     pub fn new(room: usize, default: Decision, seed: u64) -> Tuples<A> {
         let seed = Seeded::new(seed);
@@ -145,7 +145,7 @@ impl<A: Address> Tuples<A> {
     ///
     /// # Panics
     /// If `keys` and `verdicts` differ in length.
-    pub fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+    pub fn classify_batch(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict per key");
         let mut containing = Containing {
             sources: ContainingPrefixes::NONE,
@@ -162,7 +162,7 @@ impl<A: Address> Tuples<A> {
 
     /// Returns the verdict on a key, and counts the `count` rules that match before the decision.
     #[inline]
-    fn classify(&self, key: &Key<A>, hits: &mut Hits, containing: &mut Containing) -> Verdict {
+    fn classify(&self, key: &HeaderKey<A>, hits: &mut Hits, containing: &mut Containing) -> Verdict {
         self.sources.find_containing(key.src(), &mut containing.sources);
         self.destinations.find_containing(key.dst(), &mut containing.destinations);
         let (mut first, mut decided) = (Label::MAX, self.default);
@@ -204,7 +204,7 @@ impl<A: Address> Tuples<A> {
     }
 }
 
-fn role<A: Address>(rule: &Rule<A>) -> RuleRole {
+fn role<A: RuleAddress>(rule: &Rule<A>) -> RuleRole {
     if rule.action.decision().is_some() { RuleRole::Decides } else { RuleRole::Counts }
 }
 

@@ -4,7 +4,7 @@ use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
 
 use super::{RuleList, Rules, key4, key6};
-use crate::acl::{Decision, Key, Key4, Verdict};
+use crate::acl::{Decision, HeaderKey, Key4, Verdict};
 use crate::sessions::Tuple4;
 
 /// Packets that are classified at a time.
@@ -30,11 +30,11 @@ impl Judge {
         let RuleList { rules, hits4, .. } = &mut self.0;
         let rules = rules.read();
         for (tuples, permitted) in tuples.chunks(CHUNK).zip(permitted.chunks_mut(CHUNK)) {
-            let mut keys: [Key4; CHUNK] = [Key::without_ports(0, 0, 0); CHUNK];
+            let mut keys: [Key4; CHUNK] = [HeaderKey::without_ports(0, 0, 0); CHUNK];
             for (key, tuple) in keys.iter_mut().zip(tuples) {
                 let (source, destination) =
                     (u32::from_be_bytes(tuple.source()), u32::from_be_bytes(tuple.destination()));
-                *key = Key::new(source, destination, tuple.ports().0, tuple.ports().1, tuple.protocol());
+                *key = HeaderKey::new(source, destination, tuple.ports().0, tuple.ports().1, tuple.protocol());
             }
             let mut verdicts = [Verdict::by_default(Decision::Deny); CHUNK];
             rules.v4.classify_batch(&keys[..tuples.len()], &mut verdicts[..tuples.len()], hits4);

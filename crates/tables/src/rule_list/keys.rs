@@ -5,7 +5,7 @@ use forebay_packet::wire::ipv6;
 use forebay_packet::{Packet, Upper};
 
 use super::list::Needs;
-use crate::acl::{Address, Key, Key4, Key6};
+use crate::acl::{HeaderKey, Key4, Key6, RuleAddress};
 
 /// Returns the key of an IPv4 packet with TCP or UDP ports and no options; `None` for any other packet.
 #[inline]
@@ -13,7 +13,7 @@ use crate::acl::{Address, Key, Key4, Key6};
 pub fn plain_key4(packet: &Packet) -> Option<Key4> {
     let (header, from, to) = packet.plain_ipv4_ports()?;
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
-    Some(Key::new(source, destination, from, to, header.protocol))
+    Some(HeaderKey::new(source, destination, from, to, header.protocol))
 }
 
 /// Returns the key of an IPv4 packet. `None` for any other packet, and for one that ends before its ports if a rule
@@ -27,23 +27,23 @@ pub fn key4(packet: &mut Packet, needs: Needs) -> Option<Key4> {
     }
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
     match ports {
-        Some((protocol, from, to)) => Some(Key::new(source, destination, from, to, protocol)),
+        Some((protocol, from, to)) => Some(HeaderKey::new(source, destination, from, to, protocol)),
         None if header.protocol == u32::ICMP && needs.for_icmp() => icmp_key(packet, source, destination),
-        None => Some(Key::without_ports(source, destination, header.protocol)),
+        None => Some(HeaderKey::without_ports(source, destination, header.protocol)),
     }
 }
 
 /// Returns the key of an ICMP packet, when a rule needs its type. `None` for a packet that ends before its code and is
 /// not a later fragment.
-fn icmp_key<A: Address>(packet: &mut Packet, source: A, destination: A) -> Option<Key<A>> {
+fn icmp_key<A: RuleAddress>(packet: &mut Packet, source: A, destination: A) -> Option<HeaderKey<A>> {
     match packet.upper() {
         Upper::Found { offset, .. } => {
             let end = packet.network_end();
             let shown = packet.data().get(offset..end)?;
             let [kind, code] = *shown.first_chunk()?;
-            Some(Key::icmp(source, destination, kind, code))
+            Some(HeaderKey::icmp(source, destination, kind, code))
         }
-        Upper::Later { .. } => Some(Key::without_ports(source, destination, A::ICMP)),
+        Upper::Later { .. } => Some(HeaderKey::without_ports(source, destination, A::ICMP)),
         Upper::NotIp | Upper::Unknown(_) => None,
     }
 }
@@ -61,10 +61,10 @@ pub fn key6(packet: &mut Packet, needs: Needs) -> Option<Key6> {
     let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
     let next = header.next_header;
     match ports {
-        Some((protocol, from, to)) => Some(Key::new(source, destination, from, to, protocol)),
+        Some((protocol, from, to)) => Some(HeaderKey::new(source, destination, from, to, protocol)),
         None => match upper.unwrap_or(next) {
             protocol if protocol == u128::ICMP && needs.for_icmp() => icmp_key(packet, source, destination),
-            protocol => Some(Key::without_ports(source, destination, protocol)),
+            protocol => Some(HeaderKey::without_ports(source, destination, protocol)),
         },
     }
 }

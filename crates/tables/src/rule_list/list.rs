@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use crate::acl::readable::Sets;
-use crate::acl::{Address, BuildError, Classifier, Decision, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels};
+use crate::acl::{
+    BuildError, Classifier, Decision, HeaderKey, Hits, Label, Rule, RuleAddress, Step, Tuples, Verdict, labels,
+};
 use forebay_graph::Replay;
 use forebay_packet::Hidden;
 
@@ -41,7 +43,7 @@ impl List {
 
 /// The rules of one family, in one or both of two forms.
 #[derive(Clone)]
-pub struct Form<A: Address> {
+pub struct Form<A: RuleAddress> {
     /// The faster form. Present while it holds the current rules.
     compiled: Option<Arc<Classifier<A>>>,
     /// The form that can change. Lists that are compiled have none before the first change.
@@ -62,13 +64,13 @@ pub struct Needs {
 }
 
 impl Needs {
-    fn add<A: Address>(&mut self, rule: &Rule<A>) {
+    fn add<A: RuleAddress>(&mut self, rule: &Rule<A>) {
         self.protocol += usize::from(!rule.protocol.is_any());
         self.ports += usize::from(rule.constrains_ports() && !rule.constrains_icmp());
         self.icmp += usize::from(rule.constrains_icmp());
     }
 
-    fn remove<A: Address>(&mut self, rule: &Rule<A>) {
+    fn remove<A: RuleAddress>(&mut self, rule: &Rule<A>) {
         self.protocol = self.protocol.saturating_sub(usize::from(!rule.protocol.is_any()));
         self.ports = self.ports.saturating_sub(usize::from(rule.constrains_ports() && !rule.constrains_icmp()));
         self.icmp = self.icmp.saturating_sub(usize::from(rule.constrains_icmp()));
@@ -96,7 +98,7 @@ impl Needs {
 }
 
 /// A change of the rules of one family.
-pub enum Change<A: Address> {
+pub enum Change<A: RuleAddress> {
     /// A rule is added, removed or relabelled.
     Step(Step<A>),
     /// The rules have been compiled.
@@ -112,7 +114,7 @@ pub struct Log {
     pub v6: Vec<Change<u128>>,
 }
 
-impl<A: Address> Form<A> {
+impl<A: RuleAddress> Form<A> {
     fn of(rules: Vec<Rule<A>>, default: Decision, seed: u64) -> Result<Self, BuildError> {
         let rules: Arc<[Rule<A>]> = rules.into();
         let mut needs = Needs::default();
@@ -129,7 +131,7 @@ impl<A: Address> Form<A> {
 
     /// Writes the verdict on every key, and adds one to `hits` for each rule that decided or counted.
     #[inline]
-    pub fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+    pub fn classify_batch(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         match (&self.compiled, &self.tuples) {
             (Some(classifier), _) => classifier.classify_batch(keys, verdicts, hits),
             (None, Some(tuples)) => tuples.classify_batch(keys, verdicts, hits),
@@ -209,7 +211,7 @@ impl<A: Address> Form<A> {
 }
 
 /// Builds the tuples of an unchanged list. The labels are the same as those of [`Order`](crate::acl::Order).
-fn tuples<A: Address>(rules: &[Rule<A>], default: Decision, seed: u64) -> Tuples<A> {
+fn tuples<A: RuleAddress>(rules: &[Rule<A>], default: Decision, seed: u64) -> Tuples<A> {
     let mut tuples = Tuples::new(rules.len(), default, seed);
     for ((rule, number), label) in rules.iter().zip(0..).zip(labels(rules.len())) {
         tuples.apply(&Step::Insert { rule: *rule, label, number });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::list::Change;
 use super::rules::{Lists, Rules, Shared};
-use crate::acl::{Address, BuildError, Classifier, Decision, Rule, Tuples};
+use crate::acl::{BuildError, Classifier, Decision, Rule, RuleAddress, Tuples};
 
 /// The pause after which a list is compiled if its compile time is not known yet. Programs that change rules one by one
 /// rarely pause for longer, and after a pause one more second is not noticed.
@@ -66,7 +66,7 @@ struct FamilySnapshot<A> {
     default: Decision,
 }
 
-impl<A: Address> FamilySnapshot<A> {
+impl<A: RuleAddress> FamilySnapshot<A> {
     fn of(rules: &Rules<A>, default: Decision) -> Self {
         let (rules, numbers) = rules.order.from(0).map(|entry| (entry.rule, entry.number)).unzip();
         Self { rules, numbers, default }

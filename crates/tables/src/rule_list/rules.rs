@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::acl::readable::{Readable, Sets};
 use crate::acl::rule_file::{AnyRule, parse_line};
-use crate::acl::{Address, BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, Step, shadow};
+use crate::acl::{BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, RuleAddress, Step, shadow};
 use forebay_graph::{Live, Outcome, Reader, Table as ControlTable, Verb};
 use forebay_measure::Counter;
 use thiserror::Error;
@@ -23,7 +23,7 @@ pub(super) struct Rules<A> {
     added: u32,
 }
 
-impl<A: Address> Rules<A> {
+impl<A: RuleAddress> Rules<A> {
     fn of(form: &Form<A>) -> Self {
         let rules = form.rules().expect("from the first change on the rules are kept in order too");
         let order = Order::of(rules);
@@ -271,7 +271,7 @@ struct HiddenSearch {
 }
 
 impl HiddenSearch {
-    fn at<A: Address>(&mut self, order: &Order<A>, before: usize, at: usize, count: usize) {
+    fn at<A: RuleAddress>(&mut self, order: &Order<A>, before: usize, at: usize, count: usize) {
         for at in at..at + count {
             let Some((hidden, by)) = shadow::hidden_near(order, at, &mut self.budget) else { continue };
             let shown = |at| order.get(at).map(|entry| Readable(&entry.rule).to_string()).unwrap_or_default();
@@ -282,7 +282,7 @@ impl HiddenSearch {
 }
 
 /// Returns the warnings about all rules of a family.
-fn hidden<'r, A: Address>(rules: &'r [Rule<A>], before: usize) -> impl Iterator<Item = String> + 'r {
+fn hidden<'r, A: RuleAddress>(rules: &'r [Rule<A>], before: usize) -> impl Iterator<Item = String> + 'r {
     shadow::hidden(rules).into_iter().map(move |(hidden, by)| {
         let shown = |at: usize| Readable(&rules[at]).to_string();
         shadow::warning((before + hidden, &shown(hidden)), (before + by, &shown(by)))

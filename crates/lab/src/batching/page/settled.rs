@@ -2,13 +2,13 @@
 
 use forebay_plot::{Axis, Bars, Block, Figure, Group, Layer, PlotError, Section, Table, engineering};
 
-use crate::batching::Results;
+use crate::batching::BatchingResults;
 use crate::batching::interval::Ratio;
 use crate::batching::settled::Row;
 use crate::blocks::{bars, columns, figure, known, text};
 
 /// Returns a section on the procedure, then a section for each use case.
-pub(super) fn sections(results: &Results) -> Result<Vec<Section>, PlotError> {
+pub(super) fn sections(results: &BatchingResults) -> Result<Vec<Section>, PlotError> {
     let rows = &results.rows;
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
@@ -21,7 +21,7 @@ pub(super) fn sections(results: &Results) -> Result<Vec<Section>, PlotError> {
 }
 
 /// Returns the section on the procedure.
-fn rule(results: &Results) -> Section {
+fn rule(results: &BatchingResults) -> Section {
     let clock = if results.simulated {
         "from one run, which is enough in simulated time"
     } else {

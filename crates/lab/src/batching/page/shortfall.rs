@@ -3,7 +3,7 @@
 use forebay_plot::{Block, Section};
 
 use crate::batching::settled::Row;
-use crate::batching::{CostOrigin, Results};
+use crate::batching::{BatchingResults, CostOrigin};
 use crate::blocks::text;
 
 /// The smallest share of the batches of `max` that the paper's controller re-forms.
@@ -21,7 +21,7 @@ const SAME: f64 = 0.98;
 const SAME_RATE: f64 = 0.995;
 
 /// Returns the section.
-pub(super) fn section(results: &Results) -> Section {
+pub(super) fn section(results: &BatchingResults) -> Section {
     let mut blocks = vec![text(
         "The paper's controller re-forms 70 to 80 % of the batches of max at four fifths of its delay. It carries 1.5 \
          to 2.5 times as many packets as null (7.5 times in robot control), misses objectives in at most 9 % of the \

@@ -3,7 +3,7 @@
 
 use forebay_plot::{Bars, Block, Group, PlotError, Reference, Section, Table};
 
-use crate::batching::Results;
+use crate::batching::BatchingResults;
 use crate::batching::settled::Row;
 use crate::batching::steps::Stage;
 use crate::blocks::{bars, columns, known, text};
@@ -15,7 +15,7 @@ const ROBOT_GAIN: (f64, f64) = (7.5, 7.5);
 const CONTROLLERS: [&str; 2] = ["optimal", "gradient"];
 
 /// Returns the section.
-pub(super) fn section(results: &Results) -> Result<Section, PlotError> {
+pub(super) fn section(results: &BatchingResults) -> Result<Section, PlotError> {
     let mut blocks = vec![Block::Facts(facts(results))];
     let unfolded: Vec<&Row> = results.rows.iter().filter(|row| !row.fold).collect();
     let mut usecases: Vec<&str> = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn section(results: &Results) -> Result<Section, PlotError> {
 }
 
 /// Returns the main results, and the number of void runs.
-fn facts(results: &Results) -> Vec<(String, String)> {
+fn facts(results: &BatchingResults) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     if !results.rows.is_empty() {
         let misses = results.rows.iter().filter(|row| row.controller == "optimal" && !row.summary.void);

@@ -2,13 +2,13 @@
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
-use crate::batching::contour::{CLAIM, Claims, Gain, NO_WORSE};
+use crate::batching::contour::{CLAIM, Claims, ContourGain, NO_WORSE};
 use crate::batching::figures::Summary;
 use crate::batching::{Light, Open, Router};
 use crate::blocks::{columns, figure, known, text};
 
 /// Returns the section on gains by branches, batchiness and bursts.
-pub(super) fn contour(gains: &[Gain]) -> Result<Section, PlotError> {
+pub(super) fn contour(gains: &[ContourGain]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(
         "A router of n branches. All modules take 200 ns for a single packet; the batchiness is the cost of a packet \
          in a full batch relative to that. A second plane varies the length of bursts of packets that take the same \
@@ -19,10 +19,10 @@ pub(super) fn contour(gains: &[Gain]) -> Result<Section, PlotError> {
     )];
     blocks.push(text(&claims_text(&Claims::of(gains))));
     let whole: Vec<_> = gains.iter().filter(|gain| gain.burst == 1).collect();
-    let usual = |gain: &&Gain| gains.iter().any(|other| other.burst > 1 && other.batchiness == gain.batchiness);
+    let usual = |gain: &&ContourGain| gains.iter().any(|other| other.burst > 1 && other.batchiness == gain.batchiness);
     let bursts: Vec<_> = gains.iter().filter(usual).collect();
     for (title, label, by, all) in [
-        ("Gain by branches and batchiness", "batchiness", (|gain| gain.batchiness) as fn(&Gain) -> f64, whole),
+        ("Gain by branches and batchiness", "batchiness", (|gain| gain.batchiness) as fn(&ContourGain) -> f64, whole),
         ("Gain by branches and bursts", "packets of a burst", |gain| gain.burst as f64, bursts),
     ] {
         blocks.push(figure(
@@ -62,12 +62,12 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-fn lines(title: &str, label: &str, by: fn(&Gain) -> f64, gains: &[&Gain]) -> Figure {
+fn lines(title: &str, label: &str, by: fn(&ContourGain) -> f64, gains: &[&ContourGain]) -> Figure {
     // Each number of branches has its own position on the axis, and no other number has a mark.
     let branches = distinct(gains.iter().map(|gain| gain.branches as f64));
     let x = Axis::new("branches").named(branches.iter().map(f64::to_string));
     let empty = Figure::new(title, x, Axis::new("times the packets of null").from_zero());
-    let position = |gain: &Gain| branches.iter().position(|n| *n == gain.branches as f64);
+    let position = |gain: &ContourGain| branches.iter().position(|n| *n == gain.branches as f64);
     let line = |value: f64| Layer::Line {
         name: format!("{label} {value}"),
         points: gains
@@ -86,7 +86,7 @@ fn missed(share: f64) -> &'static str {
     if share > 0.0 { MISSED } else { "" }
 }
 
-fn plane(title: &str, label: &str, by: fn(&Gain) -> f64, gains: &[&Gain]) -> Table {
+fn plane(title: &str, label: &str, by: fn(&ContourGain) -> f64, gains: &[&ContourGain]) -> Table {
     let branches = distinct(gains.iter().map(|gain| gain.branches as f64));
     let rows = distinct(gains.iter().map(|gain| by(gain))).into_iter().map(|value| {
         let cell = |branches: &f64| {

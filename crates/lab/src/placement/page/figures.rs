@@ -4,13 +4,13 @@ use forebay_plot::{Axis, Bars, Block, Figure, Group, Layer, PlotError, Reference
 
 use super::FUNCTIONS;
 use crate::blocks::{bars, figure, text};
-use crate::placement::{Drops, Predicted, Results};
+use crate::placement::{Drops, PlacementResults, Predicted};
 
 /// The paper's metric.
 const STALL: &str = "stall_ticks_per_packet";
 
 /// Returns the section on Fig. 4: the chosen metric and the paper's metric.
-pub(super) fn metric(results: &Results) -> Result<Section, PlotError> {
+pub(super) fn metric(results: &PlacementResults) -> Result<Section, PlotError> {
     let chosen = results.models.as_ref().map_or(STALL, |models| models.metric);
     let mut blocks = vec![text(
         "The paper's Fig. 4 shows stall cycles per packet. They are nearly constant under competition, and nearly \

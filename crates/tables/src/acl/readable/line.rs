@@ -10,7 +10,7 @@ use super::sets::{Members, Sets};
 use super::{ACTIONS, Ends, Family, MAX_RULES_PER_LINE, PACKETS, PREFIXES, Protocol, Types};
 use super::{names, not_an_action, shown, wrong_word};
 use crate::acl::classbench::{number, number_pair};
-use crate::acl::rule::{Action, Address, PortRange, Prefix, ProtocolMatch};
+use crate::acl::rule::{Action, PortRange, ProtocolMatch, RuleAddress, RulePrefix};
 
 /// The words of a line. A comma is a word of its own.
 pub(super) struct Line<'t> {
@@ -160,11 +160,11 @@ impl<'t> Line<'t> {
             }
             let at = match prefix(word, sets)? {
                 (IpAddr::V4(address), length) => {
-                    ends.members.v4.push(Prefix::new(address.into(), length));
+                    ends.members.v4.push(RulePrefix::new(address.into(), length));
                     0
                 }
                 (IpAddr::V6(address), length) => {
-                    ends.members.v6.push(Prefix::new(address.into(), length));
+                    ends.members.v6.push(RulePrefix::new(address.into(), length));
                     1
                 }
             };
@@ -277,11 +277,11 @@ fn prefix(word: &str, sets: &Sets) -> Result<(IpAddr, u8), RuleSyntaxError> {
     };
     let (whole, network) = match address {
         IpAddr::V4(it) => {
-            let prefix = Prefix::<u32>::new(it.into(), length);
+            let prefix = RulePrefix::<u32>::new(it.into(), length);
             (prefix.first() == u32::from(it), prefix.to_string())
         }
         IpAddr::V6(it) => {
-            let prefix = Prefix::<u128>::new(it.into(), length);
+            let prefix = RulePrefix::<u128>::new(it.into(), length);
             (prefix.first() == u128::from(it), prefix.to_string())
         }
     };

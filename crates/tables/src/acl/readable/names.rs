@@ -3,7 +3,7 @@
 //! The numbers are those of IANA's registries. A rule is shown with the names of protocols and types. Ports are shown
 //! as numbers, because several services share a port.
 
-use super::super::rule::Address;
+use super::super::rule::RuleAddress;
 
 /// IP protocols: the name, the number, and whether the packets have ports.
 const PROTOCOLS: &[(&str, u8, bool)] = &[
@@ -106,7 +106,7 @@ pub fn protocol(name: &str) -> Option<(u8, bool)> {
 
 /// Returns the name of a protocol in a rule of this family, and whether its packets have ports. The other family's ICMP
 /// has no name here.
-pub fn protocol_name<A: Address>(number: u8) -> Option<(&'static str, bool)> {
+pub fn protocol_name<A: RuleAddress>(number: u8) -> Option<(&'static str, bool)> {
     let other = if A::ICMP == u32::ICMP { u128::ICMP } else { u32::ICMP };
     let known = PROTOCOLS.iter().find(|&&(_, known, _)| known == number && number != other);
     known.map(|&(name, _, ports)| (name, ports))

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::super::rule::{Address, Prefix};
+use super::super::rule::{RuleAddress, RulePrefix};
 use super::RuleSyntaxError;
 
 /// Prefixes of both families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// The IPv4 prefixes.
-    pub v4: Vec<Prefix<u32>>,
+    pub v4: Vec<RulePrefix<u32>>,
     /// The IPv6 prefixes.
-    pub v6: Vec<Prefix<u128>>,
+    pub v6: Vec<RulePrefix<u128>>,
 }
 
 impl Members {
     /// Creates the set of all addresses.
     pub fn any() -> Members {
-        Members { v4: vec![Prefix::ANY], v6: vec![Prefix::ANY] }
+        Members { v4: vec![RulePrefix::ANY], v6: vec![RulePrefix::ANY] }
     }
 
     /// Returns the number of prefixes.
@@ -46,7 +46,7 @@ impl Members {
     }
 }
 
-fn disjoint<A: Address>(prefixes: &mut Vec<Prefix<A>>) {
+fn disjoint<A: RuleAddress>(prefixes: &mut Vec<RulePrefix<A>>) {
     prefixes.sort_unstable_by_key(|prefix| (prefix.first(), prefix.length()));
     // Two prefixes are nested or disjoint. In this order, a nested prefix follows the prefix that covers it.
     prefixes.dedup_by(|next, kept| kept.contains(next.first()));

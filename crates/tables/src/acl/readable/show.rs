@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::rule::{Address, PortRange, Prefix, ProtocolMatch, Rule};
+use super::super::rule::{PortRange, ProtocolMatch, Rule, RuleAddress, RulePrefix};
 use super::names;
 
 /// Displays a rule in the readable form.
@@ -20,7 +20,7 @@ impl fmt::Display for Range {
     }
 }
 
-impl<A: Address> Readable<'_, A> {
+impl<A: RuleAddress> Readable<'_, A> {
     /// Returns the ICMP types and codes of the rule, if the words `type` and `code` can express them.
     fn icmp(&self) -> Option<(PortRange, PortRange)> {
         let byte = |range: PortRange| range.high() <= u16::from(u8::MAX);
@@ -28,7 +28,7 @@ impl<A: Address> Readable<'_, A> {
         (self.0.constrains_icmp() && byte(sport) && (dport.is_any() || byte(dport))).then_some((sport, dport))
     }
 
-    fn end(&self, f: &mut fmt::Formatter<'_>, word: &str, prefix: Prefix<A>, ports: PortRange) -> fmt::Result {
+    fn end(&self, f: &mut fmt::Formatter<'_>, word: &str, prefix: RulePrefix<A>, ports: PortRange) -> fmt::Result {
         match prefix.length() {
             0 => write!(f, " {word} any")?,
             length if length == A::BITS => write!(f, " {word} {}", prefix.first().text())?,
@@ -38,7 +38,7 @@ impl<A: Address> Readable<'_, A> {
     }
 }
 
-impl<A: Address> fmt::Display for Readable<'_, A> {
+impl<A: RuleAddress> fmt::Display for Readable<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Rule { src, dst, sport, dport, protocol, action } = *self.0;
         write!(f, "{action}")?;

@@ -25,7 +25,7 @@ pub enum Problem {
         "{value:?} is not a valid {what}; allowed are an IPv4 address with a length of 0 to 32 or an IPv6 address with \
          a length of 0 to 128, such as 10.1.0.0/16"
     )]
-    Prefix {
+    RulePrefix {
         /// The field.
         what: &'static str,
         /// The value in the file.
@@ -79,7 +79,7 @@ pub enum Problem {
 /// A problem with its file and line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
-pub struct LineError {
+pub struct RuleLineError {
     /// The file's name as given.
     pub file: String,
     /// The line, from 1.
@@ -92,7 +92,7 @@ pub struct LineError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileErrors {
     /// The problems that were kept.
-    pub errors: Vec<LineError>,
+    pub errors: Vec<RuleLineError>,
     /// The number of further problems.
     pub further: usize,
 }

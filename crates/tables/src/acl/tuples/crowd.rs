@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::super::key::Key;
-use super::super::rule::Address;
+use super::super::key::HeaderKey;
+use super::super::rule::RuleAddress;
 use super::groups::{Entry, Label, RuleShape};
 
 /// Rules in order, for long lists.
@@ -72,12 +72,12 @@ impl Crowd {
     }
 
     /// Returns the first rule that matches, if its label is below `before`.
-    pub fn first<A: Address>(&self, key: &Key<A>, before: Label) -> Option<&Entry> {
+    pub fn first<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label) -> Option<&Entry> {
         self.firsts.range(..before).map(|(_, entry)| entry).find(|entry| entry.matches(key))
     }
 
     /// Calls `with` with the number of each rule that matches and whose label is below `before`.
-    pub fn each<A: Address>(&self, key: &Key<A>, before: Label, mut with: impl FnMut(u32)) {
+    pub fn each<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label, mut with: impl FnMut(u32)) {
         for entry in self.firsts.range(..before).map(|(_, entry)| entry).filter(|entry| entry.matches(key)) {
             let shape = entry.shape();
             self.by_shape.range((shape, entry.label)..(shape, before)).for_each(|(_, number)| with(*number));

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::super::key::{Key, NO_PORTS, TYPED};
-use super::super::rule::{Action, Address, Rule};
+use super::super::key::{HeaderKey, NO_PORTS, TYPED};
+use super::super::rule::{Action, Rule, RuleAddress};
 use super::crowd::Crowd;
 use super::fold::Seeded;
 
@@ -39,7 +39,7 @@ pub struct Entry {
 
 impl Entry {
     /// Creates the entry of a rule.
-    pub fn new<A: Address>(rule: &Rule<A>, label: Label, number: u32) -> Entry {
+    pub fn new<A: RuleAddress>(rule: &Rule<A>, label: Label, number: u32) -> Entry {
         let (flags, flags_mask) = match (rule.constrains_icmp(), rule.constrains_ports()) {
             (true, _) => (NO_PORTS | TYPED, NO_PORTS | TYPED),
             (false, true) => (0, NO_PORTS),
@@ -62,7 +62,7 @@ impl Entry {
 
     /// Returns true if the key's ports and protocol match.
     #[inline]
-    pub fn matches<A: Address>(&self, key: &Key<A>) -> bool {
+    pub fn matches<A: RuleAddress>(&self, key: &HeaderKey<A>) -> bool {
         let between = |(low, high): (u16, u16), port: u16| (low <= port) & (port <= high);
         let (value, mask) = self.protocol;
         (key.protocol_word() & mask == value) & between(self.sport, key.sport()) & between(self.dport, key.dport())
@@ -183,7 +183,7 @@ impl Entries {
 
     /// Returns the first rule that matches, if its label is below `before`.
     #[inline]
-    fn first<A: Address>(&self, key: &Key<A>, before: Label) -> Option<&Entry> {
+    fn first<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label) -> Option<&Entry> {
         if let Entries::Crowd(crowd) = self {
             return crowd.first(key, before);
         }
@@ -192,7 +192,7 @@ impl Entries {
 
     /// Calls `with` with the number of each rule that matches and whose label is below `before`.
     #[inline]
-    fn each<A: Address>(&self, key: &Key<A>, before: Label, mut with: impl FnMut(u32)) {
+    fn each<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label, mut with: impl FnMut(u32)) {
         if let Entries::Crowd(crowd) = self {
             return crowd.each(key, before, with);
         }
@@ -252,13 +252,13 @@ impl Group {
 
     /// Returns the list of the rules of exactly the key's service, if there is one.
     #[inline]
-    fn of_service<A: Address>(&self, key: &Key<A>) -> Option<&Entries> {
+    fn of_service<A: RuleAddress>(&self, key: &HeaderKey<A>) -> Option<&Entries> {
         self.services.as_ref()?.0.get(&service(key.protocol_word(), key.dport()))
     }
 
     /// Returns the first rule that matches, if its label is below `before`.
     #[inline]
-    pub fn first<A: Address>(&self, key: &Key<A>, before: Label) -> Option<&Entry> {
+    pub fn first<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label) -> Option<&Entry> {
         let first = self.walked.first(key, before);
         let before = first.map_or(before, |first| first.label);
         self.of_service(key).and_then(|list| list.first(key, before)).or(first)
@@ -266,7 +266,7 @@ impl Group {
 
     /// Calls `with` with the number of each rule that matches and whose label is below `before`.
     #[inline]
-    pub fn each<A: Address>(&self, key: &Key<A>, before: Label, mut with: impl FnMut(u32)) {
+    pub fn each<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label, mut with: impl FnMut(u32)) {
         self.walked.each(key, before, &mut with);
         if let Some(list) = self.of_service(key) {
             list.each(key, before, with);

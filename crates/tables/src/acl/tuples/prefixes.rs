@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use super::super::rule::{Address, Prefix};
+use super::super::rule::{RuleAddress, RulePrefix};
 use super::fold::Seeded;
 use super::lengths::{LENGTHS, Lengths};
 
@@ -26,9 +26,9 @@ struct Named {
 
 /// A prefix as a hash key: address and length are hashed in as few words as possible. For IPv4 it is one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Name<A>(Prefix<A>);
+struct Name<A>(RulePrefix<A>);
 
-impl<A: Address> Hash for Name<A> {
+impl<A: RuleAddress> Hash for Name<A> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         let bits = self.0.first().widen();
@@ -64,7 +64,7 @@ struct Partners {
 
 /// The prefixes of one field.
 #[derive(Clone, Debug)]
-pub struct Prefixes<A: Address> {
+pub struct Prefixes<A: RuleAddress> {
     named: HashMap<Name<A>, Named, Seeded>,
     /// Indexed by prefix number.
     partners: Vec<Partners>,
@@ -114,7 +114,7 @@ impl Filter {
     }
 
     #[inline]
-    fn slot<A: Address>(&self, first: A, length: u8) -> usize {
+    fn slot<A: RuleAddress>(&self, first: A, length: u8) -> usize {
         let bits = first.widen();
         let (low, high) = (bits as u64 ^ u64::from(length) << 56, (bits >> 64) as u64);
         // Multiply-shift (Dietzfelbinger et al., "A Reliable Randomized Algorithm for the Closest-Pair Problem", 1997).
@@ -123,12 +123,12 @@ impl Filter {
         (low.wrapping_add((high ^ high >> 32).wrapping_mul(self.multipliers[1])) >> self.shift) as usize
     }
 
-    fn add<A: Address>(&mut self, prefix: Prefix<A>) {
+    fn add<A: RuleAddress>(&mut self, prefix: RulePrefix<A>) {
         let slot = self.slot(prefix.first(), prefix.length());
         self.slots[slot] = self.slots[slot].saturating_add(1);
     }
 
-    fn remove<A: Address>(&mut self, prefix: Prefix<A>) {
+    fn remove<A: RuleAddress>(&mut self, prefix: RulePrefix<A>) {
         let slot = self.slot(prefix.first(), prefix.length());
         if self.slots[slot] < u8::MAX {
             self.slots[slot] -= 1;
@@ -136,7 +136,7 @@ impl Filter {
     }
 }
 
-impl<A: Address> Prefixes<A> {
+impl<A: RuleAddress> Prefixes<A> {
     /// Creates an empty table with room for `room` prefixes.
     pub fn new(room: usize, seed: Seeded) -> Prefixes<A> {
         Prefixes {
@@ -152,7 +152,7 @@ impl<A: Address> Prefixes<A> {
 
     /// Counts one more rule that names the prefix, together with a prefix of length `partner` in the other field.
     /// Returns the prefix's number.
-    pub fn add(&mut self, prefix: Prefix<A>, partner: u8, role: RuleRole) -> u32 {
+    pub fn add(&mut self, prefix: RulePrefix<A>, partner: u8, role: RuleRole) -> u32 {
         let number = match self.named.get_mut(&Name(prefix)) {
             Some(named) => {
                 named.rules += 1;
@@ -172,14 +172,14 @@ impl<A: Address> Prefixes<A> {
     }
 
     /// Gives a number to a prefix that no rule has named yet.
-    fn name(&mut self, prefix: Prefix<A>) -> u32 {
+    fn name(&mut self, prefix: RulePrefix<A>) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.partners.push(Partners::default());
             self.partner_lengths.iter_mut().for_each(|lengths| lengths.push(Lengths::NONE));
             self.partners.len() as u32 - 1
         });
         self.named.insert(Name(prefix), Named { number, rules: 1 });
-        if prefix == Prefix::ANY {
+        if prefix == RulePrefix::ANY {
             self.any_prefix = Some(number);
             return number;
         }
@@ -189,7 +189,7 @@ impl<A: Address> Prefixes<A> {
         }
         if self.named.len() * FILTER_SLOTS_PER_PREFIX > self.filter.slots.len() {
             self.filter = Filter::new(self.filter.slots.len() * 2, *self.named.hasher());
-            self.named.keys().filter(|name| name.0 != Prefix::ANY).for_each(|name| self.filter.add(name.0));
+            self.named.keys().filter(|name| name.0 != RulePrefix::ANY).for_each(|name| self.filter.add(name.0));
         } else {
             self.filter.add(prefix);
         }
@@ -197,7 +197,7 @@ impl<A: Address> Prefixes<A> {
     }
 
     /// Counts one rule less that names the prefix together with a prefix of length `partner` in the other field.
-    pub fn remove(&mut self, prefix: Prefix<A>, partner: u8, role: RuleRole) {
+    pub fn remove(&mut self, prefix: RulePrefix<A>, partner: u8, role: RuleRole) {
         let Some(named) = self.named.get_mut(&Name(prefix)) else { return };
         let number = named.number;
         let partners = &mut self.partners[number as usize].rules;
@@ -215,7 +215,7 @@ impl<A: Address> Prefixes<A> {
         }
         self.free.push(number);
         self.named.remove(&Name(prefix));
-        if prefix == Prefix::ANY {
+        if prefix == RulePrefix::ANY {
             self.any_prefix = None;
             return;
         }
@@ -229,7 +229,7 @@ impl<A: Address> Prefixes<A> {
     }
 
     /// Returns the number of a prefix that rules name.
-    pub fn number(&self, prefix: Prefix<A>) -> Option<u32> {
+    pub fn number(&self, prefix: RulePrefix<A>) -> Option<u32> {
         self.named.get(&Name(prefix)).map(|named| named.number)
     }
 
@@ -254,7 +254,7 @@ impl<A: Address> Prefixes<A> {
             found.count = 1;
         }
         for &length in &let_through[..count] {
-            if let Some(named) = self.named.get(&Name(Prefix::new(address, length))) {
+            if let Some(named) = self.named.get(&Name(RulePrefix::new(address, length))) {
                 found.prefixes[found.count] = (length, named.number);
                 found.count += 1;
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::acl::{Action, Decision, Hits, Key, Prefix, Rule4, Rule6, Verdict};
+use crate::acl::{Action, Decision, HeaderKey, Hits, Rule4, Rule6, RulePrefix, Verdict};
 use crate::acl::{oracle, rule_file, synthetic};
 
 use super::*;
@@ -24,7 +24,7 @@ fn table(lines: &[&str]) -> RuleTable {
     table_of(file.v4, file.v6, NEVER)
 }
 
-fn verdicts<A: Address>(classifier: &Form<A>, keys: &[Key<A>], hits: &mut Hits) -> Vec<Verdict> {
+fn verdicts<A: RuleAddress>(classifier: &Form<A>, keys: &[HeaderKey<A>], hits: &mut Hits) -> Vec<Verdict> {
     let mut verdicts = vec![Verdict::default(); keys.len()];
     classifier.classify_batch(keys, &mut verdicts, hits);
     verdicts
@@ -45,7 +45,7 @@ fn entry(number: usize, line: &str) -> String {
 fn rules_come_and_go_by_position() {
     let table = table(&[ALL]);
     let mut reader = table.reader();
-    let key = Key::new(0x0a00_0001, 1, 1024, 22, 6);
+    let key = HeaderKey::new(0x0a00_0001, 1, 1024, 22, 6);
     let mut denied = || verdicts(&reader.read().v4, &[key], &mut Hits::new(1))[0].denies();
     assert!(!denied());
     assert_eq!(table.apply(&[&format!("add {SSH}"), &format!("add {SIX}")]).refused, []);
@@ -162,16 +162,16 @@ fn rules_keep_their_counts_wherever_they_move() {
         let table = table(&lines);
         let mut reader = table.reader();
         let mut hits = Hits::new(lines.len());
-        let key = Key::new(0x0a00_0001, 1, 1024, 22, 6);
+        let key = HeaderKey::new(0x0a00_0001, 1, 1024, 22, 6);
         verdicts(&reader.read().v4, &[key], &mut hits);
         assert_eq!((&hits.rules()[..2], hits.added()), ([1, 1].as_slice(), 0));
         let outcome =
             table.apply(&[&format!("add 0 {}", SSH.replace("22 : 22", "80 : 80")), &format!("add 0 {count}")]);
         assert_eq!(outcome.refused, []);
-        verdicts(&reader.read().v4, &[key, Key::new(0x0a00_0001, 1, 1024, 80, 6)], &mut hits);
+        verdicts(&reader.read().v4, &[key, HeaderKey::new(0x0a00_0001, 1, 1024, 80, 6)], &mut hits);
         assert_eq!((&hits.rules()[..2], hits.added()), ([2, 2].as_slice(), 3), "{filler}");
         assert!(table.shared.compile().is_ok());
-        verdicts(&reader.read().v4, &[key, Key::new(0x0a00_0001, 1, 1024, 80, 6)], &mut hits);
+        verdicts(&reader.read().v4, &[key, HeaderKey::new(0x0a00_0001, 1, 1024, 80, 6)], &mut hits);
         assert_eq!((&hits.rules()[..2], hits.added()), ([3, 3].as_slice(), 6), "{filler}");
     }
 }
@@ -184,7 +184,7 @@ fn a_reader_sees_the_old_list_or_the_new() {
     thread::scope(|scope| {
         let (mut reader, done) = (table.reader(), &done);
         let reader = scope.spawn(move || {
-            let key = Key::new(0x0a00_0001, 1, 1024, 22, 6);
+            let key = HeaderKey::new(0x0a00_0001, 1, 1024, 22, 6);
             loop {
                 assert!(verdicts(&reader.read().v4, &[key], &mut Hits::new(2))[0].denies());
                 if done.load(Ordering::Relaxed) {
@@ -212,8 +212,8 @@ fn a_reader_sees_one_version_or_the_other() {
     thread::scope(|scope| {
         let (mut reader, done, both) = (table.reader(), &done, &both);
         let reader = scope.spawn(move || {
-            let ssh = |host: u32| Key::new(0x0a00_0000 + host, 1, 1024, 22, 6);
-            let keys = [ssh(1), Key::new(1, 1, 1, 1, 17), ssh(2), Key::new(1, 1, 1, 1, 6), ssh(3)];
+            let ssh = |host: u32| HeaderKey::new(0x0a00_0000 + host, 1, 1024, 22, 6);
+            let keys = [ssh(1), HeaderKey::new(1, 1, 1, 1, 17), ssh(2), HeaderKey::new(1, 1, 1, 1, 6), ssh(3)];
             let (mut seen, mut calls) = ([false; 2], 0u64);
             while !done.load(Ordering::Relaxed) {
                 let verdicts_now = verdicts(&reader.read().v4, &keys, &mut Hits::new(4));
@@ -334,7 +334,7 @@ fn a_list_that_has_changed_meanwhile_is_not_replaced_by_its_old_form() {
     let table = table(&[ALL]);
     assert_eq!(table.apply(&[&format!("add 0 {SSH}")]).made, 1);
     let denied = || {
-        let key = Key::new(0x0a00_0001, 1, 1024, 22, 6);
+        let key = HeaderKey::new(0x0a00_0001, 1, 1024, 22, 6);
         verdicts(&table.shared.live.look().v4, &[key], &mut Hits::new(1))[0].denies()
     };
     let stale = table.shared.snapshot().compile();

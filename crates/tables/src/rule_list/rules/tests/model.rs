@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// One address family of a table under test.
-trait Side: Address {
+trait Side: RuleAddress {
     fn table(rules: Vec<Rule<Self>>) -> RuleTable;
     fn form(list: &List) -> &Form<Self>;
 }
@@ -29,7 +29,7 @@ impl Side for u128 {
 }
 
 /// A table, and the plain list that it must equal: each rule with the number of its counter.
-struct Model<A: Address> {
+struct Model<A: RuleAddress> {
     table: RuleTable,
     reader: Reader<List, Log>,
     plain: Vec<(Rule<A>, usize)>,
@@ -74,7 +74,7 @@ impl<A: Side> Model<A> {
     }
 
     /// Both give the same verdicts and counts for the keys, and hold the same rules.
-    fn check(&mut self, keys: &[Key<A>]) {
+    fn check(&mut self, keys: &[HeaderKey<A>]) {
         let list = self.reader.read();
         assert_eq!(A::form(&list).len(), self.plain.len());
         let verdicts = verdicts(A::form(&list), keys, &mut self.hits);
@@ -109,7 +109,7 @@ fn batches(rules: usize) -> impl Strategy<Value = Batches> {
 fn lists_agree<A: Side>(mut pool: Vec<Rule<A>>, seed: u64, batches: &Batches) {
     // Some rules match all addresses, so that many share one pair of prefixes.
     for rule in pool.iter_mut().skip(1).step_by(3) {
-        (rule.src, rule.dst) = (Prefix::ANY, Prefix::ANY);
+        (rule.src, rule.dst) = (RulePrefix::ANY, RulePrefix::ANY);
     }
     let keys = synthetic::keys(&pool, 64, 0.9, seed);
     let mut model = Model::of(pool[..8].to_vec());
