@@ -302,8 +302,8 @@ impl UserName {
 }
 
 impl Worker {
-    /// Decides about packets from their users, up to [`GROUP`] of them. `misaligned` is called for each that names a QoS
-    /// flow other than its bearer's, and returns whether it is refused.
+    /// Decides about packets from their users, up to [`GROUP`] of them. `misaligned` is called for each that names a
+    /// QoS flow other than its bearer's, and returns whether it is refused.
     #[inline]
     pub(crate) fn up(
         &mut self,

@@ -138,7 +138,8 @@ mod tests {
                 for (src, dst, protocol, sport, dport) in keys {
                     let protocol = [1, 6, 17][protocol];
                     let (src, dst) = (src << 30, dst << 30);
-                    for key in [HeaderKey::new(src, dst, sport, dport, protocol), HeaderKey::without_ports(src, dst, protocol)] {
+                    let with_ports = HeaderKey::new(src, dst, sport, dport, protocol);
+                    for key in [with_ports, HeaderKey::without_ports(src, dst, protocol)] {
                         prop_assert!(!other.matches(&key) || one.matches(&key), "{} {}", one, other);
                     }
                 }
