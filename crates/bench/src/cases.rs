@@ -10,7 +10,7 @@ use forebay_measure::machine::allowed_cores;
 
 use crate::baseline::Case;
 use crate::counting::{self, CountError, CountedBuild, Counts, Extent};
-use crate::process::Stamp;
+use crate::program::Stamp;
 
 /// The use cases, in sizes whose modules can all be counted in one run.
 const USE_CASES: &[(&str, &[&str])] = &[

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::callgrind::{CallgrindError, InstructionProfile};
 use crate::named::SYMBOLS;
-use crate::process::{PARENT, last_lines};
+use crate::program::{PARENT, last_lines};
 use crate::ticks::PartType;
 
 pub use build::{CountedBuild, OtherBuild};

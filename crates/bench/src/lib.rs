@@ -21,6 +21,7 @@ mod meter;
 mod named;
 pub mod process;
 pub mod profile;
+pub mod program;
 pub mod rates;
 pub mod saved;
 pub mod search;

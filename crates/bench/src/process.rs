@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forebay_protocol::report::LostLines;
@@ -12,14 +11,10 @@ use serde::Deserialize;
 
 use crate::compare::Side;
 use crate::measurement::Measurement;
+use crate::program::{PARENT, Stamp, last_lines};
 
 /// The variable that gives the environment of each run another size.
 const FILLER: &str = "FOREBAY_FILLER";
-/// The variable with the process number of the parent. A process that runs for a comparison or a count ends with its
-/// parent.
-pub const PARENT: &str = "FOREBAY_PARENT";
-/// The largest number of lines that an error quotes from a program's output.
-const MOST_LINES: usize = 20;
 
 /// A build of Forebay, and the pipeline that it measures.
 #[derive(Clone, Debug)]
@@ -34,22 +29,6 @@ pub struct MeasuredBuild {
     pub lost_lines: Vec<LostLines>,
     runs: u64,
     stamp: Option<Stamp>,
-}
-
-/// Identifies the contents of a program file. A build that runs at the same time replaces the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    /// Returns the stamp of the file at `path`, if it exists.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
-        let metadata = path.metadata().ok()?;
-        Some(Self { inode: metadata.ino(), size: metadata.size(), changed: (metadata.mtime(), metadata.mtime_nsec()) })
-    }
 }
 
 /// A program cannot be measured.
@@ -158,17 +137,6 @@ pub fn built_in(program: &Path) -> Result<BTreeSet<String>, BuildError> {
         all.extend(listed.into_iter().map(|listed| format!("{of}:{}", listed.name)));
     }
     Ok(all)
-}
-
-/// Returns the last lines of the error output of a program that failed, or `otherwise` with its exit status if there
-/// are none.
-pub(crate) fn last_lines(output: &Output, otherwise: &str) -> String {
-    let text = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<_> = text.trim().lines().collect();
-    match &lines[lines.len().saturating_sub(MOST_LINES)..] {
-        [] => format!("{otherwise} ({})", output.status),
-        last => last.join("\n"),
-    }
 }
 
 impl Side for MeasuredBuild {

@@ -9,7 +9,7 @@ use super::{Compared, Finding, GateVerdict, compare, wants};
 use crate::baseline::{Baseline, Case, SCHEMA};
 use crate::cases::{Asked, CaseError, built_in, count, named};
 use crate::counting::{CountError, CountedBuild, Extent, OtherBuild};
-use crate::process::Stamp;
+use crate::program::Stamp;
 
 /// The names of the groups of built-in pipelines.
 pub const GROUPS: [&str; 2] = ["usecases", "functions"];
