@@ -27,7 +27,7 @@ demo-netns: rust ## run a router, gateway, VPN, UPF, balancer and VXLAN between 
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/demo-netns
 
 # Most tests of the command wait for a process: with one test per core, the cores would be idle for more than half of
-# the time. Two test binaries run at a time (scripts/run-tests).
+# the time. So each binary runs one test more than there are cores. Two binaries run at a time (scripts/run-tests).
 test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 test: rust ## run every test: unit, property, differential, documentation, replayed fuzz corpora
 	@scripts/install-debian python3:python3
@@ -53,12 +53,12 @@ bench: rust ## measure ticks per packet, module by module; writes target/bench.j
 	cargo bench -p forebay-functions --bench dpi -- --record 1000
 
 measure-sums: export RUNS ?= 20
-measure-sums: rust ## check the times of parts that `measure` reports: RUNS (20) runs of ten pipelines and of two chains, all listed
+measure-sums: rust ## check the ticks of parts that `measure` reports, by RUNS (20) runs of ten pipelines and of two chains; lists all runs
 	@scripts/install-debian python3:python3
 	cargo build --release -p forebay-cli
 	scripts/measure-sums --runs $$RUNS
 
-bench-placement: rust ## measure the time of the exact search for placements, and its distance from the optimum when it is stopped
+bench-placement: rust ## measure the time of the exact search for placements, and how near a stopped search is to the optimum
 	cargo bench -p forebay-models --bench placement
 
 bench-peers: rust ## compare the engine with DPDK's testpmd in one run; writes target/bench-peers.json
@@ -91,8 +91,8 @@ soak-sessions: rust ## run a million sessions, 50 000 new ones per second, for a
 test-busy: rust ## run tests that wait or start processes FOREBAY_BUSY_ROUNDS (20) times next to 4 busy processes; SUITE=1: also make test once
 	scripts/test-busy $(if $(SUITE),--suite)
 
-# QEMU 7 reads the masked words of AVX2's masked loads, and a program with AVX2 crashes in it. So the guest's program
-# has no AVX2.
+# QEMU 7 reads memory that AVX2's masked loads exclude, so a program with AVX2 crashes. Therefore the guest's program is
+# built without AVX2.
 test-vm: rust ## test ESP and GTP-U with the kernel's implementations, in an emulated Debian whose kernel has them (five minutes; the script uses sudo, if not root)
 	RUSTFLAGS='-C target-cpu=x86-64-v2' cargo build --release -p forebay-cli --target-dir target/without-avx2
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/test-vm
@@ -102,9 +102,10 @@ miri: rust ## run the unsafe code of memory, packets, pools and rings in the int
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-memory -p forebay-packet
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-graph --test ring
 
-# Kernels whose instructions are chosen at run time are tested at every level by `make test`. Here are those whose
-# instructions are chosen when they are compiled. `packet` is not among them, because its scalar version is tested in
-# every build, and compiling its dependencies again takes a minute. The tests in Miri are some of those of unsafe code.
+# Vectorised kernels that choose their instructions at run time are tested at every level by `make test`. This target
+# tests kernels whose instructions are chosen when they are compiled. It does not test `packet`, because the scalar
+# version of `packet` is tested in every build, and compiling its dependencies again takes a minute. Miri runs a part of
+# the tests of unsafe code.
 portable: export MIRI_SHORT := zeroed:: batch::tests::a_full pool::tests::a_packet_outlives pool::tests::last_in
 portable: rust ## test without AVX2, compile for aarch64, and run a few tests in Miri (two minutes)
 	@scripts/install-debian python3:python3

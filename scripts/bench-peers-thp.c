@@ -1,8 +1,8 @@
 // Puts testpmd's memory on transparent huge pages if the system has no reserved ones; preloaded by scripts/bench-peers.
 //
-// With --no-huge, DPDK maps a file in memory with pages of 4 KiB and prevents buffers from crossing them: each buffer
-// starts on its own page, so that all first lines share a few sets of the first-level cache. This library makes the
-// memory anonymous and uses transparent huge pages, and buffers are contiguous, as on huge pages of hugetlbfs.
+// With --no-huge, DPDK maps a file in memory with pages of 4 KiB, and no buffer crosses a page. So each buffer starts
+// on a separate page, and the first lines of all buffers share a few sets of the first-level cache. With this library,
+// DPDK uses anonymous memory on transparent huge pages, and buffers are contiguous, as on huge pages of hugetlbfs.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +19,8 @@
 
 struct rte_mempool;
 
-// DPDK's memory is a file of this name, which cannot use huge pages; without it, DPDK uses anonymous memory.
+// DPDK creates its memory as a file with the name `nohuge`, which cannot use transparent huge pages. So this function
+// fails for this name, and DPDK then uses anonymous memory.
 int memfd_create(const char *name, unsigned flags)
 {
     if (strcmp(name, "nohuge") == 0) {
@@ -53,7 +54,7 @@ void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t
     void *mapped = map(at, length, protection, flags, fd, offset);
     if (wanted && mapped != MAP_FAILED && (protection & PROT_WRITE)) {
         madvise(mapped, length, MADV_HUGEPAGE);
-        // If free memory is fragmented, some pages are only found when all are requested together.
+        // If free memory is fragmented, the kernel finds some huge pages only when all pages are requested together.
         memset(mapped, 0, length);
         madvise(mapped, length, MADV_COLLAPSE);
     }
@@ -65,7 +66,7 @@ void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t off
     return mmap64(at, length, protection, flags, fd, offset);
 }
 
-// The boundaries that buffers may not cross.
+// Returns the size of pages whose boundaries buffers must not cross.
 int rte_mempool_get_page_size(struct rte_mempool *pool, size_t *size)
 {
     (void)pool;

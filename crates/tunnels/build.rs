@@ -1,4 +1,4 @@
-//! A new file in `src` is a new function. Cargo must look at the folder again; by itself it watches only known files.
+//! A new file in `src` is a new function. Cargo watches only known files, so this makes it watch the whole folder.
 
 fn main() {
     println!("cargo:rerun-if-changed=src");

@@ -1,7 +1,7 @@
 """Network namespaces, links and processes (Forebay's included), which are always removed when the stage is closed.
 
-A started process dies with this one (PR_SET_PDEATHSIG), even if this one is killed. Namespaces that a killed run has left
-are removed by the next run, which recognises them by the process number in their name.
+A started process ends with this process (PR_SET_PDEATHSIG), even if this process is killed. The next run removes the
+namespaces of a killed run. It recognises them by the process ID in their names.
 """
 
 import ctypes
@@ -210,7 +210,8 @@ class Stage:
         self.ip(space, f"link set {name} up")
 
     def router(self, space):
-        """Creates a namespace whose kernel forwards packets, and sends an ICMP error for every packet that it does not."""
+        """Creates a namespace whose kernel forwards packets, and sends an ICMP error for every packet that it cannot
+        forward."""
         self.namespace(space)
         self.call(space, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
                   "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0")

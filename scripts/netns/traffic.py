@@ -14,11 +14,11 @@ PATIENCE = 10
 
 
 def ping(stage, space, host, *more, count=5, size=56):
-    """Checks that `count` pings are answered and none is lost. `-W` is not used: it counts only until the first response, then
-    ping waits for twice the longest time seen and counts late responses on a busy machine as lost. With a deadline, ping
-    continues until it has `count` responses despite losses. So the sequence numbers of the responses are checked: none may be
-    missing between the first (before it, addresses were resolved) and the last. Pings in flight at the end have larger
-    numbers."""
+    """Checks that `count` pings are answered and none is lost. `-W` is not used, because it applies only until the
+    first response. After that, ping waits for twice the longest measured time, and on a busy machine counts late
+    responses as lost. With a deadline, ping sends further pings after losses, until it has `count` responses. So this
+    function checks the sequence numbers of the responses: no number may be missing between the first response and the
+    last. Earlier pings may be lost while addresses are resolved. Pings in flight at the end have larger numbers."""
     done = stage.attempt(space, "ping", "-n", "-c", count, "-i", "0.02", "-w", PATIENCE, "-s", size, *more, host)
     answered = {int(number) for number in re.findall(r"bytes from .*icmp_seq=(\d+) ", done.out)}
     if not answered:
@@ -64,8 +64,8 @@ def iperf_end(stage, space, host, *more, megabytes):
 
 
 def iperf(stage, space, host, *more, megabytes=20):
-    """Sends this amount by TCP, or with `-u` by UDP. Of UDP, four in five datagrams must arrive (a busy machine may lose the
-    rest), with `--short` any at all."""
+    """Sends this amount by TCP, or with `-u` by UDP. Of UDP datagrams, four in five must arrive, because a busy machine
+    may lose some. With `--short`, a single datagram is enough."""
     end = iperf_end(stage, space, host, *more, megabytes=megabytes)
     if "-u" in more:
         end = end["sum"]

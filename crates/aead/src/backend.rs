@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// The implementation that encrypts.
+/// The implementation of encryption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// The processor's instructions for AES and for carry-less multiplication.
     Hardware,
-    /// No special instructions and no look-up tables: the time taken does not depend on secrets.
+    /// An implementation without special instructions and look-up tables. Its duration does not depend on secrets.
     Software,
     /// [`Hardware`](Self::Hardware) if the processor has the instructions, otherwise [`Software`](Self::Software).
     #[default]
@@ -20,7 +20,7 @@ pub enum Backend {
 pub struct NoHardware;
 
 impl Backend {
-    /// Returns whether the processor has the instructions.
+    /// Returns true if the processor has the instructions.
     #[must_use]
     pub fn has_hardware() -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -39,7 +39,8 @@ impl Backend {
         }
     }
 
-    /// Replaces [`Auto`](Self::Auto) by the implementation that suits the processor.
+    /// Replaces [`Auto`](Self::Auto) by the best implementation that the processor supports. The result is never
+    /// `Auto`.
     ///
     /// # Errors
     /// Returns [`NoHardware`] if hardware is requested and the processor has no such instructions.

@@ -7,11 +7,12 @@ use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, Unbound
 
 use crate::{Aead, Forged, NONCE, TAG};
 
-/// "Less safe" because the caller provides the nonces: [`Numbers`](crate::Numbers).
+/// A key of `ring`. It calls this type "less safe", because the caller provides the nonces. [`Numbers`](crate::Numbers)
+/// provides them.
 pub(crate) struct Hardware(LessSafeKey);
 
 impl Hardware {
-    /// Returns `None` if the key has neither 16 nor 32 bytes.
+    /// Creates a key of AES-128-GCM or AES-256-GCM. Returns `None` if the length is not 16 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         let algorithm = match key.len() {
             16 => &AES_128_GCM,

@@ -8,17 +8,18 @@ use crate::{Aead, Backend, Forged, Material, NONCE, NoHardware, TAG};
 
 /// An expanded key of AES-128-GCM or AES-256-GCM.
 ///
-/// Each packet tests which implementation the key belongs to. That is one branch that always goes the same way; a trait
-/// object would need an indirect call. [`Material`] wipes its bytes, but the implementations do not wipe the expanded
-/// keys.
+/// The implementation of the key is tested for each packet. This is a branch that always has the same result, which
+/// costs less than the indirect call of a trait object. [`Material`] wipes its bytes, but the implementations do not
+/// wipe the expanded keys.
 pub struct Key(Cipher);
 
+/// The expanded key of an implementation.
 enum Cipher {
     Hardware(Box<Hardware>),
     Software(Software),
 }
 
-/// The reasons why a key cannot be created.
+/// The reason why a key cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The key has the wrong length.
@@ -43,7 +44,7 @@ impl Key {
         key.map(Self).ok_or(KeyError::Length(bytes.len()))
     }
 
-    /// Returns the implementation that the key belongs to.
+    /// Returns the implementation of the key: never [`Backend::Auto`].
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.0 {

@@ -1,8 +1,8 @@
 //! Authenticated encryption: AES-GCM with or without the processor's instructions, keys, and numbers used once.
 //!
-//! This crate knows nothing about packets. The ciphers come from other crates (`ring`, and RustCrypto's `aes-gcm` for
-//! software). This crate gives both the same interface, keeps keys out of logs, and ensures that no number is used
-//! twice.
+//! This crate does not depend on the format of packets. The ciphers come from other crates (`ring`, and RustCrypto's
+//! `aes-gcm` for software). This crate has the same interface for both, keeps keys out of logs, and ensures that no
+//! number is used twice with a key.
 //!
 //! ```
 //! use forebay_aead::{Aead, Backend, Key, Material};
@@ -33,15 +33,19 @@ pub use key::{Key, KeyError};
 pub use material::{Fingerprint, Material, MaterialError};
 pub use numbers::{Numbers, Source, Usage};
 
-/// Length of a number used once, in bytes.
+/// The length of a nonce (a number used once), in bytes.
 pub const NONCE: usize = 12;
-/// Length of an authentication tag, in bytes.
+/// The length of an authentication tag, in bytes.
 pub const TAG: usize = 16;
 
 /// A cipher with one key. It encrypts in place, and checks that decrypted text is authentic (RFC 5116).
 pub trait Aead {
-    /// Encrypts `text` in place and returns the tag over it and over `associated`, which is not changed. A `nonce` must
-    /// never be used twice with the same key: two texts with one nonce reveal both texts and allow forgery.
+    /// Encrypts `text` in place. Returns the tag of `text` and `associated`. `associated` is authenticated, but not
+    /// encrypted. A `nonce` must never be used twice with the same key: two texts with one nonce reveal both texts and
+    /// allow forgery.
+    ///
+    /// # Panics
+    /// Panics if `text` is longer than AES-GCM allows, about 64 GiB.
     fn seal(&self, nonce: &[u8; NONCE], associated: &[u8], text: &mut [u8]) -> [u8; TAG];
 
     /// Decrypts `text` in place.

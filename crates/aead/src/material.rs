@@ -1,4 +1,4 @@
-//! Secret bytes: read from hexadecimal digits, never shown, wiped when they are dropped.
+//! Secret bytes. They are read from hexadecimal digits, never shown, and wiped when they are dropped.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use zeroize::Zeroizing;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Material(Zeroizing<Vec<u8>>);
 
-/// Identifies a key without revealing it: the SHA-256 digest of the key (FIPS 180-4).
+/// The SHA-256 digest of a key (FIPS 180-4). It identifies the key without revealing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// The reasons why a text is not a key. The messages do not quote the text.
+/// The reason why a text is not a key. The messages do not quote the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
     /// A character is not a hexadecimal digit.
@@ -25,7 +25,8 @@ pub enum MaterialError {
 }
 
 impl Material {
-    /// Parses a text of hexadecimal digits. White space around it is ignored.
+    /// Parses a text of hexadecimal digits. White space around the text, and `0x` at its start, are ignored. The number
+    /// of bytes is not checked.
     ///
     /// # Errors
     /// Returns a [`MaterialError`] if the text has another character or an odd number of digits.
@@ -43,7 +44,7 @@ impl Material {
         Ok(Self(Zeroizing::new(bytes)))
     }
 
-    /// Splits off the last `n` bytes. Returns `None` if there are fewer.
+    /// Splits off the last `n` bytes. Returns both parts, or `None` if there are fewer than `n` bytes.
     #[must_use]
     pub fn split_last(&self, n: usize) -> Option<(Self, Self)> {
         let (first, last) = self.0.split_at(self.0.len().checked_sub(n)?);

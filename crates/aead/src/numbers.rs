@@ -2,9 +2,9 @@
 //!
 //! All workers and modules of a process draw blocks of numbers from one counter. The counter starts at the clock, in
 //! nanoseconds since 1970. A process encrypts fewer than 10⁹ packets per second, so the clock stays ahead of the
-//! counter, and a later process starts above all numbers used before. A key in a file therefore stays safe after a
-//! restart, unless the clock is set back. Processes on two hosts may draw the same numbers; [`Source::sender`]
-//! distinguishes them if the format has room for it.
+//! counter. A later process therefore starts above all numbers that were used before, and a key in a file can be used
+//! safely after a restart. This does not hold if the clock is set back. Processes on two hosts may draw the same
+//! numbers. [`Source::sender`] distinguishes these processes if the format has room for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -12,28 +12,32 @@ use std::time::SystemTime;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Numbers drawn at a time.
+/// The number of numbers that are drawn at a time.
 const BLOCK: u64 = 1 << 10;
 
-/// A counter that numbers are drawn from.
+/// A counter from which numbers are drawn. It never returns a number twice.
 #[derive(Debug)]
 pub struct Source {
+    /// The first number.
     start: u64,
-    /// How many numbers have been drawn.
+    /// The number of numbers that have been drawn.
     drawn: AtomicU64,
+    /// A value that distinguishes this source from the sources of other processes.
     sender: [u8; 3],
 }
 
+/// The source of the process, which starts at the clock when it is first used.
 static PROCESS_SOURCE: LazyLock<Arc<Source>> = LazyLock::new(|| {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut sender = [0; 3];
     SystemRandom::new().fill(&mut sender).expect("the system has random numbers");
-    // The 64-bit nanoseconds end 584 years after 1970.
+    // 64 bits of nanoseconds are sufficient until 584 years after 1970.
     Arc::new(Source::new(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), sender))
 });
 
 impl Source {
-    /// Creates a source of numbers from `start` on, for simulated time, where a run must be repeatable, and for tests.
+    /// Creates a source of numbers from `start` on. It is used in simulated time, where a run must be repeatable, and
+    /// in tests. With real keys, use [`of_the_process`](Self::of_the_process).
     #[must_use]
     pub fn new(start: u64, sender: [u8; 3]) -> Self {
         Self { start, drawn: AtomicU64::new(0), sender }
@@ -45,13 +49,15 @@ impl Source {
         Arc::clone(&PROCESS_SOURCE)
     }
 
-    /// Returns a random value that distinguishes this process from others. It is drawn when the process starts.
+    /// Returns the value that distinguishes this source. For the source of the process, it is random and drawn when the
+    /// source is first used.
     #[must_use]
     pub fn sender(&self) -> [u8; 3] {
         self.sender
     }
 
-    /// Draws up to `count` numbers. Returns the first one and how many were drawn.
+    /// Draws up to `count` successive numbers. Returns the first of them and their number, which is above 0, or `None`
+    /// if there are no more.
     fn draw(&self, count: u64) -> Option<(u64, u64)> {
         let mut drawn = self.drawn.load(Ordering::Relaxed);
         loop {
@@ -69,7 +75,7 @@ impl Source {
     }
 }
 
-/// The number of packets encrypted with a key, or reserved for encryption, by all its users.
+/// The number of packets that all users of a key have encrypted, or reserved for encryption.
 #[derive(Debug, Default)]
 pub struct Usage(AtomicU64);
 
@@ -80,31 +86,37 @@ impl Usage {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Reserves up to `count` packets below `limit`. Returns how many were reserved.
+    /// Reserves up to `count` packets, so that the usage does not exceed `limit`. Returns the number of reserved
+    /// packets.
     fn take(&self, count: u64, limit: u64) -> u64 {
         let more = |used: u64| count.min(limit.saturating_sub(used));
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used + more(used)));
         before.map_or(0, more)
     }
 
-    /// Returns reserved packets for which no numbers were available.
+    /// Cancels the reservation of `count` packets for which no numbers were available.
     fn give_back(&self, count: u64) {
         self.0.fetch_sub(count, Ordering::Relaxed);
     }
 }
 
-/// A worker's numbers for one key.
+/// A worker's numbers for one key. All workers with the same key must share its [`Usage`].
 #[derive(Debug)]
 pub struct Numbers {
+    /// The next number, if `remaining` is above 0.
     next: u64,
+    /// The number of numbers that remain in the block.
     remaining: u64,
+    /// The counter from which blocks are drawn.
     source: Arc<Source>,
+    /// The usage of the key.
     usage: Arc<Usage>,
+    /// The largest usage of the key.
     limit: u64,
 }
 
 impl Numbers {
-    /// Creates numbers from `source` for a key with this `usage`, which may rise to `limit`.
+    /// Creates numbers from `source` for a key with this `usage`, which may rise up to `limit` packets.
     #[must_use]
     pub fn new(source: Arc<Source>, usage: Arc<Usage>, limit: u64) -> Self {
         Self { next: 0, remaining: 0, source, usage, limit }
@@ -122,11 +134,12 @@ impl Numbers {
         Some(this)
     }
 
+    /// Draws the next block. Returns `false` if the key must not be used any more, or the source has no more numbers.
     #[cold]
     #[inline(never)]
     fn refill(&mut self) -> bool {
-        // The usage is reserved first: the packets of an exhausted key must draw no numbers. Otherwise the counter
-        // would get ahead of the clock, and a later process would start among used numbers.
+        // The usage is reserved first, because packets of an exhausted key must not draw numbers. Otherwise, the
+        // counter would get ahead of the clock, and a later process would draw numbers that were already used.
         let granted = self.usage.take(BLOCK, self.limit);
         if granted == 0 {
             return false;

@@ -1,23 +1,24 @@
-//! AES-GCM without the processor's instructions: RustCrypto's, bit-sliced ("fixsliced", Adomnicai and Peyrin 2020) with
-//! constant-time multiplications. It uses no look-up tables, so cache timing reveals nothing about keys.
+//! AES-GCM without the processor's instructions. The implementation of RustCrypto is bit-sliced ("fixsliced", Adomnicai
+//! and Peyrin 2020), with constant-time multiplications. It uses no look-up tables, so cache timing reveals nothing
+//! about keys.
 //!
 //! A feature of the library forces the software implementation on every processor. Expanded keys are not wiped when
-//! they are dropped: the library's feature `zeroize` wipes the hash key on the stack but no round keys, and it requires
-//! versions of the `zeroize` crate before 1.4.
+//! they are dropped. The library's feature `zeroize` would wipe the hash key on the stack, but not the round keys, and
+//! it requires versions of the `zeroize` crate before 1.4.
 
 use aes_gcm::aead::{AeadInPlace, NewAead};
 use aes_gcm::{Aes128Gcm, Aes256Gcm};
 
 use crate::{Aead, Forged, NONCE, TAG};
 
-/// The cipher by key length.
+/// The expanded key, by the length of the key.
 pub(crate) enum Software {
     Aes128(Box<Aes128Gcm>),
     Aes256(Box<Aes256Gcm>),
 }
 
 impl Software {
-    /// Returns `None` if the key has neither 16 nor 32 bytes.
+    /// Creates a key of AES-128-GCM or AES-256-GCM. Returns `None` if the length is not 16 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         if let Ok(key) = <&[u8; 16]>::try_from(key) {
             return Some(Self::Aes128(Box::new(Aes128Gcm::new(key.into()))));

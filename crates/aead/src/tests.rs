@@ -13,7 +13,7 @@ fn backends() -> Vec<Backend> {
     let all = [Backend::Hardware, Backend::Software];
     let available: Vec<_> = all.into_iter().filter(|backend| backend.resolve().is_ok()).collect();
     if available.len() < all.len() {
-        // Not with `println`, whose output the test harness hides.
+        // This does not use `println`, whose output the test harness captures.
         let why = format!("skipped: AES-GCM by processor instructions: {NoHardware}");
         drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{why}\n")));
     }

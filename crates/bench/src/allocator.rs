@@ -22,6 +22,7 @@ const ALIGNED: RangeInclusive<usize> = 129..=1 << 25;
 /// The default alignment of blocks, in bytes.
 const PLAIN: usize = 2 * size_of::<usize>();
 
+/// Set by [`align_to_pages`], and never cleared.
 static ALIGNING: AtomicBool = AtomicBool::new(false);
 
 /// From now on, [`AligningAllocator`] starts every block of 129 bytes to 32 MiB at a whole page. This takes up to a
@@ -42,7 +43,8 @@ fn alignment(layout: Layout) -> Option<usize> {
 }
 
 // SAFETY: all blocks come from the C library, with the requested alignment or a greater one. The library frees a block
-// by its address alone, whichever function allocated it, so blocks from before and after `align_to_pages` may be mixed.
+// by its address alone, whether `malloc` or `posix_memalign` allocated it. So blocks from before and after
+// `align_to_pages` may be mixed.
 unsafe impl GlobalAlloc for AligningAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(alignment) = alignment(layout) else {

@@ -44,7 +44,7 @@ pub struct Case {
     pub modules: Vec<PartCounts>,
     /// Instructions that belong to no module and no port, per packet that entered; calls of all modules and ports.
     pub residue: PartCounts,
-    /// All instructions, with the same packets and calls.
+    /// All instructions, with the packets and calls of the residue.
     pub whole: PartCounts,
 }
 
@@ -70,7 +70,7 @@ pub struct PartCounts {
 }
 
 impl PartCounts {
-    /// Creates a part and calculates its ratios.
+    /// Creates a part from its counts and calculates the ratios.
     #[must_use]
     pub fn new(name: &str, function: &str, instructions: u64, packets: u64, calls: u64) -> Self {
         let (ipp, packets_per_call) = (ratio(instructions, packets), ratio(packets, calls));
@@ -78,18 +78,19 @@ impl PartCounts {
         Self { name, function, ipp, packets_per_call, instructions, packets, calls }
     }
 
-    /// Instructions per packet, not rounded.
+    /// Returns the instructions per packet, not rounded. `None` without packets.
     #[must_use]
     pub fn per_packet(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.instructions as f64 / self.packets as f64)
     }
 
-    /// Calls per packet.
+    /// Returns the calls per packet, not rounded. `None` without packets.
     #[must_use]
     pub fn calls_per_packet(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.calls as f64 / self.packets as f64)
     }
 
+    /// True if the written ratios agree with the counts.
     fn agrees(&self) -> bool {
         let near = |written: Option<f64>, exact: Option<f64>| match (written, exact) {
             // Allows for the error of writing and reading a decimal fraction.
@@ -101,7 +102,7 @@ impl PartCounts {
     }
 }
 
-/// Returns `of / by`, rounded to three decimal places.
+/// Returns `of / by`, rounded to three decimal places, or `None` if `by` is 0.
 fn ratio(of: u64, by: u64) -> Option<f64> {
     (by > 0).then(|| (of as f64 / by as f64 * 1e3).round() / 1e3)
 }
@@ -138,17 +139,18 @@ impl Case {
         }
     }
 
-    /// The pipeline with its settings, for messages.
+    /// Returns the pipeline with its settings, for messages.
     #[must_use]
     pub fn name(&self) -> String {
         crate::cases::named(&self.pipeline, &self.set)
     }
 
-    /// All parts: modules, ports, the residue, the whole.
+    /// Returns all parts: modules, ports, the residue, the whole.
     pub fn parts(&self) -> impl Iterator<Item = &PartCounts> {
         self.modules.iter().chain([&self.residue, &self.whole])
     }
 
+    /// Like [`parts`](Self::parts), for changes.
     fn parts_mut(&mut self) -> impl Iterator<Item = &mut PartCounts> {
         self.modules.iter_mut().chain([&mut self.residue, &mut self.whole])
     }

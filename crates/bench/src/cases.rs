@@ -1,6 +1,6 @@
 //! The pipelines that a gate counts, and counting several of them at the same time.
 //!
-//! Instruction counts do not depend on the load of the machine, so there is one count for each core.
+//! Instruction counts do not depend on the load of the machine, so each core counts one pipeline at a time.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,9 +30,10 @@ const USE_CASES: &[(&str, &[&str])] = &[
     ("aes", &["n=2", "ends=2"]),
 ];
 
-/// Functions whose example does other work than a busy worker's, and the settings that change this.
+/// Functions whose example does other work than the function of a busy worker, and the settings that change this.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    // At its default of 10 Mbit/s it would drop nearly all packets. At this rate, packets pass, wait and are dropped.
+    // At its default of 10 Mbit/s it would drop nearly all packets. At this rate, some packets pass at once, some wait,
+    // and some are dropped.
     ("shaper", &["modules.shaper.shaper.rate=20Gbps"]),
     // With the default, the file would be full before counting begins.
     ("tap", &["modules.tap.tap.most=1000000"]),
@@ -58,13 +59,13 @@ impl Asked {
         Self { pipeline, set: set.iter().map(|set| (*set).to_owned()).collect() }
     }
 
-    /// The pipeline of a case.
+    /// Returns the pipeline of a case of a baseline.
     #[must_use]
     pub fn of(case: &Case) -> Self {
         Self { pipeline: case.pipeline.clone(), set: case.set.clone() }
     }
 
-    /// The pipeline with its settings, for messages.
+    /// Returns the pipeline with its settings, for messages.
     #[must_use]
     pub fn name(&self) -> String {
         named(&self.pipeline, &self.set)
@@ -132,7 +133,8 @@ pub struct Counted {
 /// `done` for each pipeline that is finished.
 ///
 /// # Errors
-/// The error of the first pipeline that cannot be counted.
+/// The error of a pipeline that cannot be counted: of several, the first in the order of `requested`. After an error,
+/// no further pipeline is counted.
 pub fn counts(
     program: &Path,
     folder: &Path,

@@ -26,8 +26,7 @@ pub const NOTHING: f64 = 0.005;
 /// The largest relative change of instructions that counts as no change. Other threads than the counted one also work
 /// (they write the files of `tap`), so that the fifth digit changes from run to run.
 const NOT_COUNTED: f64 = 0.0005;
-/// The largest distance from the centre of an interval to its ends at which the comparison stops, for parts larger than
-/// [`SMALL`].
+/// The comparison stops when no interval of a part larger than [`SMALL`] extends further than this from its centre.
 const FINE: f64 = 0.01;
 /// The share of the whole below which a part may have a wider interval.
 const SMALL: f64 = 0.02;
@@ -37,7 +36,7 @@ pub trait Side {
     /// The error of a run.
     type Error;
 
-    /// Runs once and returns the measurement.
+    /// Runs once and returns the measurement. A void measurement is not an error: [`compare`] repeats the run.
     ///
     /// # Errors
     /// The run failed.
@@ -67,9 +66,9 @@ pub enum CompareError<E> {
     /// The time was too short for enough pairs.
     #[error("{pairs} pairs of runs in {seconds:.0} s: at least {FIRST} are needed: allow more time")]
     Time {
-        /// Pairs.
+        /// The number of pairs of runs.
         pairs: usize,
-        /// Seconds.
+        /// The time that they took, in seconds.
         seconds: f64,
     },
 }
@@ -116,9 +115,9 @@ pub struct Part {
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Pairs of runs.
+    /// The number of pairs of runs.
     pub pairs: usize,
-    /// Runs that were repeated because they were void.
+    /// The number of runs that were repeated because they were void.
     pub voids: usize,
     /// The duration of the comparison, in seconds.
     pub seconds: f64,
@@ -126,7 +125,7 @@ pub struct Comparison {
     pub parts: Vec<Part>,
     /// The change of the share of time in which a worker slept or waited.
     pub slept: Option<Interval>,
-    /// The cause if there are fewer packets although no part costs more: workers sleep or wait more.
+    /// Set if workers sleep or wait for more of the time. Then fewer packets pass, even if no part costs more.
     pub less_busy: Option<Why>,
 }
 
@@ -141,9 +140,10 @@ impl Comparison {
 /// The progress of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparisonProgress {
-    /// Pairs of runs.
+    /// The number of completed pairs of runs.
     pub pairs: usize,
-    /// The largest distance from the centre to the ends, of all intervals of large parts.
+    /// The largest distance from the centre to an end, over the intervals of all large parts. `None` before the first
+    /// evaluation.
     pub widest: Option<f64>,
 }
 
@@ -159,6 +159,7 @@ pub const RESIDUE: &str = "(residue)";
 pub const ALL: &str = "(all)";
 
 impl Figures {
+    /// Reads the figures of a run. The figures of the residue and the whole have the names [`RESIDUE`] and [`ALL`].
     fn of(measurement: &Measurement) -> Self {
         let Measurement { modules, chain, workers, .. } = measurement;
         let parts = modules.iter().map(|part| (part.name.clone(), [part.cpp_ticks, part.packets_per_call]));
@@ -169,13 +170,15 @@ impl Figures {
         Self { parts: parts.chain(whole).collect(), slept: slept.and_then(|slept| slept.into_iter().reduce(f64::max)) }
     }
 
+    /// Returns a figure of a part: 0 for ticks per packet, 1 for packets per call.
     fn get(&self, name: &str, figure: usize) -> Option<f64> {
         self.parts.get(name).and_then(|figures| figures[figure])
     }
 }
 
-/// Runs both sides alternately, for `time` or until the intervals are narrow enough. `counted` are measurements of both
-/// sides with instruction counts. Calls `report` after each pair.
+/// Runs both sides alternately, for `time` or until the intervals are narrow enough. Changes are those of the second
+/// side relative to the first. `counted` are measurements of both sides with instruction counts. Calls `report` after
+/// each pair.
 ///
 /// # Errors
 /// [`CompareError`].
@@ -234,8 +237,8 @@ pub fn compare<S: Side>(
     Ok(Comparison { pairs: pairs.len(), voids, seconds: began.elapsed().as_secs_f64(), parts, slept, less_busy })
 }
 
-/// Returns the names of all parts: those of the second side in their order, then those that only the first side has,
-/// the residue and the whole.
+/// Returns the names of all parts: the parts of the second side in their order, then the parts that only the first side
+/// has, the residue and the whole.
 fn names(counted: &[Measurement; 2]) -> Vec<String> {
     let [first, second] = counted.each_ref().map(|of| of.modules.iter().map(|part| part.name.clone()));
     let mut names: Vec<_> = second.collect();
@@ -252,7 +255,8 @@ fn is_large(pairs: &[[Figures; 2]], name: &str) -> bool {
     part.zip(all).is_some_and(|(part, all)| part > all * SMALL)
 }
 
-/// Returns the relative change of a part's ticks, from all pairs in which both sides have it.
+/// Returns the relative change of a part's ticks, from all pairs in which both sides have it. `None` if there are too
+/// few pairs.
 fn change(pairs: &[[Figures; 2]], name: &str) -> Option<Interval> {
     let ratio = |[a, b]: &[Figures; 2]| {
         let (a, b) = (a.get(name, 0)?, b.get(name, 0)?);
@@ -261,6 +265,8 @@ fn change(pairs: &[[Figures; 2]], name: &str) -> Option<Interval> {
     Interval::of(pairs.iter().filter_map(ratio).collect()).map(Interval::exponentiated)
 }
 
+/// Returns the comparison of a part. `slept` is the change of the share of time in which a worker slept, which may be
+/// the cause.
 fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: Option<Interval>) -> Part {
     let middle = |at: usize, figure: usize| {
         let mut values: Vec<_> = pairs.iter().filter_map(|pair| pair[at].get(name, figure)).collect();
@@ -300,6 +306,7 @@ fn by_instructions([before, now]: [Option<f64>; 2]) -> Verdict {
     }
 }
 
+/// Returns the part of this name. A module without packets counts as missing.
 fn found<'m>(measurement: &'m Measurement, name: &str) -> Option<&'m Module> {
     measurement.modules.iter().find(|part| part.name == name && (part.kind != PartType::Module || part.packets > 0))
 }

@@ -2,7 +2,7 @@
 //!
 //! [`count`] runs this program under valgrind; that process calls [`serve`], which runs the counted code. Time is
 //! simulated and hash seeds are fixed, so every run executes the same instructions. A busy chain is counted: sources
-//! give whole batches, whatever their rate, and idle turns are left out.
+//! give whole batches, regardless of their configured rate, and idle turns are left out.
 //!
 //! Some properties of the environment would change the counts and are excluded. The C library chooses its copy routines
 //! by the processor and its caches; [`TUNABLES`] fixes the choice. The number of instructions of a copy depends on the
@@ -148,7 +148,7 @@ pub enum CountError {
     Io(#[from] std::io::Error),
     /// The profile cannot be used.
     #[error(transparent)]
-    InstructionProfile(#[from] CallgrindError),
+    Profile(#[from] CallgrindError),
 }
 
 /// Counts a pipeline: runs `program count PIPELINE`, with settings, under callgrind. It repeats the run until each
@@ -248,7 +248,7 @@ impl Counts {
         self.modules.len() + self.ports.len()
     }
 
-    /// Returns instructions per packet of the module or port of this name ([`Part::name`](crate::ticks::Part::name)).
+    /// Returns instructions per packet of the module or port of this name ([`TimedPart::name`](crate::ticks::TimedPart::name)).
     #[must_use]
     pub fn per_packet(&self, name: &str, kind: PartType) -> Option<f64> {
         let ports = || self.served.ports.iter().zip(&self.ports);

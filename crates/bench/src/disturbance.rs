@@ -1,7 +1,7 @@
 //! Measures the disturbance of a worker in a span of time: what the system did with its core.
 //!
-//! Everything is read from `/proc`, at both ends of the span, by another thread. The worker is not slowed down. The
-//! time-stamp counter continues to count while another program has the core; these figures show it.
+//! Another thread reads all values from `/proc`, at both ends of the span, so the worker is not slowed down. The
+//! time-stamp counter continues to count while another program has the core; these figures show for how long.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,9 @@ pub struct Disturbance {
     pub stolen_s: Option<f64>,
 }
 
-/// The share of a span that a worker may be without its core. With more, losses are not the pipeline's. It is half of
-/// the final distance between a search's bounds, so a tolerated disturbance cannot move them.
+/// The share of a span that a worker may be without its core. If the share is larger, the pipeline may not be the cause
+/// of lost packets. The value is half of the final distance between the bounds of a search, so a tolerated disturbance
+/// cannot move the bounds.
 pub const TOLERATED: f64 = 0.0025;
 
 impl Disturbance {
@@ -44,8 +45,8 @@ impl Disturbance {
         if self.span_s > 0.0 { away / self.span_s } else { 0.0 }
     }
 
-    /// True if the worker had no core for more than [`TOLERATED`] of the span: then the span says nothing about the
-    /// pipeline.
+    /// True if the worker had no core for more than [`TOLERATED`] of the span. Then the losses of the span do not
+    /// characterise the pipeline.
     #[must_use]
     pub fn voids(&self) -> bool {
         self.away() > TOLERATED

@@ -5,9 +5,9 @@ use serde::Serialize;
 /// The share of the values that is left out at each end.
 const TRIMMED: f64 = 0.2;
 /// The number of standard errors that an interval extends to each side. A comparison examines many figures many times
-/// (for example forty modules after each of ten rounds), and none may be called changed by chance. At forty pairs,
-/// Student's distribution has 6 in 100 000 beyond this value. So at worst about one comparison in fifty is wrong, and
-/// far fewer are if the examinations agree.
+/// (for example forty modules after each of ten rounds), and none may be called changed by chance. With forty pairs,
+/// the probability of a value beyond this is 6 in 100 000 (Student's distribution). So at worst about one comparison in
+/// fifty is wrong. Far fewer are wrong if the examinations depend on each other.
 const ERRORS: f64 = 4.5;
 
 /// The least number of values for a useful interval.
@@ -18,9 +18,9 @@ pub(crate) const LEAST: usize = 10;
 pub struct Interval {
     /// The trimmed mean.
     pub middle: f64,
-    /// Its lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
@@ -45,7 +45,7 @@ impl Interval {
         Some(Self { middle, low: middle - ERRORS * error, high: middle + ERRORS * error })
     }
 
-    /// The distance from the centre to each end.
+    /// Returns half of the width of the interval.
     #[must_use]
     pub fn reach(&self) -> f64 {
         (self.high - self.low) / 2.0
@@ -57,6 +57,7 @@ impl Interval {
     }
 }
 
+/// Returns the share of `count` values that remains if `cut` values are left out at each end.
 fn inner_share(count: usize, cut: usize) -> f64 {
     (count - 2 * cut) as f64 / count as f64
 }

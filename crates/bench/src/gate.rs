@@ -89,7 +89,7 @@ pub struct Finding {
     pub before: Option<f64>,
     /// Instructions per packet of the present build.
     pub now: Option<f64>,
-    /// The relative change.
+    /// The relative change. `None` if only one side has the module, or if the baseline has 0 instructions per packet.
     pub change: Option<f64>,
     /// Packets per call of the baseline and of the present build.
     pub packets_per_call: [Option<f64>; 2],
@@ -126,11 +126,11 @@ impl Compared {
     }
 }
 
-/// The largest relative difference in calls per packet at which a count has the batches of the baseline.
+/// The largest relative difference in calls per visit of a module at which a count has the batches of the baseline.
 const REACHED: f64 = 0.05;
 
-/// Compares a pipeline with the baseline. `other` is the present build's count with other batches, if [`wants`]
-/// requests one.
+/// Compares the present counts of a pipeline with the baseline. `other` is the present build's count with other
+/// batches, if [`wants`] requests one. `limit` is the share by which instructions per packet may increase.
 #[must_use]
 pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> Compared {
     let was: HashMap<&str, &PartCounts> = before.modules.iter().map(|part| (part.name.as_str(), part)).collect();
@@ -199,8 +199,10 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
     Compared { case: now.name(), findings, parts: now.parts().count() }
 }
 
-/// Returns the factor by which batches have become smaller, for the finding where it is largest, among findings beyond
-/// the limit with other batches than the baseline. `None` if there is no such finding.
+/// Returns the factor by which batches have become smaller; a factor below 1 means larger batches. Among the findings
+/// beyond the limit, the finding with the largest change of batches decides. `None` if none of them has other batches
+/// than the baseline. The caller then counts the present build once more with batches changed by this factor, for
+/// `other` of [`compare`].
 #[must_use]
 pub fn wants(before: &Case, now: &Case, limit: f64) -> Option<f64> {
     let compared = compare(before, now, None, limit);
@@ -212,7 +214,8 @@ pub fn wants(before: &Case, now: &Case, limit: f64) -> Option<f64> {
     factors.max_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()))
 }
 
-/// Separates the effects of code and batches. `other` is the present code with other batches.
+/// Separates the effects of code and batches. `other` is the present code with other batches. The returned changes add
+/// up to the change of the part. Empty if a side has no packets.
 fn split(before: &PartCounts, now: &PartCounts, other: Option<&PartCounts>) -> Vec<CauseShare> {
     let figures = |part: &PartCounts| part.per_packet().zip(part.calls_per_packet());
     let (Some((was, calls_before)), Some((is, calls_now))) = (figures(before), figures(now)) else { return Vec::new() };
@@ -233,8 +236,8 @@ fn split(before: &PartCounts, now: &PartCounts, other: Option<&PartCounts>) -> V
     }
 }
 
-/// The same for the residue, whose calls are those of all modules. There are more calls if modules' batches are
-/// smaller, or if packets visit more modules. The cause of the latter is `modules`.
+/// Separates the effects like [`split`] for the residue, whose calls are the calls of all modules. There are more calls
+/// if the batches of modules are smaller, or if packets visit more modules. The second effect gets the cause `modules`.
 fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: GateCause) -> Vec<CauseShare> {
     let mut why = split(&before.residue, &now.residue, other.map(|case| &case.residue));
     let visits = |case: &Case| {
@@ -262,11 +265,12 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: GateC
     why
 }
 
-/// A change of instructions per packet that is within any limit but 0: the compiler changes the same code by this much
-/// in another folder.
+/// A change of at most this many instructions per packet is within any limit except 0. The compiler changes the same
+/// code by this much if the sources are in another folder.
 pub const LEAST: f64 = 0.05;
 
-/// Returns the finding for a part, or `None` if it has not changed.
+/// Returns the finding for a part, or `None` if the part has not changed or a side has no packets. `why` contains all
+/// causes of the change; small ones are removed.
 fn finding(before: &PartCounts, now: &PartCounts, mut why: Vec<CauseShare>, limit: f64) -> Option<Finding> {
     let (was, is) = (before.per_packet()?, now.per_packet()?);
     let delta = is - was;
@@ -313,7 +317,8 @@ fn alone(part: &PartCounts, verdict: GateVerdict, cause: GateCause) -> Finding {
     }
 }
 
-/// Returns up to three parts that together cause most of a change.
+/// Returns the parts that cause most of the change `delta`, the largest first. There are at most three, and no more
+/// than are needed to explain 80 % of the change. Parts that changed in the other direction are left out.
 fn largest(mut parts: Vec<(String, f64)>, delta: f64) -> Vec<(String, f64)> {
     parts.retain(|(_, ipp)| ipp * delta > 0.0);
     parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));

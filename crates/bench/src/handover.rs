@@ -2,9 +2,9 @@
 //! memory.
 //!
 //! A pipeline on several cores pays for each packet that changes cores (NALM, NALB: this cost decides between run to
-//! completion and a pipeline). Packets are handed over as in a pipeline, 32 at a time through the engine's own ring.
-//! Lines are read one after the other, and each address depends on the previous read. So a figure is the latency of a
-//! line, as in the published figures, not the throughput.
+//! completion and a pipeline). Packets are handed over as in a pipeline, 32 at a time, through the same type of ring as
+//! in the engine. Lines are read one after the other, and each address depends on the previous read. So a figure is the
+//! latency of a line, as in the published figures, not the throughput.
 
 mod memory;
 mod pairs;
@@ -36,7 +36,8 @@ const ITEMS: usize = 4_000_000;
 const ROOM: usize = 1_024;
 /// The number of round trips of a cache line in a run.
 const ROUND_TRIPS: u64 = 50_000;
-/// The number of cache lines that are handed over in turn: more than a core's cache keeps until their next turn.
+/// The number of cache lines that are handed over in turn. There are so many that the cache of a core has lost a line
+/// before its next turn.
 const LINES: usize = 1 << 18;
 /// The number of lines of a run.
 const LINES_MOVED: usize = 1 << 19;
@@ -73,15 +74,15 @@ pub enum Touch {
 pub struct Spread {
     /// The median.
     pub median: f64,
-    /// The quartiles.
+    /// The first and the third quartile.
     pub quartiles: [f64; 2],
     /// The number of runs.
     pub runs: usize,
 }
 
 impl Spread {
-    /// True if the third quartile is more than 1.5 times the first: something else used the cores, or the host of a
-    /// virtual machine moved them.
+    /// True if the third quartile is more than 1.5 times the first. Then another program used the cores, or this is a
+    /// virtual machine and its host moved the virtual cores to other physical cores.
     #[must_use]
     pub fn is_unsteady(&self) -> bool {
         self.quartiles[1] > self.quartiles[0] * 1.5
@@ -107,7 +108,7 @@ impl Spread {
 pub struct Pair {
     /// The sending core and the receiving core.
     pub cores: [usize; 2],
-    /// Their NUMA nodes, if the host reports them.
+    /// The NUMA nodes of the two cores, if the host reports them.
     pub nodes: [Option<usize>; 2],
     /// The relation of the two cores.
     pub relation: Relation,
@@ -136,7 +137,8 @@ pub struct Handover {
     pub local: Vec<LevelLatency>,
 }
 
-/// Measures these pairs, `repeats` times in turn. Calls `done` with the number of completed steps and of all steps.
+/// Measures these pairs, `repeats` times in turn, and the memory of the first sending core (without pairs, of the first
+/// allowed core). Calls `done` with the number of completed steps and of all steps.
 ///
 /// # Errors
 /// A thread cannot be bound to a core.
@@ -151,7 +153,7 @@ pub fn measure(
     let lines = Lines::new();
     let mut figures: Vec<[Vec<f64>; 5]> = vec![Default::default(); cores.len()];
     let steps = repeats * (cores.len() + 1);
-    // All pairs take turns, so that a disturbance affects all of them.
+    // Each repeat measures all pairs, so that a disturbance affects all of them.
     for repeat in 0..repeats {
         for (at, (pair, relation)) in cores.iter().enumerate() {
             let [packet, clean, dirty, trip, remote] = &mut figures[at];
@@ -193,11 +195,12 @@ fn on<'scope, T: Send + 'scope>(
     })
 }
 
-/// Checks that threads can be bound to both cores, so that later neither waits for a missing one.
+/// Checks that threads can be bound to both cores. Otherwise one thread would later wait forever for the other one.
 fn check(cores: [usize; 2]) -> io::Result<()> {
     std::thread::scope(|scope| cores.map(|core| on(scope, core, || ())).into_iter().try_for_each(joined))
 }
 
+/// Waits for a thread and returns its result. A panic of the thread continues in the caller.
 fn joined<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -262,7 +265,8 @@ pub fn hand_over(cores: [usize; 2]) -> io::Result<f64> {
     Ok((last - start.unwrap_or_default().0) as f64 / (ITEMS - BATCH) as f64)
 }
 
-/// Measures the ticks until a core gets a line that the other core has read or written.
+/// Measures the ticks until the second core gets a line that the first core has read or written: the mean over all
+/// lines.
 ///
 /// # Errors
 /// A thread cannot be bound to a core.
@@ -294,7 +298,9 @@ fn move_lines(cores: [usize; 2], Lines { lines, order }: &Lines, touch: Touch) -
     Ok(ticks as f64 / LINES_MOVED as f64)
 }
 
-/// Sends `items` items in batches of `give`, which gets the number of the first item, through a ring to `take`.
+/// Sends `items` items from the first core to the second, in batches through a ring. `give` runs on the first core and
+/// returns the batch that begins with the item of this number. `take` runs on the second core and gets one or more
+/// items per call.
 fn stream(
     cores: [usize; 2],
     items: usize,

@@ -1,8 +1,8 @@
 //! Reads the processor's counters for workers in a span: instructions, core cycles, cache misses, stalls.
 //!
 //! Each worker's thread is counted from outside: the measuring thread opens the counters by thread number before the
-//! span, and reads them at both ends. The worker does no extra work and runs at its normal speed. So the counts are of
-//! whole spans, idle turns included. The figures of parts of turns come from the worker's own meter
+//! span, and reads them at both ends. The worker does no additional work and runs at its normal speed. So the counts
+//! cover whole spans, idle turns included. The figures of parts of turns come from the worker's own meter
 //! ([`ticks`](crate::ticks)).
 
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use forebay_instance::WorkerThread;
 use forebay_measure::events::{Event, Group, PerfGroup, Reading, Unavailable};
 use serde::{Deserialize, Serialize};
 
-/// Counted together, because their ratio is needed.
+/// The events that are counted together, because their ratio is needed.
 const PAIR: [Event; 2] = [Event::Instructions, Event::CoreCycles];
-/// Counted one by one. If the processor has too few counters, the kernel multiplexes them.
+/// The events that are counted one by one. If the processor has too few counters, the kernel multiplexes them.
 const SINGLES: [Event; 5] =
     [Event::L1dMisses, Event::LlcMisses, Event::BranchMisses, Event::StalledFrontend, Event::StalledBackend];
 
@@ -23,8 +23,10 @@ pub struct Watch {
     unavailable: BTreeMap<Event, Unavailable>,
 }
 
+/// The counters of one worker.
 struct Watched {
     worker: usize,
+    /// `None` if the events cannot be counted.
     pair: Option<Counting<2>>,
     singles: Vec<Counting<1>>,
 }
@@ -52,7 +54,9 @@ pub struct HardwareCounts {
 pub struct Hardware {
     /// Instructions per core cycle, idle turns included.
     pub ipc: Option<f64>,
-    /// Instructions per core cycle of busy turns: `None`, because the counters are read from outside, for whole spans.
+    /// Instructions per core cycle of busy turns. [`HardwareCounts::figures`] cannot know it, because the counters are read
+    /// from outside, for whole spans. [`Measurement`](crate::measurement::Measurement) fills it in from the workers'
+    /// own meters.
     pub eipc: Option<f64>,
     /// Core cycles of busy turns per packet: the core cycles of the span, multiplied by the busy share of the time.
     /// This assumes a constant core frequency.
@@ -76,6 +80,7 @@ impl Watch {
         Self::of(threads, PAIR, &SINGLES)
     }
 
+    /// Like [`begin`](Self::begin), with other events.
     fn of(threads: &[WorkerThread], pair: [Event; 2], singles: &[Event]) -> Self {
         let mut watch = Self { workers: Vec::new(), unavailable: BTreeMap::new() };
         for thread in threads {
@@ -86,6 +91,7 @@ impl Watch {
         watch
     }
 
+    /// Opens the events of a group for a thread. If this fails, stores the reason for each of them and returns `None`.
     fn open<const N: usize>(&mut self, events: [Event; N], tid: u32) -> Option<Counting<N>> {
         let opened = PerfGroup::open(events, tid).and_then(|mut group| {
             let mut before = Reading::default();
@@ -139,6 +145,7 @@ impl<const N: usize> Counting<N> {
         self.restarted = self.group.read(&mut self.before);
     }
 
+    /// Adds the counts since the last restart to `counts`, or the reason for their absence to `missing`.
     fn end(&mut self, counts: &mut BTreeMap<Event, f64>, missing: &mut BTreeMap<Event, String>) {
         let mut now = Reading::default();
         let restarted = std::mem::replace(&mut self.restarted, Ok(()));
@@ -161,7 +168,7 @@ impl HardwareCounts {
     /// Returns the figures of a span in which `packets` entered and workers were busy for the share `busy` of the time.
     #[must_use]
     pub fn figures(&self, packets: u64, busy: f64) -> Hardware {
-        // `None` unless all workers have the event.
+        // `None` if a worker does not have the event.
         let sum = |event: Event| {
             let counts = self.workers.iter().map(|(_, counts)| counts.get(&event).copied());
             counts.sum::<Option<f64>>().filter(|_| !self.workers.is_empty())
@@ -199,8 +206,8 @@ impl HardwareCounts {
         (seconds > 0.0).then(|| cycles / seconds)
     }
 
-    /// Returns the first reason why figures are missing, and the number of the other missing events. `None` if none is
-    /// missing.
+    /// Returns a text for the user: the first reason why figures are missing, and the number of the other missing
+    /// events. `None` if no event is missing.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {
         let reason = self.unavailable.values().next()?;

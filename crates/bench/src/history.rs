@@ -33,6 +33,7 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// True if the measurement is of the selected pipeline. Modules and figures are selected later.
     fn matches(&self, saved: &Saved) -> bool {
         let Some(given) = &self.pipeline else { return true };
         let (subject, name) = (Subject::of(saved), saved.measurement.pipeline.as_str());
@@ -122,7 +123,7 @@ pub struct MeasurementRef {
 pub struct Series {
     /// The pipeline's name in tables, with its settings. If another pipeline has the same name and settings, the
     /// argument that it was named by replaces the name. If the pipeline has counts of several instruction sets or build
-    /// profiles, these are added.
+    /// profiles, the set or profile of this series is added.
     pub name: String,
     /// The most recent name of the pipeline.
     pub pipeline: String,
@@ -196,7 +197,7 @@ fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Returns the relative change from `from` to `to`.
+/// Returns the relative change from `from` to `to`, or `None` if `from` is 0.
 fn change(from: f64, to: f64) -> Option<f64> {
     (from != 0.0).then(|| (to - from) / from)
 }
@@ -207,7 +208,7 @@ struct Row<'s> {
     name: String,
     /// The measurements of the subject, by time.
     saved: Vec<&'s Saved>,
-    /// The builds that its counts belong to.
+    /// The build configurations of the counts of the subject. If there are several, the names of series state them.
     builds: Vec<Build<'s>>,
     /// The module, or [`CHAIN`].
     module: &'s str,
@@ -257,6 +258,7 @@ impl Row<'_> {
         groups.into_iter().filter_map(of_group).collect()
     }
 
+    /// Returns the series of one group of values, which are in order of time. `None` if there are no values.
     fn of_group(&self, figure: Figure, group: ValueGroup<'_>, values: Vec<(&Saved, f64)>) -> Option<Series> {
         let ((_, first), (last_saved, last)) = (values.first()?, values.last()?);
         let points = values.iter().map(|(saved, value)| Point {

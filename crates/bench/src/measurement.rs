@@ -36,6 +36,7 @@ impl Origin {
         }
     }
 
+    /// Returns `origin`, or [`Self::NotAvailable`] if the figure is unknown.
     fn of<T>(figure: Option<&T>, origin: Self) -> Self {
         figure.map_or(Self::NotAvailable, |_| origin)
     }
@@ -44,25 +45,25 @@ impl Origin {
 /// The origins of a module's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
-    /// Of the ticks.
+    /// The origin of `cpp_ticks`.
     pub cpp_ticks: Origin,
-    /// Of the instructions.
+    /// The origin of `ipp`.
     pub ipp: Origin,
-    /// Of instructions per core cycle and core cycles per packet.
+    /// The origin of `ipc` and `core_cpp`.
     pub ipc: Origin,
-    /// Of packets per call.
+    /// The origin of `packets_per_call`.
     pub packets_per_call: Origin,
 }
 
 /// The figures of a module, a port or a hand-over. Unknown figures are `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Module {
-    /// Its name.
+    /// The name of the part.
     pub name: String,
-    /// Its type.
+    /// The type of the part.
     #[serde(default)]
     pub kind: PartType,
-    /// Packets in the measured span.
+    /// The number of packets in the measured span.
     #[serde(default)]
     pub packets: u64,
     /// Ticks of the time-stamp counter per packet.
@@ -75,7 +76,7 @@ pub struct Module {
     #[serde(default)]
     pub core_cpp: Option<f64>,
     /// Instructions per tick. This is not the IPC, because the core's clock differs from the time-stamp counter. `None`
-    /// also if the batches differed from those of the instruction count.
+    /// also if the timed run had other batches than the counted run.
     pub instructions_per_tick: Option<f64>,
     /// Packets per call.
     pub packets_per_call: Option<f64>,
@@ -86,7 +87,7 @@ pub struct Module {
 /// A worker's figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Worker {
-    /// Its number.
+    /// The number of the worker.
     pub id: usize,
     /// The core that it ran on.
     pub core: Option<usize>,
@@ -113,13 +114,14 @@ pub struct Worker {
     pub slept: Option<f64>,
 }
 
-/// The largest relative difference between the batches of both runs at which ticks and instructions are of the same
-/// work.
+/// The largest relative difference between the mean batches of the timed run and of the counted run at which both runs
+/// count as the same work.
 const ALIKE: f64 = 0.1;
 /// The largest share of the time that a worker may be without its core. With more, the measurement is void.
 const TOO_MUCH: f64 = 0.1;
 
 impl Worker {
+    /// True if the worker was without its core for too much of the time. Then the whole measurement is void.
     fn is_void(&self) -> bool {
         // Voluntary sleep is not a fault of the machine.
         let gone = self.stalls.share - self.slept.unwrap_or(0.0);
@@ -171,7 +173,8 @@ pub struct Chain {
     pub hardware: Hardware,
 }
 
-/// All figures. Fields that earlier versions did not save have a default, so that their files can be read.
+/// All figures of a pipeline. This is the output of `forebay measure --json` and part of saved files. A new field needs
+/// a default, so that files of earlier versions can be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The pipeline's name.
@@ -206,7 +209,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Combines the figures of a timed run and of a counted run.
+    /// Combines the figures of a timed run and of a counted run of the same pipeline. Without `counts`, the figures
+    /// that need instructions are `None`.
     #[must_use]
     pub fn of(timed: &Timed, counts: Option<&Counts>) -> Self {
         let report = &timed.report;

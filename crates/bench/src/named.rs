@@ -1,4 +1,4 @@
-//! Calls of modules and ports through functions with distinct names. By these names, an instruction counter separates
+//! Calls modules and ports through functions with distinct names. By these names, an instruction counter separates
 //! modules and ports of the same type.
 
 use std::hint::black_box;
@@ -12,9 +12,13 @@ use forebay_units::Ticks;
 /// The number of modules and ports that can be distinguished in one run.
 pub(crate) const NAMES: usize = 64;
 
+/// The signature of the named functions that call [`Function::process`].
 type Call = fn(&mut dyn Function, &mut [Packet], &mut Context<'_>);
+/// The signature of the named functions that call [`Function::wake`].
 type Wake = fn(&mut dyn Function, &mut Context<'_>);
+/// The signature of the named functions that call [`Port::receive`].
 type Receive = fn(&mut dyn Port, &mut Batch, &Intake<'_>) -> Ready;
+/// The signature of the named functions that call [`Port::send`].
 type Send = fn(&mut dyn Port, &mut Batch, Ticks);
 
 /// A module's function, called through the named functions of a number.

@@ -13,7 +13,7 @@ use crate::compare::Side;
 use crate::measurement::Measurement;
 use crate::program::{PARENT, Stamp, last_lines};
 
-/// The variable that gives the environment of each run another size.
+/// The name of a variable that gives the environment of each run another size. Its value has no meaning.
 const FILLER: &str = "FOREBAY_FILLER";
 
 /// A build of Forebay, and the pipeline that it measures.
@@ -76,11 +76,14 @@ impl MeasuredBuild {
         self.measure(&[])
     }
 
+    /// Returns an error if the program file was replaced since [`new`](Self::new).
     fn check_unchanged(&self) -> Result<(), BuildError> {
         let same = self.stamp == Stamp::of(&self.program);
         if same { Ok(()) } else { Err(BuildError::Replaced { program: self.program.clone() }) }
     }
 
+    /// Runs `forebay measure` once, with the additional arguments `more`, and adds its lost lines to `lost_lines`. A
+    /// void run is not an error.
     fn measure(&mut self, more: &[&str]) -> Result<Measurement, BuildError> {
         self.check_unchanged()?;
         self.runs += 1;
@@ -97,7 +100,7 @@ impl MeasuredBuild {
             .stdin(Stdio::null())
             .output()
             .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
-        // Exit code 1 means that the run is void; its measurement says so.
+        // Exit code 1 means that the run is void. Its measurement contains this.
         self.check_unchanged()?;
         let done = matches!(output.status.code(), Some(0 | 1));
         let measurement: Option<Measurement> = serde_json::from_slice(&output.stdout).ok().filter(|_| done);

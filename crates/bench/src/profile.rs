@@ -30,8 +30,8 @@ pub(crate) const SCHEMA: u32 = 1;
 /// The name of the module behind the measured function.
 const AFTER: &str = "after";
 
-/// Functions whose example does other work than a busy worker's, and the settings that change this, in addition to
-/// those of the gate.
+/// Functions whose example does other work than the function of a busy worker, and the settings that change this. The
+/// settings of the gate come before these.
 const FUNCTIONS: &[(&str, &[&str])] = &[
     // The tap would stop copying at its limit. No disk keeps up with a copy of every packet, so it writes to
     // `/dev/null`.
@@ -65,8 +65,8 @@ pub struct Costed {
     /// The part of `t0_s` that the engine's stopwatch assigns to no module: choosing the module and taking its packets
     /// from the queue.
     pub dispatch_s: f64,
-    /// The share of the variance between batch sizes, of the time per packet, that the line explains. `None` if there
-    /// is no variance.
+    /// The share of the variance of the time per packet between batch sizes that the line explains. `None` if there is
+    /// no variance.
     pub r2: Option<f64>,
     /// `(T0 + B·T1) / (B·(T0 + T1))` for the largest batch B: the cost of a packet in full batches, relative to its
     /// cost in batches of one. At 1, batches save nothing.
@@ -76,7 +76,7 @@ pub struct Costed {
     /// The measured batch sizes with the time of a call. The time is the lower quartile of all rounds, because
     /// disturbances only add time.
     pub sizes: Vec<Size>,
-    /// The share of the time of machine stalls; this time is left out of the costs.
+    /// The share of the measured time that was lost to machine stalls. The costs do not include this time.
     pub stalled: f64,
     /// The time of the measurement.
     pub at: Timestamp,
@@ -101,7 +101,7 @@ pub struct Effort {
     pub passes: usize,
     /// The number of times that each size is measured in a pass.
     pub rounds: usize,
-    /// The total time for each function.
+    /// The measured time for each function, over all sizes, passes and rounds.
     pub time: Duration,
 }
 
@@ -115,7 +115,7 @@ impl Effort {
         Self { batch, passes: 3, rounds: 5, time: Duration::from_millis(600) }
     }
 
-    /// The expected time for `measured` functions or modules, on a machine without stalls.
+    /// Returns the expected time for `measured` functions or modules, on a machine without stalls.
     #[must_use]
     pub fn expected(&self, measured: usize) -> Duration {
         let sizes = bench::sizes(self.batch).len();
@@ -123,7 +123,7 @@ impl Effort {
         (self.span(sizes) + bench::SETTLE) * spans
     }
 
-    /// The time for which one size is measured in one round.
+    /// Returns the time for which one size is measured in one round. `sizes` is the number of sizes.
     fn span(&self, sizes: usize) -> Duration {
         let parts = u32::try_from(sizes * self.passes * self.rounds).unwrap_or(u32::MAX).max(1);
         (self.time / parts).max(bench::SHORTEST)
@@ -169,7 +169,7 @@ pub enum ProfileError {
         file: String,
     },
     /// The measurements do not give a line.
-    #[error("{function}: other programs took so much that the cost of its calls is unknown: measure again")]
+    #[error("{function}: other programs used the core too much to find the cost of its calls: measure again")]
     Nothing {
         /// The function.
         function: String,
@@ -274,12 +274,13 @@ fn source(name: &str, batch: usize) -> Result<Source, Problems> {
 }
 
 impl Costed {
-    /// Fits a line to the measurements.
+    /// Fits a line to the measurements. Returns `None` if a size was never measured, or if the measurements give no
+    /// positive cost of a call. `hertz` is the number of ticks per second.
     ///
     /// The time of a single call does not include the time to choose the module, and timing itself changes it. So T0 is
-    /// the extra time of the whole pipeline when the same packets come in more calls. The cost per packet is taken from
-    /// timed calls with full batches, where the errors of both are small. If the noise of other modules hides T0, calls
-    /// of all sizes are timed instead.
+    /// the additional time of the whole pipeline when the same packets come in more calls. The cost per packet is taken
+    /// from timed calls with full batches, in which both errors are small. If the noise of other modules hides T0,
+    /// calls of all sizes are timed instead.
     fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
         let sizes = measured.sizes()?;
         let (one, full) = (sizes.first()?, sizes.last()?);
@@ -321,7 +322,7 @@ impl Costed {
         self.t0_s + self.t1_s * packets
     }
 
-    /// True if all figures are possible: not negative, not above one hour, and the ends of intervals in order.
+    /// True if all figures are possible: none is negative or above one hour, and the ends of intervals are in order.
     fn is_sound(&self) -> bool {
         const MOST_S: f64 = 3_600.0;
         let figures = [self.t0_s, self.t1_s, self.dispatch_s, self.batchiness, self.stalled];

@@ -1,4 +1,4 @@
-//! Programs that Forebay starts to measure or count with them: their files, their parent, and their errors.
+//! The programs that Forebay starts in order to measure or count: the file, the parent process, and the error output.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

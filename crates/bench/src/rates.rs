@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::search::{GoalResult, Limits, NON_DROP, Outcome, PARTIAL_DROP, SearchProgress, search};
 use crate::trial::{Load, Measured, TrialError};
 
-/// The smallest load that is tried, in packets per second. With less, a trial of some tenths of a second has too few
-/// packets to measure shares of them.
+/// The smallest load that is tried, in packets per second. With a smaller load, a trial of some tenths of a second has
+/// too few packets to measure the share of lost ones.
 const LEAST_PPS: f64 = 1_000.0;
 /// The least cost of a packet, in ticks. It limits the rate that a worker can reach.
 const LEAST_TICKS: f64 = 16.0;
@@ -27,9 +27,10 @@ pub struct Rates {
     pub ndr: GoalResult,
     /// The rate with at most 0.5 % loss.
     pub pdr: GoalResult,
-    /// Valid trials.
+    /// The number of trials whose results were used.
     pub trials: u64,
-    /// Repeated trials: a worker was without its core for a part of the trial, and packets were lost.
+    /// The number of trials that were repeated, because a worker was without its core for a part of the trial and
+    /// packets were lost.
     pub voids: u64,
     /// The duration of the search, in seconds.
     pub seconds: f64,
@@ -41,6 +42,8 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Converts the outcome of a search for [`NON_DROP`] and [`PARTIAL_DROP`], in this order. `time` is the allowed
+    /// duration.
     fn of(outcome: &Outcome, time: Duration) -> Self {
         let found = |at: usize| outcome.found.get(at).copied().unwrap_or_default();
         Self {
@@ -83,7 +86,8 @@ pub fn check(plans: &mut [Plan]) -> Result<(), TrialError> {
     Load::of(plans).map(|_| ())
 }
 
-/// Runs `plans` on `cores` and searches for `time`. Calls `report` after every trial.
+/// Runs `plans` on `cores` and searches for `time`. Calls `report` before every trial. The pipeline has ended when this
+/// returns.
 ///
 /// # Errors
 /// [`RatesError`].

@@ -1,5 +1,5 @@
-//! Saved measurements. Each has its own folder, with the program and the pipeline that were measured, so that both can
-//! run again next to others.
+//! Saved measurements. Each has its own folder, with the program and the pipeline that were measured. So a later
+//! comparison can run the same program with the same pipeline again.
 
 mod slim;
 
@@ -32,7 +32,7 @@ pub struct Subject {
     pub pipeline: String,
     /// Its settings (`--set`).
     pub set: Vec<String>,
-    /// The contents of the file.
+    /// The contents of the file; `None` for a built-in pipeline.
     pub text: Option<String>,
 }
 
@@ -161,6 +161,7 @@ pub enum SavedError {
     },
 }
 
+/// Formats the names of a store for an error, or how to save the first measurement.
 fn listed(names: &[String]) -> String {
     if names.is_empty() {
         return "the store is empty; `forebay measure PIPELINE --save NAME` saves one".to_owned();
@@ -203,7 +204,7 @@ impl MeasurementStore {
         Self(path.to_owned())
     }
 
-    /// Returns the path of a new measurement's folder.
+    /// Returns the path of a new measurement's folder, and does not create it.
     ///
     /// # Errors
     /// The name is not allowed or exists.
@@ -245,7 +246,7 @@ impl MeasurementStore {
             move |error| SavedError::Io { file, error }
         };
         fs::create_dir_all(&self.0).map_err(io(&self.0))?;
-        // The folder is removed when it goes out of scope, unless it was renamed.
+        // If the folder is not renamed below, it is removed when the variable goes out of scope.
         let temporary = tempfile::Builder::new().prefix(".new").tempdir_in(&self.0).map_err(io(&self.0))?;
         let (file, copy) = (temporary.path().join(FILE), temporary.path().join(PROGRAM));
         let text = serde_json::to_string_pretty(saved).map_err(|error| io(&file)(error.into()))?;
@@ -334,6 +335,7 @@ impl MeasurementStore {
         Ok(folders)
     }
 
+    /// Returns the names of all measurements. Empty if the store cannot be read.
     fn names(&self) -> Vec<String> {
         self.folders().unwrap_or_default().iter().map(|folder| name(folder)).collect()
     }
@@ -371,7 +373,7 @@ fn read(folder: &Path) -> Result<Saved, SavedError> {
     }
 }
 
-/// True if the file has exactly these bytes.
+/// True if the file has exactly these bytes. False also if it cannot be read.
 fn has_contents(file: &Path, bytes: &[u8]) -> bool {
     fs::metadata(file).is_ok_and(|metadata| metadata.len() == bytes.len() as u64)
         && fs::read(file).is_ok_and(|contents| contents == bytes)

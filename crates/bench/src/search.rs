@@ -1,11 +1,11 @@
-//! Finds the rates that a pipeline forwards without loss (NDR) and with little loss (PDR), by short trials, some of
-//! which may be bad.
+//! Finds the rates that a pipeline forwards without loss (NDR) and with little loss (PDR). It runs short trials, and
+//! some of them may be bad.
 //!
 //! The method follows MLRsearch (draft-ietf-bmwg-mlrsearch, "Multiple Loss Ratio Search"). There are several trials at
 //! a load. A load becomes a lower or an upper bound when no further trial could change the decision, given the share of
-//! trial time that may exceed the loss. All goals share the trials. Short phases with wide bounds come before long
-//! phases with narrow ones. If loads contradict each other (a lower one loses packets, a higher one does not), the
-//! lowest load with losses counts.
+//! trial time that may exceed the loss. All goals share the trials. Phases with short trials and wide bounds come
+//! before phases with long trials and narrow bounds. If loads contradict each other (a lower load loses packets and a
+//! higher load does not), the lowest load with losses counts.
 //!
 //! This module does not depend on how trials run: [`Trials`] runs them; tests use a model.
 
@@ -27,6 +27,7 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Returns the share of offered packets that were lost. 0 if no packet was offered.
     fn loss(&self) -> f64 {
         if self.offered == 0 { 0.0 } else { self.lost as f64 / self.offered as f64 }
     }
@@ -37,7 +38,8 @@ pub trait Trials {
     /// The error of a trial.
     type Error;
 
-    /// Offers `pps` packets per second for `span`.
+    /// Offers `pps` packets per second for `span` and returns the counts. A void trial is not an error: [`search`]
+    /// repeats it.
     ///
     /// # Errors
     /// The trial could not be run.
@@ -77,12 +79,12 @@ pub const REPEATS: u32 = 5;
 /// The result for a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GoalResult {
-    /// The rate that was forwarded at the lower bound, in packets per second, without the worst trials (the draft's
-    /// conditional throughput). `None` if no load was good.
+    /// The rate that was forwarded at the lower bound, in packets per second. The worst trials, up to the share that
+    /// the goal allows, do not count (the draft's conditional throughput). `None` if no load was good.
     pub pps: Option<f64>,
-    /// The greatest good load below the upper bound.
+    /// The greatest good load below the upper bound, in packets per second; `None` if no load was good.
     pub lower_pps: Option<f64>,
-    /// The least bad load; `None` if no bad load was found.
+    /// The least bad load, in packets per second; `None` if no bad load was found.
     pub upper_pps: Option<f64>,
     /// True if the bounds are narrow enough and certain; false if the time was up before.
     pub settled: bool,
@@ -93,7 +95,7 @@ pub struct GoalResult {
 pub struct Outcome {
     /// The results by goal.
     pub found: Vec<GoalResult>,
-    /// The number of trials, without void ones.
+    /// The number of trials whose results were used.
     pub trials: u64,
     /// The number of void trials that were repeated.
     pub voids: u64,
@@ -108,13 +110,14 @@ pub struct Outcome {
 pub struct SearchProgress<'a> {
     /// The result so far.
     pub outcome: &'a Outcome,
-    /// The load of the trial.
+    /// The load of the trial, in packets per second.
     pub pps: f64,
     /// The lower bounds found so far, by goal.
     pub lower_pps: &'a [Option<f64>],
 }
 
-/// Searches for all `goals`. Calls `report` before each trial. The time limit is exceeded by at most the last trial.
+/// Searches for all `goals`, and returns their results in the same order. Calls `report` before each trial. The search
+/// exceeds its time limit by at most the last trial.
 ///
 /// # Errors
 /// A trial could not be run.
@@ -154,10 +157,10 @@ struct Phase {
     width: f64,
 }
 
-/// Returns the phases; the last one has the requested precision. The length of the last trials is 1/75 of the time
-/// limit: an undisturbed search needs half of the time. With these numbers of trials per load, if one in five trials is
-/// bad by chance, 98 of 100 searches end within 2 % of the limit. (With three and five in the last phases and one in
-/// the first: 95.)
+/// Returns the phases; the last one has the requested precision. The length of its trials is 1/75 of the time limit,
+/// with which an undisturbed search needs half of the time. If one in five trials is bad by chance, 98 of 100 searches
+/// end within 2 % of the true rate with these numbers of trials per load. With one trial in the first phase, and three
+/// and five in the last phases, 95 of 100 searches do.
 fn phases(limits: &Limits) -> [Phase; 4] {
     let last = (limits.time.as_secs_f64() / 75.0).clamp(0.005, 2.0);
     let phase = |part: f64, trials: f64, widths: f64| {
@@ -182,8 +185,9 @@ enum Side {
 }
 
 impl Load {
-    /// Returns the side of the load if further trials of this phase could not change it: it is the same whether all
-    /// missing trials are assumed to be good or bad (the draft's optimistic and pessimistic exceed ratio).
+    /// Returns the side of the load, or `None` if further trials of this phase could change it. The side is certain if
+    /// it is the same for two assumptions: all missing trials are good, or all are bad (the draft's optimistic and
+    /// pessimistic exceed ratio).
     fn side(&self, goal: &Goal, phase: &Phase) -> Option<Side> {
         let (mut good, mut bad, mut good_short, mut bad_short) = (0.0, 0.0, 0.0, 0.0);
         for (span, loss) in &self.trials {
@@ -195,8 +199,8 @@ impl Load {
             };
             *sum += span;
         }
-        // Short trials are weak evidence for long ones: bad trials count as far as they exceed their allowed share,
-        // good trials do not count.
+        // Trials of earlier phases are shorter, and weak evidence for long ones. Good short trials do not count. The
+        // time of bad short trials counts only beyond the share that the goal allows next to the good short trials.
         bad += (bad_short - good_short * goal.exceed / (1.0 - goal.exceed)).max(0.0);
         let whole = (good + bad).max(phase.sum);
         let allowed = whole * goal.exceed;
@@ -207,8 +211,8 @@ impl Load {
         }
     }
 
-    /// Returns the greatest loss of the trials that remain after the worst trials, which may exceed the goal, are left
-    /// out.
+    /// Returns the greatest loss of the trials of this phase's length that count. The worst trials, up to the share of
+    /// the time that may exceed the goal, are left out. Returns 0 if no trial remains.
     fn loss(&self, goal: &Goal, phase: &Phase) -> f64 {
         let mut long: Vec<_> = self.trials.iter().filter(|(span, _)| *span >= phase.span).copied().collect();
         long.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -231,20 +235,25 @@ enum Completion {
     TimeUp,
 }
 
+/// The state of a search.
 struct Search<'a, T: Trials> {
     trials: &'a mut T,
     limits: Limits,
+    /// The loads that were tried, in the order of their first trials.
     loads: Vec<Load>,
+    /// The result so far. [`search`] fills in the rates and bounds at the end.
     outcome: Outcome,
     /// By goal: the lower bound of the last phase that had one.
     lower: Vec<Option<f64>>,
     report: &'a mut dyn FnMut(&SearchProgress<'_>),
 }
 
-/// The lower and the upper bound of the previous phase, where a phase begins.
+/// A lower and an upper bound, in packets per second; `None` if there is none. The bounds of a phase are the hints for
+/// the next phase.
 type Bounds = (Option<f64>, Option<f64>);
 
 impl<T: Trials> Search<'_, T> {
+    /// Performs all phases for all goals. Sets `settled` of a goal when its last phase is complete.
     fn all(&mut self, goals: &[Goal], phases: &[Phase]) -> Result<Completion, T::Error> {
         // The rate that is forwarded under far too much load is a good first estimate.
         let most = self.limits.most_pps;
@@ -271,6 +280,8 @@ impl<T: Trials> Search<'_, T> {
     }
 
     /// Returns the load to decide next. `None` if the bounds are close enough, or if there are none within the limits.
+    /// `hint` has the bounds of the previous phase, which are tried first. `step` is the relative distance of the next
+    /// load that is outside of known bounds; it doubles with each use.
     fn next(&self, goal: &Goal, phase: &Phase, hint: Bounds, step: &mut f64) -> Option<f64> {
         let Limits { least_pps: least, most_pps: most, .. } = self.limits;
         match self.bounds(goal, phase) {
@@ -295,8 +306,8 @@ impl<T: Trials> Search<'_, T> {
         }
     }
 
-    /// Returns the relevant bounds: the least load above the rate, and the greatest load below the rate that is less
-    /// than it.
+    /// Returns the relevant bounds. The upper bound is the least load above the searched rate. The lower bound is the
+    /// greatest load that is below the searched rate and less than the upper bound.
     fn bounds(&self, goal: &Goal, phase: &Phase) -> Bounds {
         let on = |side: Side| {
             let on = move |load: &&Load| load.side(goal, phase) == Some(side);
@@ -319,7 +330,8 @@ impl<T: Trials> Search<'_, T> {
         }
     }
 
-    /// Runs a trial. Repeats it while it is void, at most [`REPEATS`] times.
+    /// Runs a trial of `span` seconds and adds its result to the load. Repeats it while it is void, at most [`REPEATS`]
+    /// times. Returns [`Completion::TimeUp`] without a result if the time limit leaves no time for the trial.
     fn measure(&mut self, pps: f64, span: f64) -> Result<Completion, T::Error> {
         let mut repeats = REPEATS;
         let trial = loop {

@@ -8,9 +8,8 @@
 //! - their beginnings: one of `C(n-1, k-1)` choices;
 //! - the levels and the remaining deviations, whose spread is unknown: in the mixture code gMDL of Hansen and Yu,
 //!   *Model selection and the principle of minimum description length* (JASA 2001), with `g = n`. Compared with one
-//!   segment, `k` segments that leave the share `1 - R²` of the squares save
-//!   `(n-k)/2 · log2(1+n) − (n−1)/2 · log2(1 + n(1−R²))` bits. Only shares appear, so neither a scale nor an offset
-//!   changes the result.
+//!   segment, `k` segments that leave the share `1 - R²` of the squares save `(n-k)/2 · log2(1+n) − (n−1)/2 · log2(1 +
+//!   n(1−R²))` bits. Only shares appear, so the result does not depend on the scale or the offset of the values.
 //!
 //! For a given number of segments, the least squares are found exactly (Bellman 1961). So is the best description:
 //! a number of segments is skipped only if a bound shows that it cannot be the best.
@@ -20,9 +19,9 @@
 /// The type of figures in a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// Counted: equal each time, unless something has changed.
+    /// Counted: the same in each measurement, except if the counted program or pipeline has changed.
     Counted,
-    /// Measured: different each time.
+    /// Measured: different in each measurement.
     Measured,
 }
 
@@ -40,7 +39,7 @@ pub struct DetectedStep {
 /// The largest relative difference between counted figures that is due to rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// Returns the steps of a series of finite values.
+/// Returns the steps of a series of finite values, in ascending order. Empty if there is no step.
 #[must_use]
 pub fn steps(values: &[f64], nature: Nature) -> Vec<DetectedStep> {
     let starts = match nature {
@@ -198,11 +197,13 @@ struct Rows {
 }
 
 impl Rows {
+    /// Returns the row of one segment.
     fn first(squares: &Squares) -> Self {
         let least = (0..=squares.count()).map(|end| if end == 0 { 0.0 } else { squares.residual(0, end) }).collect();
         Self { least, last: vec![vec![0; squares.count() + 1]] }
     }
 
+    /// Returns the number of segments of the last row.
     fn parts(&self) -> usize {
         self.last.len()
     }

@@ -17,8 +17,8 @@ use crate::disturbance::{Disturbance, Witness};
 use crate::hardware::{HardwareCounts, Watch};
 use crate::meter::{WhyNot, meter};
 
-/// The longest time for which a pipeline runs before the measurement begins; at most half of the measured time. In it
-/// caches and tables fill, and the frequency governor settles.
+/// The longest time for which a pipeline runs before the measurement begins; it is at most half of the measured time.
+/// In this time, caches and tables fill, and the frequency governor settles.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// The results of a run on this machine.
@@ -142,6 +142,7 @@ impl Timed {
         (ipp > 0.0 && all > 0.0).then(|| all / ipp)
     }
 
+    /// Returns `ticks` divided by the packets that entered, or `None` if no packet entered.
     fn per_packet(&self, ticks: f64) -> Option<f64> {
         (self.report.packets.entered > 0).then(|| ticks / self.report.packets.entered as f64)
     }
@@ -189,7 +190,7 @@ pub struct TimedPart<'t> {
     pub name: String,
     /// The type of the part.
     pub kind: PartType,
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
     /// Ticks and metered figures of these packets.
     pub timing: Timing,
@@ -210,6 +211,8 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: PipelineParts, span: Dur
     Ok(timed)
 }
 
+/// Like [`measure`], but `meter` creates the meter of each worker. `unmetered` lacks the reason that such a meter may
+/// have stored.
 fn measure_with(
     mut plans: Vec<Plan>,
     cores: &[usize],

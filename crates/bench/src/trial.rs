@@ -2,7 +2,8 @@
 //!
 //! The pipeline keeps running between trials; only the load of its sources changes ([`Action::SetOffer`]). As in RFC
 //! 2544, section 23, a trial begins when no packets are in flight, and is evaluated when none are in flight any more.
-//! So its counts are exact. Offered packets are those that were due by the schedule, whether they were received or not.
+//! So its counts are exact. All packets that were due by the schedule count as offered, whether they were received or
+//! not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,9 +23,9 @@ use crate::search::{Trial, Trials};
 
 /// The time for which the load is offered before a trial without counting, to warm up caches and branch predictors.
 const WARM_UP: Duration = Duration::from_millis(10);
-/// The number of batches of each source that may still wait when its load ends. More waiting packets are a growing
-/// queue, which would overflow in a longer trial: they count as lost. Packets that would have come in the turn in which
-/// the load ended are never due.
+/// The number of batches of each source that may still wait when its load ends. All further waiting packets count as
+/// lost, because they form a growing queue, which would overflow in a longer trial. Packets that would have come in the
+/// turn in which the load ended are never due.
 const WAITING_BATCHES: usize = 1;
 /// The longest time for packets to leave after the load has ended, as in RFC 2544, section 23. Packets that are held
 /// for longer stay in the pipeline.
@@ -107,12 +108,15 @@ impl Load {
         self.of_sources(report).map(|port| port.received).sum()
     }
 
+    /// Returns the ports of `report` that are sources of this load.
     fn of_sources<'r>(&self, report: &'r Report) -> impl Iterator<Item = &'r forebay_protocol::report::PortReport> {
         report.ports.iter().filter(|port| self.ports.contains(&port.name))
     }
 
-    /// Returns the offered and the lost packets of a trial at `factor` times the configured load. `all` covers the
-    /// whole trial, `after` the time after the load had ended.
+    /// Returns the offered and the lost packets of a trial at `factor` times the configured load. `all` is the report
+    /// on the whole trial, `after` is the report on the time after the load had ended. Packets are lost if the queue of
+    /// their source was full, if they were dropped because of overload, or if too many packets still waited when the
+    /// load ended.
     fn tally(&self, all: &Report, after: &Report, factor: f64) -> (u64, u64) {
         let dropped: u64 = self.of_sources(all).map(|port| port.dropped).sum();
         let overload = all
@@ -129,23 +133,33 @@ impl Load {
 
 /// A pipeline whose load can be set, and its clock.
 trait Bench {
+    /// Sets the load of every source with a rate to `factor` times its configured rate. With 0, only packets that are
+    /// already due still come. When this returns without an error, all workers have the new load: [`run`] reads the
+    /// counters next. After an error, some workers may have it.
     fn offer(&mut self, factor: f64) -> Result<(), TrialError>;
+    /// Lets `span` pass on the bench's own clock.
     fn pass(&mut self, span: Duration);
-    /// Lets time pass until no packets are in flight.
+    /// Lets time pass until no packets are in flight, or for [`SETTLE`] at most. Packets that are still in flight then
+    /// are not an error.
     fn settle(&mut self) -> Result<(), TrialError>;
+    /// Reads all counters now.
     fn read(&self) -> Reading;
+    /// Returns the counters, which make a report of two readings.
     fn board(&self) -> &PipelineCounters;
 }
 
 /// The counts of a trial.
 struct Tally {
+    /// The number of packets that were due.
     offered: u64,
+    /// The number of due packets that were lost.
     lost: u64,
     /// The largest share of time, over all workers, in which the worker was without its core during busy turns.
     stalled: f64,
 }
 
-/// Runs a trial: warms up, offers the load, waits for packets in flight, counts.
+/// Runs a trial of `pps` packets per second: warms up, offers the load for `span`, waits for packets in flight, counts.
+/// At the end, the load is 0.
 fn run<B: Bench>(bench: &mut B, load: &Load, pps: f64, span: Duration) -> Result<Tally, TrialError> {
     let factor = pps / load.pps;
     bench.offer(factor)?;
@@ -174,13 +188,15 @@ pub struct Measured {
     disturbances: Vec<Disturbance>,
 }
 
+/// A pipeline that runs on this machine.
 struct Real {
     instance: Arc<dyn Instance>,
     board: Arc<PipelineCounters>,
 }
 
 impl Measured {
-    /// Creates trials on a running pipeline, whose sources offer `load`.
+    /// Creates trials on a running pipeline. `load` must be the load of the plans from which it was started
+    /// ([`Load::of`]).
     #[must_use]
     pub fn new(instance: Arc<dyn Instance>, load: Load) -> Self {
         let board = instance.board();
@@ -197,8 +213,9 @@ impl Measured {
 impl Trials for Measured {
     type Error = TrialError;
 
-    /// Runs a trial. It is void if packets were lost and a worker was without its core for more than [`TOLERATED`] of
-    /// the time, according to the system or to the worker's own clock ([`Stalls`](forebay_protocol::report::Stalls)).
+    /// Runs a trial. The trial is void if packets were lost and a worker was without its core for more than
+    /// [`TOLERATED`] of the time. This time is reported by the system and by the worker's own clock
+    /// ([`Stalls`](forebay_protocol::report::Stalls)).
     fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, TrialError> {
         let (began, threads) = (Instant::now(), self.bench.instance.threads());
         let before = Witness::look(&threads);
@@ -254,6 +271,7 @@ pub struct Emulated<S: Scheduler> {
     load: Load,
 }
 
+/// Workers in simulated time, which the calling thread runs.
 struct Virtual<S: Scheduler> {
     workers: Vec<Worker<Simulated, S>>,
     board: Arc<PipelineCounters>,
@@ -300,10 +318,12 @@ impl<S: Scheduler> Trials for Emulated<S> {
 }
 
 impl<S: Scheduler> Virtual<S> {
+    /// Returns the time of the worker that is ahead of all others.
     fn now(&self) -> Ticks {
         self.workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default()
     }
 
+    /// Runs all workers for `span` of simulated time. Returns [`Ended::Finished`] if they have no work left.
     fn run_for(&mut self, span: Duration) -> Ended {
         let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
         let until = self.now() + Simulation::frequency().ticks(span);

@@ -4,15 +4,16 @@ use std::io::{self, BufRead, Read};
 
 use forebay_graph::files::skip_mark;
 
-/// Reads the changes in an input. Skips empty lines and lines that begin with `#`, and remembers where they were.
+/// Reads the changes in an input. Skips empty lines and lines that begin with `#`, and remembers their positions, so
+/// that a refused change can be reported with its line number.
 pub(crate) struct Changes<R> {
     input: R,
-    /// The current line; bytes before `at` have been read.
+    /// The current line. Its bytes before `at` have been read.
     line: Vec<u8>,
     at: usize,
     /// Number of changes so far.
     changes: u64,
-    /// Skipped lines, in order: after this many changes, this many lines were skipped in total.
+    /// The skipped lines. An entry (n, m) means that m lines in total were skipped before change n + 1.
     passed: Vec<(u64, u64)>,
 }
 

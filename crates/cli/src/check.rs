@@ -9,7 +9,8 @@ use serde_json::json;
 use crate::format::counted;
 use crate::{args, printed};
 
-/// Checks configurations. Problems are the command's error, and with `--json` also its output.
+/// Checks configurations. The problems of all configurations are the command's error, and with `--json` also part of
+/// its output.
 pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
     let mut problems = Problems { faults: Vec::new() };
     for pipeline in &arguments.pipelines {
@@ -23,7 +24,8 @@ pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
 /// Maximum number of warnings that are printed.
 const WARNINGS: usize = 20;
 
-/// Checks one configuration.
+/// Checks one configuration, and prints the result if it has no problems or with `--json`. The outer error is one of
+/// writing.
 fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(), Problems>> {
     let source = crate::source::source(pipeline, &arguments.set);
     let checked = source.and_then(|source| forebay_pipeline::check(&source));
@@ -56,7 +58,7 @@ fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(
     Ok(Ok(()))
 }
 
-/// Returns a skipped rule with its module.
+/// Returns a skipped rule with its module, as JSON.
 fn as_entry((module, line): &(String, String)) -> serde_json::Value {
     let mut entry = serde_json::from_str(line).unwrap_or_else(|_| json!({ "reason": line }));
     entry["module"] = json!(module);

@@ -15,7 +15,7 @@ use crate::format::{Align, known, table};
 use crate::lost_lines::report_lost_lines;
 use crate::{Answer, args, printed};
 
-/// The measuring time of a run. It is short, because differences are between processes and not within one.
+/// The measuring time of a run. It is short, because runs differ more between processes than within one process.
 const SPAN: Duration = Duration::from_millis(150);
 
 /// Compares. Returns `No` if a module costs more.
@@ -54,7 +54,7 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     });
     say("");
     let names = [arguments.name.as_str(), name];
-    // These figures are of runs whose files lack lines.
+    // The figures below are from runs in which lines were lost. The user must know this.
     let lost = sides.map(|side| side.lost_lines);
     names.iter().zip(&lost).for_each(|(name, lost)| report_lost_lines(name, lost));
     let comparison = compared?;

@@ -33,8 +33,8 @@ pub(crate) fn answer() {
     CompleteEnv::with_factory(|| completed(Args::command())).var(VARIABLE).complete();
 }
 
-/// Bash splits words at colons, so that `usecase:gw` comes as three words. The script joins them again, and removes the
-/// text up to the last colon from the candidates.
+/// The script for bash. Bash splits words at colons, so that `usecase:gw` becomes three words. The script joins these
+/// words again, and removes the text up to the last colon from the candidates.
 const BASH: &str = r#"_forebay() {
     local IFS=$'\013' words=() i word prefix=
     for ((i = 0; i <= COMP_CWORD; i++)); do
@@ -96,18 +96,17 @@ enum Values {
     Tables,
     /// Modules, flows, ports or tables of the running pipeline.
     Shown,
-    /// No values, although the argument has the name of one with values.
+    /// No values, for an argument that has the name of an argument with values.
     None,
 }
 
-/// The command that stands for every command.
+/// The name that stands for every command in [`CANDIDATES`].
 const ANY: &str = "*";
 
 /// The values of arguments: the command, the field of the argument in `args`, the values. The first line that matches
-/// counts. A test checks that all commands and arguments exist; a new argument that names a component needs a line.
+/// counts. A test checks that all commands and arguments exist. A new argument that names a component needs a line.
 const CANDIDATES: &[(&str, &str, Values)] = &[
     ("history", "pipeline", Values::None),
-    ("top", "pipeline", Values::None),
     ("replay", "pipeline", Values::None),
     (ANY, "pipeline", Values::Pipelines),
     (ANY, "pipelines", Values::Pipelines),
@@ -124,6 +123,7 @@ const CANDIDATES: &[(&str, &str, Values)] = &[
     ("show", "name", Values::Shown),
 ];
 
+/// Adds the candidates for the values of one argument of a command.
 fn with_candidates(command: &str, arg: Arg) -> Arg {
     let named = |find: fn() -> Vec<String>| {
         ArgValueCandidates::new(move || find().into_iter().map(CompletionCandidate::new).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Describes what a controller does: for the live table, the line per interval, and the summary.
+//! Describes a controller, its decisions and their results: for the live table, the line per interval, and the summary.
 
 use std::collections::HashSet;
 
@@ -12,12 +12,11 @@ use forebay_protocol::{
 
 use crate::format::{counted, short, span};
 
-/// Maximum number of flows that are named; of more, the rest is counted.
+/// Maximum number of flows or modules that are named. Of longer lists, the rest is counted.
 const NAMED: usize = 4;
-/// Maximum number of missed objectives with a sentence each.
+/// Maximum number of missed objectives of a kind that get a sentence.
 const SENTENCES: usize = 3;
-/// The share of a worker's time for which the machine ran something else, from which on the output names `forebay
-/// doctor`.
+/// If other programs had a worker's core for at least this share of the time, the output names `forebay doctor`.
 const ELSEWHERE: f64 = 0.005;
 
 /// Describes the controller and its results.
@@ -25,7 +24,7 @@ pub(crate) fn state(control: &ControlReport, workers: &[WorkerReport]) -> String
     clauses(control, workers).join("; ")
 }
 
-/// Returns the parts of [`state`], most important first.
+/// Returns the parts of [`state`], the most important part first.
 pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<String> {
     let ControlReport { controller, period_ms, guard, periods, violated, stalled, took_us, .. } = control;
     let (every, periods) = (span(Some(period_ms * 1e3)), counted(*periods, "period"));
@@ -43,7 +42,7 @@ pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<
     [Some(missed), turns, took, late].into_iter().flatten().collect()
 }
 
-/// Returns the last decision that changed a trigger: one change, and the number of others at the same time.
+/// Returns the last decision that changed a trigger: one of its changes, and the number of its other changes.
 fn last(control: &ControlReport) -> Option<(&ChangeReport, usize)> {
     let last = control.changes.iter().max_by(|a, b| a.at_s.total_cmp(&b.at_s))?;
     let together = control.changes.iter().filter(|change| change.at_s == last.at_s).count();
@@ -72,7 +71,7 @@ pub(crate) fn decision(control: &ControlReport) -> Option<String> {
 }
 
 /// Returns sentences on the first objectives of delay and of rate that are not kept. Objectives that were missed
-/// because of the machine are left out: the controller cannot change that.
+/// because of the machine are left out, because a controller cannot keep them.
 pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<String> {
     let by_machine: HashSet<_> = flows.iter().filter(|flow| flow.missed_by_machine).map(|flow| &flow.name).collect();
     let sentence = |unkept: &UnkeptReport| {
@@ -101,6 +100,7 @@ pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<Strin
     sentences
 }
 
+/// Returns a sentence for each of the first elements, and the number of the others in a last sentence.
 fn first_of<T>(all: &[T], sentence: impl Fn(&T) -> String) -> Vec<String> {
     let mut sentences: Vec<_> = all.iter().take(SENTENCES).map(sentence).collect();
     let more = all.len().saturating_sub(SENTENCES);
@@ -129,7 +129,7 @@ pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
     last.into_iter().chain(control.unmoved.iter().map(|why| format!("not moved: {why}"))).collect()
 }
 
-/// Explains why a flow does not have its rate, and what helps.
+/// Explains why a flow does not get its rate, and what the user can do.
 fn too_slow(report: &ShortReport) -> String {
     let why = match &report.cause {
         ShortCauseReport::Time { worker, load } => format!(
@@ -177,9 +177,9 @@ pub(crate) fn in_short(control: &ControlReport) -> String {
 pub(crate) enum ObjectiveOutcome {
     /// No objective was missed.
     Kept,
-    /// Objectives were missed only because the machine took a core away.
+    /// Objectives were missed, but only because the machine ran other work on a worker's core.
     Machine,
-    /// Objectives were missed.
+    /// Objectives were missed for another reason.
     Missed,
 }
 
@@ -206,7 +206,8 @@ pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     [delays, rates, unserved, removed].into_iter().flatten().collect()
 }
 
-/// Counts the flows that kept the objective; `of` returns `None` for flows without one.
+/// Counts the flows that kept an objective. `of` returns `None` for flows without this objective, and `Some(None)` for
+/// flows without packets. Returns `None` if no flow has this objective.
 fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Option<bool>>) -> Option<Verdict> {
     let judged: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow, of(flow)?))).collect();
     let names_of = |wanted: Option<bool>, by_machine: bool| -> Vec<&str> {
@@ -263,6 +264,7 @@ pub(crate) fn stated_rate(flow: &FlowReport) -> String {
     flow.min_rate_pps.map(short).or_else(bits).unwrap_or_else(|| "-".to_owned())
 }
 
+/// Lists at most [`NAMED`] names, and counts the others.
 fn names(of: &[&str]) -> String {
     let more = of.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

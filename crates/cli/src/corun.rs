@@ -1,5 +1,5 @@
-//! `forebay profile --co-runs`: measures the slowdown of functions beside each other, and fits models of it for
-//! `place`.
+//! `forebay profile --co-runs`: measures how much functions slow down when others run on other cores, and fits models
+//! of this for `place`.
 
 mod report;
 mod text;
@@ -42,15 +42,16 @@ pub(crate) use report::schema;
 const BATCH: usize = 32;
 /// The default measuring time per function.
 const TIME: Nanos = Nanos(6_000_000_000);
-/// The shortest span, and the time that a run needs in addition to its two spans.
+/// The shortest span of a run.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// The time that a run needs in addition to its two spans.
 const BESIDE: Duration = Duration::from_millis(45);
 /// Approximate duration of one cache simulation, in seconds.
 const SIMULATION: f64 = 3.0;
 /// The time between two writes of the records.
 const KEEP: Duration = Duration::from_secs(1);
 
-/// Measures missing co-runs, and prints models of all requested functions.
+/// Measures the co-runs that are not stored, and prints models of all requested functions.
 pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     let batch = arguments.batch.unwrap_or(BATCH);
     let subjects = subjects(arguments, batch)?;
@@ -77,7 +78,8 @@ pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     Ok(if report.interrupted || !report.missing.is_empty() { Answer::No } else { Answer::Yes })
 }
 
-/// Measures the modules of a pipeline whose profile keys are among `keys`, and stores their models.
+/// Measures the modules of a pipeline whose profile keys are among `keys`, and stores their models. Returns an error if
+/// one of them cannot be measured, or after a signal.
 pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) -> anyhow::Result<()> {
     let mut subjects = Subject::modules(source, None, batch)?;
     subjects.retain(|subject| keys.contains(&subject.key));
@@ -109,7 +111,8 @@ pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) ->
     }
 }
 
-/// Measures missing co-runs, stores the models, and reports them.
+/// Measures the co-runs that are not stored, stores the models, and reports them. `models_at` is the file for the
+/// models; by default they are stored for `place`.
 fn measured(
     arguments: &args::Profile,
     batch: usize,
@@ -186,7 +189,7 @@ fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The records, and the file that stores them.
+/// The records of co-runs, and the file that stores them.
 struct StoredRecords {
     records: Records,
     file: PathBuf,
@@ -233,7 +236,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Makes all runs and simulations. Returns the functions that cannot run, with the reasons.
+    /// Makes all runs and simulations that are not stored. Returns the functions that cannot run, with the reasons.
     fn all(
         &mut self,
         subjects: &[Subject],
@@ -274,6 +277,7 @@ impl Measured {
         Ok(Vec::new())
     }
 
+    /// Makes the cache simulations that are not stored. With `without`, records instead that they were skipped.
     fn simulate(
         &mut self,
         subjects: &[Subject],
@@ -319,7 +323,7 @@ impl Observer for Measured {
     }
 }
 
-/// Returns the length of a span, so that each function takes the requested time.
+/// Returns the length of a span that lets each function take the requested time in all its runs.
 fn span(arguments: &args::Profile, keys: &[String], demands: &[Demand], cores: usize) -> Duration {
     let runs = plan::competitors(keys, 0, demands, cores).len().max(1) * usize::from(arguments.passes);
     let time = Duration::from_nanos(arguments.time.unwrap_or(TIME).0);
@@ -327,7 +331,7 @@ fn span(arguments: &args::Profile, keys: &[String], demands: &[Demand], cores: u
     (run.saturating_sub(BESIDE) / 2).max(SHORTEST)
 }
 
-/// Counts the runs that are still missing.
+/// Counts the runs that are not stored.
 fn missing(work: &Work<'_>, keys: &[String], records: &Records) -> usize {
     let mut missing = 0;
     for (index, key) in keys.iter().enumerate() {

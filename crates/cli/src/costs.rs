@@ -1,5 +1,5 @@
-//! Costs of modules' calls, for simulated time and as start values of controllers: given on the command line or
-//! measured earlier.
+//! The costs of modules' calls, for simulated time and as start values of controllers. They are given on the command
+//! line, or were measured earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -32,8 +32,8 @@ pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
     functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()
 }
 
-/// Returns the costs of functions and, under each module's own [name](ControlInputs::module_key), of modules that were
-/// measured [with their parameters](forebay_bench::profile::Pipeline).
+/// Returns the measured costs of functions, and the costs of modules that were measured [with their
+/// parameters](forebay_bench::profile::Pipeline). The latter have the module's own [key](ControlInputs::module_key).
 pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Profiled> {
     let mut known = profiled(plan.batch);
     let of_modules = keys(source)
@@ -52,7 +52,8 @@ pub(crate) fn unknown(plan: &Plan, known: &BTreeMap<String, Profiled>) -> BTreeS
     unknown.map(|module| module.kind).collect()
 }
 
-/// Returns each module's given cost. The last entry that names the module, its function or `*` wins.
+/// Returns the given cost of each module; `None` for a module without one. If several entries name a module, by its
+/// name, its function or `*`, the last one counts. Returns an error if an entry names no module.
 pub(crate) fn given(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec<Option<Cost>>> {
     let mut costs = vec![None; plan.modules.len()];
     for (name, cost) in given {

@@ -10,7 +10,7 @@ use anyhow::Context;
 use forebay_control::recording::{Log, Recorder};
 use forebay_graph::files::{OWNER_ALONE, open_to_write};
 
-/// Opens a recording. The first error while writing is stored in `trouble`.
+/// Opens a recording. The first error while writing is stored in `trouble`, because the run continues after it.
 pub(crate) fn write(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow::Result<Box<dyn Log>> {
     let option = || format!("--decisions {}", path.display());
     // Lock before truncating, so that another process's recording is not damaged.

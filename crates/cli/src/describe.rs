@@ -24,7 +24,7 @@ enum Thing {
     Controller(&'static ControllerDeclaration),
 }
 
-/// Describes every component called `name`; several types of components may share a name.
+/// Describes every component called `name`, because components of several types may share a name.
 pub(crate) fn describe(name: &str, as_json: bool) -> anyhow::Result<()> {
     let things = all();
     let found: Vec<_> =

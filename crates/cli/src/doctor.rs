@@ -18,12 +18,12 @@ use crate::format::{Align, counted, wrapped};
 use crate::source::source;
 use crate::{Answer, args, format, printed};
 
-/// The time over which loads and rates are measured: about fifty of the kernel's time units.
+/// The time over which loads and rates are measured. It is about fifty of the kernel's units of time.
 const LOOK: Duration = Duration::from_millis(500);
 /// Maximum width of text, in columns.
 const WIDTH: usize = 110;
 
-/// Examines the machine.
+/// Examines the machine. Returns `No` if a check found a certain loss of performance or an obstacle.
 pub(crate) fn doctor(arguments: &args::Doctor) -> anyhow::Result<Answer> {
     let tree = Tree::at(&arguments.root);
     if !tree.has("/proc") && !tree.has("/sys") {
@@ -52,7 +52,7 @@ struct Intended {
     addresses: Vec<IpAddr>,
 }
 
-/// Reads the needs of the pipeline; without one, assumes one worker with defaults.
+/// Reads the needs of the pipeline. Without a pipeline, assumes one worker with defaults.
 fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     let named: Vec<usize> = arguments.core.iter().flat_map(forebay_host::KernelList::iter).collect();
     if let Some(twice) = named.iter().enumerate().find(|(at, core)| named[..*at].contains(core)) {
@@ -97,7 +97,7 @@ fn port(port: PortDemand) -> Port {
     }
 }
 
-/// Returns the event that the host answers ARP for the pipeline's addresses, if it does.
+/// Returns the event that the host's own stack answers ARP for the pipeline's addresses; `None` if it does not.
 pub(crate) fn arp_flux(ports: Vec<PortDemand>, addresses: Vec<IpAddr>) -> Option<NewEvent> {
     if !ports.iter().any(|port| port.kind == "af_packet" && port.host) {
         return None;
@@ -114,7 +114,7 @@ pub(crate) fn arp_flux(ports: Vec<PortDemand>, addresses: Vec<IpAddr>) -> Option
 }
 
 impl Intended {
-    /// Adds the cores that the workers would have on this machine, or on the machine whose files are read.
+    /// Returns the workers with the cores that they would get on this machine, or on the machine whose files are read.
     fn on(self, host: &Host, tree: &Tree, arguments: &args::Doctor) -> anyhow::Result<Intent> {
         let Self { pipeline, cores, pool, mut ports, addresses } = self;
         let chosen = if tree.is_this_machine() { choose(&cores) } else { choose_of(&cores, &allowed(host)) };

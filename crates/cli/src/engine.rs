@@ -22,12 +22,12 @@ pub(crate) enum Mode {
     Simulated { costs: Vec<Cost>, made: Box<PipelineParts>, log: Option<Box<dyn Log>> },
 }
 
-/// Returns the tick frequency.
+/// Returns the frequency of the workers' clock.
 pub(crate) fn frequency(simulated: bool) -> Frequency {
     if simulated { Simulation::frequency() } else { Tsc.frequency() }
 }
 
-/// Returns the current time of the workers' clock.
+/// Returns the present instant of the workers' clock. In simulated time, this is its start.
 pub(crate) fn now(simulated: bool) -> Ticks {
     if simulated { Ticks::ZERO } else { Tsc.now() }
 }
@@ -43,7 +43,8 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Starts the workers. They end when their sources are exhausted, after `duration`, or when `stop` is set.
+    /// Starts the workers. They end when their sources are exhausted, after `duration`, or when `stop` is set. In real
+    /// time, the caller must check [`is_over`](Self::is_over) and call [`end`](Self::end).
     pub(crate) fn start(
         plans: Vec<Plan>,
         mode: Mode,
@@ -72,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if the run has ended or shall end now.
+    /// Returns true if the run has ended or should end now.
     pub(crate) fn is_over(&self, stop: &AtomicBool) -> bool {
         match self {
             Self::Real { instance, until } => {
@@ -85,7 +86,8 @@ impl Engine {
         }
     }
 
-    /// If no more packets come from outside, returns the time until which held packets may wait.
+    /// Returns the earliest instant at which a held packet may continue, if no more packets come from outside.
+    /// Otherwise, and in simulated time, returns `None`.
     pub(crate) fn waits_until(&self) -> Option<Ticks> {
         match self {
             Self::Real { instance, .. } => instance.board().waits_until(),
@@ -93,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Returns how long the caller may sleep, at most `patience`.
+    /// Returns how long the caller may sleep: `patience`, or less if the run ends earlier.
     pub(crate) fn patience(&self, patience: Duration) -> Duration {
         match self {
             Self::Real { until: Some(until), .. } => patience.min(until.saturating_duration_since(Instant::now())),

@@ -30,7 +30,7 @@ impl LogFormat {
         }
     }
 
-    /// Formats the line that replaces events which the run discarded before they were printed.
+    /// Formats a line that stands for the events that the run discarded before they were printed.
     fn gap(self, missing: u64) -> String {
         let what = if missing == 1 { "event is" } else { "events are" };
         let message = format!("{missing} {what} not printed: there were more events than the run stores");
@@ -44,10 +44,11 @@ impl LogFormat {
 /// Maximum time that the end of a run waits for the reader of standard error.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The events of a run, and the number of printed ones.
+/// The events of a run, and how far they have been printed.
 pub(crate) struct Events {
     log: Arc<EventLog>,
     format: LogFormat,
+    /// The number of the last event that was printed.
     printed: u64,
     /// Bytes of printed events that standard error has not yet accepted.
     rest: Vec<u8>,
@@ -72,7 +73,8 @@ impl Events {
         self.log.record(NewEvent::new(name, message));
     }
 
-    /// Prints new events, as far as standard error accepts them. The run continues if standard error is not read.
+    /// Prints new events, as far as standard error accepts them without waiting. So the run continues even if no
+    /// process reads standard error.
     pub(crate) fn print(&mut self) {
         self.print_until(Instant::now());
     }
@@ -82,6 +84,7 @@ impl Events {
         self.print_until(Instant::now() + LAST);
     }
 
+    /// Prints new events until all are printed or standard error has not accepted them by `until`.
     fn print_until(&mut self, until: Instant) {
         printed::write_err(&mut self.rest, until);
         while self.rest.is_empty() {

@@ -11,6 +11,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
+/// Formats a value below 1000 with four digits.
 fn figures(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.1}"),
@@ -19,12 +20,12 @@ fn figures(value: f64) -> String {
     }
 }
 
-/// Formats a figure that may be unknown.
+/// Formats a figure with this number of decimals, or `n/a` if it is unknown.
 pub(crate) fn known(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// Formats a time in microseconds.
+/// Formats a time in microseconds with a suitable unit, or `n/a` if it is unknown.
 pub(crate) fn span(micros: Option<f64>) -> String {
     match micros {
         None => "n/a".to_owned(),
@@ -52,8 +53,8 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", whole(number), if number == 1 { "" } else { "s" })
 }
 
-/// Draws values as blocks, from the lowest to the highest value. At most `most` blocks are drawn: with more values,
-/// each block is a mean.
+/// Draws values as blocks, scaled from the lowest to the highest value. Draws at most `most` blocks. If there are more
+/// values, each block is the mean of several values.
 pub(crate) fn sparkline(values: &[f64], most: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let each = values.len().div_ceil(most.max(1)).max(1);
@@ -66,8 +67,8 @@ pub(crate) fn sparkline(values: &[f64], most: usize) -> String {
     means.into_iter().map(block).collect()
 }
 
-/// Wraps words into lines of at most `width` characters; all lines but the first are indented by `indent`. A longer
-/// word gets its own line.
+/// Wraps words into lines of at most `width` characters. All lines but the first are indented by `indent`. A word that
+/// is longer than a line gets a line of its own.
 pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let (mut wrapped, mut at) = (String::new(), indent);
     for word in text.split_whitespace() {

@@ -13,10 +13,11 @@ use crate::format::{Align, counted, known};
 use crate::source::origin;
 use crate::{Answer, args, format, printed};
 
-/// Maximum number of figures that are named if they changed by less than the limit.
+/// Maximum number of figures that are named although they changed by less than the limit.
 const NAMED: usize = 4;
 
-/// Compares with the baseline, or updates it.
+/// Compares with the baseline or another build, or updates the baseline. Returns `No` if a module costs more than the
+/// limit.
 pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     let _temporary = crate::temporary::folder()?;
     let program = std::env::current_exe().context("this program's own file")?;
@@ -45,7 +46,7 @@ pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     print_answer(arguments, &answer)
 }
 
-/// Writes the new counts into the baseline.
+/// Writes the new counts into the baseline, and prints the changes. `more` are pipelines that are added.
 fn update(
     arguments: &args::Gate,
     gate: &Gate<'_>,
@@ -78,7 +79,7 @@ fn update(
     Ok(Answer::Yes)
 }
 
-/// Returns the names of the pipelines relative to the baseline's folder.
+/// Returns the names of the pipelines, with files relative to the baseline's folder.
 fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
     let one = |name: &String| {
         let built_in = forebay_pipeline::is_built_in(name) || gate::GROUPS.contains(&name.as_str());
@@ -93,7 +94,7 @@ fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
     named.iter().map(one).collect()
 }
 
-/// Shows progress on a terminal.
+/// Returns a function that shows the number of counted pipelines on a terminal.
 fn progress() -> impl Fn(usize, usize) {
     let shown = io::stderr().is_terminal();
     move |done, all| {
@@ -150,7 +151,7 @@ fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result
     Ok(exit)
 }
 
-/// Formats findings as a table; empty without findings.
+/// Formats findings as a table. The result is empty without findings.
 fn table<'a>(findings: impl Iterator<Item = (&'a str, &'a Finding)>) -> String {
     let row = |(case, finding): (&str, &Finding)| {
         let change = match (finding.before, finding.now, finding.change) {
@@ -174,6 +175,7 @@ fn table<'a>(findings: impl Iterator<Item = (&'a str, &'a Finding)>) -> String {
     if rows.is_empty() { String::new() } else { format::table(&columns, &rows) }
 }
 
+/// Formats the causes of a change.
 fn why(finding: &Finding) -> String {
     let batches = match finding.packets_per_call {
         [Some(was), Some(is)] if (was - is).abs() > 5e-4 => format!(" ({was:.2} -> {is:.2} packets per call)"),

@@ -13,7 +13,7 @@ use crate::args;
 use crate::{printed, remote};
 use bundles::{Drawing, Way};
 
-/// If the first and the last name have this many bytes together, the last is shortened.
+/// If the first and the last of several names have together at least this number of bytes, the last name is shortened.
 const LONG: usize = 24;
 
 /// Prints a pipeline's graph.
@@ -57,7 +57,7 @@ fn read(arguments: &args::Graph) -> anyhow::Result<GraphReport> {
     }
 }
 
-/// Lists a few names in full; of more, the first and the last.
+/// Lists up to two names in full. Of more names, lists the first and the last.
 fn names(all: &[&str]) -> String {
     match all {
         [first, _, .., last] if first.len() + last.len() < LONG => format!("{first} … {last}"),
@@ -66,7 +66,7 @@ fn names(all: &[&str]) -> String {
     }
 }
 
-/// Returns `last` without the words that it shares with the start of `first`.
+/// Returns `last` without the beginning that it shares with `first`. A number is not cut.
 fn rest<'a>(first: &str, last: &'a str) -> &'a str {
     let same = first.chars().zip(last.chars()).take_while(|(a, b)| a == b);
     let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
@@ -83,7 +83,7 @@ fn labels(way: &Way) -> String {
     }
 }
 
-/// Cuts the text to this many columns; removes its end.
+/// Cuts the text to this number of columns, with `…` at the end.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -63,8 +63,9 @@ pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
     if measured_rows.iter().filter_map(|row| row.ticks.as_ref()).any(Spread::is_unsteady) {
         writeln!(
             out,
-            "Some runs differ by more than half: another program used the cores, or the host of a virtual machine \
-             moved them. Repeat the measurement on a quiet machine (`forebay doctor` finds disturbances)."
+            "The runs of a row differ too much: its third quartile is more than 1.5 times its first. Another program \
+             used the cores, or the host of a virtual machine moved its virtual cores to other physical cores. Repeat \
+             the measurement on a quiet machine (`forebay doctor` finds disturbances)."
         )?;
     }
     writeln!(

@@ -1,8 +1,8 @@
 //! Signals during a run: SIGHUP reloads the configuration and reopens logs, SIGUSR1 reopens logs, and SIGUSR2 has no
 //! effect.
 //!
-//! A closed terminal also sends SIGHUP. A run with a controlling terminal therefore continues without it and keeps its
-//! configuration. A run without a terminal, which a service manager started, reloads (`daemon(7)`).
+//! A closed terminal also sends SIGHUP. Therefore a run with a controlling terminal does not reload: it continues
+//! without the terminal. A run without a terminal, which a service manager started, reloads (`daemon(7)`).
 
 use std::fs::File;
 use std::io;
@@ -18,35 +18,37 @@ use signal_hook::iterator::{Handle, Signals};
 /// Reloads the configuration and records the result. Returns an error if the configuration cannot be read again.
 pub(crate) type Reload = Box<dyn Fn() -> Result<(), String> + Send>;
 
-/// Caught signals, which wait for the run.
+/// The signals that have been caught. They take effect when the run [follows](Self::follow) them.
 pub(crate) struct Caught {
     signals: Signals,
+    /// Whether the process had a controlling terminal at the start.
     has_terminal: bool,
+    /// Set when the terminal has gone away.
     lost: Arc<AtomicBool>,
 }
 
-/// The thread that follows signals. It stops when this is dropped.
+/// The thread that handles signals. It stops when this value is dropped.
 pub(crate) struct Followed {
     handle: Handle,
     lost: Arc<AtomicBool>,
 }
 
 impl Caught {
-    /// Catches signals from now on, even if SIGHUP was ignored (`nohup`): a run without a terminal receives it only
-    /// from a user or a service manager.
+    /// Catches signals from now on, even if SIGHUP was ignored (`nohup`), because a run without a terminal receives
+    /// SIGHUP only from a user or a service manager.
     ///
     /// # Errors
-    /// As installing signal handlers.
+    /// The errors of installing signal handlers.
     pub(crate) fn new() -> io::Result<Self> {
         // Test now: once the terminal is lost, it cannot be found.
         let has_terminal = File::open("/dev/tty").is_ok();
         Ok(Self { signals: Signals::new([SIGHUP, SIGUSR1, SIGUSR2])?, has_terminal, lost: Arc::default() })
     }
 
-    /// Handles caught signals and records the effects.
+    /// Handles signals on a thread from now on, and records an event for each.
     ///
     /// # Errors
-    /// As starting a thread.
+    /// The errors of starting a thread.
     pub(crate) fn follow(self, log: &Arc<EventLog>, reload: Reload) -> io::Result<Followed> {
         let Self { mut signals, has_terminal, lost } = self;
         let (handle, log, is_lost) = (signals.handle(), Arc::clone(log), Arc::clone(&lost));
@@ -80,7 +82,7 @@ impl Caught {
 }
 
 impl Followed {
-    /// Returns true if the terminal has gone away, so that nothing can be shown on it.
+    /// Returns true if the terminal has gone away. Then nothing can be shown on it.
     pub(crate) fn is_terminal_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -88,7 +90,7 @@ impl Followed {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        // Does not wait for a reload in progress: a run that ends refuses it.
+        // Does not wait for a reload in progress, because a run that ends refuses the reload.
         self.handle.close();
     }
 }

@@ -29,7 +29,7 @@ fn two_sides(entered: f64, by_counters: f64) -> String {
     )
 }
 
-/// Formats the counters, with the first reason for missing ones.
+/// Formats the counters. If some are missing, `reason` explains why.
 fn counter_line(hardware: &Hardware, reason: Option<&str>) -> String {
     let reason = reason.unwrap_or("nothing was counted");
     if *hardware == Hardware::default() {

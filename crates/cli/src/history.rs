@@ -98,6 +98,7 @@ fn percent(change: Option<f64>) -> String {
     }
 }
 
+/// Formats a step of a series as a sentence.
 fn sentence(series: &Series, step: &Step) -> String {
     let decimals = decimals(series.figure);
     let point = |point: &MeasurementRef| match &point.commit {

@@ -102,7 +102,7 @@ pub(crate) fn placement(arguments: &args::LabPlacement) -> anyhow::Result<Answer
     verdict(&[], results.interrupted.is_some())
 }
 
-/// Returns the command's answer: `No` if the machine disturbed runs, or if results are missing.
+/// Returns the command's answer. It is `No` if the machine disturbed runs, or if the experiment was interrupted.
 fn verdict(void: &[String], interrupted: bool) -> anyhow::Result<Answer> {
     if !void.is_empty() {
         let runs = counted(void.len() as u64, "run");
@@ -111,7 +111,7 @@ fn verdict(void: &[String], interrupted: bool) -> anyhow::Result<Answer> {
     Ok(if void.is_empty() && !interrupted { Answer::Yes } else { Answer::No })
 }
 
-/// Checks that the folder is writable, before runs of several minutes.
+/// Creates the folder, and checks that it is writable before runs of several minutes begin.
 fn ready(folder: &Path) -> anyhow::Result<()> {
     let option = || format!("--out {}", folder.display());
     if folder.exists() && !folder.is_dir() {
@@ -141,7 +141,7 @@ fn print_results(results: &impl Serialize, files: &[PathBuf], json: bool) -> any
 /// Shows the progress of an experiment, and stops it on a signal.
 struct Watched {
     bar: Bar,
-    /// Set by SIGINT and SIGTERM; a second signal ends the process.
+    /// SIGINT and SIGTERM set this flag. A second signal ends the process.
     stop: Arc<AtomicBool>,
 }
 

@@ -61,18 +61,18 @@ use signal_hook::consts::SIGXFSZ;
 
 use args::{Args, Command};
 
-/// The result of a command, in the order of exit codes. Errors end with 2.
+/// The result of a command, in the order of exit codes: 0, 1, 2. A command that returns an error also ends with 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// Success.
     Yes,
-    /// A negative result: a flow missed an objective, or lines are missing from a file.
+    /// A negative result, for example that a flow missed an objective, or that lines are missing from a file.
     No,
     /// An error that has already been reported.
     Failed,
 }
 
-/// Runs the command line of this process.
+/// Runs the command line of this process, and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     complete::answer();
@@ -104,8 +104,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Lets options with numbers and times accept values that begin with a minus. Their parsers then report the allowed
-/// range; otherwise clap would report an unknown option `-1`.
+/// Lets options with numbers and times accept values that begin with a minus. Then the parsers of these options report
+/// the allowed range. Otherwise clap would report an unknown option `-1`.
 fn signed(command: clap::Command) -> clap::Command {
     let numbers = [TypeId::of::<Nanos>(), TypeId::of::<usize>(), TypeId::of::<u64>(), TypeId::of::<f64>()];
     let command = command.mut_args(|arg| {
@@ -115,6 +115,7 @@ fn signed(command: clap::Command) -> clap::Command {
     command.mut_subcommands(signed)
 }
 
+/// Runs a command.
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),

@@ -36,15 +36,16 @@ pub(crate) enum Quit {
     Leave,
 }
 
-/// Returns true if this process may draw on its terminal and read its keys: it is in the terminal's foreground, or
-/// without job control. A background process that does either is stopped (`termios(3)`), and then forwards no packets.
+/// Returns true if this process may draw on its terminal and read its keys. It may if it is in the terminal's
+/// foreground, or if there is no job control. The system stops a background process that draws or reads (`termios(3)`),
+/// and a stopped process forwards no packets.
 pub(crate) fn is_in_foreground() -> bool {
     let foreground = |group| group == rustix::process::getpgrp();
     rustix::termios::tcgetpgrp(io::stdout()).map_or(true, foreground)
 }
 
 impl Live {
-    /// Takes over the terminal. It is released when this is dropped, or on a panic.
+    /// Takes over the terminal. It is released when this value is dropped, or on a panic.
     ///
     /// # Errors
     /// Drawing failed, or the process is in the background.
@@ -57,7 +58,7 @@ impl Live {
         Ok(live)
     }
 
-    /// Shows the last interval, the run so far, and the last of `events`.
+    /// Shows the last interval `recent`, the run so far `whole`, and the last of `events`.
     pub(crate) fn show(
         &mut self,
         recent: Report,
@@ -75,6 +76,10 @@ impl Live {
     }
 
     /// Waits up to `patience` for a key and handles it. Returns true if the user wants to quit.
+    ///
+    /// # Errors
+    /// The terminal has gone away, or the process is in the background. The caller must then [abandon](Self::abandon)
+    /// this value.
     pub(crate) fn handle_keys(&mut self, patience: Duration) -> io::Result<bool> {
         self.wait(patience)?;
         if !event::poll(Duration::ZERO)? {
@@ -96,8 +101,8 @@ impl Live {
         Ok(quit)
     }
 
-    /// Releases the terminal and stops this process group (including `make`, for example), as Ctrl-Z does without a
-    /// table. Returns when the process continues.
+    /// Releases the terminal and stops this process group (which may include `make`, for example), as Ctrl-Z does
+    /// without the live view. Returns when the process continues.
     ///
     /// # Errors
     /// The process was continued in the background.
@@ -113,8 +118,8 @@ impl Live {
 }
 
 impl Live {
-    /// Forgets a terminal that has gone away. Restoring it would fail, and the error message on a closed standard error
-    /// would end the process.
+    /// Drops this value without restoring the terminal, which has gone away. Restoring it would fail, and the error
+    /// message on a closed standard error would end the process.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
     }

@@ -1,4 +1,4 @@
-//! The message that a pipeline's files lack lines.
+//! The message that lines are missing in a pipeline's files.
 
 use std::io::Write;
 

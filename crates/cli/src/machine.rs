@@ -1,12 +1,12 @@
-//! A warning that the machine was busy with other programs, for all figures that this affects.
+//! A warning that the machine ran other programs on the workers' cores, for all figures that this affects.
 
 use forebay_protocol::report::Report;
 
-/// The share of a worker's time from which on the warning is printed.
+/// The least share of a worker's time without its core at which the warning is printed.
 pub(crate) const LEAST: f64 = 0.01;
 
-/// Returns a warning that the machine took cores away from workers: for how long, why, and the remedy. Returns `None`
-/// if the share is small.
+/// Returns a warning that the machine took cores away from workers: for how long, why, and the remedy. `when` names the
+/// time of the report. Returns `None` if the share is below [`LEAST`].
 pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
     let preempted: Vec<_> = report.workers.iter().filter(|worker| worker.without_core() >= LEAST).collect();
     let most = preempted.iter().max_by(|a, b| a.without_core().total_cmp(&b.without_core()))?;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use forebay_bench::allocator::AligningAllocator;
 
-/// The C library's allocator. `forebay count` aligns its blocks, so that copies take the same number of instructions in
-/// every run.
+/// The C library's allocator. For `forebay count` it aligns the blocks of memory, so that copies take the same number
+/// of instructions in every run.
 #[global_allocator]
 static MEMORY: AligningAllocator = AligningAllocator;
 

@@ -21,7 +21,7 @@ use crate::source::{origin, source};
 use crate::{Answer, args, engine, format, printed};
 use crate::{hardware, rates};
 
-/// Maximum number of runs if runs are void.
+/// Maximum number of runs. A run is repeated if it is void.
 const TRIES: usize = 3;
 
 /// Measures a pipeline. Returns `No` if the machine was too busy.
@@ -60,7 +60,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             break (timed, cores);
         }
     };
-    // These figures are of a run whose files lack lines.
+    // The figures below are from a run in which lines were lost. The user must know this.
     report_lost_lines(&timed.report.pipeline, &timed.report.lost_lines);
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     let counts = if arguments.no_count { None } else { count(&program, arguments)? };
@@ -89,7 +89,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
     Ok(if spoilt { Answer::No } else { Answer::Yes })
 }
 
-/// Adds the settings with which a function's example is counted, unless the user gave settings.
+/// Adds the settings with which a function's example is counted. If the user gave settings, adds none.
 fn settled(arguments: &args::Measure) -> args::Measure {
     let mut settled = arguments.clone();
     if settled.set.is_empty()
@@ -101,7 +101,7 @@ fn settled(arguments: &args::Measure) -> args::Measure {
     settled
 }
 
-/// Makes one run on these cores.
+/// Makes one run. Returns its times, and the cores that it was made on.
 fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, Cores)> {
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { mut plans, cores, made, .. } = forebay_pipeline::load(source, conditions)?;
@@ -125,6 +125,7 @@ fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, C
     Ok((timed, cores))
 }
 
+/// Returns the pipeline and settings of a measurement that is saved. Returns an error if they cannot be measured again.
 fn subject(arguments: &args::Measure) -> anyhow::Result<Subject> {
     let Some(pipeline) = crate::source::origin(&arguments.pipeline) else {
         bail!("{}: a saved measurement must be repeatable: name a file or `usecase:NAME`", arguments.pipeline);
@@ -132,7 +133,8 @@ fn subject(arguments: &args::Measure) -> anyhow::Result<Subject> {
     Subject::of(pipeline, arguments.set.clone()).with_context(|| arguments.pipeline.clone())
 }
 
-/// Returns the commit of the repository that contains this program, unless the commit is newer than the program.
+/// Returns the commit of the repository that contains this program. `None` if the commit is newer than the program,
+/// which was then built from an earlier commit.
 fn commit() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let git = |arguments: &[&str]| {
@@ -148,7 +150,7 @@ fn commit() -> Option<String> {
     git(&["describe", "--always", "--dirty", "--abbrev=12"])
 }
 
-/// Counts the instructions. Without a counter on this machine, reports that and returns `None`.
+/// Counts the instructions. Without a counter on this machine, prints that and returns `None`.
 fn count(program: &Path, arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> {
     let pipeline = origin(&arguments.pipeline).unwrap_or_else(|| arguments.pipeline.clone());
     match counting::count(program, &pipeline, &arguments.set, Extent::default()) {
@@ -176,7 +178,7 @@ pub(crate) fn serve(arguments: &args::Count) -> anyhow::Result<()> {
 
 fn table(measurement: &Measurement) -> std::io::Result<()> {
     let Measurement { modules, chain, .. } = measurement;
-    // Mostly unknown; the line below the table gives the reason.
+    // The IPC of modules is unknown on most machines. The line below the table states the reason.
     let has_ipc = modules.iter().any(|module| module.ipc.is_some());
     let row = |name: &str, figures: [Option<f64>; 4], ipc: Option<f64>| {
         let mut row = vec![name.to_owned()];

@@ -1,6 +1,7 @@
 //! `forebay new`: prints a configuration template with the user's interfaces and addresses.
 //!
-//! Templates are the examples. A setting replaces words of the text wherever they occur, so comments and layout stay.
+//! The templates are files of `examples/`. A setting replaces words of the text wherever they occur. Comments and
+//! layout stay.
 
 mod words;
 
@@ -21,7 +22,7 @@ struct Template {
     settings: &'static [Setting],
 }
 
-/// Words of a template that can be replaced.
+/// A setting of a template, and the words that it replaces.
 struct Setting {
     key: &'static str,
     summary: &'static str,
@@ -90,7 +91,7 @@ const TEMPLATES: &[Template] = &[
     },
 ];
 
-/// Prints the template `name` with the settings, or lists all templates.
+/// Prints the template `name` with the settings `sets`. Without a name, lists all templates.
 pub(crate) fn new(name: Option<&str>, sets: &[String]) -> anyhow::Result<()> {
     let Some(name) = name else { return Ok(list()?) };
     let Some(template) = TEMPLATES.iter().find(|template| template.name == name) else {
@@ -118,7 +119,7 @@ fn list() -> std::io::Result<()> {
 }
 
 impl Template {
-    /// Returns the template's text with replaced words.
+    /// Returns the template's text with the words of these settings replaced.
     fn with(&self, sets: &[String]) -> anyhow::Result<String> {
         let mut replaced = Replaced::default();
         for set in sets {

@@ -33,7 +33,7 @@ use crate::{Answer, args, printed, topology};
 /// Maximum size of a placement file, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// Places chains, and prints the placement.
+/// Places chains, and prints the placement. Returns `No` if chains do not fit or an objective is missed.
 pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
     let chains = Chains::read(&crate::source::source(&arguments.chains, &arguments.set)?)?;
     refuse_inputs(arguments, &chains)?;
@@ -117,11 +117,13 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
     Ok(if is_kept { Answer::Yes } else { Answer::No })
 }
 
-/// A time limit that Ctrl-C also ends. Shows progress after one second.
+/// A time limit of a step, which Ctrl-C ends early. Shows progress after one second.
 struct Patience {
     begin: Instant,
     limit: Duration,
+    /// The text beside the progress bar.
     what: &'static str,
+    /// Set by Ctrl-C. All steps share it.
     stop: Arc<AtomicBool>,
     bar: RefCell<Option<Bar>>,
 }
@@ -132,12 +134,13 @@ impl Patience {
         Ok(Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) })
     }
 
-    /// Returns the limit of the next step: the same duration, or already over after Ctrl-C.
+    /// Returns the limit of the next step. It has the same duration, and is over at once if Ctrl-C was pressed.
     fn next(self, what: &'static str) -> Self {
         let (limit, stop) = (self.limit, Arc::clone(&self.stop));
         Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) }
     }
 
+    /// Returns true if the time is over or Ctrl-C was pressed. Updates the progress bar.
     fn is_over(&self) -> bool {
         const SHORT: Duration = Duration::from_secs(1);
         let steps = |time: Duration| usize::try_from(time.as_millis() / 100).unwrap_or(usize::MAX);
@@ -192,14 +195,15 @@ fn refuse_inputs(arguments: &args::PlaceOptions, chains: &Chains) -> anyhow::Res
     Ok(())
 }
 
-/// Reads a placement from a file.
+/// Reads the placement in the file of `--from`.
 fn earlier(file: &Path, chains: &Chains, server: &Server) -> anyhow::Result<EarlierPlacement> {
     let what = || format!("place: --from {}", file.display());
     let bytes = read_text(file, MOST).with_context(what)?;
     EarlierPlacement::read(&String::from_utf8_lossy(&bytes), chains, server).with_context(what)
 }
 
-/// Writes the pipeline of a placement, after the checks of `forebay check`.
+/// Writes the pipeline of a placement to a file. First makes the checks of `forebay check`. With secrets, only the user
+/// can read the file.
 fn write(chains: &Chains, placed: &Placed, spare: bool, file: &Path) -> anyhow::Result<()> {
     let written = pipeline(chains, placed, spare)?;
     let folder = file.parent().unwrap_or(Path::new(""));

@@ -7,7 +7,7 @@ use forebay_protocol::report::Report;
 use crate::format::{short, span};
 use crate::{control, strain};
 
-/// Prints a line about the last interval; `whole` is the run so far.
+/// Prints a line about the last interval `recent`. `whole` is the report of the run so far.
 pub(crate) fn line(recent: &Report, whole: &Report, out: &mut impl Write) -> io::Result<()> {
     let per_second = |count: u64| if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 };
     let sent: u64 = recent.packets.out;

@@ -1,5 +1,5 @@
-//! Costs of modules' calls in a simulation: given by the user, derived from parameters, or measured with the functions'
-//! examples.
+//! The costs of modules' calls in a simulation. They are given by the user, stated in parameters, or measured with the
+//! modules' parameters or the functions' examples.
 //!
 //! A profile measures the example of each function. A module with other parameters, such as ten thousand rules instead
 //! of two, may cost more. The output names these functions.
@@ -20,7 +20,7 @@ use crate::costs;
 /// The function whose parameters state its cost, in ticks.
 const STATED: &str = "bypass";
 
-/// Functions that do the same work for each packet, independent of their parameters.
+/// The functions whose work for a packet does not depend on their parameters.
 const ALIKE: &[&str] = &[
     "ether_split",
     "hash_split",
@@ -37,17 +37,18 @@ const ALIKE: &[&str] = &[
 pub(crate) struct Prices {
     /// For each module, the cost of its calls.
     pub(crate) lines: Vec<Line>,
-    /// Functions whose example was measured although modules have other parameters.
+    /// The functions for which the cost of the example is used although modules have other parameters.
     pub(crate) of_example: BTreeSet<&'static str>,
-    /// The pipeline's name and settings for another command line.
+    /// The pipeline's name and settings, for a command line in a message.
     pipeline: String,
 }
 
 impl Prices {
-    /// Returns the costs of the modules of `plan`, which was loaded from `source`.
+    /// Returns the costs of the modules of `plan`, which was loaded from `source`. `given` are the costs of the command
+    /// line, which take precedence.
     ///
     /// # Errors
-    /// Functions without a known cost.
+    /// The cost of some functions is unknown.
     pub(crate) fn of(plan: &Plan, source: &Source, given: &[(String, Cost)]) -> anyhow::Result<Self> {
         let (given, profiled) = (costs::given(plan, given)?, costs::of_pipeline(plan, source));
         let written = written(source);
@@ -98,7 +99,7 @@ impl Prices {
     }
 }
 
-/// Returns the pipeline's name and settings for another command line.
+/// Returns the pipeline's name and settings, for a command line in a message.
 fn pipeline(source: &Source) -> String {
     let sets = shown_settings(source.given()).into_iter().map(|set| format!(" --set {}", in_shell(&set)));
     let name = if source.file() == "stdin" { "-".to_owned() } else { in_shell(source.file()) };
@@ -127,13 +128,13 @@ fn example(kind: &str) -> Value {
     plain(written(&Source::new(text, kind, "")))
 }
 
-/// Returns parameters; missing ones become an empty mapping.
+/// Returns parameters. Missing parameters become an empty mapping, so that they are equal to an empty example.
 fn plain(params: Value) -> Value {
     if params.is_null() { Value::Object(Map::new()) } else { params }
 }
 
-/// Returns the cost of a call whose parameters state it, plus the engine's own cost: the measured cost of the example
-/// minus its stated cost.
+/// Returns the cost of a call whose parameters state it, plus the cost of the engine itself. The latter is the measured
+/// cost of the function's example minus its stated cost. `hertz` converts ticks to seconds.
 fn stated(params: &Value, known: Option<Line>, hertz: f64) -> Line {
     let seconds = |params: &Value, key: &str| params[key].as_f64().unwrap_or_default() / hertz;
     let line = |params: &Value| Line {

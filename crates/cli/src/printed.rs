@@ -1,7 +1,7 @@
 //! Output to standard output and standard error. Escapes characters that would control a terminal.
 //!
-//! Configurations, table changes and arguments contain text from outside, and messages and tables repeat it. All output
-//! passes this module, so no message has to escape it.
+//! Configurations, table changes and arguments contain text from outside, and messages and tables repeat this text. All
+//! output must pass this module. Then no message has to escape the text itself.
 
 use std::io::{self, StderrLock, StdoutLock, Write};
 use std::time::{Duration, Instant};
@@ -11,21 +11,22 @@ use forebay_protocol::event::without_control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Standard output.
+/// Returns standard output.
 pub(crate) fn out() -> Printed<StdoutLock<'static>> {
     Printed(io::stdout().lock())
 }
 
-/// Standard error.
+/// Returns standard error.
 pub(crate) fn err() -> Printed<StderrLock<'static>> {
     Printed(io::stderr().lock())
 }
 
-/// Number of bytes that standard error accepts without waiting if it [accepts](err_takes) any: a pipe reports at least
-/// this much room.
+/// The number of bytes that standard error accepts without waiting if it [accepts](err_takes) output. A pipe has at
+/// least this room when it is ready.
 const AT_ONCE: usize = 4_096;
 
-/// Returns true if standard error accepts output by `until`. It may be a pipe that is not read.
+/// Returns true if standard error accepts output at the latest at `until`. It does not if it is a pipe that is full and
+/// not read.
 pub(crate) fn err_takes(until: Instant) -> bool {
     loop {
         let wait = until.saturating_duration_since(Instant::now());
@@ -38,8 +39,8 @@ pub(crate) fn err_takes(until: Instant) -> bool {
     }
 }
 
-/// Writes to standard error the part of `bytes` that it accepts by `until`, and removes that part. Removes everything
-/// if standard error has gone away.
+/// Writes as much of `bytes` to standard error as it accepts until `until`, and removes the written bytes. If standard
+/// error has gone away, removes all bytes.
 pub(crate) fn write_err(bytes: &mut Vec<u8>, until: Instant) {
     while !bytes.is_empty() && err_takes(until) {
         match io::stderr().lock().write(&bytes[..bytes.len().min(AT_ONCE)]) {
@@ -52,7 +53,8 @@ pub(crate) fn write_err(bytes: &mut Vec<u8>, until: Instant) {
     }
 }
 
-/// Writes the last line to standard error. Gives up after a second: the end of a command does not wait for a reader.
+/// Writes the last line to standard error. Gives up after a second, so that the end of a command does not wait for a
+/// reader.
 pub(crate) fn last_err(line: &str) {
     let mut bytes = without_control(&format!("{line}\n")).into_bytes();
     write_err(&mut bytes, Instant::now() + Duration::from_secs(1));
@@ -62,7 +64,7 @@ pub(crate) fn last_err(line: &str) {
 pub(crate) struct Printed<W>(pub(crate) W);
 
 impl<W: Write> Write for Printed<W> {
-    /// Writes all of `bytes`. They are whole characters, because they come from formatted text.
+    /// Writes all of `bytes`. The bytes are whole characters, because they come from formatted text.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // All escaped characters begin with one of these bytes; most text has none of them.
         if bytes.iter().any(|&byte| is_control(byte.into()) || matches!(byte, 0xc2 | 0xd8 | 0xe2)) {

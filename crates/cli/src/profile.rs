@@ -20,12 +20,12 @@ const NAME: usize = 22;
 const BATCH: usize = 32;
 /// The default measuring time per function.
 const TIME: Nanos = Nanos(600_000_000);
-/// The expected measuring time, in seconds, from which on the bar announces it.
+/// The least expected measuring time, in seconds, that is announced.
 const LONG_SECONDS: f64 = 1.0;
-/// The share of time taken by other programs from which on it is reported.
+/// The share of time taken by other programs above which the share is reported.
 const STALLED_LIMIT: f64 = 0.01;
 
-/// Measures the functions without stored results, and prints all requested functions.
+/// Measures the functions that have no stored result, and prints all requested functions.
 pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
     if arguments.co_runs {
         return crate::corun::co_runs(arguments);
@@ -165,7 +165,8 @@ fn shortened(name: &str, most: usize) -> String {
     if name.chars().count() <= most { name.to_owned() } else { name.chars().take(most - 1).chain(['…']).collect() }
 }
 
-/// Returns the folder of profiles, and the stored profile for batches of this size.
+/// Returns the folder of profiles, and the stored profile for this largest batch. The folder is `None` if it cannot be
+/// used. The profile is empty if none is stored.
 fn known_before(batch: usize) -> anyhow::Result<(Option<Store>, Profile)> {
     let key = Key::this(batch)?;
     // Check the folder before measuring for a minute. Without one, the results are still printed.
@@ -177,12 +178,12 @@ fn known_before(batch: usize) -> anyhow::Result<(Option<Store>, Profile)> {
     Ok((store, stored.unwrap_or_else(|| Profile::empty(key))))
 }
 
-/// Returns the value. On an error, prints the error and its consequence.
+/// Returns the value. On an error, prints the error and its consequence `otherwise`, and returns `None`.
 fn or_report<T>(result: Result<T, StoreError>, otherwise: &str) -> Option<T> {
     result.map_err(|error| writeln!(printed::err(), "{error}: {otherwise}")).ok()
 }
 
-/// Returns a progress bar for this many functions or modules.
+/// Returns a progress bar for the measurement of this number of functions or modules.
 fn begin(effort: &Effort, measured: usize, what: &str) -> Bar {
     let mut bar = Bar::new();
     bar.begin(effort.passes * measured);

@@ -16,7 +16,9 @@ pub(crate) struct Bar {
     shown: ProgressBar,
     /// The current part.
     part: String,
+    /// The number of steps of the current part.
     steps: usize,
+    /// The time of the next line without a terminal.
     next_line: Instant,
 }
 
@@ -25,12 +27,12 @@ impl Bar {
         Self { shown: ProgressBar::hidden(), part: String::new(), steps: 0, next_line: Instant::now() + LINES }
     }
 
-    /// Names the part whose steps follow.
+    /// Sets the name of the part whose steps follow.
     pub(crate) fn part(&mut self, name: &str) {
         self.part = name.to_owned();
     }
 
-    /// Begins a part with this many steps.
+    /// Begins a part with this number of steps.
     pub(crate) fn begin(&mut self, steps: usize) {
         let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}");
         self.end();
@@ -52,7 +54,7 @@ impl Bar {
         self.line(text);
     }
 
-    /// Shows the number of completed steps and the current one.
+    /// Shows the number of completed steps and the current step.
     pub(crate) fn at(&mut self, done: usize, what: &str) {
         self.shown.set_position(done as u64);
         self.shown.set_message(what.to_owned());
@@ -78,7 +80,7 @@ impl Bar {
         self.shown.finish_and_clear();
     }
 
-    /// Prints a line, above the bar if there is one. Write errors are ignored: progress is not essential.
+    /// Prints a line, above the bar if there is one. Write errors are ignored, because progress is not essential.
     fn line(&self, text: &str) {
         if io::stderr().is_terminal() {
             self.shown.suspend(|| drop(writeln!(printed::err(), "{text}")));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_bench::{
     rates::{self, Rates},
-    search::{GoalResult, Progress},
+    search::{GoalResult, SearchProgress},
 };
 use forebay_instance::Cores;
 use forebay_pipeline::{Conditions, Loaded, Source};
@@ -14,13 +14,13 @@ use forebay_units::Nanos;
 use crate::engine;
 use crate::format::short;
 
-/// Searches the rates. Shows progress on a terminal.
+/// Searches the highest rates within `time`. Shows progress on a terminal.
 pub(crate) fn find(source: &Source, cores: &Cores, time: Nanos) -> anyhow::Result<Rates> {
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { plans, made, .. } = forebay_pipeline::load(source, conditions)?;
     let shown = io::stderr().is_terminal();
     let time = Duration::from_nanos(time.0);
-    let mut report_progress = |progress: &Progress<'_>| {
+    let mut report_progress = |progress: &SearchProgress<'_>| {
         if shown {
             // The next line overwrites this one. A closed terminal is ignored.
             let _ = write!(io::stderr(), "\r{}\x1b[K", line(progress, time));
@@ -33,8 +33,8 @@ pub(crate) fn find(source: &Source, cores: &Cores, time: Nanos) -> anyhow::Resul
     Ok(found?)
 }
 
-fn line(progress: &Progress<'_>, time: Duration) -> String {
-    let Progress { outcome, pps, lower_pps } = progress;
+fn line(progress: &SearchProgress<'_>, time: Duration) -> String {
+    let SearchProgress { outcome, pps, lower_pps } = progress;
     let known = |at: usize| lower_pps.get(at).copied().flatten().map_or_else(|| "n/a".to_owned(), short);
     format!(
         "search: {:.0} of {} s, {} trials; NDR from {}, PDR from {}; trying {}",

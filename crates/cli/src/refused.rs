@@ -1,4 +1,4 @@
-//! Error messages of the command. All messages pass this module, which removes possible keys.
+//! The error messages of the command. All messages must pass this module, which removes possible keys.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -12,7 +12,7 @@ use forebay_protocol::ClientError;
 
 use crate::printed;
 
-/// Prints errors in the arguments, or requested help or version.
+/// Prints errors in the arguments, or the requested help or version. Returns the exit code, or ends the process.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
     if !error.use_stderr() {
@@ -29,7 +29,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Returns the error with hidden values of the settings that it quotes.
+/// Returns the error in which the values of settings are hidden.
 fn without_settings(mut error: clap::Error) -> clap::Error {
     let is_of_set =
         matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--set"));
@@ -50,8 +50,8 @@ fn without_settings(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Removes values of settings among the arguments, and possible keys, from a message. Names of existing files are no
-/// keys.
+/// Removes the values of settings that are among the arguments, and possible keys, from a message. Names of existing
+/// files are not treated as keys.
 fn without_secrets(message: &str, arguments: &[String]) -> String {
     let mut shown = message.to_owned();
     for argument in arguments.iter().filter(|argument| argument.contains('=')) {
@@ -64,13 +64,13 @@ fn without_secrets(message: &str, arguments: &[String]) -> String {
     without_keys_but(&shown, &files(arguments))
 }
 
-/// Splits an argument into an option with `=` and the rest.
+/// Splits an argument `--option=value` after the equals sign. For other arguments, the first part is empty.
 fn without_flag(argument: &str) -> (&str, &str) {
     let length = if argument.starts_with("--") { argument.find('=').map_or(0, |at| at + 1) } else { 0 };
     argument.split_at(length)
 }
 
-/// Hides the value of an argument if it is a setting, also after an option.
+/// Returns an argument for a message. If it is a setting, alone or after an option, its value is hidden.
 fn shown_argument(argument: &str) -> String {
     let (flag, setting) = without_flag(argument);
     format!("{flag}{}", shown_setting(setting))
@@ -82,8 +82,8 @@ fn files(arguments: &[String]) -> HashSet<String> {
 }
 
 /// Returns the error's text, from the outermost context to the first cause. A cause that repeats the end of the text
-/// before it is left out. Configuration problems arrive without secrets, from this program or from the running
-/// pipeline.
+/// before it is left out. Problems of a configuration are not changed, because the pipeline has already removed secrets
+/// from them.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
     let (mut whole, mut shown) = (String::new(), Vec::new());

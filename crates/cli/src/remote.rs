@@ -54,6 +54,7 @@ pub(crate) fn or_json_error<T>(json: bool, done: anyhow::Result<T>) -> anyhow::R
     done
 }
 
+/// Connects to the running pipeline that the arguments name. The error for an unknown name has a suggestion.
 pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
     let path = find(running.socket.as_deref(), running.instance.as_deref()).map_err(|mut error| {
         if let LocateError::Unknown { name, running, hint } = &mut error {
@@ -64,11 +65,13 @@ pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
     Ok(Client::connect(&path)?)
 }
 
+/// Returns the error for a response of a type that does not belong to the request.
 pub(crate) fn strange() -> anyhow::Error {
     anyhow!("unexpected response from the running pipeline: it may be another version of Forebay")
 }
 
-/// Requests the reports. `rules` names the modules whose per-rule counters are needed.
+/// Requests the report of the whole run, and the exact census. `rules` names the modules whose counters per rule are
+/// needed; `*` stands for all.
 fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Option<Census>)> {
     let rules = rules.iter().map(|name| (*name).to_owned()).collect();
     match client.request(&Request::Report { recent: false, rules })? {
@@ -77,7 +80,7 @@ fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Option
     }
 }
 
-/// Requests the report of the time since the last such request, and that of the whole run.
+/// Requests the report of the time since the last request of this kind, and the report of the whole run.
 fn reports(client: &mut Client) -> anyhow::Result<(Report, Report)> {
     match client.request(&Request::Report { recent: true, rules: Vec::new() })? {
         Response::Report { recent: Some(recent), whole, .. } => Ok((*recent, *whole)),
@@ -131,7 +134,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     }
 }
 
-/// Adds the events that the run recorded after the last of `events`, and keeps only the latest.
+/// Adds the events that the run has recorded after the last of `events`. Keeps only the latest [`EVENTS`].
 fn collect(client: &mut Client, events: &mut Vec<Event>) -> anyhow::Result<()> {
     let after = events.last().map_or(0, |last| last.id);
     let Response::Events(more) = client.request(&Request::Events { after, follow: false })? else {
@@ -192,7 +195,7 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses arguments that do not apply to the view.
+/// Returns an error for an argument that does not apply to the view.
 fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
     let what = arguments.what.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     if let (Shown::Trace, Some(filter)) = (arguments.what, &arguments.filter) {
@@ -229,7 +232,7 @@ fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
     }
 }
 
-/// Keeps only the module, flow or port called `name`.
+/// Removes all elements except the module, flow or port called `name`. Returns an error if there is none.
 fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &String) -> anyhow::Result<()> {
     if !all.iter().any(|one| name_of(one) == name) {
         bail!("no {kind} is called '{name}'{}", nearest(name, all.iter().map(|one| name_of(one).as_str())));
@@ -253,7 +256,7 @@ fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> a
     Ok(())
 }
 
-/// Prints stored events, or the latest of them, and with `--follow` the events that come after.
+/// Prints the stored events, or the latest of them. With `--follow`, also prints later events.
 fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let format = if arguments.json { LogFormat::Json } else { LogFormat::Logfmt };
     let Response::Events(mut events) = client.request(&Request::Events { after: 0, follow: false })? else {
@@ -311,7 +314,7 @@ fn parts(name: &str) -> (String, Option<String>) {
     }
 }
 
-/// Lists the names of all tables, for an error.
+/// Lists the names of all tables, for an error message.
 fn known(client: &mut Client) -> anyhow::Result<String> {
     let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
     let names: Vec<_> = tables.iter().map(|it| format!("{}.{}", it.module, it.table)).collect();
@@ -346,8 +349,8 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
     }
 }
 
-/// Converts a table entry to JSON. If all of its words are NAME=VALUE, as for sessions, the result is an object, else a
-/// string. A rule becomes a string in ClassBench's format, which programs read.
+/// Converts a table entry to JSON. If all of its words are NAME=VALUE, as for sessions, the result is an object.
+/// Otherwise it is a string. A rule becomes a string in ClassBench's format, because programs can read this format.
 fn object(entry: &str) -> serde_json::Value {
     if let Some(rule) = numbered_classbench(entry) {
         return rule.into();

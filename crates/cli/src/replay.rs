@@ -20,16 +20,18 @@ use crate::format::Align::{Left, Right};
 use crate::format::{counted, known, table};
 use crate::{args, printed};
 
-/// A pipeline, with the periods until its configuration changed.
+/// The replay of one configuration: the periods until the configuration changed.
 #[derive(Serialize)]
 struct Part<'a> {
     pipeline: &'a str,
     period_s: f64,
     /// The recorded controller.
     recorded: ControllerChoice<'a>,
+    /// The controller that makes the decisions again.
     replayed: ControllerChoice<'a>,
-    /// Names for the indices in `periods`.
+    /// The names of the modules, for the indices in `periods`.
     modules: Vec<&'a str>,
+    /// The names of the flows, for the indices in `periods`.
     flows: Vec<&'a str>,
     summary: Summary,
     periods: Vec<Replayed>,
@@ -37,7 +39,7 @@ struct Part<'a> {
     layout: &'a Layout,
 }
 
-/// A controller, its parameters, and its reserve.
+/// A controller, its parameters, and the share of objectives that it keeps in reserve.
 #[derive(Serialize)]
 struct ControllerChoice<'a> {
     controller: &'a str,
@@ -74,7 +76,7 @@ pub(crate) fn replay(arguments: &args::Replay) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the settings of the controller that decides now on the recording of `begin`.
+/// Returns the settings of the controller that makes the decisions again, for the recording that begins with `begin`.
 fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings> {
     let file = arguments.file.display().to_string();
     let (name, origin) = match &arguments.controller {
@@ -104,6 +106,7 @@ fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings>
     Ok(Settings { controller, params, period, guard: arguments.guard.unwrap_or(begin.guard), workers: 1 })
 }
 
+/// Returns the controller with this name. Otherwise returns a message with a suggestion.
 fn find(name: &str) -> Result<&'static ControllerDeclaration, String> {
     let all = controllers();
     let names = || all.iter().map(|it| it.name);
@@ -133,6 +136,7 @@ impl<'a> Part<'a> {
         })
     }
 
+    /// Prints the comparison, and the last `most` periods.
     fn print(&self, most: usize, out: &mut impl Write) -> io::Result<()> {
         let Summary { periods, different, measured, recorded, replayed, .. } = self.summary;
         let differ = match different {
@@ -194,7 +198,7 @@ impl<'a> Part<'a> {
         write!(out, "{}", table(&columns, &shown.iter().map(row).collect::<Vec<_>>()))
     }
 
-    /// Explains figures that could be misread.
+    /// Explains figures that a reader could misunderstand.
     fn explain(&self, shown: &[Replayed], out: &mut impl Write) -> io::Result<()> {
         let Summary { periods, first, .. } = self.summary;
         writeln!(
@@ -218,21 +222,23 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Formats a load. Loads beyond the available time are not predicted exactly, so only the limit is shown.
+    /// Formats a load. Loads above the available time are not predicted exactly, so that only the limit is shown.
     fn load(&self, load: f64) -> String {
         if load > self.layout.workers as f64 { self.most() } else { percent(Some(load)) }
     }
 
+    /// Formats the limit of loads.
     fn most(&self) -> String {
         format!("> {} %", self.layout.workers * 100)
     }
 
+    /// Formats the flow that uses the largest part of its objective.
     fn worst(&self, decided: &ReplayedDecision) -> String {
         let name = |flow: usize| self.layout.flows[flow].name.as_str();
         decided.worst.map_or("-".to_owned(), |worst| format!("{} {}", percent(Some(worst.part)), name(worst.flow)))
     }
 
-    /// Formats the first change, and the number of others.
+    /// Formats the first change of a decision, and the number of its other changes.
     fn changes(&self, decided: &ReplayedDecision) -> String {
         let Some(first) = decided.changes.first() else { return "-".to_owned() };
         let more = decided.changes.len() - 1;

@@ -42,7 +42,7 @@ use crate::{control, costs, decisions, doctor, printed, refused, remote, summary
 use screen::show;
 use traces::Traces;
 
-/// Runs a pipeline to its end.
+/// Runs a pipeline to its end. Prints the last events and, with `--json`, an error as JSON.
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let (mut events, mut has_report) = (Events::new(arguments.log_format), false);
     let result = run_to_end(arguments, &mut events, &mut has_report);
@@ -66,7 +66,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Runs a pipeline to its end, except for the last events. Sets `has_report` if the report was printed.
+/// Runs a pipeline to its end. The caller prints the last events. Sets `has_report` if the report was printed as JSON.
 fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool) -> anyhow::Result<Answer> {
     let simulated = arguments.simulated;
     let signals = Caught::new().context("signals")?;
@@ -250,7 +250,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     Ok(answer)
 }
 
-/// Reports sources that still had packets when the run ended.
+/// Records an event for each source that still had packets when the run ended.
 fn report_unread(report: &Report, events: &Events) {
     for port in report.ports.iter().filter(|port| port.unread) {
         let message = format!("port '{}' has more packets: the run ended before its input did", port.name);
@@ -258,7 +258,8 @@ fn report_unread(report: &Report, events: &Events) {
     }
 }
 
-/// Returns the duration of a simulated run without `--duration` that would not end by itself.
+/// Returns the duration of a simulated run without `--duration` if it would not end by itself, and records an event.
+/// Returns `None` if no duration is needed.
 fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<Nanos> {
     if !simulated {
         return None;
@@ -276,7 +277,8 @@ fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<
     Some(engine::SIMULATED_DURATION)
 }
 
-/// Locks the file of accepted configurations for this run, so that two runs do not overwrite each other's.
+/// Locks the file of accepted configurations for this run, so that two runs cannot overwrite each other's
+/// configuration.
 fn keep_alone(path: &Path) -> anyhow::Result<LockFile> {
     let describe = |error| match error {
         LockError::Taken(_) => {
@@ -288,7 +290,8 @@ fn keep_alone(path: &Path) -> anyhow::Result<LockFile> {
     LockFile::of(path).map_err(describe)
 }
 
-/// Opens the socket that the command line names, or the socket for the run's name.
+/// Opens the socket that the command line names, or the socket for the run's name. Returns `None` if neither is given:
+/// then [`serve`] opens the default socket.
 fn bound(arguments: &args::Run) -> anyhow::Result<Option<Bound>> {
     match (&arguments.socket, &arguments.instance) {
         (Some(path), _) => bind(path).map(Some),
@@ -305,7 +308,7 @@ fn bind(path: &Path) -> anyhow::Result<Bound> {
     Bound::at(path).with_context(|| format!("the socket {}", path.display()))
 }
 
-/// Makes the service for the socket and for SIGHUP.
+/// Creates the service for the socket and for SIGHUP.
 fn service(
     arguments: &args::Run,
     start: Start,
@@ -332,7 +335,7 @@ fn service(
     }
 }
 
-/// Returns the action of SIGHUP. Only a pipeline from a file can be reloaded.
+/// Returns the action of SIGHUP. Only a pipeline from a file can be reloaded; for others, the action returns an error.
 fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
     let file = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin));
     let pipeline = arguments.pipeline.clone();
@@ -347,7 +350,8 @@ fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
     })
 }
 
-/// Starts the server on the socket; opens the default socket if `bound` is `None`.
+/// Writes the state file, and starts the server on the socket. Opens the default socket if `bound` is `None`. Returns
+/// `None` with `--no-socket`.
 fn serve(
     arguments: &args::Run,
     name: &str,
@@ -400,7 +404,7 @@ fn locations(cores: &Cores) -> String {
     locations.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a flag that SIGINT and SIGTERM set; a second signal ends the process at once.
+/// Returns a flag that SIGINT and SIGTERM set. A second signal ends the process at once.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -411,6 +415,7 @@ pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Sets the triggers of `--trigger` in all plans.
 fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Result<()> {
     for (name, trigger) in triggers {
         for plan in &mut *plans {
@@ -429,7 +434,8 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
     Ok(())
 }
 
-/// Reports how many dropped packets are in their file. Returns the error of the file, if any.
+/// Records an event with the number of dropped packets in the file of `--drops`. Returns the error of the file, if
+/// there was one.
 fn report_drops(tally: &Tally, arguments: &args::Run, events: &Events) -> Option<String> {
     let (written, lost) = (tally.written.load(Ordering::Relaxed), tally.lost.load(Ordering::Relaxed));
     let path = arguments.drops.as_deref().unwrap_or(Path::new("")).display().to_string();

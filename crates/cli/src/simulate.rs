@@ -19,12 +19,13 @@ use crate::prices::Prices;
 use crate::source::source;
 use crate::{Answer, args, control, decisions, engine, printed, summary};
 
-/// Number of packets of each source whose paths are observed.
+/// The number of packets of each source whose paths are observed before the simulation.
 const WATCHED: usize = 8_192;
-/// Number of time steps, for the progress bar.
+/// The number of steps of the progress bar.
 const PIECES: u64 = 200;
 
-/// Simulates a pipeline, and prints the results.
+/// Simulates a pipeline, and prints the results. Returns `No` if lines are missing from files or, with `--strict`, an
+/// objective was missed.
 pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     if arguments.duration == Nanos(0) {
         bail!("--duration {}: the duration must be more than 0", arguments.duration);
@@ -94,11 +95,12 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
 struct Simulated<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    /// Functions with the cost of their example although parameters differ.
+    /// The functions for which the cost of the example is used although modules have other parameters.
     costs_of_example: &'a BTreeSet<&'static str>,
 }
 
-/// Runs the simulation and shows its progress on a terminal. Returns the seconds that were simulated in detail.
+/// Runs the simulation, and shows its progress on a terminal. Returns the simulated time in seconds that was simulated
+/// in detail.
 fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
     let bar = ProgressBar::new(PIECES);
     let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {percent} % of {msg}");
@@ -115,10 +117,10 @@ fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
     simulator.report().detail_s
 }
 
-/// The decisions, with the layout that they refer to.
+/// The decisions, with the layout whose indices they contain. `None` before the first period.
 type SharedDecisions = Arc<Mutex<Option<(DecisionSummary, Layout)>>>;
 
-/// Collects decisions, and passes them to the recording.
+/// Sums up decisions for the report, and passes them to the recording.
 struct DecisionLog {
     decided: SharedDecisions,
     written: Option<Box<dyn Log>>,

@@ -1,5 +1,5 @@
-//! Pipelines named on the command line: a configuration file, a use case, a single function, standard input or another
-//! open pipe.
+//! Reads the pipelines that the command line names: a configuration file, a use case, a single function, standard input
+//! or another open pipe.
 
 use std::fs::File;
 use std::io;
@@ -23,13 +23,13 @@ pub(crate) fn source(pipeline: &str, sets: &[String]) -> Result<Source, Problems
     Ok(sets.iter().fold(source, Source::set))
 }
 
-/// An input that is not built in.
+/// A configuration that is not built in.
 enum Input<'a> {
     /// A file.
     File(&'a Path),
     /// An open descriptor of this process, such as a shell's `<(forebay usecase gw)`.
     Open(&'a Path),
-    /// `-`.
+    /// Standard input, as `-`.
     Standard,
 }
 
@@ -46,8 +46,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Returns a name for `pipeline` that another process, or this one later, can open; `None` for standard input and
-/// pipes.
+/// Returns a name for `pipeline` that another process, or this process later, can open. Returns `None` for standard
+/// input and pipes, which can be read only once.
 pub(crate) fn origin(pipeline: &str) -> Option<String> {
     if is_built_in(pipeline) {
         return Some(pipeline.to_owned());

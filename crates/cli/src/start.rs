@@ -1,4 +1,5 @@
-//! Chooses the configuration that a run with `--state` starts from: its file, or the last accepted one.
+//! Chooses the configuration that a run with `--state` starts from: the pipeline's file, or the last accepted
+//! configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::args;
 use crate::events::Events;
 use crate::source::{origin, source};
 
-/// The configuration to start from, even if the other one is newer.
+/// The configuration to start from, even if the other configuration is newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prefer {
     /// The pipeline's file
@@ -22,15 +23,15 @@ pub(crate) enum Prefer {
     State,
 }
 
-/// The start of a run.
+/// The configuration that a run starts from.
 pub(crate) struct Start {
     /// The configuration.
     pub(crate) source: Source,
     /// The fingerprint of the pipeline's file, for the next start.
     pub(crate) fingerprint: Option<String>,
-    /// The state file that is replaced and kept as `.old`.
+    /// The state that is replaced when the run has started. It is kept in a file `.old`.
     pub(crate) replaced: Option<Replaced>,
-    /// The state that the run starts from.
+    /// The state that the configuration comes from; `None` if it comes from the pipeline's file.
     kept: Option<Kept>,
 }
 
@@ -45,12 +46,12 @@ struct Kept {
 pub(crate) struct Replaced {
     /// The state file.
     pub(crate) path: PathBuf,
-    /// The event, recorded after the replacement: the new configuration may still be refused.
+    /// The event. It is recorded after the replacement, because the new configuration may still be refused.
     pub(crate) event: NewEvent,
 }
 
 impl Start {
-    /// Chooses the configuration. Does not change the state: the configuration may still be refused.
+    /// Chooses the configuration. Does not change the state file, because the configuration may still be refused.
     pub(crate) fn choose(arguments: &args::Run, events: &Events) -> anyhow::Result<Self> {
         let Some(path) = &arguments.state else { return Self::from_file(arguments, None) };
         // Temporary files of this state: no other run uses it.
@@ -105,7 +106,8 @@ impl Start {
         Ok(Self { fingerprint: fingerprint(&source), source, replaced, kept: None })
     }
 
-    /// Returns the problems of the configuration. If a state was used or replaced, adds the option that avoids it.
+    /// Returns the problems of the configuration as an error. If a state was used or would be replaced, the error names
+    /// the option for the other choice.
     pub(crate) fn refusal(&self, mut problems: Problems) -> anyhow::Error {
         if let Some(Kept { state, file }) = &self.kept {
             // The accepted text may differ from the present text of that file.
@@ -128,7 +130,7 @@ impl Start {
     }
 }
 
-/// Returns the file to which a replaced state is moved.
+/// Returns the path of the file in which a replaced state is kept.
 fn old(path: &Path) -> PathBuf {
     let mut old = path.as_os_str().to_owned();
     old.push(".old");
@@ -140,6 +142,7 @@ fn read(arguments: &args::Run) -> anyhow::Result<Source> {
     Ok(source(&arguments.pipeline, &sets).map_err(|problems| arguments.settings.as_written(problems))?)
 }
 
+/// Returns the event that the run starts from the state.
 fn used(arguments: &args::Run, path: &Path, why: &str, text: &str) -> NewEvent {
     let ignored: Vec<_> = arguments.settings.all().map(|(flag, _)| flag).collect();
     let ignored = ignored.join(", ");
@@ -156,6 +159,8 @@ fn used(arguments: &args::Run, path: &Path, why: &str, text: &str) -> NewEvent {
     event.with_some("ignored", Some(ignored).filter(|flags| !flags.is_empty()))
 }
 
+/// Returns the event that the pipeline's file replaces the state. `only_kept` are the settings of the state that are no
+/// longer in force.
 fn replaced_by(arguments: &args::Run, path: &Path, why: &str, text: &str, only_kept: &[String]) -> NewEvent {
     let (state, file) = (path.display().to_string(), shown_file(&arguments.pipeline));
     let only_kept = only_kept.join(", ");

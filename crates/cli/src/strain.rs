@@ -7,7 +7,8 @@ use crate::format::short;
 /// Maximum number of workers, or of ports with losses, that are listed one by one.
 const MOST: usize = 8;
 
-/// Formats the busy time of workers in percent. A few workers are listed one by one, so that an idle one is visible.
+/// Formats the busy time of workers in percent. Up to [`MOST`] workers are listed one by one, so that an idle worker
+/// can be seen.
 pub(crate) fn busy(workers: &[WorkerReport], decimals: usize) -> String {
     let percent = |worker: &WorkerReport| worker.busy * 100.0;
     let all = workers.iter().map(percent);
@@ -21,8 +22,8 @@ pub(crate) fn busy(workers: &[WorkerReport], decimals: usize) -> String {
     format!("{least:.decimals$} to {most:.decimals$} %, on average {mean:.decimals$} %")
 }
 
-/// Describes the losses of the interval `recent`: packets that ports lost before they entered, and packets that the
-/// pool could not provide. Returns `None` without losses.
+/// Describes the losses of the interval `recent`: packets that ports lost before they entered, and packets for which
+/// the pool had no memory. Returns `None` without losses.
 pub(crate) fn losses(recent: &Report) -> Option<String> {
     let rate = |count: u64| short(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 });
     let losing: Vec<_> = recent.ports.iter().filter(|port| port.dropped > 0).collect();

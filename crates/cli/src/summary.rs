@@ -20,7 +20,7 @@ use crate::{control, machine};
 pub(crate) struct Extent {
     /// True if all rows of all tables are printed.
     pub(crate) full: bool,
-    /// The width at which sentences are wrapped: a terminal would break words.
+    /// The width at which sentences are wrapped, because a terminal would break words. `None` if they are not wrapped.
     width: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn print(report: &Report, extent: Extent, out: &mut impl Write) -> io
     writeln!(out, "{}", extent.wrap(&account(report)))
 }
 
-/// Prints the summary of a simulation; `detail_s` seconds of it were simulated in detail.
+/// Prints the summary of a simulation, of which `detail_s` seconds were simulated in detail.
 pub(crate) fn simulated(report: &Report, detail_s: f64, extent: Extent, out: &mut impl Write) -> io::Result<()> {
     let seconds = report.duration_s;
     let detail = span(Some(detail_s * 1e6));
@@ -102,7 +102,7 @@ pub(crate) fn simulated(report: &Report, detail_s: f64, extent: Extent, out: &mu
     writeln!(out, "{}", extent.wrap(&sum))
 }
 
-/// Prints whether objectives were kept, and what the controller did.
+/// Prints whether objectives were kept, and the decisions of the controller.
 fn objectives(report: &Report, extent: Extent, out: &mut impl Write) -> io::Result<()> {
     let sentences = objective_sentences(report);
     sentences.iter().try_for_each(|sentence| writeln!(out, "{}", extent.wrap(sentence)))?;
@@ -141,8 +141,8 @@ fn account(report: &Report) -> String {
     whereabouts(&census, packets.lost)
 }
 
-/// Formats the account of all packets. Ports lost `lost` packets before they entered, so these are on neither side of
-/// the sum.
+/// Formats the account of all packets. `lost` is the number of packets that ports lost before they entered. They are on
+/// neither side of the sum, and are added at the end.
 pub(crate) fn whereabouts(census: &Census, lost: u64) -> String {
     let verdict = match (census.missing(), lost) {
         (0, 0) => "every packet accounted for".to_owned(),

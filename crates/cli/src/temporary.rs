@@ -1,4 +1,5 @@
-//! Temporary files and child processes of a command. A signal that ends the command also removes them.
+//! The temporary files and child processes of a command. If a signal ends the command, its temporary files are removed
+//! and its child processes end.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,8 +12,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::TempDir;
 
-/// Creates the folder of all temporary files of this process. It is removed at the end, also if a signal ends the
-/// process.
+/// Creates the folder of all temporary files of this process. The folder is removed when the result is dropped, or if a
+/// signal ends the process.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let parent = std::env::temp_dir();
     let context =
@@ -36,7 +37,7 @@ pub(crate) fn folder() -> anyhow::Result<TempDir> {
     Ok(folder)
 }
 
-/// Removes a folder to which other processes may still be writing files.
+/// Removes a folder although other processes may still be creating files in it.
 fn remove(folder: &Path) {
     // After the rename, other processes cannot find the folder to create more files. A file that is being created at
     // that moment may still appear after the listing, so try again.
@@ -56,7 +57,8 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Makes this process end when its parent ends. A parent starts it for a comparison or a count.
+/// Makes this process end when its parent ends. Does nothing if no `forebay` process has started it for a comparison or
+/// a count.
 pub(crate) fn follow_parent() -> anyhow::Result<()> {
     let Some(parent) = std::env::var(PARENT).ok().and_then(|parent| parent.parse().ok()) else { return Ok(()) };
     set_parent_process_death_signal(Some(Signal::TERM))?;

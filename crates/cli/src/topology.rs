@@ -19,8 +19,9 @@ pub(crate) use report::schema;
 
 /// Maximum size of a hwloc file, in bytes: a machine with 8 192 processors needs 10 MB.
 const MOST: u64 = 64 << 20;
-/// Maximum number of files in a folder that are compared with a wrong name.
+/// Maximum number of files in a folder whose names are compared with a wrong name, for a suggestion.
 const MOST_NAMES: usize = 1_000;
+/// The allowed sources, for errors.
 const ALLOWED: &str = "`host`, an XML file that hwloc wrote (`lstopo FILE.xml`), or NODESxCORES such as 4x10:llc=5";
 
 /// The source of a topology.
@@ -52,7 +53,8 @@ pub(crate) fn topology(arguments: &args::Topology) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the topology that `source` names. Errors begin with `what`.
+/// Reads the topology that `source` names. `root` is the root of the kernel's files, only for `host`. Errors begin with
+/// `what`.
 pub(crate) fn read(what: &str, source: &str, root: Option<&Path>) -> anyhow::Result<(SourceType, Topology)> {
     if source == "host" {
         let root = root.unwrap_or(Path::new("/"));
@@ -101,7 +103,8 @@ fn hwloc(what: &str, file: &str, bytes: &[u8]) -> anyhow::Result<Topology> {
     })
 }
 
-/// Suggests a name for a missing source: `host`, or a file in the same folder.
+/// Suggests a name instead of a source that does not exist: `host`, or a file in the same folder. Returns an empty text
+/// if no name is similar.
 fn suggestion(source: &str) -> String {
     let with_ending = format!("{source}.xml");
     if Path::new(&with_ending).is_file() {

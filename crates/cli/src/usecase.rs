@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::printed;
 
-/// Prints the configuration of use case `name`.
+/// Prints the configuration of the use case `name` with the parameters in `sets`.
 pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
     let name = name.strip_prefix("usecase:").unwrap_or(name);
     let source = forebay_pipeline::usecase(name, sets)?;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo-netns");
-/// A scene takes some seconds. After this time it counts as hung.
+/// The time after which a scene counts as hung. A scene takes some seconds.
 const LIMIT: Duration = Duration::from_secs(240);
 static STAGE: Mutex<()> = Mutex::new(());
 

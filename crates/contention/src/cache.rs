@@ -3,7 +3,7 @@
 //! A line stays for the cache's characteristic time T after its last use. T is the same for all lines (Che, Tung and
 //! Wang, JSAC 2002; Fricker, Robert and Roberts, ITC 2012, explain the accuracy; Fagin, JCSS 1977, proves that it is
 //! exact in the limit). A line that is used at random at rate ν is then in the cache with the probability `1 −
-//! e^(−νT)`. T is the time for which the lines in the cache fill it.
+//! e^(−νT)`. T is the value for which the expected number of lines in the cache is the capacity of the cache.
 
 /// Lines with the same rate of use.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,19 +15,20 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Returns the number of lines in the cache.
+    /// Returns the number of lines of the region that are in the cache. `time` is the characteristic time, in seconds.
     pub fn occupancy(&self, time: f64) -> f64 {
         // An infinite time multiplied by a rate of 0 would not be a number.
         if self.rate > 0.0 { self.lines * -(-self.rate * time).exp_m1() } else { 0.0 }
     }
 
-    /// Returns the probability that a line is in the cache when it is used.
+    /// Returns the probability that a line is in the cache when it is used. `time` is the characteristic time, in
+    /// seconds.
     pub fn hit(&self, time: f64) -> f64 {
         if self.rate > 0.0 { -(-self.rate * time).exp_m1() } else { 1.0 }
     }
 }
 
-/// Returns the characteristic time of a cache with `capacity` lines. It is infinite if all regions fit.
+/// Returns the characteristic time of a cache with `capacity` lines, in seconds. It is infinite if all regions fit.
 pub(crate) fn characteristic_time(capacity: f64, regions: &[Region]) -> f64 {
     let used = || regions.iter().filter(|region| region.rate > 0.0 && region.lines > 0.0);
     if used().map(|region| region.lines).sum::<f64>() <= capacity {

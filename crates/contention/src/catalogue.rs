@@ -3,7 +3,7 @@
 //! The server is that of the Octans paper (INFOCOM 2019): two packages of an Intel Xeon E5-2650 v4. The manufacturer
 //! states the cores, the clock, the size and ways of the cache, and the bandwidths of memory (four channels of
 //! DDR4-2400) and links (two QPI links of 9.6 GT/s, 19.2 GB/s in each direction). Latencies are typical of measurements
-//! on such machines. The paper states no parameters of its functions, so those here are assumed: footprints and
+//! on such machines. The paper states no parameters of its functions. The parameters here are assumed: footprints and
 //! accesses of common implementations. The latency of the link and the lines of a descriptor were chosen so that the
 //! worst placement of the paper's Fig. 2 carries 39.2 % less than the best, as the paper states.
 
@@ -38,12 +38,15 @@ pub fn traffic() -> Traffic {
     Traffic { packet_bytes: 64.0, descriptor_lines: 4.0, buffers: 8_192.0, queue: 1_024.0, batch: 32.0 }
 }
 
+/// The bytes of a mebibyte.
 const MB: f64 = 1024.0 * 1024.0;
 
 /// The skew of all tables. Private caches contain the most popular entries, so the remaining accesses are more even
 /// than the flows.
 const SKEW: f64 = 0.8;
 
+/// Returns a function that processes packets. `tables` contains for each table the mebibytes, the accesses per packet,
+/// and the share of accesses that write.
 fn function(name: &str, ticks: f64, parallel: f64, reads_payload: bool, tables: &[(f64, f64, f64)]) -> Function {
     let table = |&(megabytes, accesses, writes): &(f64, f64, f64)| Table {
         bytes: megabytes * MB,
@@ -112,7 +115,7 @@ pub fn deduplicator() -> Function {
     function("deduplicator", 2_200.0, 2.0, true, &[(128.0, 12.0, 0.3)])
 }
 
-/// Returns the paper's synthetic function, a competitor whose solo rate lies between those of the NIDS and the
+/// Returns the paper's synthetic function, a competitor whose solo rate lies between the solo rates of the NIDS and the
 /// firewall.
 #[must_use]
 pub fn synthetic() -> Function {

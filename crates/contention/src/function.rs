@@ -5,7 +5,7 @@ use crate::{LINE, Traffic};
 /// A lookup table of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Table {
-    /// The footprint, in bytes.
+    /// The footprint, in bytes; at least one cache line.
     pub bytes: f64,
     /// The accesses per packet that private caches do not serve.
     pub accesses: f64,
@@ -25,12 +25,14 @@ pub(crate) struct Band {
     pub accesses: f64,
 }
 
-/// The number of bands of a table. Each band ends at a third of the rank at which the next one ends.
+/// The number of bands of a table.
 const BANDS: i32 = 8;
+/// The ratio of the ranks at which a band and the previous band end.
 const STEP: f64 = 3.0;
 
 impl Table {
-    /// Returns the bands of the table.
+    /// Returns the bands of the table, the most popular lines first. Their lines add up to the lines of the table, and
+    /// their accesses to `accesses`.
     pub(crate) fn bands(&self) -> impl Iterator<Item = Band> {
         let all = (self.bytes / LINE).ceil();
         // The sum over ranks is approximated by an integral from 1/2, so that rank 1 is included.
@@ -63,16 +65,18 @@ pub struct Function {
     pub tables: Vec<Table>,
     /// The mean number of table accesses in progress at a time. 1 or more.
     pub parallel: f64,
-    /// Whether it processes packets, which are in memory, too. A synthetic competitor does not.
+    /// Whether it processes packets, which then use caches and memory like tables do. A synthetic competitor has no
+    /// packets.
     pub has_packets: bool,
     /// Whether it reads the whole packet, or only its first line.
     pub reads_payload: bool,
 }
 
 impl Function {
-    /// Creates a synthetic competitor that reads a footprint at random. On an idle server it would read `bandwidth`
-    /// bytes per second if each read took `ns` nanoseconds. One "packet" of it is eight reads, of which `parallel` are
-    /// in progress at a time. If the reads alone take longer than that, it reads as fast as it can.
+    /// Creates a synthetic competitor that reads a footprint of this many bytes at random. On an idle server it would
+    /// read `bandwidth` bytes per second if each read took `ns` nanoseconds. One "packet" of it is eight reads, of
+    /// which `parallel` are in progress at a time. If the reads alone take longer than that, it reads as fast as it
+    /// can.
     #[must_use]
     pub fn competitor(footprint: f64, bandwidth: f64, parallel: f64, ns: f64, clock_hz: f64) -> Self {
         const READS: f64 = 8.0;
@@ -89,7 +93,8 @@ impl Function {
         }
     }
 
-    /// Returns the lines of a packet that it reads.
+    /// Returns the number of lines that it reads per packet: those of the descriptor and of the packet itself. 0
+    /// without packets.
     #[must_use]
     pub fn packet_lines(&self, traffic: &Traffic) -> f64 {
         if !self.has_packets {

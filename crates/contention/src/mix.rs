@@ -48,8 +48,9 @@ impl Bench {
         Ok(Run { mix: mix.clone(), solution })
     }
 
-    /// Returns the competing levels of each function of a mix, by the predictor's own rules (9)–(11): in the cache, and
-    /// at the memory controller or the link. `metrics` contains x of each function.
+    /// Returns two competing levels for each function of a mix, by the predictor's own rules (9)–(11): the level in the
+    /// cache, and the level at the memory controller or the link. `metrics` contains x of each function of the bench,
+    /// `limits` one entry for each domain.
     ///
     /// # Errors
     /// Returns [`ProblemError`] if the predictor refuses the mix.
@@ -74,7 +75,8 @@ impl Bench {
         Ok(cache.iter().zip(&memory).map(both).collect())
     }
 
-    /// Returns a mix as the predictor's problem and placement.
+    /// Returns a mix as the predictor's problem and placement. `function` returns the predictor's model of the function
+    /// with this index.
     pub fn problem(
         &self,
         mix: &Mix,
@@ -97,8 +99,8 @@ impl Bench {
     }
 }
 
-/// Places each function of the chains on a free core. All free cores have the same probability. Returns `None` if there
-/// are too few cores.
+/// Places each function of the chains on a free core. All free cores have the same probability. `cores` has the number
+/// of free cores by domain. Returns `None` if there are too few cores.
 #[must_use]
 pub fn place_at_random(chains: &[Vec<usize>], cores: &[usize], random: &mut Random) -> Option<Mix> {
     let mut free = cores.to_vec();

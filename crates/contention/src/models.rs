@@ -7,7 +7,7 @@ use crate::mix::{Bench, Mix, Random, Run, place_at_random};
 use crate::profile::Profile;
 use crate::{ContentionError, Pace};
 
-/// Smaller drops are left out of the mean relative error, because their relative error is mostly noise.
+/// The smallest drop that counts in the mean relative error. The relative error of smaller drops is mostly noise.
 pub const SMALLEST_DROP: f64 = 0.05;
 
 /// An error when models are fitted.
@@ -20,7 +20,7 @@ pub enum ModelError {
     #[error(transparent)]
     Problem(#[from] ProblemError),
     /// No run has the function on this side.
-    #[error("function {function}: no co-run has it {side}: at least one is required")]
+    #[error("function {function}: no co-run has this function {side}: at least one is required")]
     NoRuns {
         /// The name of the function.
         function: String,
@@ -65,7 +65,7 @@ pub struct Side {
     pub fitted: Fitted,
     /// The mean absolute error of λ over runs that were left out of the fit.
     pub held_out: f64,
-    /// Half the width of an interval that contains 95 % of the errors of the runs left out.
+    /// Half the width of an interval that contains 95 % of the errors of the runs left out. 1 if no run was left out.
     pub interval_95: f64,
     /// The number of co-runs to which it was fitted.
     pub runs: usize,
@@ -84,8 +84,8 @@ pub struct Models {
     pub functions: Vec<[Side; 2]>,
 }
 
-/// Returns the limits of a server: the strongest of all profiled functions on all cores that may share a resource. For
-/// caches and links these are the cores of the largest domain.
+/// Returns the limits of a server: the level that the function with the largest demand 1/x causes on all cores that may
+/// share a resource. For caches and links, these are the cores of the largest domain.
 #[must_use]
 pub fn limits(profile: &Profile, metrics: &[f64]) -> Vec<Limits> {
     let domains = &profile.bench.server.domains;
@@ -167,7 +167,7 @@ pub struct Sample {
     pub function: usize,
     /// 0: on the home domain of its chain; 1: on another domain.
     pub side: usize,
-    /// Whether the previous function runs on the same domain. `None` for the first function of a chain.
+    /// Whether the previous function of the chain runs on the same domain. `None` for the first function of a chain.
     pub follows: Option<bool>,
     /// The competing levels and the drop.
     pub run: CoRun,
@@ -202,8 +202,8 @@ pub fn samples(
     Ok(samples)
 }
 
-/// One run of this many is left out of fits. Errors and intervals are computed on these runs (split conformal: Lei and
-/// others, JASA 2018). The run before each of them is used to choose the shape.
+/// Of this many consecutive runs, the last one is left out of fits. Errors and intervals are computed on these runs
+/// (split conformal: Lei and others, JASA 2018). The last but one is used to choose the shape.
 const LEFT_OUT: usize = 5;
 
 /// The runs of one side.
@@ -218,6 +218,7 @@ struct Split {
 }
 
 impl Split {
+    /// Adds the run with this index among the runs of the side.
     fn add(&mut self, at: usize, run: CoRun) {
         match at % LEFT_OUT {
             4 => self.out.push(run),
@@ -233,9 +234,10 @@ impl Split {
 }
 
 impl Models {
-    /// Fits models to samples.
+    /// Fits models to samples, which [`samples`] has computed with the same `metrics` and `limits`.
     ///
-    /// A function has one shape for both sides, as in the search.
+    /// A function has one shape for both sides, as in the search. On a server with one domain, the remote model is the
+    /// local one.
     ///
     /// # Errors
     /// Returns [`ModelError`] if a function has no samples on a side.
@@ -286,7 +288,8 @@ impl Models {
         Ok(Self { metrics: metrics.to_vec(), limits: limits.to_vec(), rates: profile.rates.clone(), functions })
     }
 
-    /// Returns a function in the form of the search.
+    /// Returns the function with this index in the form of the search. Competitors and the forwarder have no drop of
+    /// their own.
     #[must_use]
     pub fn function(&self, bench: &Bench, number: usize) -> placement::Function {
         let rates = (0..bench.server.domains.len()).map(|at| self.rates[number][usize::from(at != bench.home)]);
@@ -316,7 +319,8 @@ impl Models {
         self.functions[sample.function][sample.side].fitted.predict(&sample.run).clamp(0.0, 1.0)
     }
 
-    /// Computes the errors of predictions on samples.
+    /// Computes the errors of predictions on samples of other runs, computed with the metrics and limits of these
+    /// models.
     #[must_use]
     pub fn judge(&self, samples: &[Sample]) -> Errors {
         let count = samples.len().max(1) as f64;
@@ -354,7 +358,7 @@ pub struct Errors {
     pub counted: usize,
     /// The number of all samples.
     pub samples: usize,
-    /// The same mean of the best constant.
+    /// The same mean for the best prediction that is the same number for all samples.
     pub of_constant: f64,
     /// The mean of `|predicted λ − λ|` over all samples.
     pub absolute: f64,
@@ -366,6 +370,7 @@ pub struct Errors {
     pub mean_drop: f64,
 }
 
+/// Returns the shapes that a method tries.
 fn shapes(method: Method) -> Vec<Shape> {
     let halves = (0..=50).map(|at| Shape::Saturating(10_f64.powf(-2.0 + 0.08 * f64::from(at))));
     match method {
@@ -375,6 +380,7 @@ fn shapes(method: Method) -> Vec<Shape> {
     }
 }
 
+/// Fits the parameters of one shape. `None` without runs.
 fn parameters(runs: &[CoRun], shape: Shape, method: Method) -> Option<Fitted> {
     match method {
         // The step is small, because co-runs come in the order in which they were drawn.

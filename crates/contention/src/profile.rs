@@ -6,11 +6,11 @@
 use crate::mix::{Bench, Mix};
 use crate::{ContentionError, Function, LINE, Pace, Seat};
 
-/// The largest allowed variance of a metric under competition. The values are relative to the largest one (5).
+/// The largest allowed variance of a metric under competition (5). The values are relative to the largest value.
 pub const LARGEST_VARIANCE: f64 = 0.01;
 /// The smallest allowed absolute correlation of a metric with the solo rate (6).
 pub const SMALLEST_CORRELATION: f64 = 0.9;
-/// With fewer functions, correlations may be due to chance.
+/// The number of functions below which correlations may be due to chance.
 pub const FEWEST_FUNCTIONS: usize = 8;
 
 /// A candidate for the metric.
@@ -30,8 +30,8 @@ pub enum Candidate {
     Bandwidth,
     /// The bytes of the last-level cache that the function fills when it runs alone. x is their inverse.
     Footprint,
-    /// The mean drop of other functions beside one copy of the function. x is its inverse. The idea is that of
-    /// Bubble-Up (Mars and others, MICRO 2011): pressure is measured on a probe.
+    /// The mean drop of other functions beside one copy of the function. x is its inverse. As in Bubble-Up (Mars and
+    /// others, MICRO 2011), pressure is measured by the effect on a probe.
     Pressure,
 }
 
@@ -63,7 +63,7 @@ impl Candidate {
         }
     }
 
-    /// Returns whether it is the rate itself. A correlation with the rate has no meaning then.
+    /// Returns whether it is the inverse of the solo rate. Then its correlation with the rate has no meaning.
     #[must_use]
     pub fn is_circular(self) -> bool {
         self == Self::Ticks
@@ -212,13 +212,13 @@ impl Profile {
         (0..self.bench.server.domains.len()).find(|domain| *domain != self.bench.home)
     }
 
-    /// Returns the metric x of this candidate for each function. `None` if a function has no demand by it, because 1/x
-    /// would be infinite.
+    /// Returns the metric x of this candidate for each function of the bench. `None` if a network function has a value
+    /// of 0, because its demand 1/x would be infinite.
     #[must_use]
     pub fn metrics(&self, candidate: Candidate) -> Option<Vec<f64>> {
         let of = |number: usize| {
-            // A forwarder has no tables, so it gets a very small demand. Less than one miss in a thousand packets
-            // counts as no demand.
+            // A value below 0.001, such as one miss in a thousand packets, counts as 0. Functions that are not network
+            // functions, such as the forwarder without tables, get a very large x in this case, so a very small demand.
             let value = self.value(candidate, number);
             let is_known = value > 1e-3 && value.is_finite();
             if is_known { Some(value) } else { (number >= self.network).then_some(f64::MAX.sqrt()) }
@@ -226,7 +226,8 @@ impl Profile {
         (0..self.bench.functions.len()).map(of).collect()
     }
 
-    /// Returns the mean drop of network functions beside one copy of this function.
+    /// Returns the mean drop of network functions beside one copy of this function. Never 0, because the metric is its
+    /// inverse.
     fn pressure_of(&self, number: usize) -> Result<f64, ContentionError> {
         let home = self.bench.home;
         let mut sum = 0.0;
@@ -237,7 +238,8 @@ impl Profile {
         Ok((sum / self.network as f64).max(1e-9))
     }
 
-    /// Simulates a network function beside copies of each network function.
+    /// Simulates a network function beside 0, 1, 2 … copies of each network function, until the cores of the home
+    /// domain are used. Returns its results.
     fn compete(&self, number: usize) -> Result<Vec<Seat>, ContentionError> {
         let (home, cores) = (self.bench.home, self.bench.server.domains[self.bench.home].cores);
         let mut seats = Vec::new();
@@ -250,7 +252,7 @@ impl Profile {
     }
 
     /// Returns the function with the largest variance of a candidate (5), and the variance. The values are relative to
-    /// the largest one.
+    /// the largest value of all functions. `None` if a single run does not have the value.
     fn variance(&self, candidate: Candidate) -> Option<(usize, f64)> {
         let of = |(number, seats): (usize, &Vec<Seat>)| {
             let values = seats.iter().map(|seat| candidate.of(&self.bench, &self.bench.functions[number], seat));
@@ -282,6 +284,7 @@ impl Profile {
         (0..self.network).map(|number| self.value(candidate, number)).collect()
     }
 
+    /// Returns the value of a candidate for a function alone. It may be 0 or infinite.
     fn value(&self, candidate: Candidate, number: usize) -> f64 {
         let value = candidate.of(&self.bench, &self.bench.functions[number], &self.alone[number]);
         value.unwrap_or_else(|| 1.0 / self.pressure[number])

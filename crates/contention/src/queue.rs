@@ -11,7 +11,8 @@ use crate::LINE;
 /// through.
 const STEEP: f64 = 0.99;
 
-/// Returns the mean wait in seconds for a rate of `lines` per second.
+/// Returns the mean wait in seconds for a rate of `lines` per second, which come in bursts of `burst` lines.
+/// `bandwidth` is in bytes per second. The result is finite for every rate.
 pub(crate) fn wait(lines: f64, bandwidth: f64, burst: f64) -> f64 {
     let service = LINE / bandwidth;
     let load = lines * service;

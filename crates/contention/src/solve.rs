@@ -24,11 +24,11 @@ pub struct Chain<'f> {
 pub enum Pace {
     /// Each function works as fast as it can: it always finds packets. Models are fitted to such runs.
     Own,
-    /// A function works at most as fast as the previous one sends packets. It drops packets that it has no time for, so
-    /// that previous functions do not slow down.
+    /// A function works at most at the rate at which the previous function sends packets. It drops packets for which it
+    /// has no time, so previous functions do not slow down.
     Dropping,
-    /// All functions work at the rate of the slowest function of their chain: earlier ones are held back, later ones
-    /// wait.
+    /// All functions work at the rate of the slowest function of their chain: the functions before it are held back,
+    /// the functions after it wait for packets.
     Held,
 }
 
@@ -105,6 +105,7 @@ pub struct Solution {
 
 /// Rates have converged if their relative change is at most this.
 pub const REST: f64 = 1e-9;
+/// The largest number of steps. If the rates have not converged by then, the last rates are the result.
 const MOST_STEPS: usize = 5_000;
 
 impl Solution {
@@ -114,14 +115,14 @@ impl Solution {
         self.residual <= REST
     }
 
-    /// Returns the packets per second of a chain, which are those of its slowest function.
+    /// Returns the packets per second of a chain: the rate of its slowest function.
     #[must_use]
     pub fn chain_rate(&self, chain: usize) -> f64 {
         self.seats[chain].iter().map(|seat| seat.rate).fold(f64::INFINITY, f64::min)
     }
 }
 
-/// Solves a placement.
+/// Solves a placement. If the rates do not converge, this is not an error: the caller checks [`Solution::converged`].
 ///
 /// # Errors
 /// Returns [`ContentionError`] if a number is out of range, or a chain cannot be placed.
@@ -159,8 +160,8 @@ pub fn solve(
                 capacities[chain][at] *= (seat.capacity / capacities[chain][at]).powf(damping);
             }
         }
-        // Near a saturated memory controller, small changes of rates cause large changes of waits. Smaller steps
-        // converge.
+        // Near a saturated memory controller, small changes of rates cause large changes of waits. Only smaller steps
+        // converge there.
         damping = if residual > before { (damping * 0.7_f64).max(0.002) } else { (damping * 1.02).min(0.7) };
         before = residual;
         found = step.of(&rates, &capacities);
@@ -172,6 +173,7 @@ pub fn solve(
     Ok(found)
 }
 
+/// Checks that all numbers are in range and that each function has a core.
 fn check(server: &Server, traffic: &Traffic, chains: &[Chain<'_>]) -> Result<(), ContentionError> {
     let number = |place: &dyn Fn() -> String, what, value: f64, least: f64, allowed| {
         let is_allowed = value.is_finite() && value >= least;
@@ -244,13 +246,14 @@ struct Use<'a> {
     domain: usize,
     home: usize,
     rate: f64,
+    /// The lines that it reads per packet.
     lines: f64,
     /// The seconds between the previous use of its packets' lines and its own use.
     wait: f64,
     fed_by: FedBy,
 }
 
-/// The location of a function's packets before it reads them.
+/// The location from which a function reads its packets, if they are not in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FedBy {
     /// In the ways of this domain's cache to which the network interface writes.
@@ -263,16 +266,21 @@ enum FedBy {
 
 /// The misses of a function, per packet.
 struct Missed {
+    /// The accesses to tables that miss the cache.
     tables: f64,
+    /// The lines of packets and descriptors that miss the domain's cache.
     packets: f64,
-    /// The probability that a line of its packets is in its domain's cache, and in another domain's cache.
+    /// The probability that a line of its packets is in its domain's cache.
     hit: f64,
+    /// The probability that a line of its packets is in another domain's cache.
     hit_away: f64,
     /// The lines of its tables in the cache.
     occupancy: f64,
 }
 
 impl Iteration<'_> {
+    /// Computes the contention and the new capacities for these rates. `capacities` are the damped capacities of the
+    /// previous steps; they determine the lengths of queues. The rates of the result are the given ones.
     fn of(&self, rates: &[Vec<f64>], capacities: &[Vec<f64>]) -> Solution {
         let server = self.server;
         let uses = self.uses(rates, capacities);
@@ -352,6 +360,7 @@ impl Iteration<'_> {
         Solution { seats, cache_lines, memory_load, link_load, residual: f64::INFINITY, steps: 0 }
     }
 
+    /// Returns the activity of all functions, chain by chain in the order in which packets pass.
     fn uses(&self, rates: &[Vec<f64>], capacities: &[Vec<f64>]) -> Vec<Use<'_>> {
         let mut uses = Vec::new();
         for (number, chain) in self.chains.iter().enumerate() {
@@ -388,7 +397,8 @@ impl Iteration<'_> {
         }
     }
 
-    /// Returns the packets in a domain's cache. Consecutive functions of a chain share them, so they count once.
+    /// Returns the packets in a domain's cache as regions. Consecutive functions of a chain share the packets, so these
+    /// count once. `uses` must be in the order of [`uses`](Self::uses).
     fn segments(&self, domain: usize, uses: &[Use<'_>]) -> Vec<Region> {
         let mut regions: Vec<Region> = Vec::new();
         let mut last = None;
@@ -406,6 +416,7 @@ impl Iteration<'_> {
         regions
     }
 
+    /// Returns the characteristic time of a domain's cache, in seconds.
     fn time(&self, domain: usize, uses: &[Use<'_>]) -> f64 {
         let mut regions = self.segments(domain, uses);
         let here = uses.iter().filter(|used| used.domain == domain);
@@ -413,8 +424,8 @@ impl Iteration<'_> {
         characteristic_time(self.server.domains[domain].cache_bytes / LINE, &regions)
     }
 
-    /// Returns how long a packet's line stays in the ways to which the network interface writes. These ways are filled
-    /// one after the other.
+    /// Returns the time for which a packet's line stays in the ways to which the network interface writes, in seconds.
+    /// The interface overwrites the lines of these ways in turn. Infinite if no chain has its interface on this domain.
     fn io_time(&self, domain: usize, uses: &[Use<'_>]) -> f64 {
         let of = &self.server.domains[domain];
         let mut chains: Vec<usize> = Vec::new();

@@ -21,6 +21,7 @@ pub struct Arrangement {
 pub(crate) struct Assignment {
     /// The workers of each running module according to the configuration.
     base: Vec<Vec<usize>>,
+    /// The number of workers according to the configuration.
     workers: usize,
     added: Vec<AddedWorker>,
 }
@@ -28,8 +29,9 @@ pub(crate) struct Assignment {
 /// The modules on an added worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddedWorker {
-    /// The worker on which they were before.
+    /// The worker from which the modules moved.
     pub(crate) from: usize,
+    /// The modules that moved. The modules that follow them have copies on the added worker, but are not listed here.
     pub(crate) modules: Vec<usize>,
 }
 
@@ -50,7 +52,8 @@ impl Assignment {
         self.added.iter().enumerate().map(|(at, added)| (self.workers + at, added))
     }
 
-    /// Returns the assignment after modules have moved from a worker to a new one.
+    /// Returns the assignment after `modules` have moved from a worker to a new one, whose number is
+    /// [`workers`](Self::workers).
     pub(crate) fn split(&self, from: usize, modules: Vec<usize>) -> Self {
         let mut assignment = self.clone();
         assignment.added.push(AddedWorker { from, modules });
@@ -83,7 +86,7 @@ impl Assignment {
                 }
             }
         }
-        // A module that runs as part of another one is on the workers of that one.
+        // A module that runs as part of another module is on the workers of that module.
         (0..on.len()).map(|at| on[layout.modules[at].leader].clone()).collect()
     }
 
@@ -106,13 +109,13 @@ impl Arrangement {
     }
 }
 
-/// Returns the modules that can move to a worker of their own. All modules that follow them must be able to have a copy
-/// there.
+/// Returns the modules of `candidates` that can move to a worker of their own, in ascending order. A module can move if
+/// it runs on one worker, and if each module that follows it moves as well or can have a copy there.
 pub(crate) fn movable(layout: &Layout, candidates: &[usize]) -> Vec<usize> {
     let after = layout.after();
     let mut moves = vec![false; layout.modules.len()];
     candidates.iter().for_each(|&at| moves[at] = layout.modules[at].workers.len() == 1);
-    // True if a module stays and cannot have a copy, or if a later one cannot.
+    // True if the module stays and cannot have a copy, or if this is true for a module that follows it.
     let mut blocks = vec![false; moves.len()];
     for at in (0..moves.len()).rev() {
         let blocked = after[at].iter().any(|next| blocks[*next]);

@@ -18,17 +18,18 @@ pub struct Settings {
     pub period: Nanos,
     /// The part of each delay objective that is kept in reserve (delta in Batchy).
     pub guard: f64,
-    /// The largest number of workers. If it is larger than the pipeline's number, flows that cannot share a worker are
-    /// split.
+    /// The largest number of workers. If the pipeline has fewer workers, flows that cannot share a worker are split.
     pub workers: usize,
 }
 
 /// A controller in use.
 pub struct ControllerRunner {
     layout: Layout,
+    /// The part of each delay objective that is kept in reserve.
     guard: f64,
     controller: Box<dyn Controller>,
     costs: Costs,
+    /// The last decision. It is overwritten each period.
     actions: Decision,
 }
 
@@ -42,7 +43,8 @@ impl ControllerRunner {
         Ok(Self { layout, guard: settings.guard, controller, costs, actions: Decision::default() })
     }
 
-    /// Returns the changes to make after this period. Writes the costs of modules into the snapshot.
+    /// Returns the changes to make after this period. The caller applies them. Must be called once per period, in
+    /// order. Writes the costs of modules into the snapshot.
     pub fn decide(&mut self, snapshot: &mut Snapshot) -> &Decision {
         self.costs.account(&self.layout, snapshot);
         self.actions.clear();
@@ -50,7 +52,7 @@ impl ControllerRunner {
         &self.actions
     }
 
-    /// Sets this objective for every flow that has one.
+    /// Sets the delay objective of every flow that has one to `slo`.
     pub fn set_objectives(&mut self, slo: Nanos) {
         self.layout
             .flows

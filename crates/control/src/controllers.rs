@@ -22,8 +22,8 @@ pub(crate) struct NoParams {}
 /// The hold limit in seconds of a trigger that ignores objectives, so that no packet waits forever.
 const LONGEST_HOLD_S: f64 = 1.0;
 
-/// Sets the trigger of every module without a configured one. `decided` returns the trigger, the hold limit in seconds
-/// if it is to be set, and the reason.
+/// Sets the trigger of every running module whose trigger is not configured. `decided` returns the trigger of a module,
+/// the hold limit in seconds or `None` to keep the present limit, and the reason.
 fn set_buffers(
     layout: &Layout,
     snapshot: &Snapshot,
@@ -32,8 +32,8 @@ fn set_buffers(
 ) {
     for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
         let (trigger, hold_s, why) = decided(at);
-        // If no flow has an objective, a buffer keeps its own limit: rare large batches would make turns long for other
-        // packets.
+        // If no flow of a module has an objective, the calculated limit is infinite. The buffer then keeps its present
+        // limit, because rare large batches would make turns long for other packets.
         actions.set(snapshot, at, trigger, hold_s.filter(|hold| hold.is_finite()), (why, None));
     }
 }

@@ -8,9 +8,9 @@ use crate::period::stalled;
 /// The measured cost of a function's calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profiled {
-    /// Seconds per call and per packet.
+    /// The seconds per call and per packet.
     pub line: Line,
-    /// The part of a call that the engine's stopwatch does not measure.
+    /// The part of a call that the engine's stopwatch does not measure, in seconds.
     pub dispatch: f64,
 }
 
@@ -21,9 +21,11 @@ const ASSUMED: Profiled = Profiled { line: Line { fixed: 40e-9, each: 10e-9 }, d
 const LEARN: f64 = 0.5;
 /// The least part of T0 that remains after shared time is subtracted.
 const LEAST: f64 = 0.1;
-/// Periods after which a recorded line is final. Calls that become slower later are not counted as shared time.
+/// The number of periods after which the cost in a period's totals no longer rises. Calls that become slower later are
+/// not counted as shared time.
 const SETTLES: u32 = 16;
-/// A period with at least this part of the best period's calls per packet is as informative and replaces it.
+/// The part of the calls per packet of the most informative period from which a period is as informative and replaces
+/// it.
 const AS_MANY: f64 = 0.75;
 
 /// The cost of each module.
@@ -48,7 +50,8 @@ impl Costs {
         Self::Learnt(Learnt { modules: profiles.into_iter().map(online).collect(), most: None, shared: None })
     }
 
-    /// Learns from a period, and writes the costs into its snapshot.
+    /// Learns from a period, and writes the costs of modules into `cost_s` of its snapshot. Must be called once per
+    /// period, before a controller uses the snapshot.
     pub fn account(&mut self, layout: &Layout, snapshot: &mut Snapshot) {
         match self {
             Self::Learnt(learnt) => learnt.account(layout, snapshot),
@@ -82,17 +85,22 @@ pub struct Learnt {
 /// The totals of a period.
 #[derive(Clone, Debug)]
 struct PeriodTotals {
-    /// By module: calls and packets, and the cost of each as estimated `later` periods afterwards.
+    /// By module: the numbers of calls and of packets.
     modules: Vec<(f64, f64)>,
+    /// By module: the cost of calls, as estimated `later` periods after this period.
     lines: Vec<Line>,
+    /// The number of periods since this period, up to `SETTLES`.
     later: u32,
+    /// The calls of all modules.
     calls: f64,
+    /// The sum of the packets of all modules.
     packets: f64,
-    /// Busy seconds of all workers.
+    /// The busy time of all workers, in seconds.
     busy_s: f64,
 }
 
 impl PeriodTotals {
+    /// Returns the totals of a period. `lines` are the costs of calls by module, as estimated now.
     fn new(snapshot: &Snapshot, lines: &[Line]) -> Self {
         let modules: Vec<_> =
             snapshot.modules.iter().map(|module| (module.calls as f64, module.packets as f64)).collect();
@@ -101,7 +109,7 @@ impl PeriodTotals {
         Self { modules, lines: lines.to_vec(), later: 0, calls, packets, busy_s }
     }
 
-    /// Updates the lines one period later.
+    /// Updates the lines one period later. After `SETTLES` periods, only lower costs are accepted.
     fn settle(&mut self, lines: &[Line]) {
         self.later = (self.later + 1).min(SETTLES);
         for ((line, now), (calls, packets)) in self.lines.iter_mut().zip(lines).zip(&self.modules) {
@@ -112,7 +120,8 @@ impl PeriodTotals {
         }
     }
 
-    /// Returns the least shared time per call in seconds, if single calls take the time that the lines say.
+    /// Returns the least shared time per call, in seconds: the excess of the calls' times over the busy time, divided
+    /// by the number of calls.
     fn shared(&self) -> f64 {
         let parts = self.lines.iter().zip(&self.modules);
         let all = parts.map(|(line, (calls, packets))| line.fixed * calls + line.each * packets);
@@ -121,6 +130,8 @@ impl PeriodTotals {
 }
 
 impl Learnt {
+    /// Learns from a period, and writes the costs into its snapshot. A period in which the machine stalled does not
+    /// change the shared time.
     fn account(&mut self, layout: &Layout, snapshot: &mut Snapshot) {
         for (online, module) in self.modules.iter_mut().zip(&snapshot.modules) {
             let (calls, packets, seconds) = module.timed;
@@ -235,7 +246,7 @@ mod tests {
         near(snapshot.modules[1].cost_s, 10e-9 + 20e-9 * 100.0 / 100_100.0);
     }
 
-    /// Otherwise one early period would be used for ever, whatever the later traffic.
+    /// Without this, an early period would be used forever, even if the later traffic is different.
     #[test]
     fn shared_time_comes_from_the_last_informative_period() {
         let after = |packets: u64| {

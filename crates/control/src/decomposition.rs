@@ -2,8 +2,8 @@
 //! impossible move to a worker of their own, and move back when there is time for them.
 //!
 //! A packet that arrives just after its port was read waits for the end of that turn, and departs at the end of the
-//! next. So a turn with full batches may take half of an objective; the paper allows all of it. That is the worst case
-//! and rarely happens, so modules move only if packets are also late.
+//! next turn. So a turn with full batches may take at most half of an objective. (The paper allows the whole
+//! objective.) Such a wait is the worst case and rarely happens, so modules move only if packets are also late.
 
 use forebay_models::batching::{Flow, Line, Model, Module};
 use forebay_protocol::{Layout, Snapshot, report::MoveReason};
@@ -11,25 +11,27 @@ use forebay_protocol::{Layout, Snapshot, report::MoveReason};
 use crate::arrangement::{Arrangement, Assignment, movable};
 use crate::controller_runner::Settings;
 
-/// Turns that a packet may take.
+/// The number of turns that a packet may take.
 const TURNS: f64 = 2.0;
-/// Periods in a row in which flows must be unable to share a worker before they are split.
+/// The number of successive periods in which flows must be unable to share a worker before they are split.
 const SEEN: u32 = 3;
-/// Periods without decisions after a move, because the controller starts again. After each further failed move in a
-/// row, the number doubles, up to `DOUBLINGS` times: each attempt prepares the whole configuration again.
+/// The number of periods without decisions after a move, because the controller starts again. It doubles with each
+/// further failed move in succession, because each attempt prepares the whole configuration again.
 const PAUSE: u32 = 5;
+/// The largest number of doublings of `PAUSE`.
 const DOUBLINGS: u32 = 7;
-/// Periods in a row in which flows must fit one worker before they are merged: initially, and at most.
+/// The number of successive periods in which flows must fit one worker before they are merged for the first time.
 const FIRST: u32 = 10;
+/// The largest number of such periods after further attempts.
 const LONGEST: u32 = 1 << 12;
-/// The part of the time left by an objective that a turn may take when flows are merged. If it took more, they would
-/// soon be split again.
+/// The part of the allowed time that a turn may take when flows are merged. With a longer turn, they would soon be
+/// split again.
 const FITS: f64 = 0.8;
 /// The part of its time that a worker may be busy after a merge.
 const BUSY: f64 = 0.8;
 /// The part of a turn that a move must save to be worth a worker.
 const WORTH: f64 = 0.1;
-/// Periods shorter than this part of the configured length are ignored: the first decisions come sooner.
+/// The least part of the configured length of a period that is used. The first periods are shorter and are ignored.
 const WHOLE: f64 = 0.9;
 
 /// A move of modules to another worker.
@@ -39,18 +41,19 @@ pub struct Move {
     pub at_s: f64,
     /// The modules, by number.
     pub modules: Vec<usize>,
-    /// The worker on which they are.
+    /// The worker on which the modules are.
     pub from: usize,
-    /// The worker to which they move.
+    /// The worker to which the modules move.
     pub to: usize,
     /// The reason.
     pub why: MoveReason,
     /// The flow whose objective leaves the least time for a turn, if any flow has an objective.
     pub flow: Option<usize>,
-    /// The longest turn with all of them on one worker, in seconds.
+    /// The time of a turn with the largest batches if the modules are on one worker with the others, in seconds.
     pub turn_s: f64,
     /// The pipeline after the move.
     pub layout: Layout,
+    /// The assignment after the move.
     next: Assignment,
 }
 
@@ -62,33 +65,37 @@ impl Move {
     }
 }
 
-/// Decides which modules move to a worker of their own, and which move back.
+/// Decides which modules move to a worker of their own, and which modules move back. The caller carries out each move
+/// that [`decide`](Self::decide) returns, and reports the result by [`moved`](Self::moved) or [`stayed`](Self::stayed).
 pub struct Decomposer {
     /// The largest number of workers.
     most: usize,
+    /// The part of each objective that is kept in reserve.
     guard: f64,
+    /// The configured period, in seconds.
     period_s: f64,
     /// By flow: the modules on its path.
     ways: Vec<Vec<usize>>,
     assignment: Assignment,
-    /// By worker: the number of periods in which its flows could not share it.
+    /// By worker: the number of successive periods in which its flows could not share it.
     seen: Vec<u32>,
-    /// By worker: the number of periods in which its modules could have moved back.
+    /// By worker: the number of successive periods in which its modules could have moved back.
     fits: Vec<u32>,
-    /// Number of periods without decisions to come.
+    /// The number of further periods without decisions.
     pause_periods: u32,
-    /// By module: the number of periods in which it must fit before it moves back, which doubles each time it has to
-    /// move away again; and whether it has moved back.
+    /// By module: the number of periods in which it must fit before it moves back. It doubles each time the module has
+    /// to move away again.
     patience: Vec<u32>,
+    /// By module: true if its last move was back.
     came_back: Vec<bool>,
     unmoved: Option<Unmoved>,
-    /// The number of moves in a row that failed. The reason and the worker of the last one, as long as it is still
-    /// wanted.
+    /// The number of successive moves that failed.
     failures: u32,
+    /// The reason and the worker of the last failed move, as long as the move is still wanted.
     failed: Option<(MoveReason, usize)>,
 }
 
-/// A move that is wanted but not possible.
+/// A move that the decomposer wants but that is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmoved {
     /// The worker.
@@ -99,18 +106,18 @@ pub struct Unmoved {
     pub workers: bool,
 }
 
-/// The flows on one or two workers.
+/// The model of the flows on one or two workers.
 struct Group {
     model: Model,
-    /// By module of the model.
+    /// By module of the model: its number in the layout, in ascending order.
     modules: Vec<usize>,
-    /// By flow of the model.
+    /// By flow of the model: its number in the layout.
     flows: Vec<usize>,
 }
 
 impl Decomposer {
-    /// Creates a decomposer for a pipeline with this layout whose flows pass these modules. Returns `None` if no module
-    /// may move.
+    /// Creates a decomposer for a pipeline. `ways` are the modules on the path of each flow, in ascending order.
+    /// Returns `None` if the settings allow no further worker.
     #[must_use]
     pub fn new(settings: &Settings, layout: &Layout, ways: Vec<Vec<usize>>) -> Option<Self> {
         (settings.workers > layout.workers).then(|| Self {
@@ -130,7 +137,8 @@ impl Decomposer {
         })
     }
 
-    /// Returns the move to make after this period. The snapshot must contain the costs of modules.
+    /// Returns the move to make after this period. The snapshot must contain the costs of modules. Returns `None` in
+    /// short periods and in the pause after a move.
     pub fn decide(&mut self, layout: &Layout, snapshot: &Snapshot) -> Option<Move> {
         if snapshot.period_s < WHOLE * self.period_s {
             return None;
@@ -141,7 +149,7 @@ impl Decomposer {
         }
         self.unmoved = None;
         let next = self.split(layout, snapshot).or_else(|| self.merge(layout, snapshot));
-        // A move that is being counted again is still wanted.
+        // A failed move is still wanted as long as its condition is true in every period.
         self.failed = self.failed.filter(|(why, worker)| match why {
             MoveReason::Apart => self.seen[*worker] > 0,
             MoveReason::Together => self.fits[*worker] > 0,
@@ -155,7 +163,7 @@ impl Decomposer {
         self.unmoved
     }
 
-    /// Returns whether a [failed](Self::stayed) move is still wanted, as far as is known.
+    /// Returns whether a [failed](Self::stayed) move is still wanted according to the last period with a decision.
     #[must_use]
     pub fn is_thwarted(&self) -> bool {
         self.failed.is_some()
@@ -165,7 +173,7 @@ impl Decomposer {
     pub fn moved(&mut self, done: &Move) {
         for &module in &done.modules {
             let came_back = std::mem::replace(&mut self.came_back[module], done.why == MoveReason::Together);
-            // Modules that moved back in vain wait longer the next time.
+            // Modules that had to move away again after they had moved back wait longer the next time.
             if came_back && done.why == MoveReason::Apart {
                 self.patience[module] = (2 * self.patience[module]).min(LONGEST);
             }
@@ -182,12 +190,15 @@ impl Decomposer {
         (self.failed, self.unmoved) = (Some((wanted.why, wanted.from)), None);
     }
 
+    /// Starts a pause of `periods` periods. All conditions are counted from 0 after it.
     fn pause(&mut self, periods: u32) {
         self.seen.fill(0);
         self.fits.fill(0);
         self.pause_periods = periods;
     }
 
+    /// Returns a move of modules to a new worker, if flows have been unable to share their worker for `SEEN` periods.
+    /// If no such move is possible, sets `unmoved`.
     fn split(&mut self, layout: &Layout, snapshot: &Snapshot) -> Option<Move> {
         for worker in 0..layout.workers {
             let group = self.group(layout, snapshot, &[worker]);
@@ -223,6 +234,7 @@ impl Decomposer {
         None
     }
 
+    /// Returns a move of an added worker's modules back, if they have fitted their former worker for long enough.
     fn merge(&mut self, layout: &Layout, snapshot: &Snapshot) -> Option<Move> {
         let busy =
             |worker: usize| snapshot.workers.get(worker).map_or(0.0, |of| of.busy_s / of.there_s(snapshot.period_s));
@@ -255,8 +267,8 @@ impl Decomposer {
         None
     }
 
-    /// Returns the model of these workers, with the flows that have packets and the modules that are called. Flows
-    /// without packets take no time.
+    /// Returns the model of these workers. It contains only flows with packets, and modules with packets, because the
+    /// others take no time.
     fn group(&self, layout: &Layout, snapshot: &Snapshot, workers: &[usize]) -> Group {
         let here = |at: &usize| layout.modules[*at].workers.iter().any(|worker| workers.contains(worker));
         let called = |at: &usize| snapshot.modules[*at].packets > 0 || snapshot.modules[*at].queued > 0;

@@ -1,5 +1,5 @@
-//! The cost of holding packets: a worker's time per packet with holding, compared with the time without, plus the time
-//! saved by fewer calls.
+//! The cost of holding packets: the workers' time per packet with holding, minus the time per packet without holding,
+//! plus the time that fewer calls save.
 //!
 //! A packet that waits for a batch leaves the processor's caches, and the next packet gets a buffer that is not cached
 //! either. This costs time in calls and where packets enter and leave. The cost depends on machine, pipeline and
@@ -9,69 +9,75 @@ use forebay_protocol::{Layout, Snapshot};
 
 use crate::period::{full, queues};
 
-/// The weight of a period, and of a change of triggers, which happens only once.
+/// The weight of a period.
 const LEARN: f64 = 0.25;
+/// The weight of a change of triggers. It is larger, because a change is seen in one period only.
 const LEARN_CHANGE: f64 = 0.5;
-/// The part of a price that is dropped in a period that does not show it, so that holding is tried again now and then.
+/// The part of a price that is dropped in a period that does not show the price. Holding is thus tried again later.
 const FORGET: f64 = 1.0 / 256.0;
-/// The largest share of held packets in a period without holding, and the least share in a period that shows the cost.
+/// The largest number of batches that a packet waits for on average in a period that counts as without holding.
 const NONE_HELD: f64 = 0.01;
+/// The least number of batches that a packet waits for on average in a period that shows the cost.
 const MANY_HELD: f64 = 0.25;
 /// The least number of turns in a period for a change of triggers to be used. With fewer turns, calls in progress at
 /// the end of the period distort the result.
 const TURNS: u64 = 100;
-/// If packets without holding cost less by this part than in the previous period, the caches are still warming up.
-/// Learning waits for that for a limited number of periods. (For pipelines of 16 to 600 modules, the second period, of
-/// 2 ms, showed a cost that was 0.5 to 12 percent higher than in the fifth.)
+/// The relative fall of the cost without holding, from one period to the next, that shows that caches are still warming
+/// up. (For pipelines of 16 to 600 modules, the second period, of 2 ms, showed a cost that was 0.5 to 12 percent higher
+/// than in the fifth.)
 const WARMER: f64 = 0.02;
+/// The number of periods after which learning no longer waits for warm caches.
 const WARM: u32 = 8;
-/// The relative difference of packets per call at the entry, and of the modules passed, up to which periods are
-/// comparable.
+/// The largest relative difference between comparable periods: of the packets per call at the entry, and of the modules
+/// that packets pass.
 const ALIKE: f64 = 0.25;
 
 /// The learnt cost of holding.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holding {
-    /// The number of periods with packets so far. In the first one, the caches are still cold.
+    /// The number of periods with packets so far. In the first period, the caches are still cold.
     periods: u32,
-    /// A period without holding.
+    /// The figures without holding. `took` is smoothed over several periods.
     free: Option<Observation>,
     /// True if the cost may fall in the next period, because caches are still warming up.
     warms: bool,
-    /// The last useful period.
+    /// The period before, if it was useful.
     last: Option<Observation>,
-    /// Seconds per batch that a packet waits for, compared with packets that wait for none; and the same for the
-    /// difference to the previous period's number of batches. Holding packets a second time may cost more than holding
-    /// them once saves beyond the calls.
+    /// The extra seconds per packet for each batch that it waits for, compared with packets that do not wait.
     each: f64,
+    /// The extra seconds per packet for each further batch, compared with packets that already wait for a batch.
+    /// Holding packets once may save time beyond the calls, and holding them a second time may still cost time. Can be
+    /// negative.
     again: f64,
 }
 
 /// The figures of a period.
 #[derive(Clone, Debug)]
 struct Observation {
-    /// Workers' seconds per packet.
+    /// The time of all workers per packet, in seconds.
     took: f64,
-    /// Turns of the worker with the fewest turns.
+    /// The number of turns of the worker with the fewest turns.
     turns: u64,
-    /// Batches that a packet waited for.
+    /// The number of batches that a packet waited for on average.
     held: f64,
-    /// Packets per call at the entry.
+    /// The packets per call at the entry.
     together: f64,
-    /// By module: packets per entered packet.
+    /// By module: the packets per entered packet.
     ways: Vec<f64>,
-    /// By module: packets per call; 0 without calls.
+    /// By module: the packets per call; 0 without calls.
     batches: Vec<f64>,
 }
 
 impl Observation {
-    /// Returns whether the number of packets arriving at once is comparable.
+    /// Returns whether the number of packets per call at the entry, `together`, is comparable.
     fn comes(&self, together: f64) -> bool {
         (together - self.together).abs() <= ALIKE * self.together
     }
 
-    /// Returns the seconds per additional batch that packets wait for, compared with this period. The time saved in
-    /// calls is computed from the costs. Even if those are wrong, the sum of both is the measured difference.
+    /// Returns the extra seconds per packet for each additional batch that packets wait for in the period `now`,
+    /// compared with this period. `snapshot` and `packets` are the snapshot and the entered packets of `now`. The time
+    /// saved by fewer calls is calculated from the costs of modules. If these costs are wrong, the error is in this
+    /// result, so that both together still give the measured difference.
     fn price(&self, now: &Self, snapshot: &Snapshot, packets: f64) -> f64 {
         let saved = snapshot
             .modules
@@ -82,7 +88,7 @@ impl Observation {
         (now.took - self.took + saved.sum::<f64>() / packets) / (now.held - self.held)
     }
 
-    /// Returns whether packets took comparable paths.
+    /// Returns whether packets took comparable paths: `ways` is by module, as in the field.
     fn goes(&self, ways: &[f64]) -> bool {
         let other: f64 = self.ways.iter().zip(ways).map(|(was, is)| (was - is).abs()).sum();
         other <= ALIKE * self.ways.iter().sum::<f64>()
@@ -90,7 +96,8 @@ impl Observation {
 }
 
 impl Holding {
-    /// Learns from a period in which the costs of modules are known.
+    /// Learns from a period. The snapshot must contain the costs of modules. Periods without packets are ignored, and
+    /// so are periods in which a worker had spare time.
     pub(crate) fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) {
         let last = self.last.take();
         let (mut entered, mut entries, mut held) = (0, 0, 0);
@@ -118,8 +125,8 @@ impl Holding {
         let turns = snapshot.workers.iter().map(|worker| worker.busy_turns).min().unwrap_or(0);
         let mut now = Observation { took, turns, held, together, ways, batches };
         if self.free.as_ref().is_some_and(|free| !free.goes(&now.ways)) {
-            // Packets on other paths cost a different time, and holding them costs the same extra time. The new base
-            // cost is visible only in a period without holding.
+            // Packets on other paths cost a different time, but holding them costs the same extra time. Only a period
+            // without holding shows the new base cost.
             (self.free, self.warms) = (None, false);
         } else if let Some(last) = last.filter(|last| {
             last.goes(&now.ways)
@@ -149,7 +156,7 @@ impl Holding {
         {
             self.each = (self.each + LEARN * (free.price(&now, snapshot, packets) - self.each)).max(0.0);
         }
-        // Too few packets are held to show the price. It fades, so that holding is tried again.
+        // Too few packets are held to show the price. The price is reduced, so that holding is tried again.
         if held <= MANY_HELD {
             self.each *= 1.0 - FORGET;
         }
@@ -160,8 +167,9 @@ impl Holding {
         snapshot.workers.iter().all(|worker| full(worker, snapshot))
     }
 
-    /// Returns whether the cost of packets without holding must be measured first. In the first period, packets may
-    /// have started to arrive late. Then it is unknown whether a worker will have spare time, unless packets queue.
+    /// Returns whether the cost of packets without holding must be measured before packets are held. In the first
+    /// period, packets may have started to arrive late. It is then unknown whether a worker will have spare time,
+    /// except if packets queue already.
     pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
         let may_show = Self::shows(snapshot) || self.periods == 1 && !queues(snapshot);
         // Packets that queue meanwhile would be late.
@@ -174,7 +182,8 @@ impl Holding {
         self.each
     }
 
-    /// Returns the same for packets that already wait for another batch, according to the changes of triggers so far.
+    /// Returns the extra seconds per packet for each further batch, if the packet already waits for another batch.
+    /// Learnt from the changes of triggers so far; 0 if such a batch saves time.
     pub(crate) fn again(&self) -> f64 {
         self.again.max(0.0)
     }
@@ -187,7 +196,8 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// Returns a period of a module at the entry. `busy` is the worker's load in it.
+    /// Returns a period in which every module has the same packets and the same trigger. `busy` is the worker's load,
+    /// and `beside_s` the time per packet in addition to the calls, in seconds.
     fn period(layout: &Layout, busy: f64, trigger: usize, beside_s: f64) -> Snapshot {
         let (packets, calls, cost_s) = (100_000, 3_125, (100e-9, 20e-9));
         let took = packets as f64 * (cost_s.1 + beside_s) + calls as f64 * cost_s.0;

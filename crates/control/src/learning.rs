@@ -1,11 +1,11 @@
-//! The residual delay of flows' packets: their delay except for waits for batches and calls. It consists of waits for a
-//! turn and in queues at ports. It cannot be modelled for real machines and traffic; it is the measured delay minus the
-//! modelled parts.
+//! The residual delay of flows' packets: their delay without the waits for batches and without the calls. It consists
+//! of waits for a turn and of waits in queues at ports. It cannot be modelled for real machines and traffic, so it is
+//! learnt: it is the measured delay minus the modelled parts.
 //!
-//! The part of a delay that comes from buffers is between 0 and the sum of their hold limits. This limits what is
-//! learnt about the residual; usually, the model's value is used. After an objective was missed, the residual is not
-//! reduced for some time as long as any flow is near its objective. This time grows with each further miss. A steady
-//! load thus has steady triggers.
+//! The part of a delay that comes from buffers is between 0 and the sum of their hold limits. This limits the residual
+//! from above and below. Within these limits, the modelled wait in buffers is subtracted. After an objective was
+//! missed, the residual is not reduced for some time as long as any flow is near its objective. This time grows with
+//! each further miss. A steady load thus has steady triggers.
 
 use forebay_protocol::{Layout, Snapshot, snapshot::WorkerSnapshot};
 use forebay_units::Percentile;
@@ -13,19 +13,22 @@ use forebay_units::Percentile;
 use crate::memory::Memory;
 use crate::period::{chosen, full_turns, is_another, rate};
 
-/// The part of an objective that queues at ports may take if a worker's load is at least `BUSY`. Beyond it, packets
-/// cost too much time, and larger batches are the remedy; the queue remains for one more period. This does not apply if
-/// a turn takes that long, because packets then wait for turns. If the load is lower, packets queue because they arrive
-/// in bursts.
+/// The part of an objective that queues at ports may take if a worker's load is at least `BUSY`. With longer queues,
+/// packets cost too much time, and larger batches are the remedy. The wait at ports is then not counted as residual,
+/// although the queue remains for one more period. This does not apply if a turn takes that long, because packets then
+/// wait for turns.
 const QUEUES: f64 = 0.5;
+/// The least load of a worker whose queues show that packets cost too much time. If the load is lower, packets queue
+/// because they arrive in bursts.
 const BUSY: f64 = 0.9;
 /// The largest part of an objective that the residual is assumed to take before any trigger is set.
 const PRESUMED: f64 = 0.15;
 /// The weight of a period.
 const LEARN: f64 = 0.5;
-/// If no flow takes more than the part `EASY` of its objective, the residual is reduced by the part `EASED` within the
-/// number of periods in which it would otherwise not be reduced.
+/// The part of its objective below which each flow must be, so that residuals are reduced although a miss is
+/// remembered.
 const EASY: f64 = 0.75;
+/// The weight of such a period, multiplied by the number of periods for which the miss is remembered.
 const EASED: f64 = 1.0;
 
 /// The learnt residual delays.
@@ -35,43 +38,47 @@ pub(crate) struct Learning {
     residuals: Vec<Option<f64>>,
     /// By module: its trigger in the last period.
     before: Vec<usize>,
-    /// By worker: whether it was busy in the last period.
+    /// By worker: true if its load was at least `BUSY` in the last period.
     busy: Vec<bool>,
-    /// Missed objectives. As long as they are remembered, residuals are not reduced.
+    /// The memory of missed objectives. As long as a miss is remembered, residuals are not reduced, or only slowly.
     missed: Memory,
-    /// Packets per second when an objective was last missed. With other traffic, the miss no longer counts.
+    /// The packets per second when an objective was last missed. With other traffic, the miss is forgotten.
     packets: f64,
 }
 
-/// A worker: the time of a turn with the largest batches in seconds, and whether it is or was just busy.
+/// The load of a worker.
 struct WorkerLoad {
+    /// The time of a turn with the largest batches, in seconds.
     full_turn: f64,
+    /// True if the load was at least `BUSY` in this period or in the last one.
     busy: bool,
 }
 
 /// The figures of a flow in a period.
 struct FlowSample {
     flow: usize,
-    /// The largest possible residual in seconds; the modelled part of buffers in it; and the largest possible part of
-    /// buffers.
+    /// The largest possible residual, in seconds: the delay without the calls.
     most: f64,
+    /// The modelled wait in buffers, in seconds. It is a part of `most`.
     waits: f64,
+    /// The largest possible wait in buffers, in seconds: the sum of the hold limits.
     holds: f64,
-    /// The residual that is assumed at most if no buffer is set.
+    /// The largest residual, in seconds, that is assumed without measurement if no trigger is set.
     first: f64,
-    /// If packets wait so long at ports that larger batches are the remedy: the residual without that wait.
+    /// The residual without the wait at ports, in seconds, if this wait is so long that larger batches are the remedy.
     overloaded: Option<f64>,
     /// The part of its objective that the flow takes.
     part: f64,
+    /// True if the flow missed its objective.
     missed: bool,
-    /// True in the period in which the last trigger on the flow's path was removed. Packets that departed in it
-    /// may have waited for that trigger.
+    /// True in the first period in which no trigger is set on the flow's path. Packets that departed in it may have
+    /// waited for the trigger that was removed.
     freed: bool,
 }
 
 impl Learning {
-    /// Learns from a period. `arrives` is the number of packets that arrive at once at each module; `stalled` means
-    /// that the machine stalled.
+    /// Learns from a period. `arrives` is, by module, the number of packets that arrive at once. `stalled` is true if
+    /// the machine stalled. Must be called once per period.
     pub(crate) fn pass(&mut self, layout: &Layout, snapshot: &Snapshot, arrives: &[f64], stalled: bool) {
         self.residuals.resize(layout.flows.len(), None);
         let packets = rate(snapshot);
@@ -88,7 +95,7 @@ impl Learning {
         let turn = loads.iter().map(|load| load.full_turn).fold(0.0, f64::max);
         let mut all: Vec<FlowSample> =
             (0..layout.flows.len()).filter_map(|flow| sample_of(layout, snapshot, arrives, &loads, flow)).collect();
-        // No trigger helps against a stalled machine, and no trigger has caused the miss.
+        // If the machine stalled, triggers did not cause the miss and cannot prevent it.
         all.iter_mut().for_each(|flow| flow.missed &= !stalled);
         for sample in &mut all {
             let path = &layout.flows[sample.flow].path;
@@ -132,6 +139,8 @@ impl Learning {
     }
 }
 
+/// Returns the figures of a flow in a period. `arrives` and `loads` are by module and by worker. `None` if the flow has
+/// no objective, or if none of its packets departed.
 fn sample_of(
     layout: &Layout,
     snapshot: &Snapshot,
@@ -158,7 +167,7 @@ fn sample_of(
     let takes = chosen(seen, delay, oldest);
     let most = (takes - calls).max(0.0);
     let (queues, turn, full_turn, busy) = at_ports(snapshot, loads, of.percentile);
-    // A wait at ports due to expensive packets must not prevent the batches that make them cheaper.
+    // Larger batches make packets cheaper. A wait at ports that expensive packets cause must not prevent them.
     let overloaded = (busy && queues > full_turn.max(QUEUES * slo)).then(|| (most - queues).max(turn));
     let part = takes / slo;
     Some(FlowSample {
@@ -169,14 +178,15 @@ fn sample_of(
         first: PRESUMED * slo,
         overloaded,
         part,
-        // Further packets may have been late because of the machine.
+        // Without the time that the machine took, the flow may have kept its objective.
         missed: seen.undisturbed_s.map_or_else(|| seen.missed(of), |takes| takes > slo),
         freed: false,
     })
 }
 
-/// Returns, for the worker with the longest wait at its ports: the wait at about this percentile, the time of a turn,
-/// the time of a full turn, and whether the worker is busy.
+/// Returns the figures of the worker with the longest wait at its ports: this wait at about the percentile, the time of
+/// a turn, the time of a turn with the largest batches, and whether the worker is busy. Times are in seconds. If no
+/// worker has packets that waited, all are 0 and false.
 fn at_ports(snapshot: &Snapshot, loads: &[WorkerLoad], percentile: Percentile) -> (f64, f64, f64, bool) {
     let of_worker = |(worker, load): (&WorkerSnapshot, &WorkerLoad)| {
         let wait = worker.port_wait_s?;
@@ -236,8 +246,8 @@ mod tests {
         assert!(pass(&after) > Some(1.1e-3), "a period later nothing waits");
     }
 
-    /// Regression test: beside a busy process on its core, half of all packets were late, and batches were reduced to
-    /// no effect.
+    /// Regression test: on a core shared with a busy process, half of all packets were late, and batches were reduced
+    /// without effect.
     #[test]
     fn time_taken_by_the_machine_is_not_residual() {
         let (layout, held) = period(0.5);
@@ -273,7 +283,7 @@ mod tests {
         let eased = |misses: &[f64]| learnt(&[misses, &[0.5; 24]].concat());
         let once = eased(&[1.4]);
         assert!(once < 0.85 * missed && once > 0.5 * missed, "{once} of {missed}");
-        // Each further miss takes longer; misses in a row count once.
+        // Each further miss is remembered for longer. Successive misses count once.
         let again = [&[1.4][..], &[0.9; 20]].concat().repeat(2);
         let often = eased(&[&again[..], &[1.4]].concat());
         assert!(often > 1.1 * once && often < missed, "{once}, {often}");

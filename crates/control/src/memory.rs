@@ -2,18 +2,19 @@
 //! without failures. Otherwise, the cause of the failure would be tried again every few periods. A steady load thus has
 //! steady triggers.
 
-/// The number of periods after the first failure, and the largest number.
+/// The number of periods for which the first failure is remembered.
 const FIRST: u32 = 64;
+/// The largest number of periods for which a failure is remembered.
 const LONGEST: u32 = 1 << 14;
-/// The factor after a further failure.
+/// The factor by which a further failure is remembered for longer.
 const LONGER: u32 = 4;
-/// Failures within this number of periods count as one: nothing was tried in between.
+/// The largest number of periods between two failures that count as one failure. Nothing was tried between them.
 const SAME: u32 = 8;
 
 /// The memory of the last failure.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
-    /// The number of periods for which it is remembered.
+    /// The number of periods for which the failure is remembered; 0 without a failure.
     periods: u32,
     /// The number of periods since the failure.
     since: u32,

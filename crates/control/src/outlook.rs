@@ -28,7 +28,7 @@ const SHORTEST_S: f64 = 1e-12;
 pub struct Outlook {
     learning: Learning,
     holding: Holding,
-    /// Number of periods in a row in which the cost without holding was measured.
+    /// The number of successive periods in which the cost without holding was to be measured.
     asked: u32,
 }
 
@@ -39,9 +39,9 @@ fn arrivals(layout: &Layout, snapshot: &Snapshot) -> Vec<f64> {
 
 /// Returns the number of packets that arrive at once at a module.
 ///
-/// At a module behind a port, packets that are only together because they waited for a turn do not count. Their number
-/// depends on the length of turns, and triggers based on it would change it. Packets that arrive evenly wait half a
-/// turn on average.
+/// At a module behind a port, packets that came together only because they waited for a turn are not counted. Their
+/// number depends on the length of turns, and triggers that depend on it would change it. It is calculated from the
+/// mean wait at ports: packets that arrive evenly wait half a turn on average.
 fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
     let (module, of) = (&snapshot.modules[at], &layout.modules[at]);
     let waits = of.workers.iter().filter_map(|worker| Some(snapshot.workers[*worker].port_wait_s?.mean));
@@ -54,6 +54,7 @@ fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
     (module.ingress().unwrap_or(1.0) - gathered).clamp(1.0, layout.batch as f64)
 }
 
+/// Returns the modules of the model. `arrives` is, by module, the number of packets that arrive at once.
 fn modules(snapshot: &Snapshot, arrives: &[f64]) -> Vec<Module> {
     let module = |(module, arrives): (&ModuleSnapshot, &f64)| {
         let cost = Line { fixed: module.cost_s.0, each: module.cost_s.1 };
@@ -73,9 +74,10 @@ fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
     Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
 }
 
-/// Returns the time that waits and calls may take for the packet that waits longest, if the flow's percentile or mean
-/// may take `remaining`. A mean includes half of the wait and all of the calls. The time of calls with the largest
-/// batches is subtracted accordingly.
+/// Returns the time, in seconds, that waits and calls may take for the packet that waits longest. `remaining` is the
+/// time that they may take at the flow's percentile, or on average if the objective is a mean. A mean includes half of
+/// the longest wait and all of the calls. For a mean, the result is therefore twice `remaining`, less the time of the
+/// calls with the largest batches.
 fn longest_within(layout: &Layout, snapshot: &Snapshot, at: usize, remaining: f64) -> f64 {
     let of = &layout.flows[at];
     let longest = of.percentile.longest();
@@ -98,7 +100,8 @@ pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> 
 }
 
 impl Outlook {
-    /// Learns from a period; called once per period. Returns whether the machine stalled in it.
+    /// Learns from a period. Must be called once per period, before [`model`](Self::model). Returns whether the machine
+    /// stalled in the period.
     pub fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) -> bool {
         let stalled = stalled(layout, snapshot);
         self.learning.pass(layout, snapshot, &arrivals(layout, snapshot), stalled);
@@ -108,8 +111,9 @@ impl Outlook {
         stalled
     }
 
-    /// Returns the model of the next period. Rates, ingress batches and costs are those of this period. Each flow gets
-    /// the time that waits and calls may take of its objective less `guard`.
+    /// Returns the model of the next period, and the arrivals at its modules. Rates, ingress batches and costs are
+    /// those of this period. The limit of a flow is the time that remains for waits and calls: its objective without
+    /// the part `guard` and without the residual delay.
     #[must_use]
     pub fn model(&self, layout: &Layout, snapshot: &Snapshot, guard: f64) -> (Model, Arrivals) {
         let arrives = arrivals(layout, snapshot);
@@ -154,7 +158,7 @@ impl Outlook {
     pub fn written(&self, layout: &Layout, snapshot: &Snapshot) -> Model {
         let turn = |worker: &WorkerSnapshot| worker.busy_s / worker.busy_turns.max(1) as f64;
         let turn = snapshot.workers.iter().map(turn).fold(0.0, f64::max);
-        // As for measured delays, the delay added by a buffer is that of the packet that waits longest.
+        // In this model, the delay that a buffer adds is that of the packet that waits longest, as in measured delays.
         let slo = |flow: usize| {
             let of = &layout.flows[flow];
             of.slo_s.map_or(f64::INFINITY, |slo| slo * of.percentile.longest())
@@ -165,8 +169,9 @@ impl Outlook {
         model.expect("a snapshot's figures are in order").with_turn(turn).with_rates(rates(snapshot))
     }
 
-    /// Returns whether the cost of packets without holding must be measured first. The number of attempts is limited,
-    /// because a machine that stalls in every period never shows it.
+    /// Returns whether the cost of packets without holding must be measured before packets are held. Must be called
+    /// once per period. The number of attempts is limited, because a machine that stalls in every period never shows
+    /// the cost.
     pub(crate) fn asks(&mut self, snapshot: &Snapshot) -> bool {
         let asks = self.holding.asks(snapshot);
         self.asked = if asks { self.asked.saturating_add(1) } else { 0 };

@@ -7,9 +7,9 @@ use forebay_protocol::{
 
 /// The load from which on a worker counts as having no spare time.
 const FULL: f64 = 0.98;
-/// A turn counts as a stall of the machine if it takes at least this time, and this multiple of the longest expected
-/// turn.
+/// The least time of a turn that counts as a stall of the machine, in seconds.
 const STALL_S: f64 = 100e-6;
+/// The least multiple of the longest expected turn that counts as a stall of the machine. Both conditions must be true.
 const STALL_TURNS: f64 = 2.0;
 
 /// The relative change of the rate of all packets that counts as other traffic.
@@ -20,7 +20,7 @@ pub(crate) fn rate(snapshot: &Snapshot) -> f64 {
     snapshot.flows.iter().map(|flow| flow.packets).sum::<u64>() as f64 / snapshot.period_s
 }
 
-/// Returns whether these two rates belong to different traffic.
+/// Returns whether the rate `is` belongs to other traffic than the rate `was`.
 pub(crate) fn is_another(was: f64, is: f64) -> bool {
     (is - was).abs() > ANOTHER * was
 }
@@ -28,7 +28,8 @@ pub(crate) fn is_another(was: f64, is: f64) -> bool {
 /// Returns whether the machine stalled for long in this period, so that its figures say nothing about the next one.
 pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
     let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
-    // The time that the system reports as taken by the machine is already excluded. The other figures remain valid.
+    // If the system reports the time that the machine took, this time is already excluded from the figures, and they
+    // are valid.
     snapshot.workers.iter().any(|worker| worker.had_turn_of(stall) && !worker.knows_away())
 }
 
@@ -49,8 +50,9 @@ pub(crate) fn full_turns(layout: &Layout, snapshot: &Snapshot) -> impl Iterator<
     (0..layout.workers).map(turn)
 }
 
-/// Returns whether packets queue at ports because a worker is slow. A worker whose packets are generated on request is
-/// always busy without queues. If such packets and others are mixed, the others hardly wait for more than one turn.
+/// Returns whether packets queue at ports because a worker is slow: they wait, and longer than a turn if the worker is
+/// always busy. A worker whose packets are generated on request is always busy without queues. If it also gets other
+/// packets, these usually wait for at most one turn.
 pub(crate) fn queues(snapshot: &Snapshot) -> bool {
     let queues = |worker: &WorkerSnapshot| {
         let turn = worker.busy_s / worker.busy_turns.max(1) as f64;
@@ -60,21 +62,21 @@ pub(crate) fn queues(snapshot: &Snapshot) -> bool {
     snapshot.workers.iter().any(queues)
 }
 
-/// Returns for each flow its delay in seconds at its percentile. If few or no packets departed, it is at least the age
-/// of the oldest waiting packet. The part added by the machine is excluded as far as it is known, because no trigger
-/// can change it. `None` without packets.
+/// Returns for each flow its delay in seconds at its percentile, but at least the age of the oldest waiting packet. If
+/// the part that the machine added is known, it is excluded, because no trigger can change it. `None` for a flow
+/// without packets.
 pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let delay = |(flow, seen): (&FlowLayout, &FlowSnapshot)| {
         let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);
-        // If no packet of a flow departed, only that age is known.
+        // If no packet of a flow departed, only the age of the oldest waiting packet is known.
         seen.delay_s.map_or((oldest > 0.0).then_some(oldest), |delay| Some(chosen(seen, delay, oldest)))
     };
     layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
 }
 
-/// Returns the same delays as equation 12 counts them, for the packet that waits longest: twice the mean, so that a
-/// buffer adds half of its longest wait to a flow with a mean objective. Objectives are then
-/// [twice](forebay_units::Percentile::longest) as long, too.
+/// Returns the [`delays`] in the form of equation 12, for the packet that waits longest. The delay of a flow with a
+/// mean objective is doubled, because a buffer adds half of its longest wait to the mean. The objective must then be
+/// [doubled](forebay_units::Percentile::longest), too.
 pub(crate) fn longest_delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let longest = |(flow, delay): (&FlowLayout, Option<f64>)| Some(delay? * flow.percentile.longest());
     layout.flows.iter().zip(delays(layout, snapshot)).map(longest).collect()

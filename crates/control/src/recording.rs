@@ -66,7 +66,9 @@ pub trait Log: Send {
 
 /// Writes a recording. Reports the first error, and then writes nothing more.
 pub struct Recorder<W> {
+    /// The file; `None` after an error.
     out: Option<W>,
+    /// Receives the first error.
     trouble: Box<dyn FnMut(io::Error) + Send>,
 }
 
@@ -76,6 +78,7 @@ impl<W: Write + Send> Recorder<W> {
         Self { out: Some(out), trouble: Box::new(trouble) }
     }
 
+    /// Writes a line. On an error, reports it and writes nothing from then on.
     fn write(&mut self, line: &Line) {
         let Some(out) = &mut self.out else { return };
         let written = serde_json::to_writer(&mut *out, line).map_err(io::Error::from);
@@ -125,18 +128,19 @@ pub enum RecordingError {
     },
     /// A period does not match its pipeline.
     #[error(
-        "line {line}: a period with {modules} modules and {flows} flows: the pipeline has {} modules and {} flows",
+        "line {line}: this period has {modules} modules and {flows} flows, but the recorded pipeline has {} modules \
+         and {} flows: use a file that `forebay run --decisions` wrote",
         of_layout.0,
         of_layout.1
     )]
     Shape {
         /// The line number.
         line: usize,
-        /// Modules of the period.
+        /// The number of modules in the period.
         modules: usize,
-        /// Flows of the period.
+        /// The number of flows in the period.
         flows: usize,
-        /// Modules and flows of the pipeline.
+        /// The numbers of modules and of flows in the recorded pipeline.
         of_layout: (usize, usize),
     },
     /// A figure is out of range.
@@ -162,6 +166,7 @@ pub enum RecordingError {
 }
 
 impl RecordingError {
+    /// Returns the error of a line that the parser does not accept.
     fn line(line: usize, error: &serde_json::Error) -> Self {
         let (message, column) = (error.to_string(), error.column());
         // Each line is parsed separately, so the parser always reports line 1.
@@ -185,7 +190,7 @@ pub struct Recorded {
     pub cut: bool,
 }
 
-/// Reads a recording.
+/// Reads a recording. An incomplete last line is dropped, because a run that ended early may have written it.
 ///
 /// # Errors
 /// Returns a [`RecordingError`] if the file cannot be read or is invalid.
@@ -220,7 +225,8 @@ pub fn read(input: impl BufRead) -> Result<Recorded, RecordingError> {
     if parts.is_empty() { Err(RecordingError::Empty) } else { Ok(Recorded { parts, cut }) }
 }
 
-/// Returns the lines as bytes: the file may end within a character. A line that is too long gives an error.
+/// Returns the lines as bytes without the line break, because the file may end within a character. A line of `longest`
+/// bytes or more gives an error.
 fn lines(mut input: impl BufRead, longest: u64) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();

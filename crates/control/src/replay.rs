@@ -1,9 +1,9 @@
 //! Replays a recording with another controller.
 //!
-//! The recording stays as it was: each period, the other controller sees the triggers that were in force then, not
-//! those that it would have set before. The batch model predicts the effect of both decisions: the load of the workers,
-//! and how near the slowest flow comes to its objective. The report also contains the figures measured at that time,
-//! which may differ much from the model.
+//! The replay does not change the recorded snapshots. Each period, the other controller sees the triggers that were in
+//! force during the recording, not the triggers that it would have set in earlier periods. The batch model predicts the
+//! effect of both decisions: the load of the workers, and the part of its objective that the slowest flow takes. The
+//! report also contains the measured figures of the recording, which may differ much from the model.
 
 use forebay_graph::SetupError;
 use forebay_protocol::{Decision, Layout, Snapshot, TriggerChange};
@@ -14,7 +14,7 @@ use crate::costs::Costs;
 use crate::outlook::Outlook;
 use crate::recording::{Begin, Period};
 
-/// A period shorter than this part of its configured length is one of the first, which are short.
+/// The least part of the configured length that a period of full length has. The first periods are shorter.
 const FULL: f64 = 0.95;
 
 /// A period with both decisions.
@@ -22,8 +22,8 @@ const FULL: f64 = 0.95;
 pub struct Replayed {
     /// Time in seconds since the start of the run.
     pub at_s: f64,
-    /// True if the period is neither one of the short first ones nor the first one of full length. In those, triggers
-    /// do not yet have the values that a controller wants.
+    /// True for each period after the first period of full length. Up to that period, triggers do not yet have the
+    /// values that a controller wants.
     pub settled: bool,
     /// The measured figures.
     pub measured: Measured,
@@ -38,7 +38,7 @@ pub struct Replayed {
 /// The measured figures of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Busy time of all workers together, as a share of the period.
+    /// The busy time of all workers together, divided by the length of the period.
     pub busy: f64,
     /// True if more packets of a flow were late than its percentile allows.
     pub missed: bool,
@@ -49,14 +49,14 @@ pub struct Measured {
 pub struct ReplayedDecision {
     /// Changed triggers.
     pub changes: Vec<TriggerChange>,
-    /// Load of all modules together, in workers. If it exceeded the number of workers, packets would queue and arrive
-    /// in larger batches, which would reduce it. The model does not include that.
+    /// The load of all modules together, in workers. With a load above the number of workers, packets would queue and
+    /// arrive in larger batches, which would reduce the load. The model does not include this effect.
     pub load: f64,
     /// The flow that takes the largest part of its objective; `None` without objectives or packets.
     pub worst: Option<Worst>,
 }
 
-/// How near a flow comes to its objective.
+/// The flow that takes the largest part of its objective.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Worst {
     /// The flow.
@@ -72,7 +72,7 @@ pub struct Summary {
     pub periods: usize,
     /// Number of periods with different decisions.
     pub different: usize,
-    /// Number of first periods, which are excluded from means: see [`Replayed::settled`].
+    /// Number of periods that are excluded from means, because they are not [settled](Replayed::settled).
     pub first: usize,
     /// Summary of the measured figures.
     pub measured: Measure,
@@ -85,7 +85,7 @@ pub struct Summary {
 /// The measured figures of all periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measure {
-    /// The mean of [`Measured::busy`] without the first periods; `None` if there are no others.
+    /// The mean of [`Measured::busy`] in [settled](Replayed::settled) periods; `None` without such periods.
     pub busy: Option<f64>,
     /// Periods in which a flow missed its objective.
     pub missed: usize,
@@ -94,7 +94,7 @@ pub struct Measure {
 /// The decisions of one controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Total {
-    /// The mean load of all modules without the first periods; `None` if there are no others.
+    /// The mean load of all modules in [settled](Replayed::settled) periods; `None` without such periods.
     pub load: Option<f64>,
     /// Periods in which a flow would miss its objective.
     pub missed: usize,
@@ -133,7 +133,8 @@ impl Summary {
     }
 }
 
-/// Lets the controller of `settings` decide on a recorded run.
+/// Lets the controller of `settings` decide on a recorded run. `begin` and `periods` are one part of a recording.
+/// Returns one result per period.
 ///
 /// # Errors
 /// Returns an error if the controller does not accept the parameters.
@@ -153,6 +154,7 @@ pub fn replay(begin: &Begin, periods: &[Period], settings: &Settings) -> Result<
     Ok(periods.collect())
 }
 
+/// Returns the measured figures of a period.
 fn measured(layout: &Layout, snapshot: &Snapshot) -> Measured {
     let busy = snapshot.workers.iter().map(|worker| worker.busy_s).sum::<f64>();
     let mut flows = layout.flows.iter().zip(&snapshot.flows);
@@ -162,6 +164,7 @@ fn measured(layout: &Layout, snapshot: &Snapshot) -> Measured {
     }
 }
 
+/// Returns decisions with the effect that the model predicts for them. `outlook` must have learnt from the snapshot.
 fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Decision) -> ReplayedDecision {
     let (model, arrivals) = outlook.model(layout, snapshot, 0.0);
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();

@@ -9,7 +9,8 @@ pub(crate) fn layout(modules: Vec<ModuleLayout>, flows: Vec<FlowLayout>) -> Layo
     Layout { pipeline: "test".to_owned(), batch: 32, scheduler, workers: 1, modules, flows }
 }
 
-/// Returns a counter module behind other modules. Without any, packets enter at it.
+/// Returns a counter module that gets its packets from the modules `before`. If `before` is empty, packets enter the
+/// pipeline there.
 pub(crate) fn module(name: &str, before: &[usize]) -> ModuleLayout {
     ModuleLayout {
         name: name.to_owned(),

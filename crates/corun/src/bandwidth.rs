@@ -3,9 +3,11 @@
 
 use forebay_host::Tree;
 
+/// The folder with the counts of each last-level cache.
 const FOLDER: &str = "/sys/fs/resctrl/mon_data";
 
-/// Returns the sum over all last-level caches so far. `None` if the kernel does not report it.
+/// Returns the number of bytes so far, for all last-level caches together. `None` if the kernel does not report it for
+/// each of them.
 pub(crate) fn bytes(tree: &Tree) -> Option<u64> {
     let caches = tree.names(FOLDER).into_iter().filter(|name| name.starts_with("mon_L3_"));
     let counts = caches.map(|name| tree.value(&format!("{FOLDER}/{name}/mbm_total_bytes")).ok()?.parse::<u64>().ok());
@@ -13,7 +15,7 @@ pub(crate) fn bytes(tree: &Tree) -> Option<u64> {
     counts.into_iter().reduce(u64::saturating_add)
 }
 
-/// The reason if the bandwidth is unknown.
+/// The reason that is reported if the number of bytes is unknown.
 pub(crate) const WHY_NOT: &str =
     "/sys/fs/resctrl/mon_data has no mbm_total_bytes: the processor does not count it, or resctrl is not mounted";
 

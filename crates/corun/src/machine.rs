@@ -2,8 +2,8 @@
 //! threads.
 //!
 //! The source of a function always has packets, so the function runs as fast as it can. A span counts only if no packet
-//! was lost, and if neither other programs nor the host of a virtual machine had one of the cores for more than
-//! [`ALLOWED`] of it.
+//! was lost, and if other programs and the host of a virtual machine together had none of the cores for more than the
+//! share [`ALLOWED`] of the span.
 
 mod look;
 mod seats;
@@ -33,15 +33,15 @@ pub use seats::{Caches, SeatsError, caches, seats};
 
 /// The largest share of a span for which other programs or the host may have had a core.
 pub const ALLOWED: f64 = 0.01;
-/// The number of attempts to measure a span that counts.
+/// The largest number of attempts to measure a span that counts.
 const TRIES: usize = 10;
 /// The time that a function runs before it is measured, so that tables and caches fill.
 const WARM_UP: Duration = Duration::from_millis(30);
-/// The time between the start or end of competitors and a span. It lets competitors fill the shared cache, or the
-/// function reclaim it.
+/// The time between the start or end of competitors and the next span. In this time, competitors fill the shared cache,
+/// or the function fills it again.
 const SETTLE: Duration = Duration::from_millis(15);
-/// The time for which this thread leaves its core before a span begins. The kernel counts a wait only when it is over.
-/// This pause lets it count the time that this thread took from the others.
+/// The time for which this thread leaves its core before a span begins. The kernel counts a wait only when the wait is
+/// over. Because of this pause, the time that this thread took from other threads is counted before the span.
 const LEAVE: Duration = Duration::from_millis(5);
 /// The longest time between two checks of the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
@@ -49,22 +49,30 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A running function.
 struct Running {
     instance: Arc<dyn Instance>,
+    /// The counters of its pipeline.
     board: Arc<PipelineCounters>,
+    /// Its worker threads.
     threads: Vec<WorkerThread>,
 }
 
 /// A running competitor.
 enum Rival {
+    /// Another function.
     Function(Running),
+    /// A thread that uses caches and memory. It ends when `stop` is set, and counts its work in `lines`.
     Synthetic { stop: Arc<AtomicBool>, lines: Arc<Lines>, thread: JoinHandle<()>, tid: u32, core: usize },
 }
 
 /// A bench that runs on this machine's cores.
 pub struct Machine {
     seats: Seats,
+    /// The functions by key.
     subjects: BTreeMap<String, Subject>,
+    /// The length of a span.
     span: Duration,
+    /// Set if the user has interrupted the measurement.
     stop: Arc<AtomicBool>,
+    /// The demands for which the memory of synthetic competitors is allocated.
     demands: Vec<Demand>,
     /// A size in bytes that exceeds all caches.
     beyond: usize,
@@ -74,13 +82,15 @@ pub struct Machine {
     running: Option<(Running, Watch)>,
     /// The last solo span, if nothing has run since.
     alone: Option<Span>,
+    /// The figures that are missing from spans, with the reasons.
     unavailable: BTreeMap<String, String>,
     tree: Tree,
 }
 
 impl Machine {
-    /// Creates a bench for these functions on these cores, with spans of this length. Setting `stop` ends a
-    /// measurement.
+    /// Creates a bench for the functions `subjects` on the cores `seats`, with spans of the length `span`. `demands`
+    /// are the demands of all synthetic competitors, and `beyond` is a size in bytes that exceeds all caches. Setting
+    /// `stop` ends a measurement.
     #[must_use]
     pub fn new(
         seats: Seats,
@@ -96,7 +106,8 @@ impl Machine {
         Self { seats, subjects, span, stop, demands, beyond, memories, running: None, alone: None, unavailable, tree }
     }
 
-    /// Starts competitors, one on each core.
+    /// Starts competitors, one on each core. If one of them cannot run, ends the others and returns an error. The
+    /// caller ends them by [`leave`].
     fn join(&mut self, competitors: &[Competitor]) -> Result<Vec<Rival>, Trouble> {
         let mut rivals = Vec::new();
         let cores = self.seats.competitors.clone();
@@ -123,6 +134,7 @@ impl Machine {
         Ok(rivals)
     }
 
+    /// Starts a synthetic competitor on a core.
     fn synthetic(&mut self, demand: Demand, core: usize) -> Result<Rival, Trouble> {
         let (demands, beyond) = (self.demands.clone(), self.beyond);
         let memory = Arc::clone(self.memories.entry(core).or_default());
@@ -151,7 +163,8 @@ impl Machine {
         }
     }
 
-    /// Measures a span that counts.
+    /// Measures a span that counts, in up to `TRIES` attempts. Returns it with the load of each competitor. The
+    /// function must have been started.
     fn span(&mut self, rivals: &[Rival]) -> Result<(Span, Vec<Load>), Trouble> {
         let mut why = String::new();
         for _ in 0..TRIES {
@@ -163,7 +176,7 @@ impl Machine {
         Err(Trouble::Void(why))
     }
 
-    /// Measures a span. The inner error is the reason why it does not count.
+    /// Measures a span. The inner error is the reason why the span does not count.
     fn one_span(&mut self, rivals: &[Rival]) -> Result<Result<(Span, Vec<Load>), String>, Trouble> {
         let slow = SlowSnapshot::take(&self.tree);
         sleep(LEAVE, &self.stop)?;
@@ -245,7 +258,7 @@ impl Bench for Machine {
     }
 }
 
-/// Sleeps for `time`, or until `stop` is set.
+/// Sleeps for `time`. Returns [`Trouble::Interrupted`] if `stop` is set before the end.
 fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), Trouble> {
     let began = Instant::now();
     loop {
@@ -281,7 +294,7 @@ fn start(subject: &Subject, core: usize) -> Result<Running, Trouble> {
     Ok(Running { board: instance.board(), threads: instance.threads(), instance })
 }
 
-/// Ends competitors.
+/// Ends all competitors. Returns an error if one of them has failed.
 fn leave(rivals: Vec<Rival>) -> Result<(), Trouble> {
     let mut ended = Ok(());
     for rival in rivals {
@@ -298,8 +311,8 @@ fn leave(rivals: Vec<Rival>) -> Result<(), Trouble> {
     ended
 }
 
-/// Returns the reason if a span does not count. `away` contains the share of the span for which each thread had no
-/// core.
+/// Returns the reason why a span does not count; `None` if it counts. `away` contains the share of the span for which
+/// each thread had no core.
 fn void(away: &[f64], loads: &[Load], report: &Report) -> Option<String> {
     let most = away.iter().copied().fold(0.0, f64::max);
     if most > ALLOWED {
@@ -307,15 +320,15 @@ fn void(away: &[f64], loads: &[Load], report: &Report) -> Option<String> {
         let percent = (most * 100.0).min(100.0);
         return Some(format!("other programs or the host had a core for {percent:.1} % of the time"));
     }
-    // For the same reason a wait that still continues is only visible by a competitor that did nothing.
+    // A wait that still continues is not counted yet. It is visible only because the competitor did no work.
     if loads.iter().any(|load| load.packets + load.walked + load.streamed == 0.0) {
         return Some("a competitor did nothing: another program had its core".to_owned());
     }
     lost(report).or_else(|| (report.packets.entered == 0).then(|| "no packet entered".to_owned()))
 }
 
-/// Returns the reason if packets were lost for lack of time or room. Packets that a function drops by its own rules do
-/// not count.
+/// Returns the reason if packets were lost for lack of time or space; `None` otherwise. Packets that a function drops
+/// by its rules are not lost.
 fn lost(report: &Report) -> Option<String> {
     let ports: u64 = report.ports.iter().map(|port| port.dropped + port.refused + port.errors).sum();
     let queues = report.packets.dropped.iter().filter(|(reason, _)| reason.ends_with(".backpressure"));
@@ -324,6 +337,7 @@ fn lost(report: &Report) -> Option<String> {
 }
 
 impl Running {
+    /// Ends the function. Returns an error if it has failed.
     fn end(self) -> Result<(), Trouble> {
         match self.instance.end().troubles.into_iter().next() {
             Some((place, trouble)) => Err(Trouble::Failed(format!("{place}: {trouble}"))),
@@ -333,6 +347,7 @@ impl Running {
 }
 
 impl Rival {
+    /// Returns the threads whose waits are counted.
     fn threads(&self) -> Vec<WorkerThread> {
         match self {
             Self::Function(running) => running.threads.clone(),
@@ -340,6 +355,7 @@ impl Rival {
         }
     }
 
+    /// Returns true if it has ended without being stopped.
     fn has_died(&self) -> bool {
         match self {
             Self::Function(running) => running.instance.has_died(),

@@ -17,17 +17,19 @@ pub const VARIANCE: f64 = 0.01;
 pub const CORRELATION: f64 = 0.9;
 /// The minimum number of functions. With fewer, a correlation may be due to chance.
 pub const FUNCTIONS: usize = 8;
-/// The number of lines of the synthetic competitor that count as one packet. A short packet has a line of metadata and
-/// a line of data.
+/// The number of lines of the synthetic competitor that count as one packet. (A short packet has a line of metadata and
+/// a line of data.)
 const LINES_PER_PACKET: f64 = 2.0;
 /// The instructions of the synthetic competitor per line: a load, its address, and its share of the loop.
 const INSTRUCTIONS_PER_LINE: f64 = 5.0;
-/// The smallest value of which an inverse is taken. A function without cache misses has almost no demand.
+/// The least value of a metric for a demand. Smaller values are raised to it, so that an inverse is finite: a function
+/// without cache misses has almost no demand.
 const LEAST: f64 = 1e-6;
 
 /// The name of the memory bandwidth metric.
 pub(crate) const BANDWIDTH: &str = "memory_bytes_per_packet";
-/// The metrics that are missing without an event of the processor, with the event.
+/// The metrics that depend on an event of the processor, each with this event. Without the event, the metric is
+/// unknown.
 pub(crate) const COUNTED: &[(&str, Event)] = &[
     ("instructions_per_packet", Event::Instructions),
     ("stall_ticks_per_packet", Event::StalledBackend),
@@ -92,7 +94,7 @@ impl Metric {
         }
     }
 
-    /// Returns whether it contains the rate, so that its correlation with the rate has little meaning.
+    /// Returns whether the metric is computed from the rate, so that its correlation with the rate has little meaning.
     #[must_use]
     pub fn is_circular(self) -> bool {
         matches!(self, Self::Ticks | Self::TicksPerSharedLine)
@@ -104,20 +106,21 @@ impl Metric {
         matches!(self, Self::SimulatedInstructions | Self::SharedLines | Self::MemoryLines | Self::Footprint)
     }
 
-    /// Returns whether a larger value is a larger demand. Then x is its inverse, because demands are `1/x` (7).
+    /// Returns whether a larger value means a larger demand. If so, x is the inverse of the value, because demands are
+    /// `1/x` (7).
     fn is_direct(self) -> bool {
         let direct = [Self::LlcMisses, Self::MemoryBytes, Self::SharedLines, Self::MemoryLines, Self::Footprint];
         direct.contains(&self)
     }
 
-    /// Returns the x of (7) for a value.
+    /// Returns the x of (7) for a value of the metric.
     #[must_use]
     pub fn demand(self, value: f64) -> f64 {
         let value = value.max(LEAST);
         if self.is_direct() { 1.0 / value } else { value }
     }
 
-    /// Returns its value in a span. `None` if it is unknown.
+    /// Returns the value of the metric in a span. `hertz` is the number of ticks per second. `None` if it is unknown.
     fn value(self, record: &FunctionRecord, span: &Span, hertz: f64) -> Option<f64> {
         let per_packet = |count: Option<f64>| Some(count? / span.packets as f64);
         let ticks = hertz / span.rate();
@@ -135,7 +138,8 @@ impl Metric {
         }
     }
 
-    /// Returns its values for a function.
+    /// Returns the values of the metric for a function. `hertz` is the number of ticks per second. `None` if a value is
+    /// unknown.
     #[must_use]
     pub fn values(self, record: &FunctionRecord, hertz: f64) -> Option<Values> {
         let of = |spans: Vec<&Span>| {
@@ -154,7 +158,9 @@ impl Metric {
         Some(Values { rate, beside: beside.collect::<Option<_>>()?, alone: of(alone)? })
     }
 
-    /// Returns the value for a synthetic competitor, derived from its load.
+    /// Returns the value of the metric for a synthetic competitor, derived from its load. `hertz` is the number of
+    /// ticks per second, and `shared` the size of the last-level cache in bytes. `None` for other competitors, or if
+    /// this competitor did no work.
     #[must_use]
     pub fn of_synthetic(self, competitor: &Competitor, load: &Load, hertz: f64, shared: u64) -> Option<f64> {
         let Competitor::Synthetic(demand) = competitor else { return None };
@@ -177,7 +183,8 @@ impl Metric {
 }
 
 /// Returns the share of a synthetic competitor's lines that come from memory: the streamed lines, and the walked lines
-/// that do not fit into the last-level cache.
+/// that do not fit into the last-level cache. `bytes` is the size of the memory that is walked, and `shared` the size
+/// of the cache.
 pub(crate) fn memory_share(bytes: usize, load: &Load, shared: u64) -> f64 {
     let lines = load.walked + load.streamed;
     let beyond = if bytes as u64 > shared { load.walked * (1.0 - shared as f64 / bytes as f64) } else { 0.0 };
@@ -231,7 +238,7 @@ pub enum Choice {
     None,
 }
 
-/// Tests a metric by its values for all functions.
+/// Tests a metric by its values for all functions. `why` is the reason if the values are unknown.
 #[must_use]
 pub fn test(metric: Metric, values: &[Values], why: Option<&str>) -> Verdict {
     let largest =
@@ -269,7 +276,7 @@ pub fn choose(verdicts: &[(Metric, Verdict)], functions: usize) -> (Metric, Choi
         let may = verdicts.iter().filter(|(_, it)| it.qualifies && it.functions == functions);
         let may = may.filter(|(metric, _)| metric.is_circular() == is_circular);
         let strength = |verdict: &Verdict| verdict.correlation.unwrap_or(0.0).abs();
-        // Of equal metrics the first one is chosen.
+        // If several metrics are equally strong, the first one is chosen.
         may.rev().max_by(|a, b| strength(&a.1).total_cmp(&strength(&b.1))).map(|(metric, _)| *metric)
     };
     match (best(false), best(true)) {

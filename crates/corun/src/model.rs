@@ -18,14 +18,15 @@ use crate::statistics::{mean, median, student, variance};
 
 /// The number of groups of co-runs. Each group is left out in turn.
 const GROUPS: usize = 5;
-/// The step and the passes of least mean squares.
+/// The step of least mean squares.
 const STEP: f64 = 0.1;
+/// The number of passes of least mean squares over all co-runs.
 const PASSES: usize = 1_000;
 /// The standard deviation of a normal distribution, divided by the median of its absolute values.
 const OF_MEDIAN: f64 = 1.4826;
 /// The error of a median, as a multiple of the error of a mean.
 const MEDIAN_OVER_MEAN: f64 = 1.2533;
-/// A spread or an effect counts if it exceeds this multiple of the noise.
+/// The multiple of the noise above which a spread or an effect counts.
 const ABOVE: f64 = 2.0;
 
 /// The results of co-runs.
@@ -72,7 +73,8 @@ pub struct Trial {
     pub inside: usize,
 }
 
-/// Returns the models of records. `shared` is the size of the last-level cache in bytes.
+/// Returns the models of all functions with enough co-runs in `records`. `shared` is the size of the last-level cache
+/// in bytes, and `method` the method of the fit.
 #[must_use]
 pub fn models(records: &Records, shared: u64, method: FitMethod) -> Models {
     let known: BTreeMap<_, _> = records.functions.iter().filter(|(_, record)| !record.samples.is_empty()).collect();
@@ -126,14 +128,16 @@ impl Models {
 /// Computes the load of competitors on shared resources.
 struct Loads<'a> {
     metric: Metric,
+    /// The ticks per second.
     hertz: f64,
+    /// The size of the last-level cache, in bytes.
     shared: u64,
-    /// x of each function.
+    /// The x of each function (7).
     demands: &'a BTreeMap<&'a str, f64>,
 }
 
 impl Loads<'_> {
-    /// Returns the loads `Σ 1/x` on the cache and on memory. `None` if that of one competitor is unknown.
+    /// Returns the loads `Σ 1/x` on the cache and on memory. `None` if the load of one competitor is unknown.
     fn of(&self, competitors: &[Competitor], loads: &[Load]) -> Option<(f64, f64)> {
         let mut sum = (0.0, 0.0);
         for (competitor, load) in competitors.iter().zip(loads) {
@@ -153,7 +157,8 @@ impl Loads<'_> {
         Some(sum)
     }
 
-    /// Returns the loads of the strongest synthetic competitors on all cores.
+    /// Returns the loads of the strongest synthetic competitors on all cores, which are the limits. `None` if no run
+    /// beside synthetic competitors on all cores is known.
     fn limits(&self, records: &Records) -> Option<LoadLimits> {
         let all = records.seats.competitors.len();
         let is_whole = |sample: &&Sample| {
@@ -176,7 +181,8 @@ impl Loads<'_> {
     }
 }
 
-/// Returns the co-runs of a function: λ beside each set of competitors, and the competing levels.
+/// Returns the co-runs of a function, one for each set of competitors: λ and the competing levels, as medians over all
+/// passes. Sets with an unknown load are left out.
 fn co_runs(record: &FunctionRecord, loads: &Loads<'_>, limits: &LoadLimits) -> Vec<(CoRun, Vec<Competitor>)> {
     let mut by_set: BTreeMap<&[Competitor], Vec<&Sample>> = BTreeMap::new();
     for sample in &record.samples {
@@ -211,6 +217,8 @@ fn noise(record: &FunctionRecord) -> f64 {
     if passes.len() > 1 { of_a_run * MEDIAN_OVER_MEAN / (passes.len() as f64).sqrt() } else { of_a_run }
 }
 
+/// Returns the model of a function and its validation. `metric` is the x of its demand (7). `None` if there are too few
+/// co-runs.
 fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLimits, method: FitMethod) -> Option<Fit> {
     let runs = co_runs(record, loads, limits);
     // With fewer runs, a model would find no effect of competitors.
@@ -243,7 +251,8 @@ fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLim
     Some(Fit { model, trial: trial(record, &runs, method) })
 }
 
-/// Returns the parameters of at least [`GROUPS`] co-runs, and their held-out error.
+/// Returns the parameters that fit at least [`GROUPS`] co-runs, and the mean absolute error of λ for co-runs that are
+/// left out.
 fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
     match method {
         FitMethod::Lms => Some((least_mean_squares(runs, STEP, PASSES)?, held_out_error(runs))),
@@ -251,17 +260,17 @@ fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
     }
 }
 
-/// Returns half the width of the 95 % interval of a predicted λ. It is derived from the errors of the co-runs of the
-/// fit, which may be small by chance, and from the noise of a measured λ. The interval contains each of these co-runs
-/// when it is predicted from the others. `None` if there are too few runs.
+/// Returns half the width of the 95 % interval of a predicted λ. The width follows from the errors of the co-runs of
+/// the fit and from the noise of a measured λ, because these errors may be small by chance. The interval is at least so
+/// wide that it contains each of these co-runs if λ is predicted from the others. `None` if there are too few runs.
 fn interval(fitted: &Fitted, runs: &[CoRun], noise: f64, method: FitMethod) -> Option<f64> {
     let parameters = if matches!(fitted.shape, Shape::Linear) { 3 } else { 4 };
     let degrees = runs.len().checked_sub(parameters).filter(|degrees| *degrees > 1)?;
     let deviation = (fitted.error * (runs.len() as f64 / degrees as f64).sqrt()).max(noise);
-    // The parameters are not exact either. For co-runs drawn at random, their errors add this on average (Breiman and
-    // Freedman, JASA 1983).
+    // The parameters have errors, too. For co-runs drawn at random, these errors add the last factor on average
+    // (Breiman and Freedman, JASA 1983).
     let by_errors = student(degrees) * deviation * (1.0 + parameters as f64 / (degrees - 1) as f64).sqrt();
-    // The form of the model is only approximately right, so the errors are not only noise.
+    // The form of the model is only an approximation, so the errors are not only noise.
     let without = |out: usize| {
         let rest: Vec<_> = runs.iter().enumerate().filter(|(at, _)| *at != out).map(|(_, run)| *run).collect();
         let fitted = match method {
@@ -273,8 +282,9 @@ fn interval(fitted: &Fitted, runs: &[CoRun], noise: f64, method: FitMethod) -> O
     Some((0..runs.len()).map(without).fold(by_errors, f64::max))
 }
 
-/// Leaves out each group of co-runs in turn. Returns each co-run with the λ that the others predict and half the
-/// interval. Of the two forms, the one with the narrower interval predicts.
+/// Leaves out each group of co-runs in turn, and predicts it from the other groups. Returns each co-run with its
+/// predicted λ and half the width of the interval. Of the linear and the saturating shape, the one with the narrower
+/// interval is used.
 fn predictions(runs: &[CoRun], method: FitMethod, noise: f64) -> Vec<(CoRun, f64, f64)> {
     let mut found = Vec::new();
     for group in 0..GROUPS.min(runs.len()) {
@@ -284,7 +294,7 @@ fn predictions(runs: &[CoRun], method: FitMethod, noise: f64) -> Vec<(CoRun, f64
             FitMethod::Lms => [least_mean_squares(&rest, STEP, PASSES), None],
             FitMethod::NonNegative => [non_negative(&rest, Shape::Linear), saturating(&rest)],
         };
-        // The form is also chosen without the group that is left out.
+        // The shape is also chosen without the group that is left out.
         let with_half = forms.into_iter().flatten().filter_map(|it| Some((it, interval(&it, &rest, noise, method)?)));
         let Some((fitted, half)) = with_half.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
         found.extend(out.into_iter().map(|(_, run)| (*run, fitted.predict(run), half)));
@@ -292,7 +302,8 @@ fn predictions(runs: &[CoRun], method: FitMethod, noise: f64) -> Vec<(CoRun, f64
     found
 }
 
-/// Returns the mean absolute error of λ for co-runs that least mean squares predict without them.
+/// Returns the mean absolute error of λ for co-runs that are left out of a fit by least mean squares. `None` without
+/// co-runs.
 fn held_out_error(runs: &[CoRun]) -> Option<f64> {
     let mut errors = Vec::new();
     for group in 0..GROUPS.min(runs.len()) {
@@ -305,6 +316,7 @@ fn held_out_error(runs: &[CoRun]) -> Option<f64> {
     (!errors.is_empty()).then(|| mean(&errors))
 }
 
+/// Returns the validation of a function's model. `runs` are its co-runs with their competitors.
 fn trial(record: &FunctionRecord, runs: &[(CoRun, Vec<Competitor>)], method: FitMethod) -> Trial {
     let plain: Vec<_> = runs.iter().map(|(run, _)| *run).collect();
     let drops: Vec<_> = plain.iter().map(|run| run.drop).collect();

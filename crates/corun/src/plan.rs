@@ -9,7 +9,8 @@ const OTHERS: usize = 3;
 /// The extent of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// The number of passes over all functions. A disturbance of a few seconds affects one pass only.
+    /// The number of passes over all functions. Several passes are useful, because a disturbance of a few seconds
+    /// affects only one of them.
     pub passes: usize,
     /// The length of a span, in nanoseconds.
     pub span_ns: u64,
@@ -17,8 +18,9 @@ pub struct Effort {
 
 /// Returns the competitors of function `index` of `keys`: one set for each run of a pass.
 ///
-/// Synthetic competitors have all their levels, on one core and on all `cores`. Functions form sets of one, of half the
-/// cores and of all cores. The other functions of `keys` take turns, so that all of them compete equally often.
+/// Each of `demands` gives two sets of synthetic competitors: on one core, and on all `cores`. Other functions of
+/// `keys` form sets on one core, on half of the cores and on all cores. They take turns, so that all of them compete
+/// equally often.
 #[must_use]
 pub fn competitors(keys: &[String], index: usize, demands: &[Demand], cores: usize) -> Vec<Vec<Competitor>> {
     let mut sets = Vec::new();

@@ -36,7 +36,8 @@ pub struct Records {
     pub hertz: f64,
     /// The figures that this machine does not provide, each with the reason.
     pub unavailable: BTreeMap<String, String>,
-    /// The records by function. The key is the name, or with a pipeline's parameters the profile key.
+    /// The records by function. The key is the name of the function, or its profile key if it has the parameters of a
+    /// pipeline.
     pub functions: BTreeMap<String, FunctionRecord>,
 }
 
@@ -106,7 +107,7 @@ pub struct Sample {
     pub beside: Span,
     /// The solo span after.
     pub after: Span,
-    /// The load of each competitor.
+    /// The load of each competitor, in the order of `competitors`.
     pub loads: Vec<Load>,
 }
 
@@ -141,7 +142,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the packets per second of the time in which the function had its core.
+    /// Returns the packets per second, of the time in which the function had its core.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.packets as f64 / (self.seconds * (1.0 - self.away))
@@ -220,7 +221,8 @@ impl Records {
     /// Reads a file. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Returns [`RecordError`] with the reason if the file cannot be used.
+    /// Returns [`RecordError`] if the file cannot be read, if its content is invalid, or if it is not of the machine,
+    /// build and largest batch of `key`.
     pub fn read(file: &Path, key: &Key) -> Result<Option<Self>, RecordError> {
         let bytes = match read_text(file, MOST) {
             Ok(bytes) => bytes,
@@ -265,7 +267,7 @@ impl Records {
                 if sample.competitors.len() != sample.loads.len() || sample.competitors.is_empty() {
                     let value =
                         format!("of {} competitors with {} loads", sample.competitors.len(), sample.loads.len());
-                    return wrong(what(), value, "a load for each competitor, and one or more");
+                    return wrong(what(), value, "one or more competitors, each with a load");
                 }
                 for span in [sample.before, sample.beside, sample.after] {
                     if !span.is_sound() {
@@ -310,6 +312,7 @@ impl Records {
 }
 
 impl Span {
+    /// Returns true if all values are in range, so that a rate can be computed.
     fn is_sound(&self) -> bool {
         let counts = [self.instructions, self.stalls, self.llc_misses, self.memory_bytes];
         let counts_are = counts.into_iter().flatten().all(|count| (0.0..f64::INFINITY).contains(&count));

@@ -15,7 +15,8 @@ pub trait Bench {
     /// Returns [`Trouble`] if the function cannot run, or if the user has interrupted the measurement.
     fn begin(&mut self, subject: &Subject) -> Result<(), Trouble>;
 
-    /// Measures the function that was started: alone, beside these competitors, and alone again. The pass is 0.
+    /// Measures the function that was started: alone, beside these competitors, and alone again. The pass in the result
+    /// is 0; the caller sets it.
     ///
     /// # Errors
     /// Returns [`Trouble`] if the run does not count or fails, or if the user has interrupted the measurement.
@@ -31,7 +32,7 @@ pub trait Bench {
     fn unavailable(&self) -> Vec<(String, String)>;
 }
 
-/// The reason why there is no run.
+/// The reason why a run has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
     /// The user has interrupted the measurement.
@@ -45,7 +46,7 @@ pub enum Trouble {
     Failed(String),
 }
 
-/// The measurement was interrupted before all runs were done.
+/// The error of a measurement that was interrupted before all runs were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -131,7 +132,8 @@ pub fn measure(
     Ok(failed)
 }
 
-/// Measures a function beside each of these sets.
+/// Measures a function beside each of these sets, in a pass. Adds the results to `records`, and calls `made` after each
+/// run. Runs that do not count are counted as void. Ends early if the function fails or if `stop` is set.
 fn turn(
     subject: &Subject,
     sets: Vec<Vec<Competitor>>,

@@ -9,18 +9,20 @@ use crate::record::{Records, Simulated};
 use crate::session::{Interrupted, Observer, Progress};
 use crate::subject::Subject;
 
-/// A number of lines per packet that counts as almost none.
+/// The largest number of lines per packet that counts as almost no lines.
 const NEXT_TO_NONE: f64 = 0.1;
 /// The smallest cache that is simulated, in bytes.
 const SMALLEST: u64 = 16 << 10;
 
-/// The name under which the reason for missing simulated figures is stored.
+/// The name in [`Records::unavailable`] of the reason for missing simulated figures.
 pub const UNAVAILABLE: &str = "simulated";
 
-/// A function that counts a subject's misses in two caches of these sizes.
+/// A function that counts a subject's misses in a first and a last cache of these sizes, in bytes.
 pub type Count<'a> = dyn Fn(&Subject, [u64; 2]) -> Result<Misses, CountError> + 'a;
 
-/// Simulates caches for those functions of `subjects` that have runs in `records` but no simulation.
+/// Simulates caches for those functions of `subjects` that have runs in `records` but no simulation. If a simulation
+/// fails, the reason is stored in the records, and the next function is simulated. If no simulation is possible at all,
+/// it ends.
 ///
 /// # Errors
 /// Returns [`Interrupted`] if `stop` was set. `records` contains all simulations until then.
@@ -71,10 +73,11 @@ pub fn missing<'s>(subjects: &'s [Subject], records: &Records) -> Vec<&'s Subjec
     subjects.iter().filter(is_missing).collect()
 }
 
+/// Returns the figures of a function, from simulations of four cache sizes.
 fn of(subject: &Subject, caches: Caches, count: &Count<'_>) -> Result<Simulated, CountError> {
     let Caches { own, shared, .. } = caches;
     let small = (own / 16).max(SMALLEST);
-    // The geometric mean of both sizes.
+    // A size between the two caches: the geometric mean.
     let middle = ((own as f64 * shared as f64).sqrt() as u64).max(own);
     let outer = count(subject, [own, shared])?;
     let inner = count(subject, [small, middle])?;
@@ -87,9 +90,9 @@ fn of(subject: &Subject, caches: Caches, count: &Count<'_>) -> Result<Simulated,
     })
 }
 
-/// Estimates the size of the cache that misses almost no lines. `sizes` contains cache sizes in bytes, in ascending
-/// order, with the lines per packet that each misses. Between two sizes it interpolates by their logarithms. If the
-/// largest size is too small, it returns twice that size.
+/// Estimates the size, in bytes, of the cache that misses almost no lines. `sizes` contains cache sizes in bytes, in
+/// ascending order, each with the lines per packet that it misses. Between two sizes, the result is interpolated by
+/// their logarithms. If the largest size still misses lines, the result is twice this size.
 fn footprint(sizes: &[(u64, f64)]) -> f64 {
     let Some((smallest, first)) = sizes.first() else { return 0.0 };
     if *first <= NEXT_TO_NONE {

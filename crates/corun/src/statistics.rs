@@ -21,7 +21,8 @@ pub fn variance(figures: &[f64]) -> f64 {
     self::mean(&figures.iter().map(|figure| (figure - mean).powi(2)).collect::<Vec<_>>())
 }
 
-/// Returns Pearson's correlation (6), or `None` if one of the two does not vary.
+/// Returns Pearson's correlation (6) of the first and the second values of pairs. `None` if one of the two does not
+/// vary.
 #[must_use]
 pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let (x, y): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
@@ -33,7 +34,8 @@ pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     is_known.then(|| (mean(&together) / spread).clamp(-1.0, 1.0))
 }
 
-/// Returns the 97.5 % quantile of Student's t, which bounds a 95 % interval on one side.
+/// Returns the 97.5 % quantile of Student's t, which is the upper end of a 95 % interval. Infinite for 0 degrees of
+/// freedom.
 #[must_use]
 pub fn student(degrees: usize) -> f64 {
     const FIRST: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];

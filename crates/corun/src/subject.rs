@@ -13,20 +13,21 @@ const SHORTEST: u32 = 60;
 /// A function that is measured.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The key: the name of the function, or with a pipeline's parameters its profile key.
+    /// The key: the name of the function, or its profile key if it has the parameters of a pipeline.
     pub key: String,
-    /// The name for display: the function, or the module of the pipeline.
+    /// The name for display: that of the function, or that of the module in the pipeline.
     pub name: String,
     /// The pipeline in which it runs.
     pub source: Source,
-    /// The pipeline and the settings with which another process finds the same function. `None` if it cannot.
+    /// The name of a pipeline and the settings with which another process can create the same function. `None` if
+    /// another process cannot create it.
     pub counted: Option<(String, Vec<String>)>,
     /// The length of the packets, in bytes.
     pub packets_bytes: u32,
 }
 
 impl Subject {
-    /// Returns a function with the parameters and the packets of its example.
+    /// Returns a function with the parameters and the packets of its example. `batch` is the largest batch.
     ///
     /// # Errors
     /// Returns [`Problems`] if no function has this name.
@@ -38,9 +39,10 @@ impl Subject {
         Ok(Self { key: name.to_owned(), name: name.to_owned(), source, counted, packets_bytes })
     }
 
-    /// Returns each module of a pipeline on its own with its parameters, one for each profile key. The packets are
-    /// those of the pipeline's first generator, or those of the function's example if there is no generator. `origin`
-    /// is the name with which another process finds the pipeline, if there is one.
+    /// Returns the modules of a pipeline, each as a separate subject with its parameters. Of several modules with one
+    /// profile key, only the first is returned. The packets are those of the pipeline's first generator, or those of
+    /// the function's example if there is no generator. `origin` is the name by which another process finds the
+    /// pipeline, if there is one.
     ///
     /// # Errors
     /// Returns [`Problems`] if the pipeline cannot be read.
@@ -71,22 +73,22 @@ impl Subject {
     }
 }
 
-/// Returns whether a name is that of a pipeline: a built-in one, or a name that is not a function and looks like a
-/// file.
+/// Returns whether a name means a pipeline: the name of a built-in pipeline, or a name that is not a function and looks
+/// like a file name.
 #[must_use]
 pub fn is_pipeline(name: &str) -> bool {
     let is_like_a_file = || name == "-" || name.contains('/') || name.contains('.') || Path::new(name).is_file();
     is_built_in(name) || !profile::all().iter().any(|function| function == name) && is_like_a_file()
 }
 
-/// Returns the parameters of the first generator.
+/// Returns the parameters of the first generator of a pipeline; `None` if it has no generator.
 fn generator(written: &Value) -> Option<Value> {
     let ports = written["ports"].as_object()?;
     let generator = ports.values().find_map(|port| port.get("generator"))?;
     Some(if generator.is_null() { Value::Object(serde_json::Map::new()) } else { generator.clone() })
 }
 
-/// Returns the packets of a function's example.
+/// Returns the parameters of the generator in a function's example.
 fn traffic(function: &str) -> Result<Value, Problems> {
     let sample = parameters(&forebay_pipeline::sample(function, &[])?, |_| Schema::default())?;
     Ok(generator(&sample).unwrap_or_default())
@@ -131,7 +133,7 @@ fn has_text(values: &Value, text: &str) -> bool {
     }
 }
 
-/// Returns the length of the generated packets.
+/// Returns the length of the generated packets, in bytes.
 fn length(written: &Value) -> u32 {
     let size = written["ports"]["in"]["generator"]["size"].as_u64();
     size.and_then(|size| u32::try_from(size).ok()).unwrap_or(SHORTEST)

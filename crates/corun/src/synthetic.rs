@@ -1,10 +1,10 @@
 //! The synthetic competitor: a thread that uses as much of the shared cache and of the memory bandwidth as its
 //! parameters define.
 //!
-//! It reads lines in an order that prefetchers cannot predict. Each line contains the index of the next one, and all
+//! It reads lines in an order that prefetchers cannot predict. Each line contains the index of the next line, and all
 //! lines form one cycle in random order. Eight such walks run in parallel, because a single walk would wait for each
-//! line. In addition, it reads and writes the lines of a memory larger than all caches in order, which uses memory
-//! bandwidth.
+//! line. In addition, the thread reads and writes, in order, the lines of a memory that is larger than all caches. This
+//! uses memory bandwidth.
 
 use std::collections::BTreeMap;
 use std::hint::{black_box, spin_loop};
@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 
 /// The size of a line, in bytes.
 pub const LINE: usize = 64;
-/// The words of a line: of the walk, and of the stream.
+/// The number of words of a line in a walk.
 const WORDS: usize = LINE / size_of::<u32>();
+/// The number of words of a line in the stream.
 const WIDE: usize = LINE / size_of::<u64>();
-/// The number of parallel walks: about the number of misses that a core can have in progress in its first cache.
+/// The number of parallel walks. It is about the number of misses of its first cache that a core can handle at once.
 const WALKS: usize = 8;
 /// The number of lines between two reads of the clock.
 const SLICE: usize = 512;
@@ -39,8 +40,9 @@ pub struct Demand {
 /// The memory of one competitor.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// The rings by size in bytes. Each line contains the index of the next one.
+    /// By size in bytes: the lines of a walk. Each line contains the index of the next line.
     rings: BTreeMap<usize, Vec<u32>>,
+    /// The memory that is read and written in order. Empty if no demand needs it.
     stream: Vec<u64>,
 }
 
@@ -116,7 +118,8 @@ impl Memory {
     }
 }
 
-/// Returns the lines of a memory of this size. Each contains the index of the next one, in one cycle.
+/// Returns the lines of a memory of this size, in words. The first word of each line is the index of the next line. All
+/// lines form one cycle.
 fn ring(bytes: usize) -> Vec<u32> {
     let order = circle(bytes / LINE);
     let mut ring = vec![0; order.len() * WORDS];
@@ -126,8 +129,8 @@ fn ring(bytes: usize) -> Vec<u32> {
     ring
 }
 
-/// Returns the demands for co-runs on a machine with caches of these sizes, in bytes. They range from one that hardly
-/// affects the shared cache to the strongest.
+/// Returns the demands for co-runs on a machine whose cores have caches of `own` bytes and share a cache of `shared`
+/// bytes. The weakest demand hardly affects the shared cache.
 #[must_use]
 pub fn levels(own: usize, shared: usize) -> Vec<Demand> {
     let demand = |bytes: usize, streamed, pace| Demand { bytes: bytes.max(LINE * WALKS), streamed, pace };

@@ -36,6 +36,8 @@ const TOO_SHORT: Gate = Gate::drop(3);
 const UNKNOWN_KEY: Gate = Gate::drop(4);
 const FORGED: Gate = Gate::drop(5);
 const UNDECIDABLE: Gate = Gate::drop(6);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "not_udp", help: "The frame is not UDP over IP, and such frames are dropped ('others')." },
     Reason { name: "fragment", help: "The packet is a fragment; only a whole datagram can be decrypted." },
@@ -52,9 +54,10 @@ const DROPS: &[Reason] = &[
 /// The network function `aes_gcm_decrypt`.
 pub struct AesGcmDecrypt {
     keys: Vec<Key>,
-    /// By key id: the index in `keys`. An index outside `keys` where no key has the id.
+    /// The index in `keys` of each key id; `u16::MAX` for an id without a key.
     index_of: [u16; 256],
     sums: Sums,
+    /// The gate of packets that are not UDP.
     others: Gate,
 }
 
@@ -88,7 +91,8 @@ impl Declare for AesGcmDecrypt {
 }
 
 impl AesGcmDecrypt {
-    /// Decrypts the payload of a datagram that extends to the end of the frame.
+    /// Decrypts the payload of a datagram that extends to the end of the frame. Returns [`Gate::FIRST`], or the gate of
+    /// a packet that must be dropped. Must be called once for each packet.
     #[inline(always)]
     fn decrypt(&self, packet: &mut Packet, datagram: Datagram) -> Gate {
         let payload = datagram.payload();
@@ -116,7 +120,7 @@ impl AesGcmDecrypt {
         Gate::FIRST
     }
 
-    /// Handles packets that are not plain IPv4 with UDP.
+    /// Decrypts a packet that is not plain IPv4 with UDP, or returns the gate of the error.
     #[cold]
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet) -> Gate {
@@ -129,6 +133,7 @@ impl AesGcmDecrypt {
         }
     }
 
+    /// Decrypts any packet, or returns the gate of the error.
     #[inline(always)]
     fn decide(&self, packet: &mut Packet) -> Gate {
         if Datagram::is_plain(packet) { self.decrypt(packet, Datagram::PLAIN) } else { self.unusual(packet) }
@@ -138,7 +143,8 @@ impl AesGcmDecrypt {
 impl Function for AesGcmDecrypt {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let mut gate = Gate::FIRST;
-        // A packet is decrypted only once, whatever the result; its result is kept, not computed again.
+        // `gate` keeps the result for the packet at which `first_unusual` stops: a second attempt to decrypt would see
+        // changed text.
         let mut first = 0;
         while let Some(further) = first_unusual(&mut batch[first..], |packet| {
             gate = self.decide(packet);

@@ -29,8 +29,8 @@ pub struct Params {
     backend: Implementation,
     /// The number of packets that may be encrypted with one key, from 1; by default 2^42. Further packets are dropped.
     packets: Option<u64>,
-    /// The longest IP packet in bytes after encryption, from 68. Longer packets are dropped. Without it, the longest
-    /// that the header can express.
+    /// The largest length of IP packets after encryption, in bytes, at least 68. Longer packets are dropped. Without
+    /// it, the limit is the largest length that the header can express.
     mtu: Option<u16>,
     /// The action for packets that are not UDP: `drop` (the default), or `pass` unchanged.
     #[serde(default)]
@@ -44,6 +44,8 @@ const TOO_LONG: Gate = Gate::drop(3);
 const NO_ROOM: Gate = Gate::drop(4);
 const KEY_SPENT: Gate = Gate::drop(5);
 const UNDECIDABLE: Gate = Gate::drop(6);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "not_udp", help: "The frame is not UDP over IP, and such frames are dropped ('others')." },
     Reason { name: "fragment", help: "The packet is a fragment; only a whole datagram can be encrypted." },
@@ -60,9 +62,9 @@ const DROPS: &[Reason] = &[
     Reason { name: "undecidable", help: "The packet hides whether it is UDP. It is dropped whatever `others` says." },
 ];
 
-/// Bytes before the encrypted payload: the number, which is also the nonce.
+/// The number of bytes before the encrypted payload. They are the packet number, which is also the nonce.
 pub(crate) const HEADER: usize = NONCE;
-/// Bytes by which a packet grows.
+/// The number of bytes by which a packet grows.
 pub(crate) const MORE: usize = HEADER + TAG;
 
 /// The network function `aes_gcm_encrypt`.
@@ -71,9 +73,10 @@ pub struct AesGcmEncrypt {
     /// The first bytes of packet numbers: the key's id and the sender.
     prefix: [u8; 4],
     numbers: Numbers,
-    /// The longest packet before encryption, in bytes from its IP header on.
+    /// The largest length of a packet before encryption, in bytes from its IP header on.
     most: usize,
     sums: Sums,
+    /// The gate of packets that are not UDP.
     others: Gate,
 }
 
@@ -124,8 +127,8 @@ impl Declare for AesGcmEncrypt {
 }
 
 impl AesGcmEncrypt {
-    /// Encrypts the payload of a datagram that extends to the end of the frame. If that is not possible, changes
-    /// nothing.
+    /// Encrypts the payload of a datagram that extends to the end of the frame, and returns [`Gate::FIRST`]. If that is
+    /// not possible, changes nothing and returns the gate of the error.
     #[inline(always)]
     fn encrypt(&mut self, packet: &mut Packet, datagram: Datagram) -> Gate {
         let (payload, len) = (datagram.payload(), packet.len());
@@ -164,13 +167,14 @@ impl AesGcmEncrypt {
         Gate::FIRST
     }
 
-    /// Encrypts a plain IPv4 packet with UDP. Returns false, and changes nothing, for all others.
+    /// Encrypts a plain IPv4 packet with UDP. Returns false, and changes nothing, for all other packets and for packets
+    /// that cannot be encrypted.
     #[inline(always)]
     fn usual(&mut self, packet: &mut Packet) -> bool {
         Datagram::is_plain(packet) && self.encrypt(packet, Datagram::PLAIN) == Gate::FIRST
     }
 
-    /// Handles all other packets.
+    /// Encrypts any packet, or returns the gate of the error.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet) -> Gate {

@@ -9,6 +9,7 @@ use forebay_packet::{Hidden, Network, Packet};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+/// The number of bytes of a UDP header.
 const UDP: usize = size_of::<Udp>();
 
 /// The offsets of a datagram's parts in a frame, in bytes. The frame ends where the datagram ends.
@@ -18,11 +19,11 @@ pub(crate) struct Datagram {
     pub(crate) ip: usize,
     /// The UDP header.
     pub(crate) udp: usize,
-    /// Whether the IP header is of IPv6.
+    /// True if the IP header is IPv6.
     pub(crate) six: bool,
 }
 
-/// Why a frame's payload cannot be encrypted or decrypted.
+/// The reason why the payload of a frame cannot be encrypted or decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
     /// It is not UDP over IP.
@@ -56,8 +57,8 @@ impl Datagram {
     pub(crate) const PLAIN: Self =
         Self { ip: size_of::<Ethernet>(), udp: size_of::<Ethernet>() + size_of::<Ipv4>(), six: false };
 
-    /// Returns whether the parts of a frame are at [these offsets](Self::PLAIN) and it has no padding. False is no
-    /// statement: such a frame may still be a datagram.
+    /// Returns true if a frame has its parts at the [usual offsets](Self::PLAIN) and no padding. If it returns false,
+    /// the frame may still contain a datagram, which [`find`](Self::find) finds.
     #[inline(always)]
     pub(crate) fn is_plain(packet: &Packet) -> bool {
         const START: u64 = 0xffff_ff00_ffff_0000;
@@ -71,13 +72,14 @@ impl Datagram {
             && u64::from(plain.length.get()) == datagram
     }
 
-    /// Finds the parts in any frame, and removes padding.
+    /// Finds the parts of a datagram in any frame. If it succeeds, it has removed the padding after the datagram.
     pub(crate) fn find(packet: &mut Packet) -> Result<Self, Unfit> {
         let found = Self::locate(packet);
         let hides = |packet: &mut Packet| matches!(packet.hidden(), Some(Hidden::Network | Hidden::Protocol));
         if matches!(found, Err(Unfit::Other | Unfit::Length)) && hides(packet) { Err(Unfit::Hidden) } else { found }
     }
 
+    /// Finds the parts as [`find`](Self::find) does, but does not distinguish hidden packets.
     fn locate(packet: &mut Packet) -> Result<Self, Unfit> {
         let (network, ip) = packet.network();
         let bytes = packet.data().get(ip..).ok_or(Unfit::Other)?;
@@ -123,14 +125,15 @@ impl Datagram {
         self.udp + UDP
     }
 
-    /// Returns whether the datagram has a checksum.
+    /// Returns true if the datagram has a checksum.
     #[inline(always)]
     pub(crate) fn is_summed(self, packet: &Packet) -> bool {
         packet.view::<Udp>(self.udp).is_some_and(|header| header.checksum.get() != 0)
     }
 
     /// Updates the lengths of a datagram that has become `more` bytes longer, or shorter if `more` is negative. The
-    /// payload is already behind the headers. `sum` changes the UDP checksum.
+    /// headers and the new payload must already be in place. `sum` returns the new UDP checksum for the old one, both
+    /// in machine order.
     #[inline(always)]
     pub(crate) fn resize(self, packet: &mut Packet, more: i16, sum: impl FnOnce(u16) -> u16) {
         if self.six {

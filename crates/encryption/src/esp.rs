@@ -11,13 +11,13 @@ use forebay_packet::wire::ipv6::Ipv6;
 
 /// The IP protocol number of ESP.
 pub(crate) const ESP: u8 = 50;
-/// Bytes of the security parameters index and the sequence number.
+/// The number of bytes of the security parameters index and the sequence number.
 pub(crate) const HEADER: usize = 8;
-/// Bytes of the initialisation vector of AES-GCM (RFC 4106 section 3.1).
+/// The number of bytes of the initialisation vector of AES-GCM (RFC 4106 section 3.1).
 pub(crate) const IV: usize = 8;
-/// Bytes of the pad length and the next header.
+/// The number of bytes of the pad length and the next header.
 pub(crate) const TRAILER: usize = 2;
-/// Bytes of the salt, which follows the key (RFC 4106 section 8.1).
+/// The number of bytes of the salt, which follows the key (RFC 4106 section 8.1).
 pub(crate) const SALT: usize = 4;
 /// The UDP port of ESP in UDP (RFC 3948).
 pub(crate) const PORT: u16 = 4_500;
@@ -39,8 +39,8 @@ pub(crate) fn nonce(salt: [u8; SALT], iv: [u8; IV]) -> [u8; forebay_aead::NONCE]
     nonce
 }
 
-/// Returns the bytes that are authenticated besides the payload, and how many of them count: the index and the sequence
-/// number, which has 64 bits if it is extended (RFC 4106 section 5).
+/// Returns the bytes that are authenticated besides the payload: the index and the sequence number, which has 64 bits
+/// if it is extended (RFC 4106 section 5). The second value is the number of bytes that are used, 8 or 12.
 #[inline(always)]
 pub(crate) fn associated(spi: u32, sequence: u64, extended: bool) -> ([u8; 12], usize) {
     let mut bytes = [0; 12];
@@ -53,7 +53,7 @@ pub(crate) fn associated(spi: u32, sequence: u64, extended: bool) -> ([u8; 12], 
     (bytes, 8)
 }
 
-/// Returns the bytes of an IP header of the address's family.
+/// Returns the number of bytes of an IP header without options, of the same family as the address.
 pub(crate) fn header_of(address: IpAddr) -> usize {
     if address.is_ipv4() { size_of::<Ipv4>() } else { size_of::<Ipv6>() }
 }

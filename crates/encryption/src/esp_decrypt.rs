@@ -36,11 +36,12 @@ pub struct Params {
     /// `hard-bytes=N`. Associations can be changed while packets run.
     #[serde(default = "none")]
     associations: Listed,
-    /// The number of sequence numbers below the highest one that are still accepted, 64 to 4096; by default 1024.
+    /// The size of the window of accepted sequence numbers, which ends with the highest number that has come: 64 to
+    /// 4096, by default 1024. Packets with lower numbers are dropped.
     #[serde(default = "window")]
     window: u16,
-    /// The port at which ESP in UDP arrives, such as 4500, if there is a NAT on the way. Without it only ESP directly
-    /// above IP is accepted.
+    /// The UDP destination port of ESP in UDP, such as 4500, if there is a NAT on the way. Without it, only ESP
+    /// directly above IP is accepted.
     udp: Option<u16>,
     /// The implementation of AES: `hardware` uses the processor's AES instructions, `software` does without them,
     /// `auto` (the default) is `hardware` if the processor has the instructions and `software` otherwise.
@@ -69,6 +70,8 @@ const BAD_PADDING: Gate = Gate::drop(9);
 const NOT_IP: Gate = Gate::drop(10);
 const WRONG_SOURCE: Gate = Gate::drop(11);
 const CONGESTION: Gate = Gate::drop(12);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "not_esp", help: "The frame is neither ESP over IP nor UDP to the port of ESP." },
     Reason { name: "fragment", help: "The outer packet is a fragment (RFC 4303 section 3.4.1)." },
@@ -87,6 +90,7 @@ const DROPS: &[Reason] = &[
         help: "The outer packet has met congestion, and the inner packet cannot be marked (RFC 6040).",
     },
 ];
+/// The reasons of consumption. The number of a consuming gate is the index of its reason in this list.
 const CONSUMES: &[Reason] = &[
     Reason { name: "dummy", help: "The packet is a dummy packet without payload (RFC 4303 section 2.6)." },
     Reason { name: "keepalive", help: "The packet kept a NAT's entry alive (RFC 3948 section 2.3)." },
@@ -103,8 +107,11 @@ pub struct EspDecrypt {
 
 /// The settings, without the associations.
 struct Receiver {
+    /// The size of the window.
     window: u16,
+    /// The destination port of ESP in UDP, if it is accepted.
     udp: Option<u16>,
+    /// The counter of associations that have reached their soft limit.
     soft: Arc<[Counter]>,
 }
 
@@ -170,7 +177,7 @@ impl Declare for EspDecrypt {
     }
 }
 
-/// Locates ESP in an IPv4 packet whose header announces it.
+/// Locates ESP in an IPv4 packet whose header announces it. `ip` is the offset of the header.
 fn in_ipv4(packet: &Packet, ip: usize) -> Result<Located, Gate> {
     let bytes = packet.data().get(ip..).ok_or(BAD_LENGTH)?;
     let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| BAD_LENGTH)?;
@@ -183,7 +190,7 @@ fn in_ipv4(packet: &Packet, ip: usize) -> Result<Located, Gate> {
     Ok(Located { start, end, class: header.traffic_class, source, destination })
 }
 
-/// Locates ESP in an IPv6 packet.
+/// Locates ESP in an IPv6 packet whose headers announce it. `ip` is the offset of the IPv6 header.
 fn in_ipv6(packet: &Packet, ip: usize) -> Result<Located, Gate> {
     let bytes = packet.data().get(ip..).ok_or(BAD_LENGTH)?;
     if ipv6::is_fragment(bytes, 0) {
@@ -197,7 +204,7 @@ fn in_ipv6(packet: &Packet, ip: usize) -> Result<Located, Gate> {
 }
 
 impl Receiver {
-    /// Finds ESP in a frame.
+    /// Finds ESP in a frame, or returns the gate of a frame without ESP.
     #[inline(always)]
     fn find(&self, packet: &mut Packet) -> Result<Located, Gate> {
         if let Some((header, room)) = packet.ipv4_and_room() {
@@ -217,6 +224,7 @@ impl Receiver {
         }
     }
 
+    /// Finds ESP in a UDP packet, or returns the gate of a packet that is something else.
     fn find_in_udp(&self, packet: &mut Packet) -> Result<Located, Gate> {
         let port = self.udp.ok_or(NOT_ESP)?;
         // The UDP checksum is not checked: NATs may have left it wrong (RFC 3948 section 2.1), and the tag is stronger.
@@ -234,7 +242,8 @@ impl Receiver {
         Ok(Located { start: found.payload, end: found.end, class: found.class, source, destination })
     }
 
-    /// Decrypts a packet and takes it out of its tunnel. Returns the gate of the packet, or of the error.
+    /// Decrypts a packet and takes it out of its tunnel. Returns its gate, which may be the gate of an error. A packet
+    /// that is authentic moves the window and counts in the lifetime, even if it is dropped afterwards.
     #[inline(always)]
     fn run(&self, associations: &Associations, packet: &mut Packet) -> Gate {
         let found = match self.find(packet) {
@@ -291,12 +300,13 @@ impl Receiver {
 
 /// The packet inside a tunnel.
 struct Inner {
+    /// The length of the IP packet, which begins where the text begins.
     length: usize,
     source: IpAddr,
 }
 
-/// Checks decrypted text and returns its packet: the padding must be correct, and the packet complete and of the
-/// announced type.
+/// Checks decrypted text and returns its packet, or the gate of the error. The padding must be correct. The packet must
+/// be complete and have the announced type. A dummy packet returns the gate [`DUMMY`].
 #[inline(always)]
 fn inside(text: &[u8]) -> Result<Inner, Gate> {
     let Some((rest, &[pad, protocol])) = text.split_last_chunk::<TRAILER>() else { return Err(BAD_PADDING) };

@@ -27,7 +27,7 @@ use headers::{Fragmenting, Headers, InnerFields, Route};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The local end of the tunnels: the outer source address. Its family, IPv4 or IPv6, is that of all outer packets.
+    /// The local end of the tunnels: the outer source address. All outer packets have its family, IPv4 or IPv6.
     source: AnyEndpoint,
     /// The security associations: a list, or `{ file: NAME }` with one per line. Each is `SPI key=KEY peer=ADDRESS`,
     /// with KEY as `@FILE` or 40 (AES-128) or 72 (AES-256) hexadecimal digits, the last 8 of which are the salt.
@@ -36,8 +36,9 @@ pub struct Params {
     /// can be changed while packets run.
     #[serde(default = "none")]
     associations: Listed,
-    /// How a packet's association is found: `destination`, by the longest prefix of the inner destination address (the
-    /// default), or by `number`, with one of the metadata words `tunnel` and `next_hop`.
+    /// The key by which a packet's association is found: `destination`, the longest `for` prefix that contains the
+    /// inner destination address (the default), or one of the metadata words `tunnel` and `next_hop`, which contains
+    /// the `number` of the association.
     #[serde(default)]
     by: By,
     /// The action for packets without an association: `drop` (the default) or `bypass`, which sends them to the gate
@@ -58,10 +59,11 @@ pub struct Params {
     /// The outer time to live or hop limit, 1 to 255.
     #[serde(default = "ttl")]
     ttl: u8,
-    /// The longest outer packet in bytes, from 68, over IPv6 from 1280. Longer packets are dropped. Without it, the
-    /// longest that the header can express.
+    /// The largest length of outer packets in bytes: at least 68, over IPv6 at least 1280. Longer packets are dropped.
+    /// Without it, the limit is the largest length that the outer header can express.
     mtu: Option<u16>,
-    /// Inner packets shorter than this number of bytes, up to 9000, are padded to it, so that their length is hidden.
+    /// The number of bytes to which shorter inner packets are padded, 0 to 9000, so that their length is hidden. 0, the
+    /// default, does not pad.
     #[serde(default)]
     pad_to: u16,
 }
@@ -102,12 +104,12 @@ enum Unmatched {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum DontFragment {
-    /// The inner packet's.
+    /// The bit of the inner packet.
     #[default]
     Copy,
-    /// Set.
+    /// The bit is set.
     Set,
-    /// Clear.
+    /// The bit is clear.
     Clear,
 }
 
@@ -118,6 +120,8 @@ const TOO_LONG: Gate = Gate::drop(3);
 const NO_ROOM: Gate = Gate::drop(4);
 const EXPIRED: Gate = Gate::drop(5);
 const SEQUENCE_OVERFLOW: Gate = Gate::drop(6);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is cut short inside the header." },
     Reason { name: "truncated", help: "The frame ends before the packet that its IP header announces." },
@@ -145,11 +149,15 @@ struct Sender {
     headers: Headers,
     /// The source of initialisation vectors.
     numbers: Numbers,
+    /// The counter of associations that have reached their soft limit.
     soft: Arc<[Counter]>,
     /// The metadata word with an association's number; `None` if the destination address selects it.
     word: Option<Word>,
+    /// The gate of packets without an association.
     unmatched: Gate,
+    /// The largest length of an outer packet, in bytes from its IP header on.
     most: usize,
+    /// The least length of the text before its trailer, in bytes.
     pad_to: usize,
 }
 
@@ -234,8 +242,8 @@ impl Declare for EspEncrypt {
 }
 
 impl Sender {
-    /// Encrypts a packet and puts it into its tunnel, or returns the gate of the error. In case of an error the packet
-    /// is unchanged.
+    /// Encrypts a packet, puts it into its tunnel and returns [`Gate::FIRST`], or returns the gate of the error and
+    /// leaves the packet unchanged. `headers.begin` must have been called for the batch.
     #[inline(always)]
     fn run(&mut self, associations: &Associations, packet: &mut Packet) -> Gate {
         let (start, length) = match ip_packet_span(packet) {
@@ -263,6 +271,7 @@ impl Sender {
         self.encrypt(packet, (start, length), (inner, protocol), association)
     }
 
+    /// Returns the association of a packet. `by_address` looks it up by the destination.
     #[inline(always)]
     fn find<'a>(
         &self,
@@ -276,6 +285,8 @@ impl Sender {
         }
     }
 
+    /// Encrypts the IP packet of `length` bytes at `start` with an association. Uses a sequence number only after all
+    /// checks that can fail.
     #[inline(always)]
     fn encrypt(
         &mut self,
@@ -294,7 +305,7 @@ impl Sender {
             return TOO_LONG;
         }
         let (before, behind) = (ETHERNET + route.before() + HEADER + IV, text - length + TAG);
-        // The room that remains when the frame is reduced to the packet.
+        // The bytes of the frame before and after the IP packet also count as room, because they are removed.
         if packet.headroom() + start < before || packet.tailroom() + packet.len() - (start + length) < behind {
             return NO_ROOM;
         }

@@ -14,11 +14,11 @@ const PATH: &str = "keys";
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeySettings {
-    /// The id by which a packet says which key it is encrypted with, 0 to 255.
+    /// The number of the key, which each packet carries, 0 to 255.
     pub(crate) id: u8,
     /// The key: 32 hexadecimal digits for AES-128, 64 for AES-256.
     key: Option<Secret>,
-    /// Instead of `key`: the name of a file that has the digits, relative to the configuration.
+    /// Instead of `key`: the name of a file that contains the digits, relative to the configuration.
     file: Option<String>,
 }
 
@@ -34,13 +34,14 @@ pub enum Others {
 }
 
 impl Others {
-    /// Returns the gate of such packets; `drop` is the gate that drops them.
+    /// Returns the gate of packets that are not UDP. `drop` is the gate that drops them.
     pub(crate) fn gate(self, drop: Gate) -> Gate {
         if self == Self::Drop { drop } else { Gate::FIRST }
     }
 }
 
-/// Reads and prepares the keys.
+/// Reads the keys and prepares them for `backend`. Returns each with its id. An error lists every fault: no two keys
+/// may have the same id or the same digits.
 pub(crate) fn read_keys(
     settings: &[KeySettings],
     backend: Backend,
@@ -79,7 +80,7 @@ fn of_file(error: &MaterialError) -> String {
 }
 
 impl KeySettings {
-    /// Returns the key, or the field and what is wrong with it.
+    /// Returns the key, or the field that is wrong with a message.
     fn read(&self, backend: Backend, setup: &Setup<'_>) -> Result<(Material, Key), (&'static str, String)> {
         let (field, material) = match (&self.key, &self.file) {
             (Some(key), None) => (".key", Material::from_hex(key.text()).map_err(|error| (".key", of_file(&error)))?),

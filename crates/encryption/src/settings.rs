@@ -1,4 +1,4 @@
-//! Parameters of functions that encrypt: keys, which no error shows, and the choice of implementation.
+//! Parameters of functions that encrypt: keys and the choice of implementation. No error shows a key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-/// The most bytes that a key file may have.
+/// The largest size of a key file, in bytes.
 const MOST: u64 = 4_096;
 
 /// A text that is never shown.
@@ -46,7 +46,8 @@ impl JsonSchema for Secret {
         "Secret".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // Errors under the mapping or list that contains it quote nothing: a key may be misplaced anywhere there.
+        // `x-secret` makes errors about the surrounding mapping or list quote nothing, because a key may be misplaced
+        // anywhere in it.
         json_schema!({ "type": "string", "x-secret": true })
     }
 }
@@ -81,8 +82,8 @@ pub(crate) fn file_name<'n>(name: &'n str, path: &Path) -> &'n str {
     if is_name || path.exists() { name } else { "(name not shown: it may be a key)" }
 }
 
-/// Reads a key from a file: hexadecimal digits on its first line that is neither empty nor a comment. `name` is the
-/// file's name in the configuration.
+/// Reads a key from a file, which must have one line with hexadecimal digits. Empty lines and comments are skipped.
+/// `name` is the file's name in the configuration. An error does not show the content of the file.
 pub(crate) fn read_key(name: &str, path: &Path) -> Result<Material, String> {
     let name = file_name(name, path);
     let bytes = read_text(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;

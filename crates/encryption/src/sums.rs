@@ -11,7 +11,7 @@ use forebay_simd::word_sum::word_sum;
 pub(crate) struct Sums(Level);
 
 impl Sums {
-    /// Creates it for the instructions that this machine offers.
+    /// Selects the implementation for the instructions of this machine.
     pub(crate) fn new() -> Self {
         Self(Level::detect())
     }
@@ -22,8 +22,8 @@ impl Sums {
         if text.len() >= checksum::LONG { word_sum(text, self.0) } else { checksum::unfolded(text) }
     }
 
-    /// Returns the same for an encrypted text with its nonce and tag, from an even offset on. The parts are summed one
-    /// by one: a wider load that spans two recent stores would wait until both have reached the cache.
+    /// Returns such a value for a nonce, an encrypted text and its tag in sequence, from an even offset on. The parts
+    /// are summed one by one: a wider load that spans two recent stores would wait until both have reached the cache.
     #[inline(always)]
     pub(crate) fn whole(self, nonce: &[u8; NONCE], text: &[u8], tag: &[u8; TAG]) -> u64 {
         let [a, b, c, d, number @ ..] = *nonce;
@@ -42,9 +42,9 @@ impl Change {
     /// Zero in a ones' complement sum, and larger than any text's sum.
     const NOTHING: u64 = 0xffff << 40;
 
-    /// Replaces a text with the sum `before` by one with the sum `after`, both from an even offset on. The datagram
-    /// becomes longer by `more` bytes, or shorter if `more` is negative. The length counts twice: in the header and in
-    /// the pseudo header (RFC 768).
+    /// Returns the difference for a text with the sum `before` that is replaced by a text with the sum `after`, both
+    /// from an even offset on. The datagram becomes longer by `more` bytes, or shorter if `more` is negative. The
+    /// length counts twice: in the header and in the pseudo header (RFC 768).
     #[inline(always)]
     pub(crate) fn new(before: u64, after: u64, more: i16) -> Self {
         let lengths = if more < 0 { !(2 * more.unsigned_abs()).to_be() } else { (2 * more.unsigned_abs()).to_be() };
@@ -68,8 +68,8 @@ mod tests {
 
     const EDGES: [u16; 6] = [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff];
 
-    /// Returns the checksum of a datagram with these ports and this text. The pseudo header is zero except for UDP's
-    /// number.
+    /// Returns the checksum of a datagram with these ports and this text. The pseudo header is zero except for the
+    /// protocol number of UDP.
     fn checksum_of(ports: u16, text: &[u8]) -> u16 {
         let length = (8 + text.len() as u16).to_be_bytes();
         let header = [&[0, 17][..], &length, &ports.to_be_bytes(), &ports.to_be_bytes(), &length].concat();

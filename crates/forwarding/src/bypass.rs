@@ -18,7 +18,7 @@ pub struct Params {
     cycles_per_packet: u32,
 }
 
-/// The function, with the cost of a call.
+/// The network function `bypass`, with the cost of a call in ticks. In virtual time both costs are 0.
 pub struct Bypass {
     per_batch: u64,
     per_packet: u64,
@@ -44,6 +44,7 @@ impl Declare for Bypass {
 }
 
 impl Bypass {
+    /// Returns the time of a call with this number of packets, in ticks.
     fn cost(&self, packets: usize) -> u64 {
         self.per_batch + self.per_packet * packets as u64
     }

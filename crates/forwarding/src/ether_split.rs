@@ -14,7 +14,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// One gate for each of these types, in this order: `ipv4`, `ipv6`, `arp`, `vlan` (every kind of tag), or a number
+    /// The EtherTypes, one gate for each in this order: `ipv4`, `ipv6`, `arp`, `vlan` (every kind of tag), or a number
     /// from `0x0600`.
     types: Vec<TypeName>,
 }
@@ -22,9 +22,9 @@ pub struct Params {
 /// An EtherType as written in a configuration.
 #[derive(Clone, Debug)]
 pub struct TypeName {
-    /// As written, which is also the gate's name.
+    /// The text in the configuration, which is also the gate's name. A number becomes hexadecimal, such as `0x88cc`.
     name: String,
-    /// One value, or those of VLAN tags.
+    /// The EtherTypes that it stands for: several for `vlan`, otherwise one.
     values: Vec<u16>,
 }
 
@@ -72,9 +72,12 @@ impl JsonSchema for TypeName {
 }
 
 /// The network function `ether_split`: a gate for every EtherType, in two levels. The upper byte selects a page of 256
-/// gates, so that two loads without a branch decide. Types that are not listed share one page.
+/// gates, and the lower byte a gate in it, so that a decision takes two loads and no branch. All upper bytes without a
+/// listed type share page 0.
 pub struct EtherSplit {
+    /// The index of a page in `gates`, for each upper byte.
     pages: [u8; 256],
+    /// The pages. Page 0 has the gate `other` everywhere.
     gates: Vec<[Gate; 256]>,
     other: Gate,
 }
@@ -110,7 +113,8 @@ impl Declare for EtherSplit {
 }
 
 impl EtherSplit {
-    /// Returns the entry of a type's gate, in a page that is not shared.
+    /// Returns the entry of a type's gate, for writing. If its page is the shared page 0, gives the upper byte a new
+    /// page first.
     fn slot(&mut self, ether_type: u16) -> &mut Gate {
         let [high, low] = ether_type.to_be_bytes();
         let page = &mut self.pages[usize::from(high)];

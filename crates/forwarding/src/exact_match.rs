@@ -25,7 +25,7 @@ pub struct Params {
     fields: Vec<Field>,
     /// The keys and their gates.
     rules: Vec<Rule>,
-    /// Where packets go that match no rule or lack a field: `drop` (the default) or a gate.
+    /// The action for packets that match no rule or lack a field: `drop` (the default), or the number of a gate.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: NoMatch,
@@ -43,6 +43,8 @@ struct Rule {
 
 const NO_MATCH: Gate = Gate::drop(0);
 const UNDECIDABLE: Gate = Gate::drop(1);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "no_match", help: "The packet matches no rule or lacks a field, and 'miss' is 'drop'." },
     Reason {
@@ -53,9 +55,13 @@ const DROPS: &[Reason] = &[
 
 /// The network function `exact_match`: how a key is read, and the table of keys.
 pub struct ExactMatch {
+    /// The words of the key, in the order in which [`Table`] stores them.
     words: Vec<KeyWord>,
+    /// The layers that must be found in a packet to read `words`.
     needs: Needs,
+    /// The gates of the rules, by key.
     table: Table,
+    /// The gate of packets that match no rule or lack a field.
     miss: Gate,
 }
 
@@ -110,7 +116,8 @@ impl Declare for ExactMatch {
     }
 }
 
-/// Adds a rule to the table.
+/// Adds a rule to the table. `path` is the rule's place in the configuration, for errors. After an error the table is
+/// unchanged.
 fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(), SetupError> {
     if rule.values.len() != fields.len() {
         let message = format!("{} values for {} fields: allowed is one for each", rule.values.len(), fields.len());
@@ -128,8 +135,8 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
 }
 
 impl ExactMatch {
-    /// Returns the gate of the matching rule, or the gate of a packet that lacks a field. `None` if no rule has its
-    /// values.
+    /// Returns the gate of the matching rule, or the gate of a packet that lacks a field. `None` if the packet has all
+    /// fields and no rule has their values: the caller then uses `miss`.
     #[inline(always)]
     fn gate(&self, packet: &mut Packet) -> Option<Gate> {
         let starts = self.needs.find(packet);
@@ -142,8 +149,8 @@ impl ExactMatch {
         self.table.get(&key[..self.words.len()])
     }
 
-    /// Returns the gate of a packet whose field of this layer could not be read. It is a miss if the packet has no such
-    /// field, and dropped if the packet hides it.
+    /// Returns the gate of a packet whose field of this layer could not be read. A packet without such a field is a
+    /// miss. A packet that hides the field is dropped, because whether it matches is unknown.
     #[cold]
     #[inline(never)]
     fn lacks(&self, packet: &mut Packet, layer: Layer) -> Gate {

@@ -13,14 +13,14 @@ use serde::Deserialize;
 pub struct Params {
     /// The number of gates, 1 to 16384.
     gates: u16,
-    /// Splits with the same salt and number of gates put a session on the same gate. By default each module has a salt
-    /// of its own, derived from the pipeline's seed and its name.
+    /// Splits with the same salt and number of gates put a session on the same gate. By default each module has its own
+    /// salt, derived from the pipeline's seed and the module's name.
     salt: Option<u64>,
 }
 
 /// A hash of session hashes: multiply, add, shift, which with a random multiplier and addend is strongly universal
-/// (Dietzfelbinger 1996). Splits with different salts decide independently. With the session hash alone, the second of
-/// two splits in a row would find all of its packets on one side.
+/// (Dietzfelbinger 1996). Splits with different salts decide independently. If splits used the session hash itself, a
+/// split after another split would send all of its packets to one gate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     multiplier: u64,
@@ -28,6 +28,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
+    /// Derives the function from a salt: equal salts give equal functions.
     pub(crate) fn new(salt: u64) -> Self {
         let mut random = Random::new(salt);
         Self { multiplier: random.bits(), addend: random.bits() }
@@ -121,7 +122,7 @@ pub(crate) mod tests {
             assert_eq!(rig.run(&session(n, true)).0, gate, "session {n}");
             seen[out(gate)] += 1;
         }
-        // A thousand each; the standard deviation is 28.
+        // The expected number is a thousand for each gate, with a standard deviation of 28.
         assert!(seen.iter().all(|count| (850..1_150).contains(count)), "{seen:?}");
     }
 

@@ -13,6 +13,8 @@ use zerocopy::FromBytes;
 pub struct Params {}
 
 const BAD_HEADER: Gate = Gate::drop(0);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[Reason {
     name: "bad_header",
     help: "The IPv4 header length is below 20 bytes, or the frame ends inside the header.",
@@ -39,7 +41,8 @@ impl Declare for IpChecksum {
     }
 }
 
-/// Writes the checksum. Returns false if an IPv4 header is incomplete.
+/// Writes the checksum of an IPv4 header. Returns false if the header is incomplete or its length is invalid. Returns
+/// true, and changes nothing, for packets that are not IPv4.
 #[inline]
 fn recompute(packet: &mut Packet) -> bool {
     let (Network::Ipv4, start) = packet.network() else { return true };

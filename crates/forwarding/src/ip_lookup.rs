@@ -1,7 +1,7 @@
 //! Sends packets to the next hop of the longest prefix that contains their destination.
 //!
 //! The IPv4 destinations of a batch are collected, looked up at once and turned into gates, each in a loop without
-//! branches that depend on the traffic. Other packets are handled afterwards, if there are any.
+//! branches that depend on the traffic. Packets that are not IPv4 are handled afterwards.
 
 use forebay_graph::effect::{Edit, Effect};
 use forebay_graph::{
@@ -32,13 +32,14 @@ pub struct Params {
     routes: Option<Source>,
     /// Instead of `routes`: the name of a shared state `routes`.
     state: Option<String>,
-    /// The number of next hops, and so of gates; without it as many as the routes and `miss` mention.
+    /// The number of next hops. Without it, one more than the greatest number in the routes and `miss`. Each next hop
+    /// has a gate, except with `to: word`.
     next_hops: Option<u32>,
     /// The action for packets that match no route: `drop` (the default), or the next hop that they go to.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: NoMatch,
-    /// Where the next hop is written: `gate` (the default), `word` or `both`.
+    /// The destination of the result: `gate` (the default), the metadata `word` or `both`.
     #[serde(default)]
     to: To,
 }
@@ -58,6 +59,8 @@ enum To {
 
 const NO_ROUTE_DROP: Gate = Gate::drop(0);
 const NOT_IP: Gate = Gate::drop(1);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "no_route", help: "No route contains the destination, and 'miss' is 'drop'." },
     Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is cut short inside the header." },
@@ -65,8 +68,11 @@ const DROPS: &[Reason] = &[
 
 /// The network function `ip_lookup`.
 pub struct IpLookup {
+    /// The routes, which the control plane may change between two batches.
     routes: Reader<Fibs, Log>,
+    /// Maps next hops to gates and to values of the metadata word.
     mapping: NextHopMapping,
+    /// The metadata word for the next hop; `None` with `to: gate`.
     word: Option<Word>,
     scratch: Box<Scratch>,
     /// The limits of this module, and of the modules that it replaces when folded.
@@ -80,11 +86,12 @@ struct NextHopMapping {
     gate_mask: u16,
     /// The next hop of packets without a route; [`NO_ROUTE`] if they are dropped.
     miss: u32,
+    /// The gate of packets without a route.
     miss_gate: Gate,
 }
 
-/// Buffers for a batch. They are overwritten for each batch, and kept because clearing them would cost more than using
-/// them.
+/// Buffers for a batch. Each batch overwrites them. They are not cleared in between, because that would take longer
+/// than the lookups.
 struct Scratch {
     ipv4: [u32; MAX_BATCH],
     ipv6: [u128; MAX_BATCH],
@@ -191,12 +198,13 @@ impl IpLookup {
 }
 
 impl NextHopMapping {
+    /// Returns the gate of a packet; `next_hop` is [`NO_ROUTE`] if no route matched.
     #[inline(always)]
     fn gate(self, next_hop: u32) -> Gate {
         if next_hop == NO_ROUTE { self.miss_gate } else { Gate::out(next_hop as u16 & self.gate_mask) }
     }
 
-    /// Returns the value of the metadata word.
+    /// Returns the value of the metadata word: [`NO_ROUTE`] only for packets that are dropped.
     #[inline(always)]
     fn stored(self, next_hop: u32) -> u32 {
         if next_hop == NO_ROUTE { self.miss } else { next_hop }
@@ -214,7 +222,8 @@ impl Scratch {
         }
     }
 
-    /// Handles packets that are not IPv4: IPv6 is looked up, the others are dropped.
+    /// Looks up the IPv6 packets of a batch, and sets the gates of packets that are not IP to [`NOT_IP`]. Does not
+    /// change the gates and next hops of IPv4 packets. Must run after the IPv4 lookup, which gives all packets a gate.
     #[inline(never)]
     fn process_others(&mut self, tables: &Fibs, mapping: NextHopMapping, batch: &mut [Packet], gates: &mut [Gate]) {
         let (mut count, table) = (0, tables.ipv6.as_ref());

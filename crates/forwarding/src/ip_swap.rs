@@ -1,7 +1,7 @@
 //! Swaps source and destination of IP and of the transport above: turns a packet into its answer, like an echo server.
 //!
-//! It replaces the remote side where a function needs both directions of a session. A NAT, for example, chooses the
-//! outside port when the first packet comes, so a generator cannot know where to send answers.
+//! It replaces the remote side for functions that need both directions of a session. A NAT, for example, chooses the
+//! outside port when the first packet comes, so a generator does not know the destination of answers.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};
@@ -48,7 +48,7 @@ impl Function for IpSwap {
     }
 }
 
-/// Swaps the fields of a plain IPv4 packet, as nearly all are. Returns false, and changes nothing, for all others.
+/// Swaps the fields of a plain IPv4 packet, the usual case. Returns false, and changes nothing, for all other packets.
 #[inline]
 fn swap_plain(packet: &mut Packet) -> bool {
     let Some(plain) = Plain::of_mut(packet) else { return false };
@@ -57,6 +57,7 @@ fn swap_plain(packet: &mut Packet) -> bool {
     true
 }
 
+/// Swaps the fields of a packet that is not plain IPv4, and returns its gate.
 fn swap(packet: &mut Packet) -> Gate {
     let (network, start) = packet.network();
     let ports = match network {

@@ -20,12 +20,12 @@ pub struct Params {
     #[serde(default)]
     martians: Martians,
     /// Drops (`drop`, the default) or passes (`pass`) packets that are short only because a capture cut them
-    /// (`snaplen`): together with the bytes that the capture left out they are as long as their header says.
+    /// (`snaplen`). Together with the bytes that the capture left out, these packets have the length in their header.
     #[serde(default)]
     cut: Cut,
 }
 
-/// Whether packets that a capture cut are dropped.
+/// The action for packets that a capture cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Cut {
@@ -41,6 +41,8 @@ const BAD_HEADER: Gate = Gate::drop(1);
 const TRUNCATED: Gate = Gate::drop(2);
 const NOT_IP: Gate = Gate::drop(3);
 const MARTIAN: Gate = Gate::drop(4);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "bad_checksum", help: "The IPv4 header's checksum is wrong." },
     Reason {
@@ -89,7 +91,7 @@ impl Declare for IpValidate {
     }
 }
 
-/// Returns whether a packet that is not plain IPv4 is valid. [`fault`] returns the reason if not.
+/// Returns true if a packet that is not plain IPv4 is valid. If it is not, [`fault`] returns the reason.
 fn is_valid(packet: &mut Packet) -> bool {
     let (network, start) = packet.network();
     let Some(bytes) = packet.data().get(start..) else { return false };
@@ -102,8 +104,8 @@ fn is_valid(packet: &mut Packet) -> bool {
     }
 }
 
-/// Returns whether a packet is valid except for bytes that a capture cut off: its IP header is complete, options
-/// included, and announces no more than was on the wire.
+/// Returns true if a packet is valid except for bytes that a capture cut off: its IP header, with its options, is
+/// complete, and the length in it is not greater than the length on the wire.
 #[cold]
 fn is_valid_but_cut(packet: &mut Packet) -> bool {
     let missing = packet.missing() as usize;
@@ -125,7 +127,8 @@ fn is_valid_but_cut(packet: &mut Packet) -> bool {
     }
 }
 
-/// Returns the fault of an invalid frame. The `missing` bytes that a capture cut off are not a fault.
+/// Returns the drop gate of an invalid frame. Must not be called for a valid one. The `missing` bytes that a capture
+/// cut off are not a fault.
 #[cold]
 fn fault(frame: &[u8], missing: usize) -> Gate {
     let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else { return NOT_IP };
@@ -210,8 +213,8 @@ mod tests {
         frame
     }
 
-    /// Returns the frame with one byte replaced. If `header` is not 0, the checksum of a header of so many bytes is
-    /// corrected.
+    /// Returns the frame with one byte replaced. If `header` is not 0, the checksum of a header of this number of bytes
+    /// is corrected.
     fn with(mut frame: Vec<u8>, at: usize, value: u8, header: usize) -> Vec<u8> {
         frame[at] = value;
         if header > 0 {
@@ -240,7 +243,7 @@ mod tests {
         ] {
             assert_eq!(rig.run(&frame), (Gate::FIRST, frame));
         }
-        // Options: the header has six words; the last one was the start of the UDP header.
+        // With options: the header has six words, and the last word was the start of the UDP header.
         assert_eq!(rig.run(&with(ipv4(), 14, 0x46, 24)).0, Gate::FIRST);
     }
 
@@ -296,7 +299,7 @@ mod tests {
                 let gate = run(&mut open, &frame[..kept], missing);
                 assert_eq!(gate == Some(Gate::FIRST), passes, "{kept} bytes kept");
                 assert_ne!(run(&mut strict, &frame[..kept], missing), Some(Gate::FIRST));
-                // Not cut by the capture, or fewer bytes than the packet lacks.
+                // The packet was not cut by the capture, or the capture cut fewer bytes than the packet lacks.
                 assert_ne!(run(&mut open, &frame[..kept], 0), Some(Gate::FIRST));
                 assert_ne!(run(&mut open, &frame[..kept], missing - 1), Some(Gate::FIRST));
             }
@@ -370,7 +373,7 @@ mod tests {
             let header = usize::from(frame[14] & 0xf) * 4;
             if fix_sum && !v6 && (20..=36).contains(&header) {
                 frame = with(frame, at, value, header);
-                // The value may have been written into the checksum itself; the frame as it is now counts.
+                // The value may have been written into the checksum itself, so the present frame is checked.
             }
             frame.extend(vec![0; padding]);
             if length % 4 == 0 {

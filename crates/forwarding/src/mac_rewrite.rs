@@ -20,9 +20,11 @@ pub struct Params {
 }
 
 const TRUNCATED: Gate = Gate::drop(0);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." }];
 
-/// The network function `mac_rewrite`: twelve bytes, in the order of the wire.
+/// The network function `mac_rewrite`: the twelve bytes to write, destination first, as in a frame.
 pub struct MacRewrite {
     addresses: [u8; 12],
 }
@@ -54,11 +56,12 @@ impl Declare for MacRewrite {
     }
 }
 
-/// Twelve bytes as the two integers in which they are written.
+/// The twelve bytes as two integers, so that writing them takes two stores. The bytes of each are in memory order.
 #[derive(Clone, Copy)]
 struct Words(u64, u32);
 
 impl MacRewrite {
+    /// Returns the addresses in the form in which they are written.
     #[inline]
     fn words(&self) -> Words {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.addresses;

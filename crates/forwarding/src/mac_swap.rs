@@ -41,7 +41,7 @@ impl Function for MacSwap {
 #[inline]
 fn swap(packet: &mut Packet) -> bool {
     let Some(header) = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>() else { return false };
-    // All bytes are read before any is written, so that the compiler generates one shuffle.
+    // All bytes are read before the first is written, so that the compiler generates one shuffle instruction.
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
     header[..12].copy_from_slice(&[s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5]);
     true

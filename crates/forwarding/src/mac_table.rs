@@ -22,12 +22,15 @@ pub struct Params {
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: NoMatch,
-    /// The fate of frames to a multicast or broadcast address that is not listed; without it as in `miss`.
+    /// The fate of frames to a multicast or broadcast address that is not listed. Without it, `miss` applies to them,
+    /// too.
     group: Option<NoMatch>,
 }
 
 const UNKNOWN: Gate = Gate::drop(0);
 const TRUNCATED: Gate = Gate::drop(1);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "unknown_address", help: "The destination address is not listed, and 'miss' or 'group' is 'drop'." },
     Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." },
@@ -36,15 +39,18 @@ const DROPS: &[Reason] = &[
 /// The network function `mac_table`.
 pub struct MacTable {
     table: Table,
+    /// The gate of frames to an individual address that is not listed.
     miss: Gate,
+    /// The gate of frames to a multicast or broadcast address that is not listed.
     group: Gate,
 }
 
 /// A map from addresses to gates in one array: open addressing with linear probing, at most half full. A slot is one
-/// word, the address in the upper 48 bits and the gate in the lower 16, so that a lookup is nearly always one load. 100
-/// 000 addresses take 2 MiB.
+/// word, with the address in the upper 48 bits and the gate in the lower 16, so that a lookup is nearly always one
+/// load. 100 000 addresses take 2 MiB.
 struct Table {
     slots: Box<[u64]>,
+    /// The right shift from a 64-bit product to the index of a slot.
     shift: u32,
 }
 
@@ -52,6 +58,7 @@ struct Table {
 const EMPTY: u64 = u64::MAX;
 
 impl Table {
+    /// Creates a table for up to `entries` addresses. Fails if there is no memory.
     fn new(entries: usize) -> Result<Self, NoMemory> {
         let slots = (entries * 2).next_power_of_two().max(2);
         Ok(Self { slots: filled(EMPTY, slots)?, shift: 64 - slots.trailing_zeros() })
@@ -64,7 +71,8 @@ impl Table {
         (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Adds an address; at most `entries` addresses may be added. Returns false if it is already present.
+    /// Adds an address. At most `entries` addresses may be added: a full table would make searches endless. Returns
+    /// false if the address is already present; its gate then stays.
     fn insert(&mut self, address: u64, gate: u16) -> bool {
         let mut at = self.start(address);
         while self.slots[at] != EMPTY {
@@ -77,6 +85,7 @@ impl Table {
         true
     }
 
+    /// Returns the gate of an address.
     #[inline]
     fn get(&self, address: u64) -> Option<u16> {
         let mut at = self.start(address);
@@ -217,7 +226,7 @@ mod tests {
     #[test]
     fn a_hundred_thousand_addresses_are_found() {
         let mut table = Table::new(100_000).expect("memory");
-        // As vendors number their devices: consecutive in the lower half.
+        // The addresses are consecutive in the lower half, as vendors number their devices.
         let address = |n: u64| 0x0200_5e00_0000 + n;
         assert!((0..100_000).all(|n| table.insert(address(n), (n % 5) as u16)));
         assert!((0..100_000).all(|n| table.get(address(n)) == Some((n % 5) as u16)));

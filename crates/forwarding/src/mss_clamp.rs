@@ -27,8 +27,10 @@ pub struct Params {
     mss: Option<u16>,
 }
 
-/// The headers of a segment without options; the option's value excludes them (RFC 6691 section 2).
+/// The bytes of the IPv4 and TCP headers without options. The option's value does not include them (RFC 6691 section
+/// 2).
 const HEADERS_V4: u16 = 40;
+/// The bytes of the IPv6 and TCP headers without options.
 const HEADERS_V6: u16 = 60;
 /// The least MTU of an IPv6 link (RFC 8200 section 5).
 const LEAST_V6: u16 = 1_280;
@@ -43,7 +45,9 @@ mod option_kind {
 
 /// The network function `mss_clamp`.
 pub struct MssClamp {
+    /// The largest allowed segment size over IPv4, in bytes.
     v4: u16,
+    /// The largest allowed segment size over IPv6, in bytes.
     v6: u16,
     counts: Arc<[Counter]>,
 }
@@ -97,7 +101,8 @@ impl MssClamp {
     }
 }
 
-/// Lowers the maximum segment size of a segment to `most`. Returns whether it was larger.
+/// Lowers the maximum segment size options of a segment to `most`, and corrects the TCP checksum. Returns true if an
+/// option was larger. `segment` begins with the TCP header. Stops at an invalid option.
 fn lower(segment: &mut [u8], most: u16) -> bool {
     const FIXED: usize = size_of::<Tcp>();
     const CHECKSUM: usize = 16;
@@ -113,7 +118,7 @@ fn lower(segment: &mut [u8], most: u16) -> bool {
                 if size < 2 || at + size > header.len() {
                     break;
                 }
-                // In some hosts a second option overrides the first.
+                // The search continues after this option, because in some hosts a second option overrides the first.
                 if kind == option_kind::MAXIMUM_SEGMENT_SIZE && size == 4 {
                     let old = u16::from_be_bytes([header[at + 2], header[at + 3]]);
                     if old > most {

@@ -15,7 +15,8 @@ mod fragments;
 pub struct Params {
     /// The greatest length of packets from the IP header on, 68 to 65535 bytes.
     mtu: u16,
-    /// Whether longer IPv4 packets that may be fragmented are fragmented: `true` (the default) or `false`.
+    /// Fragments longer IPv4 packets that may be fragmented (`true`, the default), or treats them as `too_big`
+    /// (`false`).
     #[serde(default = "yes")]
     fragment: bool,
     /// The action for packets that are too long: `drop` (the default), or `gate`, which sends them to the gate
@@ -31,6 +32,8 @@ fn yes() -> bool {
 const TOO_BIG: Gate = Gate::drop(0);
 const BAD_LENGTH: Gate = Gate::drop(1);
 const POOL_EMPTY: Gate = Gate::drop(2);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "too_big", help: "The packet is longer than the MTU, and must not be fragmented." },
     Reason {
@@ -80,6 +83,8 @@ impl Declare for Mtu {
 }
 
 impl Mtu {
+    /// Returns the gate of a frame that is longer than the MTU and is not an IPv4 packet that fits. Fragments it if it
+    /// may be fragmented.
     #[cold]
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
@@ -108,8 +113,8 @@ impl Function for Mtu {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let mtu = self.mtu;
         for (index, packet) in batch.iter_mut().enumerate() {
-            // A frame this short cannot hold a longer packet. If its header announces one, it is cut short, and its
-            // length fits the link.
+            // A frame this short cannot contain a packet that is too long. If its header has a greater length, the
+            // packet was cut, and the bytes that remain fit the link.
             if packet.len() <= mtu {
                 continue;
             }

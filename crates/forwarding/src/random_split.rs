@@ -15,7 +15,7 @@ use crate::weighted_split::GateTable;
 pub struct Params {
     /// The number of gates, 1 to 16384.
     gates: u16,
-    /// The gates' weights, one for each gate, with a sum up to 65536; without them all are equal.
+    /// The gates' weights, one for each gate, with a sum up to 65536. Without them, all gates have equal shares.
     weights: Option<Vec<u32>>,
 }
 

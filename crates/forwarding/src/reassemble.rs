@@ -28,7 +28,8 @@ use fragment::{DatagramKey, Fragment, MOST_WORDS, PacketType};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// How long the fragments of a datagram wait for the others: 1ms to 120s, 30s by default.
+    /// The longest time between the arrival of the first and of the last fragment of a datagram: 1ms to 120s, 30s by
+    /// default.
     #[serde(default = "timeout")]
     timeout: Nanos,
     /// Maximum number of incomplete datagrams: 1 to 65536, 1024 by default. When it is reached, the oldest one is
@@ -70,6 +71,8 @@ const TOO_MANY: Gate = Gate::drop(5);
 const TOO_LONG: Gate = Gate::drop(6);
 const CONGESTION: Gate = Gate::drop(7);
 const BAD_CHECKSUM: Gate = Gate::drop(8);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason {
         name: "malformed",
@@ -100,23 +103,27 @@ const DROPS: &[Reason] = &[
 ];
 
 const REASSEMBLED: Gate = Gate::consume(0);
+/// The reasons of consumption. The number of a consuming gate is the index of its reason in this list.
 const CONSUMES: &[Reason] = &[Reason {
     name: "reassembled",
     help: "The fragment became part of a datagram, which left in the chunk of the fragment that completed it.",
 }];
 
-/// Indices of the counters.
+/// The index of the counter `whole`: datagrams that were put together.
 const WHOLE: usize = 0;
+/// The index of the counter `atomic`: IPv6 datagrams in a single fragment.
 const ATOMIC: usize = 1;
 
-/// The function.
+/// The network function `reassemble`.
 pub struct Reassemble {
     datagrams: Datagrams,
     timeout: Ticks,
+    /// The gate of the first fragment of a datagram that has timed out.
     timed_out: Gate,
     /// Metadata words that must have the same values in all fragments of a datagram.
     words: Vec<Word>,
-    /// Number of the present call.
+    /// The number of calls of `process` and `wake` so far, this one included. A fragment whose `call` is this number is
+    /// still in the batch, not held.
     call: u64,
     /// Buffer in which a datagram is put together.
     scratch: Vec<u8>,
@@ -183,7 +190,7 @@ impl Declare for Reassemble {
     }
 }
 
-/// Whether a packet is certainly not a fragment. False means that it needs a closer check.
+/// Returns true if a packet is certainly not a fragment. If it returns false, [`fragment::parse`] decides.
 #[inline(always)]
 fn is_whole(packet: &mut Packet) -> bool {
     match packet.network().0 {
@@ -195,7 +202,8 @@ fn is_whole(packet: &mut Packet) -> bool {
 }
 
 impl Reassemble {
-    /// Sends a waiting fragment out through `gate`.
+    /// Sends a waiting fragment out through `gate`. The caller removes it from `datagrams` before. A part without a key
+    /// is the fragment that completes the datagram: its gate is the result of `complete`.
     fn release_to(&self, part: &WaitingFragment, gate: Gate, context: &mut Context<'_>) {
         let Some(key) = part.key else { return };
         if part.call == self.call {
@@ -230,6 +238,8 @@ impl Reassemble {
         }
     }
 
+    /// Handles one packet of the batch. Returns its gate, or `None` for a packet that is not a fragment, which passes,
+    /// and for a fragment that is held from now on.
     fn add_fragment(&mut self, index: usize, batch: &mut [Packet], context: &mut Context<'_>) -> Option<Gate> {
         let packet = batch.get_mut(index)?;
         let fragment = match fragment::parse(packet) {
@@ -274,14 +284,16 @@ impl Reassemble {
         }
     }
 
-    /// Drops the fragments of a datagram. Its later fragments are dropped, too, until its time-out.
+    /// Sends the waiting fragments of `fragment`'s datagram to `gate`, but not `fragment` itself: the caller does this.
+    /// Later fragments of the datagram are refused as `overlap` until its time-out.
     fn spoil(&mut self, fragment: &Fragment, gate: Gate, context: &mut Context<'_>) {
         let parts = self.datagrams.spoil(&fragment.key);
         parts.iter().for_each(|part| self.release_to(part, gate, context));
         self.datagrams.give_back(parts);
     }
 
-    /// Puts a datagram together in the chunk of the fragment that completed it.
+    /// Puts a datagram together in the chunk of the fragment that completed it, `last`, at `index` in the batch.
+    /// Returns the gate of that chunk. On failure, all fragments are dropped as `too_long`.
     fn complete(
         &mut self,
         index: usize,

@@ -22,6 +22,8 @@ pub struct Params {
 
 const EXPIRED: Gate = Gate::drop(0);
 const NOT_IP: Gate = Gate::drop(1);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "ttl_expired", help: "The time to live or hop limit is 0 or 1: the packet must not be forwarded." },
     Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." },
@@ -60,8 +62,8 @@ impl Declare for Ttl {
     }
 }
 
-/// Decrements the value, or returns the gate of the error. Always inlined: a module whose packets' layers are not known
-/// yet calls it for each packet.
+/// Decrements the value and returns [`Gate::FIRST`], or returns the gate of the error and leaves the packet unchanged.
+/// Always inlined: if no module before has found the layers of the packets, it is called for each packet.
 #[inline(always)]
 fn decrement(packet: &mut Packet, expired: Gate) -> Gate {
     match packet.network().0 {
@@ -91,7 +93,8 @@ impl Function for Ttl {
             Network::Ipv6 => packet.ipv6()?.hop_limit,
             Network::Other => return Some(Effect::to(NOT_IP)),
         };
-        // An expired packet does not predict the session's next one.
+        // If this packet has expired, the next packet of the session may still have a greater value, so nothing is
+        // predicted.
         (ttl > 1).then(|| Effect { edits: vec![Edit::DecrementTtl], gate: Gate::FIRST })
     }
 }

@@ -32,6 +32,8 @@ enum Untagged {
 
 const TRUNCATED: Gate = Gate::drop(0);
 const UNTAGGED: Gate = Gate::drop(1);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "truncated", help: "The frame ends inside its Ethernet header or its tag." },
     Reason { name: "untagged", help: "The frame has no tag, and 'untagged' is 'drop'." },
@@ -67,6 +69,7 @@ impl Declare for VlanPop {
 }
 
 impl VlanPop {
+    /// Removes the outer tag. Returns the gate of the frame.
     #[inline(always)]
     fn pop(&self, packet: &mut Packet) -> Gate {
         let Some(header) = packet.data_mut().first_chunk_mut::<18>() else { return self.short(packet) };
@@ -83,8 +86,8 @@ impl VlanPop {
         header.copy_within(0..12, 4);
         packet.strip(4);
         if hidden {
-            // The network layer is searched behind at most four tags: one that was hidden behind a fifth tag may be
-            // visible now.
+            // The network layer is searched behind at most four tags. A network layer that was hidden behind a fifth
+            // tag may be visible now.
             packet.forget_layers();
         }
         Gate::FIRST

@@ -58,6 +58,8 @@ impl JsonSchema for Tpid {
 
 const TRUNCATED: Gate = Gate::drop(0);
 const NO_HEADROOM: Gate = Gate::drop(1);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." },
     Reason { name: "no_headroom", help: "There is no room before the frame for four more bytes." },
@@ -96,6 +98,7 @@ impl Declare for VlanPush {
 }
 
 impl VlanPush {
+    /// Inserts the tag, or returns the drop gate of a frame that cannot have it.
     #[inline]
     fn push(&self, packet: &mut Packet) -> Result<(), Gate> {
         if packet.len() < size_of::<Ethernet>() {

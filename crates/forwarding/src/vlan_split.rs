@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// A gate for each of these VLAN identifiers (0 to 4094), in this order.
+    /// The VLAN identifiers (0 to 4094), one gate for each in this order.
     ids: Vec<u16>,
 }
 

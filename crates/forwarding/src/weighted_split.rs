@@ -12,15 +12,16 @@ use crate::hash_split::Spread;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// A gate for each weight. Its share is the weight divided by their sum, which may be up to 65536. A gate of weight
-    /// 0 gets no sessions.
+    /// The weights, one gate for each. A gate's share is its weight divided by the sum of all weights, which may be up
+    /// to 65536. A gate of weight 0 gets no sessions.
     weights: Vec<u32>,
-    /// Splits with the same salt and weights put a session on the same gate. By default each module has a salt of its
-    /// own, derived from the pipeline's seed and its name.
+    /// Splits with the same salt and weights put a session on the same gate. By default each module has its own salt,
+    /// derived from the pipeline's seed and the module's name.
     salt: Option<u64>,
 }
 
-/// A table with as many slots for each gate as its weight: shares are exact, and a choice is one load.
+/// A table in which each gate has a number of slots equal to its weight. So shares are exact, and a choice takes one
+/// load.
 pub(crate) struct GateTable {
     gates: Box<[Gate]>,
 }
@@ -29,7 +30,7 @@ impl GateTable {
     /// The most slots: 128 KiB.
     const MOST: u64 = 1 << 16;
 
-    /// Builds the table of the weights and declares a gate for each.
+    /// Builds the table and declares a gate for each weight. Fails if the sum of the weights is 0 or above 65536.
     pub(crate) fn new(weights: &[u32], setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         setup.gates(numbered(u16::try_from(weights.len()).unwrap_or(u16::MAX)))?;
         let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();

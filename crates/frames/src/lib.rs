@@ -1,7 +1,7 @@
-//! Frames for tests, and what a test does when it is skipped.
+//! Frames for tests, and helpers for tests that are skipped or use tshark.
 //!
-//! The frames are built by etherparse, which is independent of Forebay's code: packets of users, and the outer headers
-//! of tunnels. Only tests depend on this crate.
+//! etherparse builds the frames: packets of users, and the outer headers of tunnels. It is independent of Forebay's
+//! code. Only tests depend on this crate.
 
 #![forbid(unsafe_code)]
 
@@ -10,20 +10,20 @@ use std::process::{Command, Stdio};
 
 use etherparse::PacketBuilder;
 
-/// The near end of tunnels in tests.
+/// The IPv4 address of the near end of tunnels in tests: the source of outer headers.
 pub const HERE: [u8; 4] = [192, 0, 2, 1];
-/// The far end of tunnels in tests.
+/// The IPv4 address of the far end of tunnels in tests: the destination of outer headers.
 pub const THERE: [u8; 4] = [192, 0, 2, 10];
-/// The near end over IPv6: 2001:db8::1.
+/// The IPv6 address of the near end: 2001:db8::1.
 pub const HERE_6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-/// The far end over IPv6: 2001:db8::10.
+/// The IPv6 address of the far end: 2001:db8::10.
 pub const THERE_6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10];
-/// The destination address of inner frames.
+/// The destination Ethernet address of all frames.
 pub const TO: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// The source address of inner frames.
+/// The source Ethernet address of all frames.
 pub const FROM: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// Returns a frame of IPv4 and UDP to a user, with a traffic class.
+/// Returns a frame with IPv4 and UDP, to the user 10.60.0.1. `class` is the traffic class (DSCP and ECN).
 pub fn ipv4(class: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let mut header = etherparse::Ipv4Header::new(0, 64, 17.into(), [198, 51, 100, 7], [10, 60, 0, 1]).expect("short");
@@ -34,7 +34,7 @@ pub fn ipv4(class: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns the same over IPv6, to a user of 2001:db8:60:1::/64.
+/// Returns a frame with IPv6 and UDP, to a user of 2001:db8:60:1::/64. `class` is the traffic class (DSCP and ECN).
 pub fn ipv6(class: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let user = [0x20, 0x01, 0x0d, 0xb8, 0, 0x60, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
@@ -48,8 +48,8 @@ pub fn ipv6(class: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns Ethernet, IPv4 with a traffic class, and UDP with these ports around `payload`. With `summed` the UDP
-/// checksum is present.
+/// Returns Ethernet, IPv4 with the traffic class `class`, and UDP with these source and destination ports around
+/// `payload`. The UDP checksum is present only if `summed` is true.
 pub fn outer(class: u8, ports: (u16, u16), summed: bool, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let mut header = etherparse::Ipv4Header::new(0, 64, 17.into(), HERE, THERE).expect("short");
@@ -80,17 +80,17 @@ pub fn outer_ipv6(class: u8, label: u32, ports: (u16, u16), payload: &[u8]) -> V
     frame
 }
 
-/// Returns the frame with a VLAN tag.
+/// Returns the frame with a VLAN tag for VLAN 5.
 pub fn tagged(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0x00, 0x00, 0x05], &frame[12..]].concat()
 }
 
-/// Reports why a test is skipped, on standard error, because the output of a passed test is hidden.
+/// Reports on standard error why a test is skipped. The test harness hides the standard output of a test that passes.
 pub fn skip(why: &str) {
     let _ = writeln!(io::stderr(), "skipped: {why}");
 }
 
-/// Returns the values that tshark shows for `fields` of each frame; several values of one field are separated by
+/// Returns, for each frame, the values that tshark shows for `fields`. Several values of one field are separated by
 /// commas. If tshark is not installed, reports that and returns `None`.
 pub fn tshark(frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {

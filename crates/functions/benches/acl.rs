@@ -1,9 +1,9 @@
 //! Measures the ticks of the time-stamp counter per key for each way to compile a rule list, and for a list that is
 //! being changed.
 //!
-//! The keys are 4 096 sessions in random order, in batches of 32. The figure is the median of several passes: the time
-//! that a worker pays beyond reading the key out of the packet. Run with `cargo bench -p forebay-functions --bench
-//! acl`. With `-- compiling` it measures how long usual and deliberately costly lists take to compile.
+//! The keys are 4 096 sessions in random order, in batches of 32. The figure is the median of several passes. It is the
+//! time that a worker needs after it has read the key from the packet. Run with `cargo bench -p forebay-functions
+//! --bench acl`. With `-- compiling` it measures how long usual and deliberately costly lists take to compile.
 
 use std::hint::black_box;
 

@@ -1,10 +1,10 @@
-//! Measures the ticks of the time-stamp counter per packet: `aes_gcm_encrypt` and `aes_gcm_decrypt` beside `ring`'s own
-//! seal of the same bytes, in turns within one run; and the cost of a packet in ESP.
+//! Measures the ticks of the time-stamp counter per packet: `aes_gcm_encrypt` and `aes_gcm_decrypt`, in turns with the
+//! function `seal` of the crate `ring` for the same bytes, and the cost of a packet in ESP.
 //!
 //! Batches of 32, AES-128, median of many passes. The cost of the test rig itself, measured with a function that does
-//! nothing, is subtracted. Run with `cargo bench -p forebay-functions --bench aes`. Each row's ratio is to `ring`'s
-//! seal of the same number of bytes. With `--record` the figures of `aes_gcm_encrypt`, with and without UDP checksum,
-//! go into `target/bench.json`.
+//! nothing, is subtracted. Run with `cargo bench -p forebay-functions --bench aes`. The ratio in each row is to `seal`
+//! of `ring` for the same number of bytes. With `--record` the figures of `aes_gcm_encrypt`, with and without UDP
+//! checksum, go into `target/bench.json`.
 
 mod record;
 
@@ -24,7 +24,7 @@ use serde_json::json;
 const BATCH: usize = 32;
 const PASSES: usize = 2_001;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
-/// Offset of the payload in a frame.
+/// The offset of the payload in a frame.
 const HEADERS: usize = 42;
 
 /// Returns a frame of IPv4 and UDP with a payload of `len` bytes. The UDP checksum is correct if `summed`, otherwise 0.

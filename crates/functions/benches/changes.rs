@@ -13,8 +13,8 @@ use forebay_graph::{Declaration, Setup, SetupEnvironment, functions, states};
 use forebay_units::Frequency;
 use serde_json::{Value, json};
 
-/// A table to change: a name, a function with its parameters, and pairs of changes of which the second undoes the
-/// first.
+/// A table to change: a name, a function with its parameters, and pairs of changes. The second change of a pair undoes
+/// the first.
 struct Subject {
     name: String,
     function: &'static str,
@@ -27,7 +27,7 @@ struct Subject {
 fn routes<A: synthetic::Family>(family: &str, count: u32) -> Subject {
     let routes = synthetic::routes::<A>(count as usize, 16, 1);
     let lines: Vec<_> = routes.iter().map(|(prefix, next_hop)| format!("{prefix} {next_hop}")).collect();
-    // Spread over the table, in random order.
+    // The changes are spread over the table, in random order.
     let indexes = (0..lines.len()).map(|at| at * 7_919 % lines.len());
     let pairs = indexes.take(100_000).map(|at| [format!("remove {}", routes[at].0), format!("add {}", lines[at])]);
     Subject {
@@ -58,7 +58,7 @@ fn mappings(count: u32) -> Subject {
     }
 }
 
-fn rules<A: acl::Address>(family: &str, count: usize) -> Subject {
+fn rules<A: acl::RuleAddress>(family: &str, count: usize) -> Subject {
     let list: Vec<_> = acl::synthetic::rules::<A>(count, 1).iter().map(ToString::to_string).collect();
     let more = acl::synthetic::rules::<A>(20_000, 2);
     let pairs = more
@@ -81,7 +81,7 @@ fn rules_alike(name: &str, count: usize, source_port: impl Fn(usize) -> usize) -
         format!("@10.0.0.0/8 0.0.0.0/0 {port} : {port} 22 : 22 0x06/0xff deny")
     };
     let list: Vec<_> = (0..count).map(rule).collect();
-    // Rules all over the list, changed by position and by content in turn.
+    // The changes are spread over the list, by position and by content in turn.
     let pairs = (0..20_000).map(|turn| {
         let at = turn * 7_919 % count;
         match turn % 2 {
@@ -122,8 +122,8 @@ fn sessions(count: u32) -> Subject {
     }
 }
 
-/// Returns the seconds that this thread has run on a processor, which a busy machine does not inflate. NaN if Linux
-/// does not report it.
+/// Returns the seconds that this thread has run on a processor. Unlike elapsed time, this does not grow with other load
+/// on the machine. NaN if Linux does not report it.
 fn processor_seconds() -> f64 {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     statistics

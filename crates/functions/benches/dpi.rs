@@ -1,12 +1,12 @@
 //! Measures the ticks per packet of `dpi` with its patterns, against the scan of the same payloads by the crate
 //! `aho-corasick`.
 //!
-//! 4 096 payloads of 1 400 bytes in batches of 32. No payload contains a pattern, so every byte is looked at. All sides
-//! take turns in every pass, so that whatever slows the machine down slows all of them. The function's figure is that
-//! of a whole call: it includes finding the layers, and putting packets into the batch and taking them out. Run with
-//! `cargo bench -p forebay-functions --bench dpi`. With a number it measures only that many patterns. With `rules` it
-//! measures `nids` with as many rules instead. With `--record` the figure of 1 000 patterns goes into
-//! `target/bench.json`.
+//! 4 096 payloads of 1 400 bytes in batches of 32. No payload contains a pattern, so every byte is looked at. The
+//! function and the automata of the crate take turns in every pass, so that other load on the machine slows all of
+//! them. The figure of the function is for a whole call: it includes finding the layers, and putting packets into the
+//! batch and taking them out. Run with `cargo bench -p forebay-functions --bench dpi`. With a number as argument, it
+//! measures only this number of patterns. With `rules`, it measures `nids` with this number of rules instead. With
+//! `--record` the figure of 1 000 patterns goes into `target/bench.json`.
 
 mod record;
 
@@ -24,7 +24,7 @@ const PACKETS: usize = 4_096;
 const BATCH: usize = 32;
 const PASSES: usize = 15;
 const LENGTH: usize = 1_400;
-/// Packets that are measured at a time: a rig's pool has no more.
+/// The number of packets that are measured at a time: the pool of a rig has no more.
 const POOL: usize = 512;
 
 /// Random payloads and patterns.
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// Returns patterns: words like names and parts of addresses, and every fifth one of random bytes.
+/// Returns patterns: words like names and parts of addresses. Every fifth pattern has random bytes.
 fn patterns(count: usize) -> Vec<Vec<u8>> {
     let mut random = Random(forebay_units::Random::new(1));
     (0..count)
@@ -129,7 +129,7 @@ fn process(rig: &mut Rig, payloads: &[Vec<u8>]) -> f64 {
     spent as f64 / payloads.len() as f64
 }
 
-/// Measures `nids` where no rule matches: rules of several ports, half of them for the port that the packets have.
+/// Measures `nids` if no rule matches. The rules are for several ports, half of them for the port of the packets.
 fn rules() {
     println!("{:>8} {:>8} {:>10}", "rules", "payload", "function");
     for count in [100, 1_000, 5_000] {

@@ -1,7 +1,7 @@
 //! Measures the ticks per lookup, the build and update times and the memory of the longest-prefix-match table.
 //!
-//! A plain timing loop. Compare ratios within one run; the minimum of many short rounds removes the noise of the
-//! machine. Run with `cargo bench -p forebay-functions --bench lpm`.
+//! This is a plain timing loop. Compare ratios within one run. The minimum of many short rounds removes the noise of
+//! the machine. Run with `cargo bench -p forebay-functions --bench lpm`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use forebay_functions::tables::lpm::Table;
 use forebay_functions::tables::lpm::routes_file::parse_routes;
 use forebay_functions::tables::lpm::synthetic::{self, Family, Random};
 
-/// Addresses per round: many more than caches can hold.
+/// The number of addresses per round, many more than caches have room for.
 const ADDRESSES: usize = 1 << 18;
 const BATCH: usize = 32;
 const ROUNDS: usize = 25;

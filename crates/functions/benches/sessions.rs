@@ -1,6 +1,7 @@
 //! Measures the ticks of the time-stamp counter per look-up in the session table, in batches of 32, at 85 % of its
-//! capacity. The table has each of the sizes of the design, with keys in random order. In the same run, a hash map of
-//! the crate `hashbrown` with the same keys and entries is looked up one key at a time, as its interface allows.
+//! capacity. The table has each of the sizes of the design, with keys in random order. In the same run, the same keys
+//! are looked up in a hash map of the crate `hashbrown` with the same entries, one key at a time, because its interface
+//! has no batches.
 //!
 //! Every round visits all sessions once, so that a table larger than a cache is cold. The figures are the median and
 //! the least of several rounds. Run with `cargo bench -p forebay-functions --bench sessions`. With `--record` the
@@ -17,7 +18,7 @@ use zerocopy::FromZeros;
 
 const BATCH: usize = 32;
 
-/// An entry of the same size as a translator's.
+/// An entry of the same size as an entry of the address translation.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C)]
 struct Entry {
@@ -40,7 +41,7 @@ fn keys(count: u32) -> Vec<Tuple4> {
         Tuple4::new([10, a, b, c], [192, 0, 2, (number % 200) as u8], (1_024 + (number % 16) as u16, 443), 6)
     };
     let mut keys: Vec<_> = (0..count).map(key).collect();
-    // Fisher and Yates, by a linear congruence.
+    // A shuffle by Fisher and Yates, with a linear congruential generator.
     let mut state = 1u64;
     for at in (1..keys.len()).rev() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,7 +1,7 @@
 //! All network functions under one name. A program that links this crate knows every function.
 //!
 //! The functions are in one crate for each subject; each function is one file and registers itself. This crate adds no
-//! code. Its tests and benchmarks are those that concern functions of several subjects.
+//! code. Its tests and benchmarks concern functions of several subjects.
 
 #![forbid(unsafe_code)]
 

@@ -18,8 +18,8 @@ fn read(name: &str, example: &str) -> Value {
     serde_saphyr::from_str(example).unwrap_or_else(|error| panic!("{name}: its example is not YAML: {error}"))
 }
 
-/// Returns environment with a state of every type, under the type's own name, so that examples can refer to them.
-/// Files that examples name are in a folder for this run.
+/// Returns a setup environment with a state of every type, under the name of the type, so that examples can refer to
+/// it. Files that examples name are in a folder for this run.
 fn environment() -> SetupEnvironment {
     let mut all = SetupEnvironment::new(Frequency::new(1e9));
     all.files.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -128,7 +128,7 @@ fn complete_frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Random bytes, or a complete frame with some bytes changed, cut at any offset.
+/// Generates random bytes, or a complete frame with some bytes changed, cut at any offset.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let mutated =
         (prop::sample::select(complete_frames()), vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), 0usize..200)
@@ -175,7 +175,7 @@ fn no_frame_makes_a_function_panic_or_lose_a_packet() {
     }
 }
 
-/// Returns whether a gate is one of the module's, or a reason one of the declared ones.
+/// Returns true if the module has the gate, or if the drop reason is declared.
 fn exists(function: &Declaration, gate: Gate, gates: usize) -> bool {
     match gate.decision() {
         Decision::Out(number) => number < gates,

@@ -1,4 +1,4 @@
-//! The context of a call: the time, and the gate of each packet.
+//! The context of a call: the time, the gate of each packet, and the packets that the function creates or holds.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::shelf::{Key, Shelf};
 /// Packets that a function created or released in one call, each with its gate.
 pub(crate) type Emitted = Vec<(Packet, Gate)>;
 
-/// The data that all calls of a worker's functions share.
+/// The data that all calls of a worker's functions share. For each call, the engine takes a [context](Self::context),
+/// moves the packets by the gates, and then [clears](Self::clear) the desk.
 pub(crate) struct Desk {
     /// Whether the called function decided anything. Every decision, emission and wake-up request sets it. While it is
     /// false, all packets go to the function's first gate, and nothing else remains to do after the call.
@@ -24,9 +25,9 @@ pub(crate) struct Desk {
     all: Option<Gate>,
     /// The time. Read once a turn, and again when packets leave.
     pub(crate) now: Ticks,
-    /// The instant at which the function wants to be woken.
+    /// The instant at which the function requested to be woken. [`Ticks::NEVER`] without a request.
     pub(crate) wake: Ticks,
-    /// Whether the run waits for that instant.
+    /// Whether the run waits for that instant. The engine resets it when it sets the timer.
     pub(crate) keeps: bool,
     pub(crate) emitted: Emitted,
     pub(crate) pool: Pool,
@@ -34,6 +35,7 @@ pub(crate) struct Desk {
     pub(crate) shelves: Vec<Shelf>,
     /// By module: the counters of its function's creation reasons.
     created: Vec<Arc<[Counter]>>,
+    /// By index in the batch: the packet's gate. Valid only if `all` is `None`.
     gates: [Gate; MAX_BATCH],
 }
 
@@ -60,7 +62,8 @@ impl Desk {
         Context { desk: self, module, len, branches: Branches(branches) }
     }
 
-    /// Discards the decisions of the function of `module`.
+    /// Discards the decisions of the function of `module`, and frees the slots that it reserved but did not use. The
+    /// engine has taken the emitted packets before.
     #[inline]
     pub(crate) fn clear(&mut self, module: usize) {
         if std::mem::take(&mut self.promised) {
@@ -89,7 +92,8 @@ impl Desk {
         self.all.unwrap_or(self.gates[index % MAX_BATCH])
     }
 
-    /// Returns the gates of the batch's packets in order, for writing, and the shelves.
+    /// Returns the gates of the `len` packets of the batch in order, for writing, and the shelves of all modules. From
+    /// then on each packet has a gate of its own.
     #[inline]
     pub(crate) fn each(&mut self, len: usize) -> (&mut [Gate], &mut [Shelf]) {
         self.touched = true;
@@ -212,7 +216,8 @@ impl<'a> Context<'a> {
     }
 
     /// Keeps the packet at `index` of the batch in the module when the call returns. The module holds it until the
-    /// function calls [`release`](Self::release) with the returned key.
+    /// function calls [`release`](Self::release) with the returned key. The key finds the packet from the next call on.
+    /// If the function later puts the packet on another gate in the same call, the key finds no packet.
     pub fn hold(&mut self, index: usize) -> Key {
         self.put(index, Gate::HOLD);
         (self.desk.touched, self.desk.promised) = (true, true);
@@ -227,14 +232,15 @@ impl<'a> Context<'a> {
         true
     }
 
-    /// Returns the packet that is held under `key`.
+    /// Returns the packet that is held under `key`. `None` if no packet is held under it.
     pub fn held(&mut self, key: Key) -> Option<&mut Packet> {
         self.shelf().get(key)
     }
 
     /// Creates an empty packet that leaves through `gate` after this call's own packets. It takes the flow, the arrival
-    /// time and the metadata words of `origin`. It is counted under the function's declared creation `reason`. Returns
-    /// `None` if the pool is exhausted; the pool counts this.
+    /// time and the metadata words of `origin`. It is counted under `reason`, an index into
+    /// [`Declare::CREATES`](crate::Declare::CREATES). Returns `None` if there is no such reason, or if the pool is
+    /// exhausted. The pool counts the second case.
     pub fn create(&mut self, reason: usize, gate: Gate, origin: &Packet) -> Option<&mut Packet> {
         let mut packet = self.desk.pool.take()?;
         packet.set_flow(origin.flow());
@@ -248,8 +254,9 @@ impl<'a> Context<'a> {
         self.desk.emitted.last_mut().map(|(packet, _)| packet)
     }
 
-    /// Creates a packet without an origin packet, for a function that sends of its own accord. The packet arrives now.
-    /// `flow` is the flow of an earlier packet.
+    /// Creates a packet without an origin packet, for a function that sends packets of its own. Its arrival time is
+    /// [`now`](Self::now). `flow` is the flow word of an earlier packet. `reason` and the result are as in
+    /// [`create`](Self::create).
     pub fn originate(&mut self, reason: usize, gate: Gate, flow: u32) -> Option<&mut Packet> {
         let mut packet = self.desk.pool.take()?;
         packet.set_flow(flow);

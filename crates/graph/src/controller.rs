@@ -1,7 +1,7 @@
 //! Controllers, which set triggers, hold limits and weights while a pipeline runs: snapshot in, actions out.
 //!
-//! A controller is a pure function of the snapshots that it has received. So it decides alike on a running pipeline, in
-//! simulated time, and on recorded snapshots.
+//! A controller is a pure function of the snapshots that it has received. So it makes the same decisions on a running
+//! pipeline, in simulated time, and on recorded snapshots.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::parameters::read_params;
 use crate::setup::SetupError;
 
-/// Decides once a period.
+/// Decides once a period. It must not use clocks, files or random numbers of its own.
 pub trait Controller: Send {
     /// Adds actions to `actions`. `guard` is the part of each delay objective that is kept in reserve, 0 to 1.
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision);

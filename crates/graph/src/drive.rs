@@ -1,7 +1,7 @@
 //! Drives workers: calls their turns, on a core or in simulated time.
 //!
-//! Only here a worker's thread communicates with the rest of the process, through a stop flag and a queue of orders,
-//! which it looks at from time to time. Between turns without work, the worker waits by its [idle policy](idle).
+//! A worker's thread communicates with the rest of the process only here: from time to time it looks at a stop flag and
+//! a queue of orders. Between turns without work, the worker waits by its [idle policy](idle).
 
 pub mod idle;
 
@@ -26,11 +26,11 @@ use idle::IdleWorker;
 
 /// The largest number of turns between two looks at the stop flag and the orders.
 const LOOK_EVERY: u32 = 64;
-/// The longest time between two looks. A turn of slow modules takes milliseconds.
+/// The time after which the worker looks earlier, because a turn of slow modules takes milliseconds.
 const LOOK_AFTER: Nanos = Nanos(1_000_000);
 
-/// The ticks of a simulated turn without its calls, about as many as an empty turn takes in real time. A turn takes
-/// time even if its calls do not. Otherwise a saturating source would stop the clock.
+/// The ticks of a simulated turn without its calls. An empty turn takes about as many in real time. A turn takes time
+/// even if its calls take none. Otherwise a saturating source would stop the clock.
 const TURN: Ticks = Ticks(64);
 
 /// Why a worker's run ended.
@@ -71,7 +71,7 @@ pub struct Mailbox<'a, S: Scheduler> {
     pub stop: &'a AtomicBool,
     /// Orders, oldest first.
     pub orders: Consumer<Order<S>>,
-    /// The worker's handle. The thread that sets the stop flag or sends an order calls it then.
+    /// The worker's handle. A thread that has set the stop flag or sent an order must then call [`Wake::wake`].
     pub wake: Arc<Wake>,
 }
 
@@ -98,8 +98,9 @@ impl<S: Scheduler> IdleWorker for Driven<'_, '_, S> {
     }
 }
 
-/// Runs a worker on the calling thread, which is its own, until it is stopped or ordered to end in favour of others.
-/// Between turns without work it waits by the policy `idle`.
+/// Runs a worker on the calling thread until the stop flag is set, or an [`Order::Change`] has no successor for it.
+/// Between turns without work it waits by the policy `idle`. The caller then [ends](end) a worker that was stopped, or
+/// closes a worker that has handed over ([`Former::of`]).
 pub fn run<S: Scheduler>(
     worker: &mut Worker<Tsc, S>,
     mailbox: &mut Mailbox<'_, S>,
@@ -112,7 +113,7 @@ pub fn run<S: Scheduler>(
             match worker.turn() {
                 Next::Now if worker.began().since(looked) >= look_after => break,
                 Next::Now => {}
-                // The wait allows a look at the orders.
+                // After each wait the worker looks at the orders.
                 next => {
                     idle.wait(next, &mut Idle { wake: &mailbox.wake, worker: &mut Driven(worker, mailbox) });
                     break;
@@ -152,6 +153,7 @@ pub fn join<S: Scheduler>(worker: &mut Worker<Tsc, S>, exchange: &Exchange) {
 }
 
 /// Ends a worker when its whole team ends: [drains](Worker::drain) it until no packet waits anywhere, and closes it.
+/// Each worker of the team must call this on its own thread, because the workers wait for each other.
 ///
 /// # Errors
 /// Those of [`Worker::close`].
@@ -192,8 +194,8 @@ pub fn simulate_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>], until: 
     simulate_team_by(workers, until, Worker::turn)
 }
 
-/// Runs the workers of one pipeline like [`simulate_team`], with `turn` as the function that calls a turn. So a caller
-/// can observe them.
+/// Runs the workers of one pipeline like [`simulate_team`], and calls each turn through `turn`. So a caller can observe
+/// the turns.
 pub fn simulate_team_by<S: Scheduler>(
     workers: &mut [Worker<Simulated, S>],
     until: Ticks,
@@ -230,7 +232,8 @@ pub fn simulate_team_by<S: Scheduler>(
     }
 }
 
-/// [Drains](Worker::drain) and closes simulated workers. Returns the errors of ports and functions.
+/// [Drains](Worker::drain) and closes simulated workers. Returns the errors of ports and functions, each with the name
+/// of the port or module.
 pub fn shut_down_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(String, String)> {
     // A worker whose clock is behind may still receive packets that others have sent already.
     let latest = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();

@@ -70,9 +70,9 @@ impl Effect {
         Self { edits: Vec::new(), gate }
     }
 
-    /// Does to `packet` what the function would have done. Returns `None` if an edit does not apply to the packet,
-    /// because the packet has another protocol or is too short. Then the earlier edits have been made, and the packet
-    /// must pass the full chain.
+    /// Makes the changes to `packet`, and returns the gate, as the function would have done. Returns `None` if an edit
+    /// does not apply to the packet, because the packet has another protocol or is too short. Then the earlier edits
+    /// have been made, and the packet must pass the full chain.
     pub fn replay(&self, packet: &mut Packet) -> Option<Gate> {
         self.edits.iter().try_for_each(|edit| edit.apply(packet))?;
         Some(self.gate)
@@ -80,6 +80,7 @@ impl Effect {
 }
 
 impl Edit {
+    /// Makes the change. Returns `None`, and changes no byte of the frame, if it does not apply to the packet.
     fn apply(&self, packet: &mut Packet) -> Option<()> {
         match *self {
             Self::Frame { offset, bytes } => {

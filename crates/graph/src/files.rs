@@ -23,14 +23,19 @@ pub const MOST_TABLE: u64 = 256 << 20;
 /// The largest file of rules or patterns, in bytes: several times the largest sets that can be compiled.
 pub const MOST_RULES: u64 = 64 << 20;
 
-/// The files in use: who uses them, and how.
+/// The files in use: who uses them, and how. These are the claims in the order in which they were made, and the reader
+/// of the standard input.
 #[derive(Clone, Debug, Default)]
 pub struct Files(Vec<Use>, Option<String>);
 
+/// A claim of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Use {
+    /// The user, as errors name it.
     who: String,
+    /// The [canonical] path of the file when it was claimed.
     path_key: PathBuf,
+    /// Whether it is written. Otherwise it is read.
     written: bool,
     /// Whether it is written by appending.
     appends: bool,
@@ -52,7 +57,7 @@ impl Files {
     /// same name. This holds only for files that the user appends to, not for files that it reads.
     ///
     /// # Errors
-    /// A text for the user: another user, or the same one for another purpose, uses the file.
+    /// A text for the user: another user uses the file, or the same user does not append to it.
     pub fn claim_on(&mut self, who: &str, path: &Path) -> Result<(), String> {
         self.note(who, path, true, (true, false))
     }
@@ -77,6 +82,7 @@ impl Files {
         Ok(())
     }
 
+    /// Adds a claim, if no other claim conflicts with it.
     fn note(&mut self, who: &str, path: &Path, written: bool, (appends, lasts): (bool, bool)) -> Result<(), String> {
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
             return Ok(());
@@ -99,13 +105,15 @@ impl Files {
         self.0.iter().any(|known| known.written && is_same(&known.path_key, &path_key))
     }
 
-    /// Returns the number of claims.
+    /// Returns the number of claims, for a later [`settle`](Self::settle).
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Among the first `count` claims, removes those that do not last and whose user `keeps` does not accept.
+    /// Ends a change of the configuration. Of the first `count` claims, which are those before the change, it keeps the
+    /// claims that last, and the claims of users for which `keeps` returns true. Later claims that are equal to a kept
+    /// claim are merged with it.
     pub fn settle(&mut self, count: usize, keeps: impl Fn(&str) -> bool) {
         let mut later = self.0.split_off(count.min(self.0.len()));
         self.0.retain(|kept| kept.lasts || keeps(&kept.who));
@@ -114,7 +122,7 @@ impl Files {
     }
 }
 
-/// Returns the same path for all names of one file, whether or not the file exists.
+/// Returns the same path for all paths of one file, whether or not the file exists. Hard links keep different paths.
 fn canonical(path: &Path) -> PathBuf {
     if let Ok(existing) = path.canonicalize() {
         return existing;
@@ -126,8 +134,8 @@ fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-/// Checks that a request with a list of folders may name a file, which need not exist yet. `shown` is its name in the
-/// error.
+/// Checks that a request, which may name only files in `folders`, may name the file at `path`. The file need not exist
+/// yet. `shown` is its name in the error.
 ///
 /// # Errors
 /// The file is in none of the folders.
@@ -143,11 +151,11 @@ pub fn check_in_folders(path: &Path, shown: &str, folders: &[PathBuf]) -> Result
 /// Returns whether a file is in one of these folders. Symbolic links are resolved.
 fn is_in_folders(path: &Path, folders: &[PathBuf]) -> bool {
     if path.is_symlink() && path.canonicalize().is_err() {
-        // Writing to a link without a target makes the target, which may be anywhere.
+        // Writing to a link without a target creates the target, which may be in any folder.
         return false;
     }
     let path = canonical(path);
-    // A path that cannot be resolved, because its folder does not exist, may lead anywhere.
+    // A path that cannot be resolved, because its folder does not exist, may lead to any folder.
     let is_resolved = path.is_absolute() && !path.components().any(|part| part == std::path::Component::ParentDir);
     is_resolved && folders.iter().any(|folder| folder.canonicalize().is_ok_and(|folder| path.starts_with(folder)))
 }
@@ -209,6 +217,7 @@ pub fn open_to_write(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
+/// Checks that a file is regular.
 fn check(kind: FileType) -> io::Result<()> {
     match refusal(kind) {
         Some(file_type) => {
@@ -232,8 +241,8 @@ fn refusal(kind: FileType) -> Option<&'static str> {
 /// Reads a whole regular file of up to `most` bytes.
 ///
 /// # Errors
-/// Those of [opening](open_regular) and reading, and a file that is longer, of which nothing is read. It allocates no
-/// more memory than the file's length, and fails if there is not enough.
+/// Those of [opening](open_regular) and reading, and a longer file, which is not read at all. Also if there is not
+/// enough memory for the file. No more memory than the file's length is allocated.
 fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let len = file.metadata()?.len();
@@ -262,6 +271,7 @@ fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::new(), from, most)
 }
 
+/// Reads up to `most` bytes to the end, and appends them to `bytes`. One byte more is read, to detect a longer stream.
 fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     from.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {

@@ -64,18 +64,19 @@ pub(crate) struct FlowTable {
 /// How flow words advance at a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Split {
-    /// They stay, because there is one gate, or no path to the module.
+    /// They do not change, because there is one gate, or no path to the module.
     #[default]
     None,
-    /// All paths to the module are equal. The new word is this word plus the gate's number.
+    /// All paths to the module are equal. The new word is this number plus the gate's number.
     One(u32),
-    /// They advance by [`FlowTable::next`]. In a graph with folds the word must determine the branch. So there a packet
-    /// with an unknown word gets that of an arbitrary path: this word plus the gate's number.
+    /// They advance by [`FlowTable::next`]. In a graph with folds, each word must determine a branch. There a packet
+    /// with an unknown word, whose path a reload removed, gets the word of an arbitrary path: this number plus the
+    /// gate's number. `None` in a graph without folds: an unknown word does not change.
     Many(Option<u32>),
 }
 
 impl FlowTable {
-    /// Returns the words by their keys.
+    /// Returns the flow words by their keys.
     pub(crate) fn words(&self) -> HashMap<u64, u32> {
         self.keys.iter().copied().zip(0..).collect()
     }
@@ -103,27 +104,33 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// The progress along a path: the number of completed steps of each declared flow, or the gates taken if none is
-/// declared.
+/// The progress along a path. Paths with equal progress at a split share the words after it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Progress {
+    /// By declared flow: the number of completed steps.
     Declared(Vec<u16>),
+    /// Without declared flows: the port by which the path begins, and the gates taken at splits, as pairs of module and
+    /// gate. The port is a number after the modules' numbers.
     Taken(Vec<(usize, usize)>),
 }
 
+/// Builds the tables, path by path.
 struct Builder<'a> {
     shape: &'a Shape<'a>,
     declared: &'a [FlowPlan],
     table: FlowTable,
     /// By split module and progress before it: the word of its first gate.
     splits: HashMap<(usize, Progress), u32>,
+    /// By flow word: its key ([`FlowTable::keys`]).
     keys: Vec<u64>,
+    /// The flows so far: the declared flows, then `other` or the undeclared paths.
     found: Vec<FlowPlan>,
+    /// By last port and progress: the flow of an undeclared path.
     known: HashMap<(usize, Progress), u32>,
 }
 
-/// Distinguishes the flows of a pipeline. Returns the tables and the flows: the declared ones, and `other` if a path
-/// belongs to none. Without declared flows every path is a flow.
+/// Distinguishes the flows of a pipeline. Returns the tables and the flows: the declared flows, and `other` if a path
+/// belongs to none of them. Without declared flows every path is a flow.
 pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTable, Vec<FlowPlan>), FlowError> {
     let mut passages = Passages::new(shape);
     for (flow, plan) in declared.iter().enumerate() {
@@ -170,8 +177,8 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     Ok((builder.table, builder.found))
 }
 
-/// Splits in a fold receive the packets of all its modules. Their words differ even if all paths to each module are
-/// equal.
+/// Turns the splits of folds into [`Split::Many`]. A split in a fold receives the packets of all modules of the fold.
+/// The words of these packets differ, even if all paths to each single module are equal.
 fn fold_splits(folds: &[Option<Arrival>], splits: &mut [Split]) {
     let mut known = HashMap::new();
     for (arrival, split) in folds.iter().zip(&*splits) {
@@ -187,6 +194,7 @@ fn fold_splits(folds: &[Option<Arrival>], splits: &mut [Split]) {
 }
 
 impl Builder<'_> {
+    /// Adds `n` flow words to the tables. Returns the first one. The caller adds their keys.
     fn words(&mut self, n: usize) -> Result<u32, FlowError> {
         let first = self.table.next.len();
         if first + n > MOST_WORDS {
@@ -242,7 +250,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Returns the progress by names.
+    /// Returns the progress with names in place of numbers, for a key that another pipeline can find.
     fn named(&self, progress: &Progress) -> Vec<(String, String)> {
         let modules = &self.shape.modules;
         match progress {
@@ -260,7 +268,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the flow of a path that ends at `port`.
+    /// Returns the flow of a path that ends at `port`, and adds it to `found` if it is new.
     fn leave(&mut self, port: usize, progress: Progress) -> Result<u32, FlowError> {
         if let Progress::Declared(done) = &progress {
             let complete = |flow: &usize| usize::from(done[*flow]) == self.declared[*flow].path.len();
@@ -302,6 +310,7 @@ impl Builder<'_> {
     }
 }
 
+/// Returns a key of names: a hash, which is the same for equal names as long as the process runs.
 fn key_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -313,6 +322,7 @@ fn undeclared(name: String, path: Vec<Step>) -> FlowPlan {
 }
 
 impl Progress {
+    /// Advances past `module`, which the path leaves through `gate`. `split`: the module has several gates.
     fn advance(&mut self, declared: &[FlowPlan], module: usize, gate: usize, split: bool) {
         match self {
             Self::Declared(done) => {
@@ -329,6 +339,7 @@ impl Progress {
 }
 
 impl Step {
+    /// Returns whether a packet that leaves `module` through `gate` completes this step.
     fn takes(&self, module: usize, gate: usize) -> bool {
         self.module == module && self.gate.is_none_or(|wanted| wanted == gate)
     }

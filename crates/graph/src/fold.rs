@@ -1,9 +1,9 @@
 //! Folding: modules of several branches that have the same function, with different parameters, run as one.
 //!
-//! A batch that is split over n branches becomes n small batches, each of which pays for a call of every module on its
-//! way. If the branches' modules have the same function, the pipeline compiler lets the first one run for all, with the
-//! parameters of all. So the batch stays whole. A packet's flow word determines its branch. Reports show flows,
-//! counters and drops of the configured modules.
+//! A batch that is split over n branches becomes n small batches, and each of them costs a call of every module on its
+//! path. If the branches' modules have the same function, the pipeline compiler lets the first module run for all of
+//! them, with the parameters of each branch. So the batch stays whole. A packet's flow word determines its branch.
+//! Reports show flows, counters and drops of the configured modules.
 
 use forebay_packet::{MAX_BATCH, Packet};
 
@@ -28,7 +28,7 @@ impl Branches<'_> {
 /// A packet of an unknown branch is treated as one of the first branch. Only a defect can cause this.
 pub struct PerBranch<T> {
     each: Vec<T>,
-    /// By branch: while a batch is being split, the last packet found, as its index plus 1. 0 if none.
+    /// By branch: while a batch is being split, the last packet found, as its index plus 1. Otherwise 0.
     found: Box<[u16]>,
     parts: Box<Parts>,
 }
@@ -71,7 +71,7 @@ impl<F: Function> PerBranch<F> {
 }
 
 impl<T> PerBranch<T> {
-    /// Creates the values of at least one branch.
+    /// Creates the values from one value for each branch. There must be at least one.
     #[must_use]
     pub fn new(each: Vec<T>) -> Self {
         let parts = Box::new(Parts { next: [0; MAX_BATCH], branch: [0; MAX_BATCH] });
@@ -84,7 +84,7 @@ impl<T> PerBranch<T> {
         self.each.get(branches.of(packet)).unwrap_or_else(|| &self.each[0])
     }
 
-    /// Returns the value of the packet's branch for a change.
+    /// Returns the value of the packet's branch, which the caller may change.
     #[inline(always)]
     pub fn of_mut(&mut self, branches: Branches<'_>, packet: &Packet) -> &mut T {
         let branch = branches.of(packet);

@@ -29,12 +29,13 @@ pub trait Function: Any + Send {
     }
 
     /// Returns whether the worker wakes the function once at its start, before the first packet. A function that sends
-    /// packets of its own accord needs this.
+    /// packets without receiving any needs this.
     fn begins(&self) -> bool {
         false
     }
 
-    /// Called once when the worker ends. Writes out buffered data.
+    /// Called once when the worker ends, or when a reload removes or replaces the function. Writes out buffered data.
+    /// The function is not called after that.
     ///
     /// # Errors
     /// A text for the user about anything that went wrong, now or earlier.
@@ -42,7 +43,7 @@ pub trait Function: Any + Send {
         Ok(())
     }
 
-    /// Returns what the function would do to this packet, as a value that can be replayed on later packets of the same
+    /// Returns the effect of the function on this packet, as a value that can be replayed on later packets of the same
     /// session. `None` if the effect cannot be known in advance. Implemented if [`Declare::EFFECT`] is set.
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
         let _ = packet;

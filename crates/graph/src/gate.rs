@@ -1,8 +1,9 @@
 //! Gates: where a function sends a packet. A gate is an output gate, or it drops, consumes or holds the packet.
 
-/// The most output gates a module can have.
+/// The largest number of output gates of a module.
 pub const MAX_GATES: usize = 1 << 14;
 
+/// The bits of a gate that are the kind of decision: 0 for an output gate, otherwise one of the constants below.
 const KIND: u16 = 0xc000;
 const DROP: u16 = 0x4000;
 const CONSUME: u16 = 0x8000;

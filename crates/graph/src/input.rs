@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use forebay_packet::{Batch, Packet};
 use forebay_units::Ticks;
 
-/// Empty batches for queues that need one more.
+/// Empty batches, for queues that need another batch.
 #[derive(Debug)]
 pub(crate) struct Spares {
     capacity: usize,
@@ -22,10 +22,12 @@ impl Spares {
         Self { capacity, batches: (0..ready).map(|_| Batch::with_capacity(capacity)).collect() }
     }
 
+    /// Returns an empty batch.
     pub(crate) fn get(&mut self) -> Batch {
         self.batches.pop().unwrap_or_else(|| Batch::with_capacity(self.capacity))
     }
 
+    /// Takes back a batch, which must be empty and have the capacity of the others.
     pub(crate) fn put(&mut self, batch: Batch) {
         self.batches.push(batch);
     }
@@ -47,17 +49,19 @@ pub(crate) struct Input {
     backlog: bool,
     /// When the oldest packet of `filling` came, if there is a trigger.
     since: Ticks,
-    /// When the last packet came, and in how many turns packets came, if there is a trigger. Within a turn, time stands
-    /// still.
+    /// When the last packet came, if there is a trigger.
     last: Ticks,
+    /// The number of turns with a trigger in which packets came. Packets with the same time came in one turn.
     turns: u64,
-    /// The packets that came with a trigger until it was last set, and the packets that had come in all by then.
+    /// The packets that came while there was a trigger, up to the last change of the trigger.
     came: u64,
+    /// All packets that had come when the trigger was last changed.
     marked: u64,
     /// The longest time that an incomplete batch waits.
     hold: Ticks,
-    /// The batches that run before `filling`, oldest first, and the number of their packets.
+    /// The batches that run before `filling`, oldest first.
     complete: VecDeque<Batch>,
+    /// The number of packets in `complete`.
     completed: usize,
 }
 
@@ -85,7 +89,8 @@ impl Input {
         self.limit as usize
     }
 
-    /// Adds a packet. Returns whether the module can run now.
+    /// Adds a packet that comes at `now`. Returns whether the module can run now. Then the caller must report it to the
+    /// scheduler.
     #[inline]
     pub(crate) fn push(&mut self, packet: Packet, now: Ticks, spares: &mut Spares) -> bool {
         let mut waiting = self.filling.len();
@@ -101,7 +106,8 @@ impl Input {
         self.eager || waiting + 1 >= self.limit()
     }
 
-    /// Adds a whole batch, and leaves it empty. Returns whether the module can run now.
+    /// Adds a whole batch that comes at `now`, and leaves it empty. Returns whether the module can run now. Then the
+    /// caller must report it to the scheduler.
     #[inline]
     pub(crate) fn push_all(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
         if self.filling.len() >= self.limit() {
@@ -163,7 +169,7 @@ impl Input {
         true
     }
 
-    /// Puts back a batch that was [taken](Self::take), and leaves it empty.
+    /// Puts back a batch that was [taken](Self::take), and leaves it empty. It is the next batch to be taken.
     pub(crate) fn put_back(&mut self, batch: &mut Batch, spares: &mut Spares) {
         self.completed += batch.len();
         self.complete.push_front(std::mem::replace(batch, spares.get()));
@@ -182,12 +188,15 @@ impl Input {
         self.backlog || (!self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit()))
     }
 
-    /// Returns how many packets must come until a batch is complete: 1 if there is no trigger.
+    /// Returns how many packets must come until the batch that is being filled is complete: 1 if there is no trigger.
+    /// [`Next::OnInput`](crate::Next::OnInput) reports this number for an idle worker, so it is never 0. Complete
+    /// batches do not count, because they need no more packets.
     pub(crate) fn lacking(&self) -> usize {
         if self.eager { 1 } else { self.limit().saturating_sub(self.filling.len()).max(1) }
     }
 
-    /// Prefetches the packets that run next.
+    /// Prefetches the packets of the batch that is being filled. `offset` is the offset of a frame's first byte in its
+    /// chunk.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         self.filling.prefetch(offset);
@@ -199,27 +208,29 @@ impl Input {
         self.filling.len() + self.completed
     }
 
-    /// Returns whether packets wait outside the batch that is being filled.
+    /// Returns whether complete batches wait, apart from the batch that is being filled.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
         self.backlog
     }
 
-    /// Returns when the incomplete batch must be released, if there is one and a trigger.
+    /// Returns when the batch that is being filled must be released. `None` if no packet waits in it, or if there is no
+    /// trigger.
     #[inline]
     pub(crate) fn due(&self) -> Option<Ticks> {
         (!self.eager && !self.filling.is_empty()).then(|| self.since + self.hold)
     }
 
-    /// Makes waiting packets ready, even if they are fewer than the trigger.
+    /// Makes waiting packets ready, even if they are fewer than the trigger. The caller reports it to the scheduler.
     pub(crate) fn release(&mut self, spares: &mut Spares) {
         if !self.filling.is_empty() {
             self.complete_filling(spares);
         }
     }
 
-    /// Sets the trigger: 0, or up to `batch`. Waiting packets are regrouped into batches of the new size, so none waits
-    /// for the old trigger. Their order is kept.
+    /// Sets the trigger: 0, or up to `batch`. Waiting packets are regrouped into batches of the new size in the same
+    /// order, so that no packet waits for the old trigger. Call [`mark`](Self::mark) before. If the queue
+    /// [is ready](Self::is_ready) afterwards, the caller reports it to the scheduler.
     pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, now: Ticks, spares: &mut Spares) {
         // Without a trigger it is not known since when packets wait.
         let since = if self.eager { now } else { self.since };
@@ -235,26 +246,28 @@ impl Input {
             });
             spares.put(batch);
         }
-        // These packets came before.
+        // These packets were counted when they came.
         (self.last, self.turns) = turns;
     }
 
-    /// Returns how many packets came while there was a trigger. `all` is the number of packets that have come in all.
+    /// Returns how many packets came while there was a trigger. `all` is the number of all packets that have come,
+    /// counted by the caller.
     pub(crate) fn arrived(&self, all: u64) -> u64 {
         if self.eager { self.came } else { self.came + (all - self.marked) }
     }
 
-    /// Notes how many packets have come in all. Called before the trigger changes.
+    /// Notes the number of all packets that have come. Called before the trigger changes.
     pub(crate) fn mark(&mut self, all: u64) {
         (self.came, self.marked) = (self.arrived(all), all);
     }
 
-    /// Returns in how many turns with a trigger packets came.
+    /// Returns the number of turns with a trigger in which packets came.
     pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Returns since when the first packet has waited for the trigger.
+    /// Returns since when the first packet has waited for the trigger. Valid only if there is a trigger and packets
+    /// wait.
     pub(crate) fn since(&self) -> Ticks {
         self.since
     }
@@ -274,6 +287,7 @@ impl Input {
         self.hold
     }
 
+    /// Ends the batch that is being filled, complete or not, and begins another one.
     #[cold]
     fn complete_filling(&mut self, spares: &mut Spares) {
         self.completed += self.filling.len();

@@ -87,7 +87,7 @@ impl Plan {
     }
 }
 
-/// Returns the modules that run on a flow's path, first to last.
+/// Returns the modules that run on a flow's path, first to last. `leaders`: by module, the module that runs for it.
 pub(crate) fn way(passages: &mut Passages<'_>, flow: &FlowPlan, leaders: &[usize]) -> Vec<usize> {
     let mut way: Vec<usize> = passages.of(flow).into_iter().map(|module| leaders[module]).collect();
     way.sort_unstable();

@@ -16,13 +16,15 @@ const ITEMS: usize = 1_024;
 /// Why packets go to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Crossing {
-    /// The packets have entered by a port, and another worker has their session. A worker that cannot hand these over
-    /// takes no packets from its ports.
+    /// The packets have entered by a port, and another worker has their session. A worker that cannot hand over such
+    /// packets takes no packets from its ports.
     Entry,
-    /// Another worker has the next module. A worker that cannot hand these over takes no new packets at all. Workers
-    /// hand these over in one direction only ([`Placement::circle`]).
+    /// Another worker has the next module. A worker that cannot hand over such packets takes no packets from ports, and
+    /// from other workers only packets that leave. Workers hand over such packets in one direction only
+    /// ([`Placement::circle`]).
     Work,
-    /// The packets leave by another worker's port. A worker always takes these, because they go nowhere else.
+    /// The packets leave by another worker's port. A worker always takes such packets, because it does not hand them
+    /// over again. A worker that cannot hand over such packets takes no packets of the other kinds.
     Leave,
 }
 
@@ -39,13 +41,15 @@ impl Crossing {
 
 /// The sending end of a ring.
 pub(crate) struct Out {
+    /// The worker that receives.
     pub(crate) to: usize,
     pub(crate) crossing: Crossing,
     sender: Sender<Packet>,
 }
 
 impl Out {
-    /// Sends a batch to node `tag`. Returns false, and does not change the batch, if the ring has no room for it.
+    /// Sends a batch to node `tag` of the other worker, at the time `at`. Returns false, and does not change the batch,
+    /// if the ring has no room for it.
     #[inline]
     pub(crate) fn send(&mut self, tag: u32, at: u64, batch: &mut Batch) -> bool {
         self.sender.has_room(batch.len()) && self.sender.send(Head { tag, at }, &mut batch.drain())
@@ -55,6 +59,7 @@ impl Out {
 /// The receiving end of a ring.
 pub(crate) struct In {
     pub(crate) crossing: Crossing,
+    /// The worker that sends.
     from: usize,
     receiver: Receiver<Packet>,
 }
@@ -71,7 +76,8 @@ impl In {
         self.receiver.peek().map(|head| head.at)
     }
 
-    /// Takes the next message into `batch`, which must be empty. Returns its node.
+    /// Takes the next message into `batch`, which must be empty. Returns the node of this worker to which the packets
+    /// go. `None` if there is no message.
     #[inline]
     pub(crate) fn take(&mut self, batch: &mut Batch) -> Option<usize> {
         // A message is a batch, and all batches of a pipeline have the same capacity, so it fits.
@@ -87,7 +93,8 @@ pub struct Links {
     pub(crate) ins: Vec<In>,
 }
 
-/// Creates the rings that `plan` needs with this placement. Returns each worker's ends.
+/// Creates the rings that a pipeline needs with this placement. `plan` is the plan of any of its workers. Returns, by
+/// worker, its ends of the rings.
 #[must_use]
 pub fn links(plan: &Plan, placement: &Placement) -> Vec<Links> {
     let mut links: Vec<Links> = (0..placement.workers).map(|_| Links::default()).collect();
@@ -114,7 +121,7 @@ pub fn links(plan: &Plan, placement: &Placement) -> Vec<Links> {
         links[from].outs.push(Out { to, crossing, sender });
         links[to].ins.push(In { crossing, from, receiver });
     }
-    // The same order always, whatever the order of creation.
+    // The order in which a worker reads its rings must not depend on the order of creation.
     links.iter_mut().for_each(|links| links.ins.sort_by_key(|from| (from.crossing, from.from)));
     links
 }

@@ -27,8 +27,10 @@ pub trait Replay<L>: Clone {
 
 /// A value that is read while it changes. `L` is the log of its changes ([`Replay`]).
 pub struct Live<T: 'static, L> {
+    /// The copy that readers see.
     published: ArcSwap<T>,
-    /// Whether readers hold it during a call only, because it has been changed or has no other owner. Never reset.
+    /// Whether readers hold the value during a call only. This is so if the value has been changed, or if it had no
+    /// other owner from the start. Never reset.
     changed: AtomicBool,
     writer: Mutex<Writer<T, L>>,
 }
@@ -43,13 +45,14 @@ struct Writer<T, L> {
     /// then makes another copy. So a change takes at most twice the time of copying. A call takes microseconds. Only a
     /// worker that the system has stopped within a call holds a copy longer.
     copying: Duration,
-    /// Old values that workers may still hold. A later change drops those that no worker holds, or they are dropped
-    /// with the whole. So a worker never drops one between two packets.
+    /// Old values that workers may still hold. A later change drops the values that no worker holds. The rest is
+    /// dropped with the writer. So a worker never frees the memory of a value between two packets.
     retired: Vec<Arc<T>>,
 }
 
 impl<T: 'static, L> Live<T, L> {
-    /// Makes a live value that may be shared with others. The first change leaves it to them.
+    /// Makes a live value that may have other owners. The first change makes a copy, and leaves the value to the other
+    /// owners.
     #[must_use]
     pub fn new(value: Arc<T>) -> Self {
         Self::made(value, false, None)
@@ -64,6 +67,7 @@ impl<T: 'static, L> Live<T, L> {
         Self::made(Arc::new(value), true, Some(Arc::new(twin)))
     }
 
+    /// Makes a live value. `changed` and `twin` are the fields of the same names.
     fn made(value: Arc<T>, changed: bool, twin: Option<Arc<T>>) -> Self {
         let writer = Mutex::new(Writer { spare: None, twin, copying: Duration::ZERO, retired: Vec::new() });
         Self { published: ArcSwap::new(value), changed: AtomicBool::new(changed), writer }
@@ -88,9 +92,10 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         self.change_with_readers(|value, log, _| change(value, log))
     }
 
-    /// Changes the value, like [`change`](Self::change). `change` also learns whether all readers have come by since
-    /// the previous change. If so, no reader has a value from before that change, and objects removed by then can be
-    /// reused. A reader that is stopped within a call may see any earlier value.
+    /// Changes the value, like [`change`](Self::change). `change` also receives true if no reader has a value from
+    /// before the previous change any more. Then objects that were removed by that change or earlier can be reused. If
+    /// it receives false, some reader may still see any earlier value, for example in a call in which the system has
+    /// stopped it.
     pub fn change_with_readers<R>(&self, change: impl FnOnce(&mut T, &mut L, bool) -> R) -> R {
         let mut writer = self.lock();
         writer.retired.retain(|value| Arc::strong_count(value) > 1);
@@ -119,7 +124,7 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         // The published copy has readers. The copy at hand has none. Copies that readers still hold are in `retired`.
         let result = change(value, &mut log, writer.retired.is_empty());
         let before = self.published.swap(copy);
-        // The first value is also shared with others, and readers keep it until they next come by.
+        // The first value may have other owners, and readers keep it until their next call.
         if self.changed.swap(true, Ordering::AcqRel) {
             writer.spare = Some((before, log));
         } else {
@@ -164,13 +169,13 @@ impl<T: 'static, L> Reader<T, L> {
     #[must_use]
     pub fn new(live: Arc<Live<T, L>>) -> Self {
         let writer = live.lock();
-        // Under the lock, so that it is not the copy that a change is about to publish.
+        // Under the lock, so that no change publishes another copy between the two loads.
         let unchanged = (!live.changed.load(Ordering::Acquire)).then(|| live.published.load_full());
         drop(writer);
         Self { live, unchanged }
     }
 
-    /// Returns the present value, for one call. The writer may have to wait until it is dropped.
+    /// Returns the present value, for one call. The writer may have to wait until the result is dropped.
     #[inline(always)]
     pub fn read(&mut self) -> Read<'_, T> {
         if self.live.changed.load(Ordering::Acquire) {
@@ -182,6 +187,7 @@ impl<T: 'static, L> Reader<T, L> {
         }
     }
 
+    /// Returns the present value after a change, and drops the reader's own reference to the first value.
     #[inline(never)]
     fn read_changed(&mut self) -> Read<'_, T> {
         self.unchanged = None;

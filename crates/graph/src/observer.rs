@@ -13,7 +13,7 @@ use crate::telemetry::Telemetry;
 pub enum DropSite {
     /// A module, by its index in the plan.
     Module(usize),
-    /// A port, by its index in the plan.
+    /// A port, by its index in the plan. The number of ports stands for the bin.
     Port(usize),
 }
 
@@ -39,8 +39,8 @@ pub trait Observer: Send {
     /// Called at the start of the observation, and when the worker changes to another graph. `telemetry` gives the
     /// names for the numbers of modules, ports and flows.
     fn graph(&mut self, telemetry: &Telemetry);
-    /// A packet has entered by a port. Returns its mark: a number of at least 1, unique among the packets on their way,
-    /// to follow the packet, else 0.
+    /// A packet has entered by a port. Returns its mark. With 0, the packet is not followed. To follow it, return
+    /// another number that no other packet in the graph has.
     fn entered(&mut self, port: usize, packet: &mut Packet) -> u8;
     /// A marked packet has been through a call.
     fn visited(&mut self, visit: &Visit<'_>);

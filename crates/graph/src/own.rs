@@ -1,8 +1,9 @@
 //! State that the modules of one worker share and change, for example the sessions of both directions of a firewall.
 //!
-//! Only one worker uses the state, so no module ever waits for it. But the type system does not know that its modules
-//! run on one thread. So a module borrows the value for a call, with one uncontended exchange of a flag a batch. If two
-//! workers get the same value by mistake, the second one finds it in use and gets `None` instead of waiting.
+//! Only one worker uses the state, so no module ever waits for it. But the type system does not know that the modules
+//! of a worker run on one thread. So a module borrows the value for a call, with one uncontended exchange of a flag per
+//! batch. If two workers get the same value by mistake, the second worker gets `None` while the value is in use, and
+//! does not wait.
 
 use try_lock::{Locked, TryLock};
 

@@ -13,8 +13,8 @@ pub struct OwnCounters {
     pub counters: Arc<[Counter]>,
     /// Their names.
     pub names: Vec<String>,
-    /// Whether they are gauges, which state a value, while other counters count events
-    /// ([`Setup::gauges`](crate::Setup::gauges)).
+    /// Whether they are gauges ([`Setup::gauges`](crate::Setup::gauges)). A gauge shows a present value. Other counters
+    /// count events.
     pub gauges: bool,
     /// Whether there is one counter per rule or table entry ([`Setup::entry_counters`](crate::Setup::entry_counters)).
     pub per_entry: bool,

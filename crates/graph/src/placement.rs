@@ -14,7 +14,7 @@ pub fn share(hash: u32, shares: usize) -> usize {
     ((u64::from(hash) * shares as u64) >> 32) as usize
 }
 
-/// The place that packets come from.
+/// The origin of packets that go to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A gate of this module.
@@ -54,8 +54,8 @@ impl Placement {
         }
     }
 
-    /// Returns the workers among which packets are spread that go from `origin` on `worker` to `target`. `None` if the
-    /// packets stay.
+    /// Returns the workers over which packets are spread if they go from `origin` on `worker` to `target`. `None` if
+    /// the packets stay on `worker`.
     #[must_use]
     pub fn leads(&self, worker: usize, origin: Origin, target: Target) -> Option<&[usize]> {
         let to = self.of(target);
@@ -72,9 +72,9 @@ impl Placement {
         (!stays).then_some(to)
     }
 
-    /// Finds modules between which packets would go in a cycle over workers: packets of the first module are handed
-    /// from worker to worker and come back to an earlier one. Such workers could wait for each other for ever. `edges`
-    /// are all gates, as pairs of modules.
+    /// Finds a cycle of workers: worker A hands packets to B, and B directly or through other workers to A. Such
+    /// workers could wait for each other for ever. Returns two modules between which packets are handed over on the
+    /// cycle. `None` if there is no cycle. `edges` are all gates that lead to modules, as pairs of modules.
     #[must_use]
     pub fn circle(&self, edges: &[(usize, usize)]) -> Option<(usize, usize)> {
         // By worker: the workers to which it hands over packets between modules, and the edge.

@@ -33,7 +33,7 @@ pub struct Module {
     pub kind: &'static str,
     /// Its function. `None` if other workers run it, or if it is taken over from a running worker.
     pub function: Option<Box<dyn Function>>,
-    /// The running worker from which the function is taken over.
+    /// The running worker from which the function is taken over. `None` if it is not taken over.
     pub from: Option<usize>,
     /// Output gates in order: name and target.
     pub gates: Vec<(String, Target)>,
@@ -63,7 +63,7 @@ pub struct PortPlan {
     pub kind: &'static str,
     /// The open port. `None` if other workers have it, or if it is taken over from a running worker.
     pub open: Option<OpenPort>,
-    /// The running worker from which the open port is taken over.
+    /// The running worker from which the open port is taken over. `None` if it is not taken over.
     pub from: Option<usize>,
     /// The target of packets that enter. `None` if none enter.
     pub entry: Option<Target>,
@@ -108,12 +108,12 @@ pub struct Plan {
     pub modules: Vec<Module>,
     /// The ports.
     pub ports: Vec<PortPlan>,
-    /// The folds ([`fold`](crate::Branches)): the modules of each, by branch, at least two. The first one has the
-    /// function for all of them. The others have none.
+    /// The folds ([`Branches`](crate::Branches)). Each has at least two modules, in ascending order, by branch. The
+    /// first module has the function for all of them. The others have no function.
     pub folds: Vec<Vec<usize>>,
     /// The declared flows. Empty: every path is a flow of its own.
     pub flows: Vec<FlowPlan>,
-    /// The worker of this plan.
+    /// The number of the worker that runs this plan.
     pub worker: usize,
     /// The placement of modules and ports on workers.
     pub placement: Arc<Placement>,

@@ -40,12 +40,13 @@ pub enum Ready {
 pub enum Waits<'p> {
     /// Each of these becomes readable (`poll(2)`) when packets arrive.
     On(Vec<BorrowedFd<'p>>),
-    /// There is none: the port never answers [`Ready::Input`], or only a call finds its packets.
+    /// The port has no descriptor. Either it never returns [`Ready::Input`], or only a call of
+    /// [`receive`](Port::receive) finds its packets. In the second case the worker does not park.
     None,
 }
 
-/// The counters that a port writes itself. The engine counts the packets that it receives from and sends to the port.
-/// One worker writes them.
+/// The counters of a port. The engine writes `received` and `sent`, and the port writes the others. Only the port's
+/// worker writes them.
 #[derive(Debug, Default)]
 pub struct PortCounters {
     /// Packets that entered the worker.
@@ -56,13 +57,13 @@ pub struct PortCounters {
     pub dropped: Counter,
     /// Errors: unreadable records, failed writes.
     pub errors: Counter,
-    /// The part of [`dropped`](Self::dropped) that has reasons of its own.
+    /// The part of [`dropped`](Self::dropped) for which the port gives reasons.
     pub skipped: Reasons,
     /// The part of [`dropped`](Self::dropped) that are frames longer than a packet of the pool holds.
     pub oversize: Counter,
-    /// The length of the longest of these frames, in bytes. 0 if unknown.
+    /// The length of the longest frame in [`oversize`](Self::oversize), in bytes. 0 if unknown.
     pub longest: Counter,
-    /// Frames longer than a block of the port's ring.
+    /// The part of [`dropped`](Self::dropped) that are frames longer than a block of the port's ring.
     pub over_block: Counter,
     /// The counters of its interface, if it has one.
     pub link: LinkCounters,
@@ -135,14 +136,14 @@ pub trait Port: Send {
     /// and has room for them. Returns when to request packets again.
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready;
 
-    /// Returns the descriptors on which a worker can wait when the port has answered [`Ready::Input`].
+    /// Returns the descriptors on which a worker can wait when the port has returned [`Ready::Input`].
     fn wait_on(&self) -> Waits<'_>;
 
     /// Sends packets. Packets that it leaves in `batch` could not be sent; the worker drops them and counts them as
     /// `refused`.
     fn send(&mut self, batch: &mut Batch, now: Ticks);
 
-    /// Returns the number of packets that a kernel or device has not finished with.
+    /// Returns the number of packets that were sent, but that a kernel or device still uses.
     fn in_flight(&self) -> usize {
         0
     }
@@ -152,12 +153,13 @@ pub trait Port: Send {
         None
     }
 
-    /// Returns whether the source never ends.
+    /// Returns whether the source never ends. If a run ends before a source that is not endless, the report says that
+    /// packets were not read.
     fn is_endless(&self) -> bool {
         true
     }
 
-    /// Called once when the worker ends. Writes out buffered data.
+    /// Called once when the worker ends, or when a reload removes or replaces the port. Writes out buffered data.
     ///
     /// # Errors
     /// A text for the user about anything that went wrong with the port, now or earlier.
@@ -204,8 +206,8 @@ pub trait DeclarePort: Port + Sized + 'static {
         Ok(())
     }
 
-    /// Creates the port from parameters that have been [checked](Self::check). `counters` are the port's own; reports
-    /// read them.
+    /// Creates the port from parameters that have been [checked](Self::check). The port writes its `counters`, and
+    /// reports read them.
     ///
     /// # Errors
     /// An invalid parameter or an unavailable resource, with its name.

@@ -25,14 +25,14 @@ pub struct Rig {
     desk: Desk,
     /// A packet's flow word is its branch.
     branches: Box<[u32]>,
-    /// When the function wants to be woken, as the engine would remember it.
+    /// When the function requested to be woken. [`Ticks::NEVER`] without a request.
     wake: Ticks,
     /// Whether a run would wait for the wake-up.
     keeps: bool,
 }
 
 impl Rig {
-    /// Creates function `F` from parameters, in empty environment: ticks of a nanosecond, batches of up to 256.
+    /// Creates function `F` from parameters, in an empty environment: ticks of a nanosecond, batches of up to 256.
     ///
     /// # Errors
     /// Those of [`Declare::new`].
@@ -42,7 +42,7 @@ impl Rig {
         Self::within::<F>(params, &mut environment)
     }
 
-    /// Creates function `F` from parameters, in environment that have state, words or a folder for files.
+    /// Creates function `F` from parameters, in an environment that may have states, words or a folder for files.
     ///
     /// # Errors
     /// Those of [`Declare::new`].

@@ -37,10 +37,11 @@ union Slot<T> {
     item: ManuallyDrop<T>,
 }
 
-/// A value in a cache line of its own, and in the neighbour that the processor fetches with it.
+/// A value alone in two cache lines: its line, and the neighbouring line that the processor fetches with it.
 #[repr(align(128))]
 struct Apart<T>(T);
 
+/// The memory that both ends of a ring share. Positions count all slots ever used, and wrap around the ring.
 struct Shared<T> {
     slots: Box<[UnsafeCell<Slot<T>>]>,
     /// The number of slots ever written, published by the sender.
@@ -77,6 +78,7 @@ impl<T> Shared<T> {
 /// The sending end of a ring.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
+    /// The sender's position: the number of slots ever written.
     written: usize,
     /// The receiver's position when it was last loaded.
     read: usize,
@@ -87,13 +89,14 @@ pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     /// The sender's position when it was last loaded.
     written: usize,
+    /// The receiver's position: the number of slots ever read.
     read: usize,
 }
 
 /// Creates a ring with room for at least `items` items in messages of at most `longest` items.
 #[must_use]
 pub fn ring<T: Send>(items: usize, longest: usize) -> (Sender<T>, Receiver<T>) {
-    // Two of the longest messages always fit, whatever is unused at the end.
+    // Two of the longest messages always fit, whatever the number of unused slots at the end.
     let slots = (items.max(longest) + items.div_ceil(longest.max(1)) * WORDS).max(2 * (longest + WORDS));
     let slots = slots.next_power_of_two();
     let slots = (0..slots).map(|_| UnsafeCell::new(Slot { word: 0 })).collect();
@@ -109,7 +112,7 @@ impl<T: Send> Sender<T> {
         self.shared.slots.len()
     }
 
-    /// Returns whether a message of `items` items can be sent now. The room remains until a message is sent.
+    /// Returns whether a message of `items` items can be sent now. If so, this stays true until a message is sent.
     #[inline]
     pub fn has_room(&mut self, items: usize) -> bool {
         self.reserve(items + WORDS).is_some()
@@ -135,7 +138,7 @@ impl<T: Send> Sender<T> {
         true
     }
 
-    /// Returns the position at which a message of `slots` slots can be written.
+    /// Returns the position at which a message of `slots` slots can be written. `None` if the ring has no room for it.
     #[inline]
     fn reserve(&mut self, slots: usize) -> Option<usize> {
         let end = self.shared.before_end(self.written);

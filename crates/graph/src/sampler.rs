@@ -1,5 +1,5 @@
-//! Takes snapshots of the workers' counters. A period costs about as many reads as there are counters, and no
-//! allocation.
+//! Takes snapshots of the workers' counters, for controllers. A snapshot reads each counter about once, and allocates
+//! no memory.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use forebay_units::{Frequency, Nanos, Percentile, Ticks};
 
 use crate::telemetry::Telemetry;
 
-/// A percentile is known if at least this many packets are above it, and the mean if there are at least this many.
+/// The number of packets above a percentile with which the percentile is known. The mean is known with this number of
+/// packets.
 const ENOUGH: f64 = 1.0;
-/// The number of periods after which the packets so far must suffice.
+/// The largest number of periods whose packets are put together because each period has too few.
 const WIDEST: u32 = 10;
 
-/// The largest time, in seconds, that the machine may have taken before a long turn shows it. The system reports stolen
-/// time in hundredths of a second.
+/// The largest reported time, in seconds, that is kept for later periods because no long turn has shown it yet. The
+/// system reports stolen time in hundredths of a second.
 const MOST_OWED: f64 = 0.1;
 
 /// Takes consecutive snapshots.
@@ -26,12 +27,16 @@ pub struct Sampler {
     /// By module: whether it runs on each worker.
     here: Vec<Vec<bool>>,
     frequency: Frequency,
+    /// When the run began.
     began: Ticks,
+    /// When the last snapshot was taken.
     last: Ticks,
+    /// The last snapshot. Its memory is reused for the next one.
     snapshot: Snapshot,
-    /// The sums of all workers' counters at the last snapshot.
+    /// By module: the sums of all workers' counters at the last snapshot.
     modules: Vec<Counted>,
     flows: Vec<Delays>,
+    /// By worker: its turns at the last snapshot, and the window of its waits at ports.
     workers: Vec<(Turns, Window)>,
     /// By worker: the time that the machine has taken, as last reported by the system, and the part of it that no long
     /// turn has shown.
@@ -40,31 +45,39 @@ pub struct Sampler {
     delays: Values,
 }
 
+/// A module's counters, summed over workers.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     packets: u64,
     calls: u64,
     /// Packets that had come: processed, turned away, or waiting.
     came: u64,
+    /// The packets that came while there was a trigger, and the turns in which they came.
     arrived: (u64, u64),
+    /// The timed calls, their packets, and their ticks.
     timed: (u64, u64, u64),
 }
 
+/// A worker's turns.
 #[derive(Clone, Copy, Default)]
 struct Turns {
+    /// The ticks of busy turns.
     busy: u64,
+    /// The number of busy turns.
     turns: u64,
+    /// The number of long busy turns, by class.
     long: [u64; LONG_CLASSES],
-    /// Ticks of all long turns, and of the busy ones among them.
+    /// Ticks of all long turns, and of the busy turns among them.
     long_ticks: [u64; 2],
 }
 
-/// A flow's delays since the first of the last periods that had too few packets.
+/// A flow's counters at the last snapshot, and its delays in the last periods if these had too few packets.
 struct Delays {
-    /// By worker.
+    /// By worker: the position in the histogram of delays.
     windows: Vec<Window>,
-    /// The delays of the earlier periods.
+    /// The delays of the last periods.
     few: Values,
+    /// The number of the last periods.
     periods: u32,
     violations: u64,
     bytes: u64,
@@ -108,8 +121,8 @@ impl Sampler {
         sampler
     }
 
-    /// Takes a snapshot of the time since the last one. `away` is the time that the machine has taken from each worker
-    /// so far, if the system reports it.
+    /// Takes a snapshot of the time since the last one. `away` is, by worker, the time that the machine has taken from
+    /// it so far. It is empty if the system does not report this time.
     pub fn take(&mut self, now: Ticks, away: &[Away]) -> &mut Snapshot {
         self.take_workers(now, away);
         let disturbed = self.disturbed(now);
@@ -137,8 +150,8 @@ impl Sampler {
             self.delays.add(&flow.few);
             let percentile = self.percentiles[at];
             flow_snapshot.delay_s = delays(&self.delays, percentile, self.frequency);
-            // Most packets that the machine kept waiting are later than the others. So the undisturbed packets are the
-            // first ones. The median stands for a mean.
+            // Most packets that the machine kept waiting have larger delays than the others. So the undisturbed packets
+            // are those with the smallest delays. If the objective is for the mean, the median is used.
             let share = if let Percentile::Of(percent) = percentile { percent / 100.0 } else { 0.5 };
             let rest = [share * (1.0 - disturbed)];
             let undisturbed = (disturbed > 0.0).then(|| self.delays.quantiles(rest)).flatten();
@@ -194,9 +207,9 @@ impl Sampler {
     }
 }
 
-/// Returns the seconds that the machine took according to the system, at most `long`, the seconds of long turns. The
-/// excess is kept for later periods, because the system reports some of the time late. Returns `None` if the system
-/// reports nothing.
+/// Returns the seconds that the machine took since the last call according to the system, at most `long`, the seconds
+/// of long turns. The excess is kept for later periods, because the system reports some of the time late. Returns
+/// `None` if the system does not report this time.
 fn take_away((before, owed): &mut (Away, f64), now: Away, long: f64) -> Option<f64> {
     let since = now.since(before);
     *before = now;
@@ -207,6 +220,8 @@ fn take_away((before, owed): &mut (Away, f64), now: Away, long: f64) -> Option<f
     Some(taken)
 }
 
+/// Fills the snapshot of the module `at` with its counts since `before`, and updates `before`. `here`: by worker,
+/// whether it runs the module.
 fn take_module(
     telemetries: &[Arc<Telemetry>],
     here: &[bool],
@@ -256,6 +271,8 @@ impl Delays {
     }
 }
 
+/// Returns the mean and percentiles of delays, in seconds. `percentile` is that of the flow's objective. `None` if
+/// there are no delays.
 fn delays(seen: &Values, percentile: Percentile, frequency: Frequency) -> Option<DelaySnapshot> {
     let seconds = |ticks: u64| frequency.seconds(Ticks(ticks));
     let chosen = percentile.share();

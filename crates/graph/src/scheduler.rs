@@ -14,7 +14,7 @@ pub use share::{MAX_QUEUE, MAX_WEIGHT, Marks, Share, ShareError, WhenFull};
 pub use topology::Topology;
 pub use weighted_fair::WeightedFair;
 
-/// The cost of a call, as far as the worker knows it.
+/// The worker's knowledge of the cost of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
     /// The call was not timed.
@@ -42,7 +42,7 @@ pub trait Scheduler: Send {
     /// Creates a scheduler for a graph. No node is ready.
     fn new(topology: &Topology) -> Self;
 
-    /// Begins a turn.
+    /// Begins a turn at `now`.
     fn begin(&mut self, now: Ticks);
 
     /// Reports that node `node` has packets to run on. May be repeated.
@@ -55,7 +55,7 @@ pub trait Scheduler: Send {
     /// prefetched.
     fn peek(&self) -> Option<usize>;
 
-    /// Returns whether no node is ready to run at once.
+    /// Returns whether no node is ready to run at once. Nodes that wait for their rate limits are not ready.
     fn is_idle(&self) -> bool;
 
     /// Returns whether `node` may run straight after the running node, without being scheduled, while its packets are
@@ -66,7 +66,8 @@ pub trait Scheduler: Send {
         true
     }
 
-    /// Returns whether the calls of this turn should be timed.
+    /// Returns whether the calls of this turn should be timed. Called at most once a turn, after
+    /// [`begin`](Self::begin).
     #[inline]
     fn wants_time(&mut self) -> bool {
         false
@@ -78,7 +79,8 @@ pub trait Scheduler: Send {
         let _ = (node, batch, waiting);
     }
 
-    /// Reports that node `node` has run on `packets` packets, including the work that follows from the call.
+    /// Reports that node `node` has run on `packets` packets. A measured time includes the distribution of the packets
+    /// after the call. Also called for a node that ran [straight on](Self::straight_on).
     #[inline]
     fn charge(&mut self, node: usize, packets: usize, took: Took) {
         let _ = (node, packets, took);
@@ -112,28 +114,28 @@ pub trait Scheduler: Send {
         false
     }
 
-    /// Returns whether packets for node `node` are to be dropped now.
+    /// Returns whether packets for node `node` are to be dropped now, because a module after it is overloaded.
     #[inline]
     fn refuses(&self, node: usize) -> bool {
         let _ = node;
         false
     }
 
-    /// Returns when a node that waits for its rate limit may run, if no other node is ready.
+    /// Returns the earliest instant at which a node that waits for its rate limit may run. `None` if no node waits.
     #[inline]
     fn wake(&self) -> Option<Ticks> {
         None
     }
 
-    /// Lifts all limits and marks, because the run ends.
+    /// Lifts all limits and marks for good, because the worker drains.
     fn lift(&mut self) {}
 
-    /// Sets a module's weight.
+    /// Sets a module's weight. The caller has checked its range.
     fn set_weight(&mut self, module: usize, weight: u32) {
         let _ = (module, weight);
     }
 
-    /// Sets or removes a module's rate limit.
+    /// Sets or removes a module's rate limit. The caller has checked its range.
     fn set_limit(&mut self, module: usize, limit: Option<RateLimit>) {
         let _ = (module, limit);
     }

@@ -13,28 +13,29 @@ use std::ops::Range;
 
 /// The text that replaces a hidden word.
 pub const HIDDEN: &str = "(not shown)";
-/// The smallest number of hexadecimal digits of a word that may be a key or most of one.
+/// The smallest number of hexadecimal digits of a word that may be a key or the largest part of a key.
 const FEWEST: usize = 16;
 /// The smallest number of hexadecimal digits of a whole key.
 const KEY: usize = 32;
 /// The digits of the largest whole number of 64 bits.
 const LONGEST_NUMBER: usize = 20;
 
-/// Returns whether a word may be a key. It has 16 or more hexadecimal digits, and at most a quarter of other
-/// characters, or as many digits in pairs between colons or dashes. IPv6 addresses and UUIDs are not keys, nor parts of
-/// one.
+/// Returns whether a word may be a key. Keys have 16 or more hexadecimal digits. Either at most a quarter of its
+/// characters are not such digits, or 16 digits are in consecutive pairs between colons or dashes. IPv6 addresses and
+/// UUIDs are not keys, and not parts of a key.
 #[must_use]
 pub fn is_key(word: &str) -> bool {
     names::between(word, &names::numbers(word)).any(|part| is_like_a_key(&word[part]))
 }
 
+/// Returns the same as [`is_key`] for a word without IPv6 addresses and UUIDs.
 fn is_like_a_key(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_hexdigit).count();
     digits >= FEWEST && (digits * 4 >= word.len() * 3 || is_in_pairs(word))
 }
 
 /// Returns whether a word has so many consecutive pairs of digits, between colons or dashes, that it may be a key. A
-/// MAC address has fewer.
+/// MAC address has fewer pairs.
 fn is_in_pairs(word: &str) -> bool {
     let mut pairs = 0;
     word.split([':', '-']).any(|group| {
@@ -64,13 +65,13 @@ pub fn without_keys_but(text: &str, names: &HashSet<String>) -> String {
     shown
 }
 
-/// Returns the ranges of a text that may be keys, in order. Words in `names` are not keys.
+/// Returns the ranges of bytes of a text that may be keys, in order. Words in `names` are not keys.
 #[must_use]
 pub fn keys(text: &str, names: &HashSet<String>) -> Vec<Range<usize>> {
     find(text, names).0
 }
 
-/// Returns [`keys`], and the number of groups of digits that were read.
+/// Returns [`keys`], and the number of groups of digits that were read, a measure of the work.
 fn find(text: &str, names: &HashSet<String>) -> (Vec<Range<usize>>, usize) {
     let (mut keys, mut steps) = (Vec::new(), 0);
     for part in names::between(text, &names::all(text, names)) {
@@ -86,7 +87,7 @@ fn find(text: &str, names: &HashSet<String>) -> (Vec<Range<usize>>, usize) {
     (keys, steps)
 }
 
-/// Finds the words in a part of a text that may be keys.
+/// Adds the words in a part of a text that may be keys to `keys`.
 fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
     let of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '+' | '-');
     for word in names::pieces(text, part, of_word) {

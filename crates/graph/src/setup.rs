@@ -1,7 +1,7 @@
 //! The setup of a function, port or shared state while it is created.
 //!
-//! [`Setup`] is what the created object sees. Its files follow its purposes: facts about the run are here, files in
-//! `files`, objects that modules share in `objects`, and gates, counters and tables in `declarations`.
+//! The created object receives a [`Setup`]. The source files follow its purposes: this file has the facts about the
+//! run, `files` the files, `objects` the objects that modules share, and `declarations` the gates, counters and tables.
 
 mod claim;
 mod declarations;
@@ -107,6 +107,7 @@ impl<'a> Setup<'a> {
         self.named(if self.environment.simulated { self.environment.seed } else { self.environment.secret })
     }
 
+    /// Returns the FNV-1a hash of the name, started with `seed`.
     fn named(&self, seed: u64) -> u64 {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)
@@ -130,7 +131,7 @@ impl<'a> Setup<'a> {
         Ok(word)
     }
 
-    /// Returns what the function registered: its gates, counters and tables, and how many packets it holds.
+    /// Returns the gates, counters and tables that the function registered, and how many packets it holds at most.
     #[must_use]
     pub fn finish(self) -> Declared {
         self.declared

@@ -14,6 +14,7 @@ pub struct Key {
 
 #[derive(Debug, Default)]
 struct Slot {
+    /// The number of keys of this slot that are no longer valid. It wraps.
     generation: u32,
     packet: Option<Packet>,
 }
@@ -22,12 +23,14 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     slots: Vec<Slot>,
+    /// The slots without a packet or a reservation.
     free: Vec<u32>,
-    /// The keys reserved during the present call, by the packet's index in the batch. As long as the highest index so
-    /// far.
+    /// The keys reserved during the present call, by the packet's index in the batch. It grows to the highest index so
+    /// far, plus 1.
     reserved: Vec<Option<Key>>,
-    /// The number of these keys.
+    /// The number of keys in `reserved`.
     reservations: usize,
+    /// The number of held packets.
     held: usize,
 }
 
@@ -70,7 +73,8 @@ impl Shelf {
         Ok(())
     }
 
-    /// Frees the slots that the call reserved but did not use, because it put the packet on another gate.
+    /// Frees the slots that the call reserved but did not use, because it put the packet on another gate. Called at the
+    /// end of each call that reserved slots.
     pub(crate) fn settle(&mut self) {
         let mut at = 0;
         while self.reservations > 0 {
@@ -82,10 +86,12 @@ impl Shelf {
         }
     }
 
+    /// Returns the packet that is held under `key`. `None` if the key is not valid.
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Packet> {
         self.slots.get_mut(key.slot as usize).filter(|slot| slot.generation == key.generation)?.packet.as_mut()
     }
 
+    /// Takes the packet that is held under `key`, which is not valid afterwards.
     pub(crate) fn take(&mut self, key: Key) -> Option<Packet> {
         let slot = self.slots.get_mut(key.slot as usize).filter(|slot| slot.generation == key.generation)?;
         let packet = slot.packet.take()?;
@@ -99,7 +105,7 @@ impl Shelf {
         self.slots.iter_mut().filter_map(|slot| slot.packet.as_mut())
     }
 
-    /// Moves as many held packets as fit into `batch`, in no particular order. Used for winding up.
+    /// Moves as many held packets as fit into `batch`, in no particular order. Used when a worker closes.
     pub(crate) fn empty_into(&mut self, batch: &mut Batch) {
         for at in 0..self.slots.len() {
             if self.held == 0 || batch.room() == 0 {
@@ -113,6 +119,7 @@ impl Shelf {
         }
     }
 
+    /// Makes a key invalid, and frees its slot, which must be empty.
     fn retire(&mut self, key: Key) {
         let slot = &mut self.slots[key.slot as usize];
         slot.generation = slot.generation.wrapping_add(1);

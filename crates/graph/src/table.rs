@@ -65,7 +65,7 @@ pub struct NamedTable {
 pub struct Outcome {
     /// The number of changes made.
     pub made: usize,
-    /// The number of entries added, removed or replaced. A change affects one entry, except those that affect several.
+    /// The number of entries added, removed or replaced. A single change may affect several entries.
     pub entries: u64,
     /// The refused changes, in order.
     pub refused: Vec<Refused>,
@@ -122,8 +122,9 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Returns the words of an entry that do not occur in the line that a table lists for it, with their numbers, counted
-/// from 1. A change that removes an entry gives its first word, or the whole line.
+/// Compares the `entry` in a request to remove it with the line that the table lists for this entry. Returns the words
+/// of `entry` that do not occur in the line, each with its number, counted from 1. The first word is the key of the
+/// entry and is not compared. So a request may give the first word, or the whole line.
 pub fn foreign_words<'e>(entry: &'e str, listed: &str) -> impl Iterator<Item = (usize, &'e str)> {
     let words = (1..).zip(entry.split_ascii_whitespace()).skip(1);
     words.filter(|(_, word)| listed.split_ascii_whitespace().all(|known| known != *word))

@@ -27,10 +27,11 @@ struct Member {
 #[derive(Debug)]
 pub struct Team {
     members: Box<[Member]>,
-    /// The workers' handles. Empty if workers do not park while packets can come: then a hand-over wakes no worker. Not
-    /// part of `Member`: another worker would have to fetch a line that its owner writes all the time.
+    /// The workers' handles. Empty if workers do not park while packets can come: then a hand-over wakes no worker. A
+    /// handle is not a field of `Member`: a worker that wakes another one would have to fetch a cache line that the
+    /// other worker writes all the time.
     wakes: Box<[Arc<Wake>]>,
-    /// The number of workers that have come to the meeting.
+    /// The number of workers that have called [`meet`](Team::meet).
     arrived: AtomicUsize,
 }
 
@@ -95,7 +96,7 @@ impl Team {
         waits.into_iter().min().filter(|_| !may_come).map(Ticks)
     }
 
-    /// Waits until every worker has called this. A team meets once, when it ends.
+    /// Waits until every worker has called this. It works once: a team meets when it ends.
     pub fn meet(&self) {
         self.arrived.fetch_add(1, Ordering::AcqRel);
         while self.arrived.load(Ordering::Acquire) < self.len() {
@@ -112,11 +113,14 @@ impl Team {
         }
     }
 
+    /// Counts packets that `worker` has handed over to other workers. Only this worker may call it.
     pub(crate) fn handed(&self, worker: usize, packets: usize) {
         let handed = &self.members[worker].handed;
         handed.store(handed.load(Ordering::Relaxed).wrapping_add(packets as u64), Ordering::Release);
     }
 
+    /// Counts packets that `worker` has taken from other workers. The worker is then not quiet. Only this worker may
+    /// call it.
     pub(crate) fn taken(&self, worker: usize, packets: usize) {
         let member = &self.members[worker];
         // In this order: a thread that sees that packets were taken also sees that the worker is not quiet.
@@ -124,13 +128,17 @@ impl Team {
         member.taken.store(member.taken.load(Ordering::Relaxed).wrapping_add(packets as u64), Ordering::Release);
     }
 
+    /// Sets the time until which `worker` holds packets. 0 if it holds none. [`Ticks::NEVER`] if packets may still come
+    /// to it from outside.
     pub(crate) fn set_waits(&self, worker: usize, until: Ticks) {
+        // Usually the value is the same. Then the line need not be written.
         let known = &self.members[worker].waits;
         if known.load(Ordering::Relaxed) != until.0 {
             known.store(until.0, Ordering::Relaxed);
         }
     }
 
+    /// Sets whether `worker` does nothing more unless packets come from outside or from another worker.
     pub(crate) fn set_quiet(&self, worker: usize, quiet: bool) {
         let known = &self.members[worker].quiet;
         if known.load(Ordering::Relaxed) != quiet {

@@ -14,7 +14,8 @@ use crate::plan::FlowPlan;
 use crate::port::PortCounters;
 pub use ways::Way;
 
-/// The reason for which packets are dropped at the start of a chain that leads to an overloaded module.
+/// The reason for which packets are dropped at the start of a chain that leads to an overloaded module, or because the
+/// ring to the module's worker is full.
 pub const BACKPRESSURE: &str = "backpressure";
 
 /// Returns the size class of a batch of `packets` packets (1 to 256). Any other number gives a class past the last one.
@@ -24,10 +25,10 @@ pub fn size_class(packets: usize) -> usize {
     (usize::BITS - packets.wrapping_sub(1).leading_zeros()) as usize
 }
 
-/// The times of a module, a port, a hand-over, or the residue.
+/// The times of a module, a port, a hand-over, or the residue, in timed turns.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// The ticks.
+    /// The ticks of the timed calls. The sum wraps, because short calls may seem to take less than 0 ticks.
     pub ticks: Counter,
     /// The packets of the timed calls.
     pub packets: Counter,
@@ -39,12 +40,13 @@ pub struct Account {
     pub(crate) then_residue: Pairs,
 }
 
-/// Pairs of stretches of a turn: ticks and number. They show the cost of a reading of the clock between the two.
+/// Pairs of consecutive stretches of a turn. They show the cost of a reading of the clock between the two stretches.
+/// Each array has the ticks of the pairs and the number of pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    /// Pairs with a reading in between.
+    /// Pairs with a reading between the two stretches.
     pub(crate) split: [Counter; 2],
-    /// Pairs without one.
+    /// Pairs without a reading between the two stretches.
     pub(crate) whole: [Counter; 2],
 }
 
@@ -92,17 +94,17 @@ impl Metered {
     }
 }
 
-/// Turns so long that the machine may have run something else, by class. The class is the factor to the shortest long
-/// turn: 1, 2, 4, … and more.
+/// Turns so long that the machine may have run something else, by class. Class n has the turns that took at least 2ⁿ
+/// times as long as the shortest long turn. The last class has all longer turns, too.
 #[derive(Debug, Default)]
 pub struct LongTurns {
-    /// All long turns.
+    /// The number of all long turns.
     pub turns: [Counter; LONG_CLASSES],
-    /// The busy ones.
+    /// The number of busy long turns.
     pub busy_turns: [Counter; LONG_CLASSES],
     /// The ticks of all long turns.
     pub ticks: [Counter; LONG_CLASSES],
-    /// The ticks of the busy ones.
+    /// The ticks of busy long turns.
     pub busy: [Counter; LONG_CLASSES],
 }
 
@@ -112,6 +114,7 @@ impl LongTurns {
         (times.max(1).ilog2() as usize).min(LONG_CLASSES - 1)
     }
 
+    /// Counts a long turn of this class. `busy`: it had work to do.
     pub(crate) fn add(&self, class: usize, ticks: u64, busy: bool) {
         self.turns[class].add(1);
         self.ticks[class].add(ticks);
@@ -142,9 +145,9 @@ pub struct ModuleCounters {
     pub arrivals: Counter,
     /// The packets that came while there was a trigger.
     pub arrived: Counter,
-    /// The packets that waited for the trigger at the last update.
+    /// The packets in the queue at the last update, if the module has a trigger or the scheduler shares time.
     pub queued: Counter,
-    /// How long the first of them had waited then, in ticks.
+    /// How long the first packet had waited for the trigger at the last update, in ticks.
     pub oldest: Counter,
 }
 
@@ -171,7 +174,7 @@ impl ReasonCounters {
         Self { counts: names.iter().map(|_| Counter::new()).collect(), names }
     }
 
-    /// Returns a reason's name and counter.
+    /// Returns the name and the counter of the reason with the number `which`. `None` if there is no such reason.
     pub(crate) fn get(&self, which: usize) -> Option<(&'static str, &Counter)> {
         Some((*self.names.get(which)?, self.counts.get(which)?))
     }
@@ -205,7 +208,8 @@ pub struct ModuleTelemetry {
     pub creates: ReasonCounters,
     /// The packets consumed, by reason.
     pub consumes: ReasonCounters,
-    /// The packets for it that were dropped because a later module is overloaded.
+    /// The packets for it that were dropped because a later module was overloaded, or because the ring to its worker
+    /// was full ([`BACKPRESSURE`]).
     pub turned_away: Counter,
     /// The function's own counters.
     pub own: Vec<OwnCounters>,
@@ -279,7 +283,7 @@ impl FlowTelemetry {
         self.usual.set(0);
     }
 
-    /// Accounts `n` packets with this delay.
+    /// Accounts `n` packets with this delay. The negative of `n` (wrapped) cancels an earlier call.
     #[inline]
     pub(crate) fn account(&self, delay: Sample, n: u64) {
         if delay.value() > self.usual.get() {
@@ -288,6 +292,7 @@ impl FlowTelemetry {
         self.delay.record_within(delay, n);
     }
 
+    /// Accounts packets whose delay may exceed the objective or the largest delay so far, and updates `usual`.
     #[inline(never)]
     fn account_unusual(&self, delay: Sample, n: u64) {
         self.delay.record_sample(delay, n);
@@ -298,23 +303,23 @@ impl FlowTelemetry {
     }
 }
 
-/// The folds, for readers. The number of packets of each folded module follows from counts by flow word where packets
-/// come to the fold, and from counts by reason where packets end.
+/// The folds, for readers. The engine does not count the packets of each folded module. Their number derives from two
+/// counts: the packets that come to a fold, by flow word, and the packets that its modules drop, by reason.
 #[derive(Debug)]
 pub struct FoldTelemetry {
     /// By fold: its modules, by branch.
     pub members: Vec<Vec<usize>>,
     /// By fold: the fold that its packets come from. `None` if they come from a split.
     pub(crate) before: Vec<Option<usize>>,
-    /// By flow word: the module that its packets come to.
+    /// By flow word: the module in which its packets first run folded.
     pub(crate) arrival: Vec<Option<Arrival>>,
-    /// By flow word: the packets.
+    /// By flow word: the packets that have come to that module.
     pub(crate) arrived: Arc<[Counter]>,
 }
 
 impl FoldTelemetry {
-    /// Returns the packets of each module, by fold and branch, including those that still wait for it. `dropped`
-    /// returns how many packets a module has dropped.
+    /// Returns the packets of each module, by fold and branch, including packets that still wait for the module.
+    /// `dropped` returns how many packets a module has dropped.
     #[must_use]
     pub fn packets(&self, dropped: impl Fn(usize) -> u64) -> Vec<Vec<u64>> {
         let mut packets: Vec<Vec<u64>> = self.members.iter().map(|members| vec![0; members.len()]).collect();
@@ -362,13 +367,13 @@ pub struct WorkerCounters {
     pub taken: Counter,
     /// The ticks during which no packet was taken from ports while this graph took over.
     pub pause: Counter,
-    /// The batches that had to wait because another worker had no room.
+    /// The attempts to hand over a batch that failed because the ring to the other worker was full.
     pub stalls: Counter,
-    /// The packets in modules' input queues at the last sweep.
+    /// The packets in the input queues of modules and other nodes at the last sweep.
     pub queued: Counter,
     /// The packets held by functions at the last sweep.
     pub held: Counter,
-    /// The packets that a kernel or device had not finished with at the last sweep.
+    /// The sent packets that a kernel or device still used at the last sweep.
     pub in_flight: Counter,
     /// The packets dropped because the configuration sends them to the bin (`-> drop`).
     pub unwanted: Counter,
@@ -378,8 +383,8 @@ pub struct WorkerCounters {
     pub held_at_close: Counter,
     /// The packets that the pool could not provide.
     pub exhausted: Counter,
-    /// The wait at a port of the first packet of each group taken together, in ticks, counted for each packet of the
-    /// group.
+    /// The time, in ticks, for which the first packet of each batch from a port had waited at the port. It is recorded
+    /// once for each packet of the batch.
     pub port_wait: Histogram,
     /// The arrival clocks seen, as a bit set: 1 poll, 2 intended, 4 kernel.
     pub arrival_clocks: Counter,

@@ -47,8 +47,8 @@ impl Wake {
     }
 
     /// Parks the calling thread, which is the worker's, for `longest` at most. It wakes when [`wake`](Self::wake) is
-    /// called or one of `inputs` is readable. Does not park if `has_work` returns true. It is called when other threads
-    /// can already see that the worker is about to park.
+    /// called or one of `inputs` is readable. It does not park if `has_work` returns true. `has_work` is called when
+    /// other threads can already see that the worker is about to park. So no work is missed.
     pub(crate) fn park(&self, inputs: &[BorrowedFd<'_>], longest: Duration, has_work: impl FnOnce() -> bool) {
         let all = inputs.iter().copied().chain([self.event.as_fd()]);
         let mut all: Vec<PollFd<'_>> = all.map(|input| PollFd::from_borrowed_fd(input, PollFlags::IN)).collect();

@@ -47,16 +47,16 @@ pub use succession::{Exchange, Former};
 /// The condition for a worker's next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: call it again at once. There is, or may be, work.
+    /// No condition: call the worker again at once, because there is or may be work.
     Now,
-    /// Call it at this instant.
+    /// Call the worker at this instant.
     At(Ticks),
-    /// Call it when `count` packets wait at its ports or in rings from other workers, or at the instant, if there is
-    /// one. A worker that is called with fewer packets only queues them: `count` is the smallest number that can
-    /// complete a batch of a module with a trigger. The hold limit of a packet counts from the turn that takes it. So a
-    /// policy that waits for more than one packet must bound the time after the first one arrives.
+    /// Call the worker when this number of packets waits at its ports or in rings to it, or at the instant, if there is
+    /// one. The number is the smallest that can complete a batch of a module with a trigger. A worker that is called
+    /// with fewer packets only queues them. The hold limit of a packet counts from the turn that takes it. So a policy
+    /// that waits for more than one packet must limit the time after the first packet arrives.
     OnInput(usize, Option<Ticks>),
-    /// Never call it again: all sources are used up and no packet waits.
+    /// Never call the worker again: all sources are used up and no packet waits.
     Never,
 }
 
@@ -69,14 +69,15 @@ pub struct Cost {
     pub per_packet: u64,
 }
 
-/// A queue of packets with their destination. The first nodes are the modules, by number. After them come nodes for the
-/// ports, the bin, and other workers.
+/// A queue, and the destination of its packets. The first nodes are the modules, by number. After them come nodes for
+/// the ports, then the bin, then the crossings to other workers.
 ///
 /// A wide graph has more nodes than the cache holds. So the fields that an ordinary call touches are in the first cache
-/// line.
+/// line. Keep their order.
 #[repr(C, align(64))]
 struct Node {
-    /// The function that processes the packets. `None` where packets leave.
+    /// The function that processes the packets. `None` where packets leave, in a module that another worker or another
+    /// module of its fold runs, before the function is taken over, and after it was handed over.
     function: Option<Box<dyn Function>>,
     /// The destination of all packets, if there is only one gate.
     only: Option<Edge>,
@@ -85,38 +86,46 @@ struct Node {
     edges: u32,
     /// The number of gates. If there are several, a packet's flow word advances.
     gates: u16,
-    /// The node has several gates and all lead to the same node, so a batch stays whole.
+    /// Whether the node has several gates that all lead to the same node. Then a batch stays whole.
     joins: bool,
-    /// Packets that come here run folded from here on. They are counted by flow word.
+    /// Whether this is the first module of a fold in which some packets first run folded. Then the node counts its
+    /// packets by flow word (`Worker::arrived`).
     counts: bool,
 }
 
 /// The destination of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Edge {
+    /// The index of the node in `Worker::nodes`.
     node: u32,
-    /// No other edge leads there, so a batch may go straight on.
+    /// Whether no other module and no other port leads to the node. Then a batch may run there at once, without waiting
+    /// in the queue.
     alone: bool,
 }
 
 /// A port as the worker sees it.
 struct Gateway {
-    /// `None` if other workers have the port.
+    /// `None` if another worker has the port, before the port is taken over, and after it was handed over.
     port: Option<Box<dyn Port>>,
-    /// The destination of packets that enter.
+    /// The destination of packets that enter. `None` if no packets enter by the port.
     entry: Option<Edge>,
-    /// When the port may have packets next.
+    /// The port's last response: when it may have packets next. The worker does not call the port earlier.
     ready: Ready,
 }
 
-/// The worker looks at timers and buffers once in so many turns, and in every idle turn.
+/// The largest number of busy turns between two looks at timers and buffers. Every idle turn looks at them, too. The
+/// simulator has the same value.
 const SWEEP_EVERY: u32 = 16;
-/// The worker may look at a buffer over its hold limit this late in a busy turn: the shortest limit divided by this.
+/// A busy worker may look at a buffer late by the shortest hold limit divided by this number. The simulator has the
+/// same value.
 const LATE: u64 = 32;
-/// The interval between two updates of the gauges. Idle turns update them, too.
+/// The interval between two updates of the gauges in busy turns. Idle turns update them, too.
 const PUBLISH_EVERY: Nanos = Nanos(1_000_000);
 
 /// Runs a graph. `C` is the clock, `S` decides which module runs next.
+///
+/// One thread at a time uses a worker. Other threads see only its [`Telemetry`] and its [`Team`]. Packets reach other
+/// workers only through `links`.
 pub struct Worker<C: Clock, S: Scheduler> {
     clock: C,
     scheduler: S,
@@ -124,82 +133,96 @@ pub struct Worker<C: Clock, S: Scheduler> {
     nodes: Vec<Node>,
     /// The number of modules among the nodes.
     modules: usize,
+    /// The targets of all gates, by node ([`Node::edges`]) and gate.
     edges: Vec<Edge>,
+    /// The ports, by number.
     gateways: Vec<Gateway>,
-    /// The ports in the order in which they are read. The port that gave packets last comes last.
+    /// The ports in the order in which they are read. The port that gave packets last comes last. Used only if the
+    /// scheduler shares time.
     rota: Rota,
     /// By module: the ports whose packets enter there.
     sources: Box<[Vec<u32>]>,
-    /// The nodes of packets that are for other workers.
+    /// The nodes after the bin, for packets that go to other workers.
     crossings: Vec<CrossingNode>,
     /// The rings to and from other workers.
     links: Links,
     /// The crossings that had no room in this turn ([`Stuck`]).
     stuck: Stuck,
-    /// Nodes whose packets found no room in the last turn.
+    /// Nodes whose packets found no room in a ring to another worker. The next turn retries them.
     waiting: Vec<usize>,
     /// The number of this worker in its team.
     id: usize,
     team: Arc<Team>,
     /// True while the worker drains: it takes no new packets from ports, and no packet waits for a trigger.
     draining: bool,
-    /// When it began to drain.
+    /// When it began to drain in order to hand over.
     paused: Ticks,
-    /// The packets that ports had received and sent when they were handed over.
+    /// The ports that were handed over: the name, and the packets received and sent until then.
     handed_ports: Vec<(String, [u64; 2])>,
     /// The functions and ports that it takes over from the workers of the previous graph.
     inherited: succession::Inherited,
     flows: FlowTable,
-    /// By flow word: packets that have come to where they run folded. Shared with the telemetry.
+    /// By flow word: the packets that have come to the module in which they first run folded. Empty without folds.
+    /// Shared with the telemetry.
     arrived: Arc<[Counter]>,
-    /// By module: the modules of its fold, if it is the first of one.
+    /// By module: all modules of its fold, if it is the first module of a fold. Otherwise empty.
     members: Vec<Box<[u32]>>,
-    /// By module: the module that runs for it.
+    /// By module: the module that runs for it. This is the module itself if it is in no fold.
     leaders: Box<[usize]>,
     /// Modules that have a trigger.
     buffered: Vec<usize>,
-    /// No buffer needs a look before this instant: none is over its hold limit until then, or not by much.
+    /// The instant of the next look at the buffers. Until then no buffer exceeds its hold limit by more than [`LATE`]
+    /// allows.
     sweep_at: Ticks,
-    /// The shortest hold limit.
+    /// The shortest hold limit. [`Ticks::NEVER`] if no module has a trigger.
     least_hold: Ticks,
     /// When the gauges are updated next.
     publish_at: Ticks,
-    /// By module: the hold limit, if the configuration sets one. The others derive from the objectives of the flows in
-    /// `flows_of`.
+    /// By module: the hold limit that the configuration or a controller has set. `None`: it derives from the delay
+    /// objectives of the flows in `flows_of`.
     hold_stated: Vec<Option<Ticks>>,
+    /// By module: the flows with a delay objective that pass it, by their indices in the telemetry.
     flows_of: Vec<Vec<usize>>,
-    /// When functions requested to be woken.
+    /// When functions requested to be woken. A module has at most one timer.
     timers: Vec<Timer>,
+    /// By module: the cost of a call in simulated time.
     costs: Vec<Cost>,
     desk: Desk,
     spares: Spares,
-    /// The packets that a port has just given.
+    /// The packets that a port has just given. Empty otherwise.
     intake: Batch,
-    /// Packets that go back to the pool.
+    /// Packets that go back to the pool. Empty, except while a batch is distributed.
     bin: Batch,
     telemetry: Arc<Telemetry>,
     /// By module. Shared with the telemetry.
     counters: Arc<[ModuleCounters]>,
     observer: Option<Box<dyn Observer>>,
+    /// The largest batch, in packets.
     batch: usize,
-    /// How often the pool was exhausted before this worker had it.
+    /// How often the pool had been exhausted when this worker took it over.
     exhausted_before: u64,
-    /// How often the pool was exhausted when the next graph took over.
+    /// How often the pool had been exhausted when this worker handed over. `None` until then.
     exhausted_after: Option<u64>,
     /// The offset of a fresh frame's first byte in its chunk.
     first_byte: usize,
-    /// The number of packets that a module may process in one turn. It keeps turns short.
+    /// The number of packets after which a module waits for the next turn. It keeps turns short. A scheduler that
+    /// shares time does not use it.
     budget: usize,
     /// When this turn began.
     began: Ticks,
-    /// Whether packets have left since the last call of a function.
+    /// Whether packets have left since the last call of a function. Their departure read the clock, so the next turn
+    /// need not read it.
     departed: bool,
+    /// The number of this turn. It wraps.
     turn: u32,
     stopwatch: Stopwatch,
+    /// Whether the last turn had work to do.
     was_busy: bool,
+    /// See [`set_accounting`](Self::set_accounting).
     accounting: bool,
     /// Whether bytes are counted by flow, because a rate objective is in bits.
     weighs: bool,
+    /// See [`set_timing`](Self::set_timing).
     timing: bool,
 }
 
@@ -219,14 +242,15 @@ enum Mode {
     Plain,
     /// Counters, and the ticks of each part of the turn.
     Timed,
-    /// Marked packets, before and after each call.
+    /// Counters, and marked packets before and after each call.
     Observed,
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Runs one turn. Returns when to call again.
+    /// Runs one turn. Returns the condition for the next call. A turn without work does no harm, so the caller may call
+    /// again earlier.
     pub fn turn(&mut self) -> Next {
-        // If packets left at the very end of the last turn, the clock was read then, and nothing was done since. In
+        // If packets left at the very end of the last turn, the clock was read then, and no work was done since. In
         // simulated time, time passes between turns.
         let start = if self.departed && !C::SIMULATED { self.desk.now } else { self.clock.now() };
         let counters = &self.telemetry.worker;
@@ -281,7 +305,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn receive<const MODE: u8>(&mut self) -> bool {
         let mut any = !self.links.ins.is_empty() && self.take_over::<MODE>();
-        // Packets that cannot be handed over would only pile up.
+        // While a ring to another worker is full, new packets would only wait in this worker.
         if self.draining || self.stuck != Stuck::NOTHING {
             return any;
         }
@@ -302,7 +326,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         any
     }
 
-    /// Takes up to a batch from a port. Returns whether any packets came.
+    /// Takes up to a batch from the port `at` and queues it at the port's entry. Returns whether any packets came.
     #[inline]
     fn receive_from<const MODE: u8>(&mut self, at: usize) -> bool {
         if S::SHARES && self.is_held(at) {
@@ -358,7 +382,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         true
     }
 
-    /// Returns whether a port must not be read now.
+    /// Returns whether a port must not be read now: a module after it is overloaded, or its packets can wait until the
+    /// module at its entry runs. Only a scheduler that shares time holds ports.
     #[inline]
     fn is_held(&self, port: usize) -> bool {
         let waits = |entry: Edge| self.scheduler.waits(port, entry.node as usize);
@@ -373,14 +398,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Turns counters, histograms and flow accounting on (the default) or off. They are turned off to measure what they
-    /// cost. The packet invariant does not hold while they are off.
+    /// Enables (the default) or disables the modules' counters, the accounting of flows, and the timing of turns. They
+    /// are disabled in order to measure their cost. While they are disabled, counters do not agree with each other.
     pub fn set_accounting(&mut self, on: bool) {
         (self.accounting, self.timing) = (on, on);
     }
 
-    /// Turns the timing of some turns on (the default) or off, unless the scheduler needs it. It is turned off to
-    /// measure what it costs.
+    /// Enables (the default) or disables the timing of sampled turns. It is disabled in order to measure its cost. A
+    /// scheduler that shares time ignores this setting, because it needs the times.
     pub fn set_timing(&mut self, on: bool) {
         self.timing = on;
     }

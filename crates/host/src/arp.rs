@@ -1,6 +1,6 @@
-//! The host's IPv4 addresses, and the settings of its ARP and source checks: at which interfaces it replies for them
-//! (`arp_ignore`), which address it uses in requests (`arp_announce`), and from which sources it accepts packets
-//! (`rp_filter`; Linux `Documentation/networking/ip-sysctl.rst`).
+//! The host's IPv4 addresses and three settings (Linux `Documentation/networking/ip-sysctl.rst`). `arp_ignore`
+//! determines the interfaces at which the host replies to ARP requests for its addresses. `arp_announce` determines the
+//! address that it uses in its own requests, and `rp_filter` the sources from which it accepts packets.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -10,29 +10,30 @@ use crate::tree::{Tree, Unknown};
 
 /// The kernel's list of its addresses.
 pub const ADDRESSES: &str = "/proc/net/fib_trie";
-/// The folder of the settings by interface.
+/// The folder of the settings. It has a folder for each interface, and the folders `all` and `default`.
 const SETTINGS: &str = "/proc/sys/net/ipv4/conf";
 
 /// The kernel's list of IPv4 routes.
 const ROUTES: &str = "/proc/net/route";
 
-/// The interfaces that the host's routes lead to.
+/// The interfaces to which the host's routes lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// Interfaces of any route.
+    /// The interfaces of all routes.
     pub all: BTreeSet<String>,
-    /// Interfaces of a default route.
+    /// The interfaces of the default routes.
     pub default: BTreeSet<String>,
 }
 
 /// A setting of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// The addresses for which it replies to ARP requests.
+    /// The addresses for which the host replies to ARP requests.
     Ignore,
-    /// The address that it uses in its own ARP requests.
+    /// The source address of the host's own ARP requests.
     Announce,
-    /// Whether a packet's source must be reachable through the interface at which it arrived.
+    /// The check of a packet's source: it must be reachable, through the interface at which the packet arrived (1) or
+    /// through any interface (2). 0 means no check.
     ReversePath,
 }
 
@@ -53,7 +54,7 @@ impl Setting {
     }
 }
 
-/// The host's ARP settings.
+/// The host's IPv4 addresses, and its settings for ARP and source checks.
 #[derive(Clone, Debug)]
 pub struct Arp {
     /// The host's addresses.
@@ -98,8 +99,8 @@ impl Arp {
     }
 }
 
-/// Parses the kernel's list of routes: a line of headings, then interface, destination, gateway, flags, three counts
-/// and the mask, in hexadecimal digits.
+/// Parses the kernel's list of routes. After a line of headings, each line has the interface, destination, gateway,
+/// flags, three counts and the mask. Addresses have hexadecimal digits. Other lines are ignored.
 fn routes(text: &str) -> Routes {
     let mut routes = Routes::default();
     for line in text.lines().skip(1) {
@@ -113,7 +114,8 @@ fn routes(text: &str) -> Routes {
     routes
 }
 
-/// Parses a listing of routes. One line names an address; the next line says whether it is the host's.
+/// Parses the kernel's list of addresses. A line has an address, and the next line shows whether the address belongs to
+/// the host. Returns the host's addresses in ascending order.
 pub(crate) fn addresses(text: &str) -> Vec<Ipv4Addr> {
     let (mut found, mut last): (_, Option<Ipv4Addr>) = (Vec::new(), None);
     for line in text.lines().map(str::trim) {

@@ -1,4 +1,4 @@
-//! The limits of the process' control groups: CPU time, and CPUs of their own (`cgroups(7)`, Linux
+//! The limits of the process' control groups: CPU time, and exclusive CPUs (`cgroups(7)`, Linux
 //! `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst`).
 
 use crate::cpu::words;
@@ -6,7 +6,9 @@ use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::{Tree, Unknown};
 
+/// The kernel's list of this process' groups.
 const GROUPS: &str = "/proc/self/cgroup";
+/// The kernel's list of mounted file systems.
 const MOUNTS: &str = "/proc/self/mounts";
 /// The largest number of nested groups that are read.
 const DEEPEST: usize = 32;
@@ -16,36 +18,39 @@ const DEEPEST: usize = 32;
 pub struct Quota {
     /// The limit in CPUs; `None` if there is no limit.
     pub cpus: Fact<Option<f64>>,
-    /// How often the group used up its time.
+    /// The number of periods in which the group used up its time.
     pub throttled: Fact<u64>,
 }
 
-/// A group's own CPUs.
+/// The exclusive CPUs of a group.
 #[derive(Clone, Debug)]
 pub struct Partition {
-    /// `member` (no own CPUs), `root` (exclusive CPUs), `isolated` (exclusive CPUs without load balancing).
+    /// The type: `member` (no exclusive CPUs), `root` (exclusive CPUs), or `isolated` (exclusive CPUs without load
+    /// balancing).
     pub kind: Fact<String>,
-    /// The CPUs.
+    /// The CPUs of the group.
     pub cpus: Fact<KernelList>,
 }
 
 /// The process' control groups.
 #[derive(Clone, Debug)]
 pub struct Groups {
-    /// Limits of the group and its parents, innermost first. A group without the file has no limit.
+    /// The limits of the group and its parents, innermost first. A group that is not in the list has no limit.
     pub quotas: Vec<Quota>,
-    /// Own CPUs of the group and its parents.
+    /// The exclusive CPUs of the group and its parents, innermost first.
     pub partitions: Vec<Partition>,
-    /// The controllers of the unified hierarchy (version 2).
+    /// The controllers of the unified hierarchy (version 2). `None` if there is no such hierarchy.
     pub controllers: Option<Fact<Vec<String>>>,
-    /// The reason why the quotas are unknown, if they are.
+    /// The reason why the quotas are unknown. `None` if they are known.
     pub unknown: Option<Unknown>,
 }
 
 /// The mount point of a hierarchy, and the process' group in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
+    /// The path of the mount point.
     pub(crate) mount: String,
+    /// The path of the group below the mount point.
     pub(crate) group: String,
 }
 
@@ -53,7 +58,7 @@ impl Hierarchy {
     /// Returns the folders of the group and its parents, innermost first.
     fn folders(&self) -> Vec<String> {
         let parts: Vec<&str> = self.group.split('/').filter(|part| !part.is_empty()).take(DEEPEST).collect();
-        // The group is outside of this mount: its parents are not this process' groups.
+        // The group is outside of this mount. Its parents in this mount are not groups of this process.
         if parts.contains(&"..") {
             return vec![self.mount.clone()];
         }
@@ -64,6 +69,7 @@ impl Hierarchy {
 }
 
 impl Groups {
+    /// Reads the limits of this process' groups, of both versions.
     pub(crate) fn read(tree: &Tree) -> Self {
         let mut groups = Self { quotas: Vec::new(), partitions: Vec::new(), controllers: None, unknown: None };
         let (own, mounts) = match (tree.listing(GROUPS), tree.listing(MOUNTS)) {
@@ -111,6 +117,7 @@ impl Groups {
     }
 }
 
+/// Reads the number of periods in which the group of this folder used up its time.
 fn throttled(tree: &Tree, folder: &str) -> Fact<u64> {
     let path = format!("{folder}/cpu.stat");
     match tree.value(&path) {
@@ -122,7 +129,7 @@ fn throttled(tree: &Tree, folder: &str) -> Fact<u64> {
     }
 }
 
-/// Finds a line `NAME NUMBER`.
+/// Finds a line `NAME NUMBER`. Returns the line and its number.
 pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<(&'t str, u64)> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(' ')?;
@@ -130,7 +137,8 @@ pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<(&'t str, u64)> {
     })
 }
 
-/// Parses `max PERIOD` or `QUOTA PERIOD`, in microseconds, as a number of CPUs.
+/// Parses `max PERIOD` or `QUOTA PERIOD`, in microseconds. Returns the limit as a number of CPUs, and `Some(None)` for
+/// no limit.
 pub(crate) fn share(text: &str) -> Option<Option<f64>> {
     let (quota, period) = text.split_once(' ')?;
     let period: u64 = period.trim().parse().ok().filter(|period| *period > 0)?;
@@ -140,14 +148,14 @@ pub(crate) fn share(text: &str) -> Option<Option<f64>> {
     Some(Some(quota.parse::<u64>().ok()? as f64 / period as f64))
 }
 
-/// Finds the unified hierarchy (version 2).
+/// Finds the unified hierarchy (version 2). `own` and `mounts` are the texts of [`GROUPS`] and [`MOUNTS`].
 pub(crate) fn unified(own: &str, mounts: &str) -> Option<Hierarchy> {
     let group = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let mount = mounts.lines().filter_map(mount).find(|(_, kind, _)| *kind == "cgroup2")?.0;
     Some(Hierarchy { mount, group: group.to_owned() })
 }
 
-/// Finds the hierarchy of a controller (version 1).
+/// Finds the hierarchy of a controller (version 1). `own` and `mounts` are the texts of [`GROUPS`] and [`MOUNTS`].
 pub(crate) fn controlled(own: &str, mounts: &str, controller: &str) -> Option<Hierarchy> {
     let group = own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;

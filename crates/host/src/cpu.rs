@@ -1,4 +1,4 @@
-//! CPUs: which ones share a physical core, their frequency, and their idle states.
+//! CPUs: their physical cores, frequencies and idle states.
 
 use crate::fact::Fact;
 use crate::list::KernelList;
@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 /// The kernel's folder of CPUs.
 pub const FOLDER: &str = "/sys/devices/system/cpu";
-/// More idle states than any driver has (`CPUIDLE_STATE_MAX` is 10).
+/// The largest number of idle states that are read. Drivers have fewer (`CPUIDLE_STATE_MAX` is 10).
 const MOST_STATES: usize = 16;
 
 /// A CPU: a hardware thread, which Forebay calls a core.
@@ -15,30 +15,31 @@ const MOST_STATES: usize = 16;
 pub struct Cpu {
     /// The CPU's number.
     pub number: usize,
-    /// Its NUMA node.
+    /// The CPU's NUMA node. `None` if it is unknown.
     pub node: Option<usize>,
-    /// The CPUs of its physical core, including itself.
+    /// The CPUs of the same physical core, including this CPU.
     pub threads: Fact<KernelList>,
-    /// Its package (socket).
+    /// The CPU's package (socket).
     pub package: Fact<usize>,
-    /// The number of its physical core in the package.
+    /// The number of the physical core in the package.
     pub physical: Fact<usize>,
-    /// Its frequency.
+    /// The CPU's frequency.
     pub frequency: Frequency,
-    /// Its idle states, the shallowest first.
+    /// The CPU's idle states, the shallowest first. Empty if the kernel has no driver for them.
     pub idle: Vec<IdleState>,
-    /// The longest allowed wake-up time in microseconds; `None` if there is no limit.
+    /// The longest allowed wake-up time in microseconds. `None` if there is no limit.
     pub wake_limit_us: Fact<Option<u64>>,
-    /// The shares of its time.
+    /// The shares of the CPU's time that were busy and stolen. `None` if they were not measured
+    /// ([`Host::load_unknown`](crate::Host::load_unknown)).
     pub load: Option<Load>,
 }
 
 /// A CPU's frequency.
 #[derive(Clone, Debug)]
 pub struct Frequency {
-    /// The driver that sets it.
+    /// The driver that sets the frequency.
     pub driver: Fact<String>,
-    /// The rule by which the driver sets it.
+    /// The rule (governor) by which the driver sets the frequency.
     pub governor: Fact<String>,
     /// The highest frequency that the rule may set, in kHz.
     pub most_khz: Fact<u64>,
@@ -58,6 +59,7 @@ pub struct IdleState {
 }
 
 impl Cpu {
+    /// Reads the facts about a CPU, except its load.
     pub(crate) fn read(tree: &Tree, number: usize, node: Option<usize>) -> Self {
         let path = |file: &str| format!("{FOLDER}/cpu{number}/{file}");
         let count = |file: &str| tree.fact(&path(file), "a number", |text| text.parse().ok());
@@ -101,13 +103,13 @@ pub(crate) fn words(tree: &Tree, path: &str) -> Fact<String> {
     tree.fact(path, "words", |text| fits(text).then(|| text.to_owned()))
 }
 
-/// Parses a switch of the kernel. Values above 1 mean on, too: `disable` of an idle state counts the requests to
-/// disable it.
+/// Parses a switch of the kernel. 0 means off, and all other values mean on, because the file `disable` of an idle
+/// state counts the requests to disable the state.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     text.parse::<u64>().ok().map(|number| number > 0)
 }
 
-/// Parses a limit. `0` means no limit, and `n/a` that waking up may take no time (Linux
+/// Parses a limit of the wake-up time. `0` means no limit, and `n/a` means that waking up may take no time (Linux
 /// `Documentation/ABI/testing/sysfs-devices-power`).
 fn limit(text: &str) -> Option<Option<u64>> {
     match text {

@@ -1,7 +1,7 @@
-//! Checks a machine for anything that would cost a pipeline performance, with evidence and a fix for each finding.
+//! Checks a machine for faults that reduce the performance of a pipeline. Each finding has evidence and a fix.
 //!
-//! Each check reads facts about the machine and the pipeline that will run. If its facts cannot be read, the check
-//! reports that: the result is neither "ok" nor a finding.
+//! Each check reads facts about the machine and the pipeline that will run. If the facts of a check cannot be read, its
+//! result is "n/a", and not "ok" or a finding.
 
 mod clocks;
 mod cores;
@@ -24,19 +24,19 @@ use crate::fact::{Evidence, Fact};
 use crate::host::Host;
 use crate::list::KernelList;
 
-/// The share of a core's time from which on the core counts as busy.
+/// The smallest share of a core's time with which the core is taken as busy.
 const BUSY: f64 = 0.05;
 
 /// The pipeline that will run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Intent {
-    /// The pipeline's name; `None` if the machine is checked for any pipeline.
+    /// The pipeline's name. `None` if the machine is checked without a pipeline.
     pub pipeline: Option<String>,
-    /// Its workers.
+    /// The pipeline's workers.
     pub workers: Vec<Worker>,
-    /// Its ports.
+    /// The pipeline's ports.
     pub ports: Vec<Port>,
-    /// Memory of one worker's packet pool, in bytes.
+    /// The memory of one worker's packet pool, in bytes.
     pub pool_bytes: u64,
     /// The addresses for which the pipeline replies.
     #[serde(skip)]
@@ -46,29 +46,29 @@ pub struct Intent {
 /// A worker that will run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Worker {
-    /// Its core; `None` if no core is available for it.
+    /// The worker's core. `None` if no core is available.
     pub core: Option<usize>,
-    /// True if another pipeline already runs on that core.
+    /// True if another pipeline already runs on this core.
     pub shared: bool,
 }
 
 /// A port that will be opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Port {
-    /// Its name.
+    /// The port's name.
     pub name: String,
-    /// Its kind.
+    /// The port's type, for example `af_packet`.
     pub kind: String,
-    /// Its interface.
+    /// The port's interface. `None` if the port uses no interface.
     pub interface: Option<String>,
     /// True if the interface is in another network namespace, where it cannot be read.
     pub elsewhere: bool,
-    /// The workers that use it, by number.
+    /// The numbers of the workers that use the port.
     pub workers: Vec<usize>,
     /// True if the host's own stack also receives the incoming frames.
     #[serde(skip)]
     pub host: bool,
-    /// The host's address at this port.
+    /// The address that the host gets at this port. `None` if it gets no address.
     #[serde(skip)]
     pub address: Option<IpAddr>,
 }
@@ -83,11 +83,11 @@ pub enum State {
     Stops,
     /// The fault costs performance.
     Costs,
-    /// The fault may cost performance, depending on other conditions.
+    /// The fault may cost performance. This depends on other conditions.
     May,
     /// A fact that needs no fix.
     Info,
-    /// The facts are unavailable.
+    /// The facts are unavailable, so there is no result.
     #[serde(rename = "n/a")]
     NotAvailable,
 }
@@ -106,24 +106,25 @@ impl State {
         }
     }
 
-    /// Returns whether the check found something.
+    /// Returns true if the check has found something to report.
     #[must_use]
     pub fn is_finding(self) -> bool {
         matches!(self, Self::Stops | Self::Costs | Self::May | Self::Info)
     }
 }
 
-/// A check.
+/// A check. `docs/doctor.md` contains its texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Its stable name.
+    /// The stable name of the check.
     pub id: &'static str,
-    /// The condition that it checks.
+    /// The condition that is checked, as a clause that is true without a fault.
     pub looks_at: &'static str,
     /// The cost of a fault, with its source.
     pub cost: &'static str,
-    /// How to fix a fault.
+    /// The fix of a fault.
     pub fix: &'static str,
+    /// The function that determines the result.
     judge: fn(&Case<'_>) -> Verdict,
 }
 
@@ -163,11 +164,11 @@ pub struct Outcome {
     pub state: State,
     /// The result in one sentence.
     pub says: String,
-    /// The files and values that the result is based on.
+    /// The files and values on which the result is based.
     pub evidence: Vec<Evidence>,
-    /// The cost of a finding.
+    /// The cost of a finding. `None` if there is no finding.
     pub cost: Option<&'static str>,
-    /// How to fix a finding: commands, or lines that begin with `#`.
+    /// The fix of a finding: commands, and comments that begin with `#`.
     pub remedy: Vec<String>,
 }
 
@@ -182,7 +183,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Returns whether a finding costs performance or keeps the pipeline from running.
+    /// Returns true if a finding costs performance or prevents the pipeline from running.
     #[must_use]
     pub fn has_cost(&self) -> bool {
         self.checks.iter().any(|outcome| matches!(outcome.state, State::Stops | State::Costs))
@@ -194,7 +195,7 @@ impl Diagnosis {
     }
 }
 
-/// Checks a machine for the pipeline that will run.
+/// Makes all checks of a machine for the pipeline that will run.
 #[must_use]
 pub fn examine(host: &Host, intent: &Intent) -> Diagnosis {
     let case = Case { host, intent };
@@ -205,7 +206,7 @@ pub fn examine(host: &Host, intent: &Intent) -> Diagnosis {
     Diagnosis { intent: intent.clone(), checks: CHECKS.iter().map(outcome).collect() }
 }
 
-/// Returns the result of the check `arp-flux` alone if it found a fault in the host's ARP settings.
+/// Makes only the check `arp-flux`. Returns its result if it found a fault in the host's ARP settings.
 #[must_use]
 pub fn arp_flux(host: &Host, intent: &Intent) -> Option<Outcome> {
     let Verdict { state, says, evidence, remedy } = (neighbours::ARP_FLUX.judge)(&Case { host, intent });
@@ -225,14 +226,14 @@ impl Case<'_> {
         self.intent.workers.iter().filter_map(|worker| worker.core).collect()
     }
 
-    /// Returns the workers' cores that exist, as far as that is known. Only the check `worker-cores` reports missing
-    /// cores.
+    /// Returns the workers' cores that are online, or all workers' cores if the online cores are unknown. Only the
+    /// check `worker-cores` reports missing cores.
     fn cores(&self) -> KernelList {
         let wanted = self.wanted();
         self.host.online.value().map_or_else(|| wanted.clone(), |online| wanted.and(online))
     }
 
-    /// Returns the facts about the workers' cores. Adds the reason to `each` for every core without facts.
+    /// Returns the facts about the workers' cores. For every core without facts, adds the reason to `each`.
     fn cpus(&self, each: &mut Observations) -> Vec<&Cpu> {
         let find = |core: usize| {
             let cpu = self.host.cpu(core);
@@ -245,24 +246,25 @@ impl Case<'_> {
         self.cores().iter().filter_map(find).collect()
     }
 
-    /// Returns the online cores without a worker.
+    /// Returns the online cores without a worker. Empty if the online cores are unknown.
     fn other_cores(&self) -> KernelList {
         self.host.online.value().map(|online| online.without(&self.cores())).unwrap_or_default()
     }
 
-    /// Returns the nodes of the workers' cores; `None` if one of them is unknown.
+    /// Returns the NUMA nodes of the workers' cores. Returns `None` if the node of one of these cores is unknown.
     fn nodes(&self) -> Option<KernelList> {
         let nodes: Option<Vec<usize>> = self.cores().iter().map(|core| self.host.cpu(core)?.node).collect();
         nodes.map(|nodes| nodes.into_iter().collect())
     }
 
-    /// Returns whether there is only one NUMA node, so that all memory is near; `None` if that is unknown.
+    /// Returns true if there is only one NUMA node, so that all memory is near. Returns `None` if the number of nodes
+    /// is unknown.
     fn has_one_node(&self) -> Option<bool> {
         self.host.nodes_online.value().map(|nodes| nodes.len() == 1)
     }
 }
 
-/// The result of a check function.
+/// The result of a check function. The fields are those of [`Outcome`].
 struct Verdict {
     state: State,
     says: String,
@@ -271,20 +273,24 @@ struct Verdict {
 }
 
 impl Verdict {
+    /// Returns the result of a check without a fault.
     fn ok(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
         Self { state: State::Ok, says: says.into(), evidence, remedy: Vec::new() }
     }
 
+    /// Returns the result of a check whose facts are unavailable, with the reason.
     fn unknown(why: impl Into<String>) -> Self {
         Self { state: State::NotAvailable, says: why.into(), evidence: Vec::new(), remedy: Vec::new() }
     }
 
+    /// Returns a finding.
     fn found(state: State, says: impl Into<String>, evidence: Vec<Evidence>, remedy: Vec<String>) -> Self {
         Self { state, says: says.into(), evidence, remedy }
     }
 
-    /// Combines the results of several things (cores, interfaces). If one of them is wrong, the result is a finding.
-    /// Otherwise, if one of them is unknown, the result is unknown. Otherwise it is ok.
+    /// Combines observations about several things (cores, interfaces). If there is a fault, the result is a finding,
+    /// for which `says` returns the state, the sentence and the fix. Otherwise, if a thing is unknown, the result is
+    /// unknown. Otherwise, the result is ok, with the sentence `fine`.
     fn of_each(
         each: Observations,
         says: impl FnOnce(&[String]) -> (State, String, Vec<String>),
@@ -316,17 +322,19 @@ struct Observations {
 }
 
 impl Observations {
+    /// Adds a fault, with its description.
     fn wrong(&mut self, what: impl Into<String>, evidence: impl IntoIterator<Item = Evidence>) {
         self.wrong.push(what.into());
         self.evidence.extend(evidence);
     }
 
+    /// Adds the reason why a fact is unknown. Adds nothing if the fact is known.
     fn unknown<T>(&mut self, fact: &Fact<T>) {
         self.unknown.extend(fact.why());
     }
 }
 
-/// Lists several things in a sentence.
+/// Lists things in a sentence: up to four things, or three things and the number of the others.
 fn listed(things: &[String]) -> String {
     if things.len() <= 4 {
         return things.join(", ");
@@ -339,7 +347,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Names cores in a sentence.
+/// Returns the numbers of cores for a sentence, for example `cores 1-3`.
 fn named(cores: &KernelList) -> String {
     format!("core{} {cores}", if cores.len() == 1 { "" } else { "s" })
 }

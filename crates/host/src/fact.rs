@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use crate::tree::Unknown;
 
-/// A value that the kernel may report.
+/// A value that the kernel may report, with the file from which it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact<T> {
-    /// The file's path on its machine.
+    /// The path of the file on its machine.
     pub path: String,
     /// The value, or the reason why it is unknown.
     pub known: Result<Known<T>, Unknown>,
 }
 
-/// The content of a file.
+/// A value, and the text from which it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known<T> {
     /// The value.
     pub value: T,
-    /// The text in the file.
+    /// The text in the file, or a summary of it.
     pub text: String,
 }
 
@@ -56,24 +56,24 @@ impl<T> Fact<T> {
     }
 }
 
-/// Whether evidence quotes a file or is computed from it.
+/// The origin of the value in evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The text is in the file.
+    /// The value is the text of the file.
     Read,
-    /// The value was computed from the file: a share of time, or a missing part.
+    /// The value was computed from the file, for example a share of time, or describes a missing part of the file.
     Derived,
 }
 
 /// A file and a value that support a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// The file's path on its machine.
+    /// The path of the file on its machine.
     pub path: String,
     /// The value.
     pub value: String,
-    /// Whether the value is the file's own text.
+    /// The origin of the value: the file's text, or a computation.
     pub origin: Origin,
 }
 

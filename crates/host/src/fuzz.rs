@@ -1,9 +1,9 @@
-//! Fuzz targets: any bytes as each of the kernel's files. Tests replay their corpora.
+//! Fuzz targets: they parse any bytes as each of the kernel's files. Tests replay the corpora of the targets.
 
 use crate::{KernelList, Topology, arp, cgroup, interrupts, kernel, memory, process, stat};
 
-/// Parses bytes as each kind of file. Any result is accepted, but no panic, and it must come soon. A parsed list must
-/// give the same list after it is written and parsed again.
+/// Parses bytes as each type of file. Every result is accepted, but no panic and no long computation. A parsed list
+/// must be the same after it is written and parsed again.
 pub fn fuzz_files(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for line in text.lines() {
@@ -25,8 +25,9 @@ pub fn fuzz_files(bytes: &[u8]) {
     let _ = (cgroup::unified(own, mounts), cgroup::controlled(own, mounts, "cpu"));
 }
 
-/// Parses bytes as a machine that hwloc described, and as a short description. Every topology has processors, and their
-/// caches exist. Its domains have cores, and no more threads than there are processors. No bytes may cause a panic.
+/// Parses bytes as a description by hwloc, and as a short description. If the bytes are accepted, the topology must
+/// have processors, and their caches must exist. Its domains must have cores, and together at most as many threads as
+/// there are processors. No bytes may cause a panic.
 pub fn fuzz_topology(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let read = [Topology::hwloc(text), Topology::synthetic(text.trim_end())];

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::stat::{self, CpuTimes, Load};
 use crate::tree::{Tree, Unknown};
 
-/// The largest number of CPUs that are read: as many as Linux supports on any current machine.
+/// The largest number of CPUs that are read. Linux supports no more on any current machine.
 pub(crate) const MOST_CPUS: usize = 8_192;
 
 /// A machine, as its kernel describes it.
@@ -36,39 +36,41 @@ pub(crate) const MOST_CPUS: usize = 8_192;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// CPUs that exist, online or offline.
+    /// The CPUs that exist, online or offline.
     pub present: Fact<KernelList>,
-    /// CPUs that are online.
+    /// The CPUs that are online.
     pub online: Fact<KernelList>,
-    /// The online CPUs, one by one.
+    /// The online CPUs, in ascending order. Empty if the online CPUs are unknown.
     pub cpus: Vec<Cpu>,
-    /// NUMA nodes that exist.
+    /// The NUMA nodes that are online.
     pub nodes_online: Fact<KernelList>,
-    /// The nodes, one by one.
+    /// The NUMA nodes, in ascending order. Empty if they are unknown.
     pub nodes: Vec<Node>,
-    /// Memory of all nodes.
+    /// The memory of all nodes together.
     pub memory: Memory,
-    /// Network interfaces, by name.
+    /// The network interfaces, in the order of their names.
     pub interfaces: Vec<Interface>,
-    /// Its ARP settings.
+    /// The host's addresses and ARP settings.
     pub arp: Arp,
-    /// Interrupts of devices.
+    /// The interrupts of devices.
     pub interrupts: Result<Vec<Interrupt>, Unknown>,
     /// The kernel.
     pub kernel: Kernel,
     /// This process.
     pub process: Process,
-    /// Its control groups.
+    /// The control groups of this process.
     pub groups: Groups,
     /// The CPUs' times at the first reading.
     times: Result<BTreeMap<usize, CpuTimes>, Unknown>,
-    /// How long the system has been running, in seconds.
+    /// The time since the system's start, in seconds.
     uptime_s: Fact<f64>,
+    /// The time of the first reading.
     read_at: Instant,
 }
 
 impl Host {
-    /// Reads the description beneath `tree`. Missing or invalid files do not stop it.
+    /// Reads the description beneath `tree`. A missing or invalid file does not stop the reading: its values are
+    /// unknown.
     #[must_use]
     pub fn read(tree: &Tree) -> Self {
         let list = |file: &str| tree.fact(&format!("{FOLDER}/{file}"), "a list of CPUs", |text| text.parse().ok());
@@ -100,14 +102,14 @@ impl Host {
             nodes,
             read_at: Instant::now(),
         };
-        // Until `observe` is called, loads and rates are averages since the system's start.
+        // Loads and rates are averages since the system's start until `observe` is called.
         let times = host.times.clone();
         host.update_loads(&times, None, Duration::ZERO);
         host
     }
 
-    /// Reads the changing files again, to get loads and rates for the time since [`read`](Self::read). If they have not
-    /// changed, loads and rates remain the averages since the system's start.
+    /// Reads the changing files again, and computes loads and rates for the time since [`read`](Self::read). `tree`
+    /// must be the same. If the files have not changed, loads and rates remain the averages since the system's start.
     pub fn observe(&mut self, tree: &Tree) {
         let (times, interrupts) = (stat::read(tree), interrupts::counted(tree));
         let span = self.read_at.elapsed();
@@ -115,6 +117,8 @@ impl Host {
         self.update_loads(&times, interrupts.ok().filter(|_| live).as_deref(), span);
     }
 
+    /// Computes the loads of CPUs and the rates of interrupts from a later reading, `span` after the first. Without
+    /// `interrupts`, rates are averages since the system's start.
     fn update_loads(
         &mut self,
         times: &Result<BTreeMap<usize, CpuTimes>, Unknown>,
@@ -129,7 +133,7 @@ impl Host {
         let uptime = self.uptime_s.value().copied();
         let later = interrupts;
         for (at, interrupt) in self.interrupts.iter_mut().flatten().enumerate() {
-            // Interrupts are listed in the same order, unless one was added or removed.
+            // The order of the interrupts is the same in both readings, except if an interrupt was added or removed.
             let same = later.and_then(|later| {
                 let same_index = later.get(at).filter(|counted| counted.number == interrupt.number);
                 same_index.or_else(|| later.iter().find(|counted| counted.number == interrupt.number))
@@ -138,7 +142,7 @@ impl Host {
         }
     }
 
-    /// Returns an online CPU.
+    /// Returns an online CPU, or `None` if there is no online CPU with this number.
     #[must_use]
     pub fn cpu(&self, number: usize) -> Option<&Cpu> {
         self.cpus.iter().find(|cpu| cpu.number == number)
@@ -156,7 +160,7 @@ impl Host {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 
-    /// Returns the reason if the CPUs' loads are unknown.
+    /// Returns the reason why the CPUs' loads are unknown, or `None` if they are known.
     #[must_use]
     pub fn load_unknown(&self) -> Option<String> {
         self.times.as_ref().err().map(ToString::to_string)

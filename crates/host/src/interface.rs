@@ -1,4 +1,4 @@
-//! Network interfaces: the device of each, its NUMA node, and its queues (`/sys/class/net`, Linux
+//! Network interfaces, with their devices, NUMA nodes and queues (`/sys/class/net`, Linux
 //! `Documentation/ABI/testing/sysfs-class-net`).
 
 use crate::arp::Setting;
@@ -14,40 +14,41 @@ const MOST: usize = 1_024;
 /// A network interface.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// True if it has a device.
+    /// True if the interface has a device, so that it is not purely virtual.
     pub has_device: bool,
-    /// Its state: `up`, `down`, `unknown`, …
+    /// The interface's state: `up`, `down`, `unknown`, …
     pub state: Fact<String>,
-    /// The NUMA node of its device; `None` if the firmware reports no node.
+    /// The NUMA node of the device. `None` if the firmware reports no node.
     pub node: Fact<Option<usize>>,
-    /// The CPUs near its device.
+    /// The CPUs near the device.
     pub cpus: Fact<KernelList>,
-    /// Number of receive queues.
+    /// The number of receive queues.
     pub receive_queues: usize,
-    /// Number of send queues.
+    /// The number of send queues.
     pub send_queues: usize,
-    /// The interrupts of its device.
+    /// The numbers of the device's interrupts.
     pub interrupts: Vec<u32>,
-    /// The user that owns a prepared TUN or TAP interface.
+    /// The user that owns a prepared TUN or TAP interface. `None` if it has no owner.
     pub owner: Fact<Option<u32>>,
-    /// For which addresses it replies to ARP requests (`arp_ignore`).
+    /// The addresses for which the interface replies to ARP requests (`arp_ignore`).
     pub arp_ignore: Fact<u32>,
-    /// Which address it uses in ARP requests (`arp_announce`).
+    /// The source address of ARP requests at the interface (`arp_announce`).
     pub arp_announce: Fact<u32>,
-    /// Whether a packet's source must be reachable through it (`rp_filter`).
+    /// The check of the sources of packets that arrive at the interface (`rp_filter`).
     pub rp_filter: Fact<u32>,
 }
 
 impl Interface {
+    /// Reads all interfaces, in the order of their names.
     pub(crate) fn read_all(tree: &Tree) -> Vec<Self> {
         tree.names(FOLDER).into_iter().take(MOST).map(|name| Self::read(tree, name)).collect()
     }
 
     fn read(tree: &Tree, name: String) -> Self {
         let path = |file: &str| format!("{FOLDER}/{name}/{file}");
-        // A virtio interface's device is on a bus of its own; the parent PCI device reports the node.
+        // The device of a virtio interface is on a separate bus. Its parent, a PCI device, reports the node.
         let near = ["device", "device/.."].into_iter().find(|device| tree.has(&path(&format!("{device}/numa_node"))));
         let device = near.unwrap_or("device");
         let queues = tree.names(&path("queues"));
@@ -73,6 +74,7 @@ impl Interface {
     }
 }
 
+/// Parses a node. -1 means that the firmware reports no node.
 fn node(text: &str) -> Option<Option<usize>> {
     if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
 }

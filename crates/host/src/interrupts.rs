@@ -1,5 +1,5 @@
-//! Device interrupts: how often each CPU receives them, and which CPUs may (`/proc/interrupts`, `/proc/irq`;
-//! `proc_interrupts(5)`).
+//! Device interrupts: the rates at which CPUs receive them, and the CPUs that may receive them (`/proc/interrupts`,
+//! `/proc/irq`; `proc_interrupts(5)`).
 
 use std::time::Duration;
 
@@ -16,19 +16,20 @@ const MOST: usize = 16_384;
 /// An interrupt of a device.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    /// Its number.
+    /// The interrupt's number.
     pub number: u32,
-    /// Its controller and its devices.
+    /// The names of its controller and its devices.
     pub label: String,
-    /// Number of times it occurred, by CPU.
+    /// The number of occurrences at each CPU since the system's start, without zeros.
     pub counts: Vec<(usize, u64)>,
-    /// The CPUs that may receive it.
+    /// The CPUs that may receive the interrupt.
     pub allowed: Fact<KernelList>,
-    /// The CPUs that receive it, a subset of `allowed`.
+    /// The CPUs that receive the interrupt, a subset of `allowed`. Empty if the interrupt was never requested.
     pub effective: Fact<KernelList>,
-    /// Rates per second by CPU, without zeros; `None` if they are unknown.
+    /// The rate per second at each CPU, without zeros, and the period of the rates. `None` if there was no later
+    /// reading.
     pub rates: Option<(Vec<(usize, f64)>, Over)>,
-    /// The time over which it has been counted, in seconds.
+    /// The time over which the interrupt has been counted, in seconds. `None` if it is unknown.
     pub counted_s: Option<f64>,
 }
 
@@ -39,7 +40,8 @@ pub fn folder(number: u32) -> String {
 }
 
 impl Interrupt {
-    /// Returns the CPUs that receive it, or if the kernel does not report them, the CPUs that may.
+    /// Returns the CPUs that receive the interrupt. If the kernel does not report them, returns the CPUs that may
+    /// receive it.
     #[must_use]
     pub fn target(&self) -> &Fact<KernelList> {
         match self.effective.value() {
@@ -49,8 +51,8 @@ impl Interrupt {
         }
     }
 
-    /// Returns its rate per second at the CPUs selected by `on`. If it does not occur now, the rate is the average
-    /// since the start.
+    /// Returns the interrupt's rate per second at the CPUs for which `on` returns true. If it has not occurred there
+    /// between the two readings, the rate is the average since the system's start. Returns `None` if no rate is known.
     #[must_use]
     pub fn rate(&self, on: impl Fn(usize) -> bool) -> Option<(f64, Over)> {
         if let Some((rates, over)) = &self.rates {
@@ -64,8 +66,8 @@ impl Interrupt {
         self.counted_s.map(|seconds| (all as f64 / seconds, Over::Start))
     }
 
-    /// Computes the rates from a later reading, `span` after this one. Without a later reading, only averages are
-    /// available.
+    /// Computes the rates from a later reading, `span` after the first reading. Without a later reading, only averages
+    /// since the system's start are available.
     pub(crate) fn observe(&mut self, later: Option<&Counted>, span: Duration, uptime_s: Option<f64>) {
         self.counted_s = uptime_s.filter(|seconds| *seconds > 0.0);
         let seconds = span.as_secs_f64();
@@ -76,7 +78,7 @@ impl Interrupt {
     }
 }
 
-/// A line of the listing.
+/// A line of the kernel's list of interrupts. The fields are those of [`Interrupt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) number: u32,
@@ -95,13 +97,14 @@ pub(crate) fn read(tree: &Tree) -> Result<Vec<Interrupt>, Unknown> {
     Ok(counted.collect())
 }
 
-/// Reads the listing.
+/// Reads the kernel's list of interrupts.
 pub(crate) fn counted(tree: &Tree) -> Result<Vec<Counted>, Unknown> {
     let text = tree.listing(FILE)?;
     parse(&text).ok_or_else(|| senseless(FILE, &text, "a heading of CPUs, then a line for each interrupt"))
 }
 
-/// Parses the listing. The processor's own interrupts (`LOC`, `TLB`, …) are skipped.
+/// Parses the kernel's list. The interrupts of the processors themselves (`LOC`, `TLB`, …) are skipped. Returns `None`
+/// if the heading is invalid.
 pub(crate) fn parse(text: &str) -> Option<Vec<Counted>> {
     let mut lines = text.lines();
     let heading = lines.next()?.split_ascii_whitespace();
@@ -116,7 +119,7 @@ pub(crate) fn parse(text: &str) -> Option<Vec<Counted>> {
             counts.push((*cpu, count));
             words.next();
         }
-        // Most counts are zero; dropping them loses nothing.
+        // Most counts are 0. They are removed, because a missing count also means 0.
         counts.retain(|(_, count)| *count > 0);
         Some(Counted { number, counts, label: words.collect::<Vec<_>>().join(" ") })
     });

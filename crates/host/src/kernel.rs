@@ -9,40 +9,41 @@ use crate::tree::{Tree, Unknown};
 pub const CPUINFO: &str = "/proc/cpuinfo";
 /// The folder of event counters.
 pub const COUNTERS: &str = "/sys/bus/event_source/devices";
+/// The folder of the kernel's clock.
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
 
 /// The kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// Its command line.
+    /// The kernel's command line.
     pub command_line: Fact<String>,
-    /// CPUs that the scheduler does not use (`isolcpus`).
+    /// The CPUs that the scheduler does not use (`isolcpus`).
     pub isolated: Fact<KernelList>,
-    /// CPUs without a periodic tick (`nohz_full`).
+    /// The CPUs without a periodic tick (`nohz_full`).
     pub tickless: Fact<KernelList>,
-    /// The clock that it uses.
+    /// The clock that the kernel uses.
     pub clock: Fact<String>,
-    /// The clocks that it could use.
+    /// The clocks that the kernel could use.
     pub clocks: Fact<Vec<String>>,
-    /// The restriction on counting events. Below 3, each program may count its own.
+    /// The restriction on counting events. Below 3, each program may count its own events.
     pub paranoid: Fact<i64>,
-    /// The folder of the processor's counters. The outer `None` means that the folder of all counters is missing or
-    /// empty.
+    /// The folder of the processor's counters. `Some(None)` means that the processor has no counters. `None` means that
+    /// the folder of all counters is missing or empty.
     pub counters: Option<Option<String>>,
-    /// True if it moves memory between nodes by itself.
+    /// True if the kernel moves memory between nodes by itself.
     pub numa_balancing: Fact<bool>,
     /// The processor's features.
     pub features: Fact<Features>,
 }
 
-/// The processor's features that matter here.
+/// The features of the processor that the checks use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// The time-stamp counter has a constant rate.
+    /// True if the time-stamp counter has a constant rate.
     pub constant_tsc: bool,
-    /// The time-stamp counter runs in every idle state.
+    /// True if the time-stamp counter runs in every idle state.
     pub nonstop_tsc: bool,
-    /// This is a virtual machine.
+    /// True if this is a virtual machine.
     pub hypervisor: bool,
 }
 
@@ -64,20 +65,22 @@ impl Kernel {
         }
     }
 
-    /// Returns whether the processor reports that this is a virtual machine.
+    /// Returns true if the processor reports that this is a virtual machine. Returns `false` if that is unknown.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         self.features.value().is_some_and(|features| features.hypervisor)
     }
 }
 
-/// Returns the folder of the processor's counters: `cpu`; on hybrid processors `cpu_core`; on ARM `armv8_…`.
+/// Returns the folder of the processor's counters: `cpu`, on hybrid processors `cpu_core`, or on ARM `armv8_…`. The
+/// meaning of `None` is that of [`Kernel::counters`].
 fn counters(tree: &Tree) -> Option<Option<String>> {
     let names = tree.names(COUNTERS);
     let own = |name: &&String| *name == "cpu" || name.starts_with("cpu_core") || name.starts_with("armv8_");
     (!names.is_empty()).then(|| names.iter().find(own).map(|name| format!("{COUNTERS}/{name}")))
 }
 
+/// Reads the features of the first processor.
 fn features(tree: &Tree) -> Fact<Features> {
     let known = tree.listing(CPUINFO).and_then(|text| {
         let (words, value) = flags(&text).ok_or_else(|| Unknown::Missing(format!("'flags' in {CPUINFO}")))?;
@@ -86,7 +89,8 @@ fn features(tree: &Tree) -> Fact<Features> {
     Fact { path: CPUINFO.to_owned(), known }
 }
 
-/// Parses the first processor's flags. Returns the flags that matter here, as in the file.
+/// Parses the flags of the first processor. Returns the flags that the checks use, as text and as features. Returns
+/// `None` if there is no line with flags.
 pub(crate) fn flags(text: &str) -> Option<(String, Features)> {
     let line = text.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == "flags"))?;
     let words: Vec<&str> = line.split_once(':')?.1.split_ascii_whitespace().collect();

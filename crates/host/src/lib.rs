@@ -1,4 +1,4 @@
-//! Describes the machine from the kernel's files, and checks it for anything that costs performance.
+//! Describes the machine from the kernel's files, and checks it for faults that cost performance.
 //!
 //! [`Host::read`] describes the machine beneath a [`Tree`], which tests can create. A value that the kernel does not
 //! report is unknown, with a reason, and never guessed. [`doctor`] checks the machine for the pipeline that will run.

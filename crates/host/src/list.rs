@@ -14,14 +14,16 @@ pub struct ListError {
     pub part: String,
 }
 
-/// A set of numbers as sorted, separate ranges.
+/// A set of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelList {
+    /// The ranges of numbers, with their first and last number. They are in ascending order, and there is a gap between
+    /// two ranges.
     ranges: Vec<(usize, usize)>,
 }
 
 impl KernelList {
-    /// Returns whether the set contains `number`.
+    /// Returns true if the set contains `number`.
     #[must_use]
     pub fn contains(&self, number: usize) -> bool {
         let after = self.ranges.partition_point(|(first, _)| *first <= number);
@@ -33,13 +35,13 @@ impl KernelList {
         self.ranges.iter().flat_map(|(first, last)| *first..=*last)
     }
 
-    /// Returns how many numbers there are.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Returns whether the set is empty.
+    /// Returns true if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -57,6 +59,7 @@ impl KernelList {
         self.iter().filter(|number| other.contains(*number)).collect()
     }
 
+    /// Sorts ranges, and merges ranges that overlap or are adjacent.
     fn of(mut ranges: Vec<(usize, usize)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(usize, usize)> = Vec::new();
@@ -73,7 +76,8 @@ impl KernelList {
 impl FromStr for KernelList {
     type Err = ListError;
 
-    /// Parses a list. An empty text is an empty list. So is `(null)`, which some kernels print for an unset list.
+    /// Parses a list. An empty text is an empty list, and so is `(null)`, which some kernels print for a list that is
+    /// not set.
     fn from_str(text: &str) -> Result<Self, ListError> {
         let text = text.trim();
         if text.is_empty() || text == "(null)" {
@@ -98,7 +102,7 @@ impl FromStr for KernelList {
 }
 
 impl FromIterator<usize> for KernelList {
-    /// Collects the numbers. Numbers above the largest number in a list are dropped.
+    /// Collects numbers. Numbers above 65 535 are ignored.
     fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
         Self::of(numbers.into_iter().filter(|number| *number <= LARGEST).map(|number| (number, number)).collect())
     }

@@ -16,32 +16,33 @@ pub(crate) const MOST_NODES: usize = 1_024;
 /// A NUMA node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its number.
+    /// The node's number.
     pub number: usize,
-    /// Its CPUs.
+    /// The node's CPUs.
     pub cpus: Fact<KernelList>,
-    /// Its memory in KiB.
+    /// The node's memory, in KiB.
     pub memory_kib: Fact<u64>,
-    /// Free huge pages of the default size.
+    /// The number of free huge pages of the default size.
     pub huge_free: Fact<u64>,
-    /// All huge pages of the default size.
+    /// The number of huge pages of the default size.
     pub huge_total: Fact<u64>,
 }
 
-/// Memory of the whole machine.
+/// The memory of the whole machine.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// All memory in KiB.
+    /// The memory, in KiB.
     pub total_kib: Fact<u64>,
     /// The default size of huge pages, in KiB.
     pub huge_kib: Fact<u64>,
-    /// All huge pages of that size.
+    /// The number of huge pages of the default size.
     pub huge_total: Fact<u64>,
-    /// Free huge pages.
+    /// The number of free huge pages of the default size.
     pub huge_free: Fact<u64>,
-    /// Free huge pages that are already reserved.
+    /// The number of free huge pages that are already reserved.
     pub huge_reserved: Fact<u64>,
-    /// Which memory gets transparent huge pages: `always`, `madvise`, `never`.
+    /// The memory that gets transparent huge pages: `always` (all memory), `madvise` (memory whose owner requests
+    /// them), or `never` (none).
     pub transparent: Fact<String>,
 }
 
@@ -61,7 +62,7 @@ impl Memory {
 }
 
 impl Node {
-    /// Reads the list of nodes, and the nodes.
+    /// Reads the list of nodes, and each node. `huge_kib` is the default size of huge pages, in KiB.
     pub(crate) fn read_all(tree: &Tree, huge_kib: Option<u64>) -> (Fact<KernelList>, Vec<Self>) {
         let online = tree.fact(&format!("{NODES}/online"), "a list of nodes", |text| text.parse::<KernelList>().ok());
         let numbers: Vec<usize> = online.value().map(|list| list.iter().take(MOST_NODES).collect()).unwrap_or_default();
@@ -87,7 +88,7 @@ impl Node {
     }
 }
 
-/// Reads a line `NAME: VALUE` or `NAME: VALUE kB`.
+/// Reads the value from a line `NAME: VALUE` or `NAME: VALUE kB` of a file's text.
 fn field(path: &str, text: &Result<String, Unknown>, name: &str) -> Fact<u64> {
     let text = match text {
         Ok(text) => text,
@@ -111,7 +112,7 @@ pub(crate) fn number(text: &str, name: &str) -> Option<(String, u64)> {
     })
 }
 
-/// Returns the word in brackets.
+/// Returns the word in brackets, which marks the chosen value in files of the kernel.
 pub(crate) fn chosen(text: &str) -> Option<String> {
     let word = text.split_once('[')?.1.split_once(']')?.0;
     (!word.is_empty()).then(|| word.to_owned())

@@ -1,21 +1,23 @@
-//! A core's node, physical core and caches. Binding threads needs only these facts, without reading the whole machine.
+//! The node, physical core and caches of a core. To bind a thread, only these facts are necessary, so they can be read
+//! without the rest of the machine.
 
 use crate::cpu::FOLDER;
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::Tree;
 
-/// More caches than any processor has.
+/// The largest number of caches that are read per core. Processors have fewer.
 const MOST_CACHES: usize = 16;
 
 /// A core's position in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Core {
-    /// Its number.
+    /// The core's number: that of the hardware thread.
     pub number: usize,
-    /// Its NUMA node; `None` if the system does not report it.
+    /// The core's NUMA node. `None` if the system does not report it.
     pub node: Option<usize>,
-    /// Its physical core: the package and the number in it.
+    /// The core's physical core: the package and the number in the package. If the system does not report them, these
+    /// are package 0 and the number of the core.
     pub physical: (usize, usize),
 }
 
@@ -39,7 +41,8 @@ pub fn cores_here(numbers: &[usize]) -> Vec<Core> {
     numbers.iter().map(|number| Core::read(&tree, *number)).collect()
 }
 
-/// Returns the size of a core's data cache of this level in bytes; `None` if the system does not report it.
+/// Returns the size of a core's data cache of this level in bytes. Returns `None` if the core has no such cache, or the
+/// system does not report its size.
 #[must_use]
 pub fn data_cache(tree: &Tree, core: usize, level: u8) -> Option<u64> {
     let caches = data_caches(tree, core).into_iter().filter(|cache| cache.level == level);
@@ -48,24 +51,27 @@ pub fn data_cache(tree: &Tree, core: usize, level: u8) -> Option<u64> {
 
 /// A data cache, as described in a processor's folder.
 pub(crate) struct DataCache {
+    /// The level: 1 for the cache that is nearest to the core.
     pub(crate) level: u8,
+    /// The size in bytes. `None` if it is missing or invalid.
     pub(crate) bytes: Option<u64>,
+    /// The kernel's folder of the cache.
     folder: String,
 }
 
 impl DataCache {
-    /// Returns the processors that share it.
+    /// Returns the processors that share the cache.
     pub(crate) fn cpus(&self, tree: &Tree) -> Fact<KernelList> {
         tree.fact(&format!("{}/shared_cpu_list", self.folder), "a list of CPUs", |text| text.parse().ok())
     }
 
-    /// Returns its size in bytes.
+    /// Returns the size of the cache in bytes, with its evidence.
     pub(crate) fn size(&self, tree: &Tree) -> Fact<u64> {
         tree.fact(&format!("{}/size", self.folder), "a size such as 32K", bytes)
     }
 }
 
-/// Returns the caches of a core that hold data.
+/// Returns the caches of a core that contain data, including caches for data and instructions.
 pub(crate) fn data_caches(tree: &Tree, core: usize) -> Vec<DataCache> {
     let folders = (0..MOST_CACHES).map(|at| format!("{FOLDER}/cpu{core}/cache/index{at}"));
     let found = folders.take_while(|folder| tree.has(folder)).filter_map(|folder| {
@@ -121,7 +127,7 @@ mod tests {
         std::fs::create_dir(cpu.join("node2")).expect("a folder");
         assert_eq!(Core::read(&tree, 3).node, Some(2));
         assert_eq!([1, 2, 3].map(|level| data_cache(&tree, 3, level)), [Some(48 << 10), Some(2 << 20), None]);
-        // A core without facts counts as a physical core of its own.
+        // A core without facts is taken as a separate physical core.
         assert_eq!(Core::read(&tree, 9), Core { number: 9, node: None, physical: (0, 9) });
     }
 }

@@ -11,21 +11,21 @@ pub const FILE: &str = "/proc/self/status";
 /// This process.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// CPUs that it may run on.
+    /// The CPUs on which the process may run.
     pub cpus: Fact<KernelList>,
-    /// Nodes whose memory it may use.
+    /// The nodes whose memory the process may use.
     pub memory_nodes: Fact<KernelList>,
-    /// Its effective capabilities.
+    /// The effective capabilities.
     pub rights: Fact<Rights>,
-    /// Its effective user.
+    /// The effective user.
     pub user: Fact<u32>,
 }
 
-/// A set of capabilities.
+/// A set of capabilities: the bit with a capability's number is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights(pub u64);
 
-/// A capability.
+/// A capability, with its number (`include/uapi/linux/capability.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
     /// `CAP_NET_ADMIN`.
@@ -41,7 +41,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// Returns its name, as `setcap` writes it.
+    /// Returns the name of the capability, as `setcap` writes it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Right {
 }
 
 impl Rights {
-    /// Returns whether the set contains `right`.
+    /// Returns true if the set contains `right`.
     #[must_use]
     pub fn has(self, right: Right) -> bool {
         self.0 >> (right as u32) & 1 == 1
@@ -77,6 +77,7 @@ impl Process {
     }
 }
 
+/// Reads the value of a line of the process' status. `allowed` describes the allowed values.
 fn field<T>(
     text: &Result<String, Unknown>,
     name: &str,
@@ -96,7 +97,7 @@ fn field<T>(
     }
 }
 
-/// Returns the text after a name.
+/// Returns the text after `NAME:` in the line with this name.
 pub(crate) fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }

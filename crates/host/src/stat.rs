@@ -8,23 +8,24 @@ use crate::tree::{Tree, Unknown, senseless};
 /// The file with the times.
 pub const FILE: &str = "/proc/stat";
 
-/// Times of a CPU since the system's start, in units of about 1/100 s. Only their ratios are used.
+/// The times of a CPU since the system's start, in units of about 1/100 s. Only the ratios of times are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Programs, the kernel, interrupts.
+    /// The time of programs, the kernel and interrupts.
     pub busy: u64,
     /// Idle time.
     pub idle: u64,
-    /// Time in which the hypervisor ran other work although the CPU was not idle.
+    /// The time in which the hypervisor ran other work although the CPU was not idle.
     pub steal: u64,
 }
 
 /// The period that a load or a rate covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// A span that has just ended.
+    /// The time between two readings, which has this length.
     Span(Duration),
-    /// The time since the system's start, because the figures do not advance, as in a tree of test files.
+    /// The time since the system's start. It is used if there is only one reading, or if the values have not changed,
+    /// for example in a tree of test files.
     Start,
 }
 
@@ -37,19 +38,20 @@ impl std::fmt::Display for Over {
     }
 }
 
-/// Shares of a CPU's time.
+/// The shares of a CPU's time, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// The share in which the CPU worked.
     pub busy: f64,
     /// The share that the hypervisor took.
     pub steal: f64,
-    /// The period.
+    /// The period of the shares.
     pub over: Over,
 }
 
 impl Load {
-    /// Computes the shares between two readings, or since the system's start if nothing has changed.
+    /// Computes the shares of the time between two readings, which are `span` apart. Without an earlier reading, or if
+    /// no value has changed, computes the shares since the system's start. Returns `None` if all times are 0.
     #[must_use]
     pub fn between(earlier: Option<&CpuTimes>, later: &CpuTimes, span: Duration) -> Option<Self> {
         let since = earlier.map(|earlier| CpuTimes {
@@ -67,7 +69,7 @@ impl Load {
     }
 }
 
-/// Reads all CPUs' times.
+/// Reads the times of all CPUs, by number.
 ///
 /// # Errors
 /// Returns [`Unknown`] if the file cannot be read or has no CPUs.
@@ -80,8 +82,9 @@ pub fn read(tree: &Tree) -> Result<BTreeMap<usize, CpuTimes>, Unknown> {
     Ok(times)
 }
 
-/// Parses a line `cpuN user nice system idle iowait irq softirq steal guest guest_nice`. A guest's time is part of the
-/// user's. Old kernels have fewer columns.
+/// Parses a line `cpuN user nice system idle iowait irq softirq steal guest guest_nice`. The columns of guests are
+/// ignored, because their times are part of the user's times. Old kernels have fewer columns. Returns `None` for other
+/// lines, and for the line `cpu` of all CPUs together.
 pub(crate) fn line(line: &str) -> Option<(usize, CpuTimes)> {
     let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
     let number = words.next().filter(|_| !line.starts_with("cpu "))?.parse().ok()?;

@@ -1,9 +1,9 @@
 //! The machine's topology: packages, memory domains, last-level caches, physical cores, and the nodes of network
 //! interfaces.
 //!
-//! Three sources give the same result: the kernel's files beneath a [`Tree`], a description written by hwloc, and a
-//! short text such as `2x12`. A processor that is offline, or that the process may not use, is included and marked. The
-//! [domains](Topology::domains) contain only usable processors.
+//! There are three sources: the kernel's files beneath a [`Tree`](crate::tree::Tree), a description written by hwloc, and a short text
+//! such as `2x12`. Each of them gives a [`Topology`]. A processor that is offline, or that the process may not use, is
+//! included and marked. The [domains](Topology::domains) contain only usable processors.
 
 mod hwloc;
 mod synthetic;
@@ -15,7 +15,7 @@ use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
 use crate::tree::Unknown;
 
-/// The reasons why there is no topology.
+/// An error in the description of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// A file of the kernel is invalid.
@@ -69,14 +69,14 @@ pub enum TopologyError {
     NodeTwice(usize),
 }
 
-/// Whether a processor can run a worker.
+/// The state of a processor: usable for a worker, or the reason why it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Usable {
-    /// It can run a worker.
+    /// The processor can run a worker.
     Yes,
-    /// The process' CPU set does not contain it.
+    /// The process' CPU set does not contain the processor.
     NotAllowed,
-    /// It is offline.
+    /// The processor is offline.
     Offline,
 }
 
@@ -85,17 +85,17 @@ pub enum Usable {
 pub struct Processor {
     /// The kernel's number.
     pub number: usize,
-    /// Its package (socket).
+    /// The processor's package (socket).
     pub package: usize,
-    /// Its die, if packages have several.
+    /// The processor's die. `None` if the system does not report it.
     pub die: Option<usize>,
-    /// Its NUMA node; `None` if the system does not report it.
+    /// The processor's NUMA node. `None` if the system does not report it.
     pub node: Option<usize>,
-    /// Its last-level cache, as an index of [`Topology::caches`]; `None` if the system does not report it.
+    /// The processor's last-level cache, as an index of [`Topology::caches`]. `None` if the system does not report it.
     pub cache: Option<usize>,
-    /// Its physical core, numbered over the whole machine.
+    /// The processor's physical core. Cores are numbered over the whole machine.
     pub core: usize,
-    /// Whether it can run a worker.
+    /// The state of the processor.
     pub usable: Usable,
 }
 
@@ -104,66 +104,66 @@ pub struct Processor {
 pub struct MemoryNode {
     /// The kernel's number.
     pub number: usize,
-    /// Its memory in bytes, if known.
+    /// The node's memory in bytes. `None` if it is unknown.
     pub bytes: Option<u64>,
 }
 
 /// A last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Its level: 3 on most machines.
+    /// The level of the cache: 3 on most machines.
     pub level: u8,
-    /// Its size in bytes, if known.
+    /// The size of the cache in bytes. `None` if it is unknown.
     pub bytes: Option<u64>,
 }
 
 /// A network interface that has a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkDevice {
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
-    /// The NUMA node of the device; `None` if the firmware reports no node (−1).
+    /// The NUMA node of the device. `None` if the firmware reports no node (−1).
     pub node: Option<usize>,
 }
 
-/// Usable processors that share a last-level cache and a NUMA node.
+/// A memory domain: the usable processors that share a last-level cache and a NUMA node. It has at least one core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
     /// The node.
     pub node: Option<usize>,
     /// The cache, as an index of [`Topology::caches`].
     pub cache: Option<usize>,
-    /// One processor of each physical core, the lowest.
+    /// The number of one processor, the lowest, of each physical core, in ascending order.
     pub cores: Vec<usize>,
-    /// The other threads of these cores.
+    /// The numbers of the other processors (hardware threads) of these cores.
     pub siblings: Vec<usize>,
 }
 
 /// The topology of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Sorted by number.
+    /// The processors, in ascending order.
     pub processors: Vec<Processor>,
-    /// Sorted by number.
+    /// The memory nodes, in ascending order.
     pub nodes: Vec<MemoryNode>,
-    /// Last-level caches.
+    /// The last-level caches.
     pub caches: Vec<Cache>,
-    /// Distances between nodes, in the order of [`nodes`](Self::nodes). 10 is a node's distance to its own memory (ACPI
-    /// SLIT). Empty if they are unknown.
+    /// The distances between nodes: a row for each node, in the order of [`nodes`](Self::nodes). A node's distance to
+    /// its own memory is 10 (ACPI SLIT). Empty if the distances are unknown.
     pub distances: Vec<Vec<u32>>,
-    /// Sorted by name.
+    /// The network interfaces with a device, in the order of their names.
     pub interfaces: Vec<NetworkDevice>,
 }
 
 impl Processor {
-    /// Creates an offline processor without further facts.
+    /// Creates an offline processor. The other facts are unknown, so it has a separate physical core.
     fn offline(number: usize, core: usize) -> Self {
         Self { number, package: 0, die: None, node: None, cache: None, core, usable: Usable::Offline }
     }
 }
 
 impl Topology {
-    /// Returns the usable processors by memory domain, in the order of their lowest processors.
+    /// Returns the memory domains, in the order of their lowest processors.
     #[must_use]
     pub fn domains(&self) -> Vec<Domain> {
         let mut found: BTreeMap<(Option<usize>, Option<usize>), Domain> = BTreeMap::new();
@@ -179,8 +179,8 @@ impl Topology {
         domains
     }
 
-    /// Returns the distance between two nodes from the firmware's table. Without a table, it is 10 within a node and 20
-    /// between two (the kernel's defaults).
+    /// Returns the distance between two nodes from the firmware's table. Without a table, the distance is 10 within a
+    /// node, and 20 between two nodes (the kernel's defaults).
     #[must_use]
     pub fn distance(&self, from: Option<usize>, to: Option<usize>) -> u32 {
         let index = |node: Option<usize>| self.nodes.iter().position(|other| Some(other.number) == node);
@@ -188,14 +188,16 @@ impl Topology {
         stated.unwrap_or(if from == to { 10 } else { 20 })
     }
 
-    /// Sorts all parts and checks that the numbers are allowed and unique. Every source calls this last.
+    /// Sorts processors and interfaces, and checks that the numbers of processors and nodes are allowed and unique.
+    /// Every source calls this last. The nodes must already be sorted, with the distances in their order. Distances
+    /// that do not match the nodes are removed.
     fn sorted_and_checked(mut self) -> Result<Self, TopologyError> {
         check_counts(self.processors.len(), self.nodes.len())?;
         self.processors.sort_by_key(|processor| processor.number);
         if let Some(twice) = self.processors.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(TopologyError::Twice(twice[0].number));
         }
-        // The distances are in this order.
+        // The nodes are not sorted here, because the rows of distances have their order.
         debug_assert!(self.nodes.is_sorted_by_key(|node| node.number));
         if let Some(twice) = self.nodes.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(TopologyError::NodeTwice(twice[0].number));
@@ -208,8 +210,8 @@ impl Topology {
     }
 }
 
-/// Checks the numbers of processors and memory nodes. A source whose work grows with them calls this before that work,
-/// too.
+/// Checks the numbers of processors and memory nodes. If the work of a source grows with these numbers, the source also
+/// calls this before that work.
 fn check_counts(processors: usize, nodes: usize) -> Result<(), TopologyError> {
     if nodes > MOST_NODES {
         return Err(TopologyError::Nodes(nodes));

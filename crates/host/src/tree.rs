@@ -1,7 +1,7 @@
-//! The kernel's files beneath a root folder: those of this machine, or a tree with the same structure.
+//! The kernel's files beneath a root folder: the files of this machine, or a tree of files with the same structure.
 //!
-//! The content of such a tree is not trusted. The amount of data read is limited, and an unexpected kind of file (a
-//! folder, a pipe, a loop of links) is reported as an error.
+//! The content of such a tree is not trusted. The amount of data that is read is limited, and an unexpected type of
+//! file (a folder, a pipe, a loop of links) is reported as an error.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use crate::fact::{Fact, Known};
 
-/// The largest file with one value, in bytes. The kernel's own have a page; lists of the largest machines are a little
-/// longer.
+/// The largest file with one value, in bytes. Most files of the kernel have at most a page, and lists of the largest
+/// machines are slightly longer.
 const MOST_VALUE: u64 = 64 << 10;
-/// The largest listing in bytes. Interrupts of 2 000 devices by 1 024 CPUs take 23 MB.
+/// The largest file with many lines, in bytes. The list of interrupts of 2 000 devices at 1 024 CPUs takes 23 MB.
 const MOST_LISTING: u64 = 32 << 20;
 /// The largest number of names in a folder that are read.
 const MOST_NAMES: usize = 4_096;
 
-/// The reasons why a value is unknown.
+/// The reason why a value is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// The file does not exist.
@@ -58,7 +58,7 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// Replaces the path by the file's path outside of `tree`, so that a user can open the file.
+    /// Replaces the path in the error by the path of the file outside of `tree`, so that a user can open the file.
     pub(crate) fn beneath(mut self, tree: &Tree) -> Self {
         let (Self::Missing(path)
         | Self::Denied(path)
@@ -74,11 +74,12 @@ impl Unknown {
 /// The root folder of the kernel's files.
 #[derive(Clone, Debug)]
 pub struct Tree {
+    /// The root folder: `/` for the running machine.
     root: PathBuf,
 }
 
 impl Default for Tree {
-    /// The files of this machine.
+    /// Returns the tree with the files of this machine.
     fn default() -> Self {
         Self::at("/")
     }
@@ -91,19 +92,19 @@ impl Tree {
         Self { root: root.into() }
     }
 
-    /// Returns whether this is the running machine itself.
+    /// Returns true if the tree has the files of the running machine.
     #[must_use]
     pub fn is_this_machine(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Returns the location of the file that the machine calls `path`.
+    /// Returns the location of a file beneath the root folder. `path` is its path on its machine.
     #[must_use]
     pub fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Reads a file with one value, without the end of its line.
+    /// Reads a file with one value, without the white space around it.
     ///
     /// # Errors
     /// Returns [`Unknown`] if the file cannot be read.
@@ -111,7 +112,7 @@ impl Tree {
         self.read(path, MOST_VALUE).map(|text| text.trim().to_owned())
     }
 
-    /// Reads a file with one line for each of many things.
+    /// Reads a file with many lines, for example one line per CPU.
     ///
     /// # Errors
     /// Returns [`Unknown`] if the file cannot be read.
@@ -119,7 +120,8 @@ impl Tree {
         self.read(path, MOST_LISTING)
     }
 
-    /// Reads and parses a file with one value. `allowed` describes the allowed content, for errors.
+    /// Reads a file with one value, and parses the value with `read`. If `read` returns `None`, the fact is unknown.
+    /// `allowed` describes the allowed content for this case.
     pub fn fact<T>(&self, path: &str, allowed: &str, read: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
         let known = self.value(path).and_then(|text| match read(&text) {
             Some(value) => Ok(Known { value, text }),
@@ -128,7 +130,7 @@ impl Tree {
         Fact { path: path.to_owned(), known }
     }
 
-    /// Returns the sorted names in a folder; empty if there is no folder.
+    /// Returns the names in a folder, sorted. Returns an empty list if the folder is missing.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.place(path)).into_iter().flatten().take(MOST_NAMES).flatten();
@@ -137,12 +139,13 @@ impl Tree {
         names
     }
 
-    /// Returns whether anything has this path.
+    /// Returns true if there is a file or folder with this path.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         self.place(path).exists()
     }
 
+    /// Reads a text of up to `most` bytes.
     fn read(&self, path: &str, most: u64) -> Result<String, Unknown> {
         let system = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Unknown::Missing(path.to_owned()),
@@ -150,7 +153,7 @@ impl Tree {
             _ => Unknown::System { path: path.to_owned(), error: error.to_string() },
         };
         let place = self.place(path);
-        // Checked before opening: opening a pipe would wait for a writer.
+        // This is checked before the file is opened, because opening a pipe would wait for a writer.
         if !place.metadata().map_err(system)?.is_file() {
             return Err(Unknown::NoFile(path.to_owned()));
         }
@@ -163,7 +166,8 @@ impl Tree {
     }
 }
 
-/// Creates the error for a file with invalid content.
+/// Creates the error for a file with invalid content. `text` is the content, and `allowed` describes the allowed
+/// content.
 pub(crate) fn senseless(path: &str, text: &str, allowed: &str) -> Unknown {
     let text = text.chars().take(MOST_SHOWN).collect();
     Unknown::Senseless { path: path.to_owned(), text, allowed: allowed.to_owned() }
@@ -172,7 +176,7 @@ pub(crate) fn senseless(path: &str, text: &str, allowed: &str) -> Unknown {
 /// The largest number of characters of an invalid text that errors show.
 const MOST_SHOWN: usize = 60;
 
-/// Returns a text for errors: only its beginning if it is long.
+/// Returns the text as errors show it: up to [`MOST_SHOWN`] characters, with an ellipsis if it is longer.
 pub(crate) fn shown(text: &str) -> String {
     let cut = if text.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
     text.chars().take(MOST_SHOWN).chain(cut.chars()).collect()

@@ -20,13 +20,14 @@ pub struct Accepted {
     /// The folder that relative file names in the configuration refer to.
     base: PathBuf,
     text: String,
+    /// The settings, which are not yet applied to `text`.
     sets: Vec<String>,
-    /// The settings that the user gave, if they differ from `sets`. The text of a use case contains its parameters
-    /// already.
+    /// The settings that the user gave, if they differ from `sets`. They differ for a use case: its text already
+    /// contains its parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given: Option<Vec<String>>,
-    /// The [fingerprint], at the time of writing, of the file that the run was started from. Older versions did not
-    /// write it.
+    /// The [fingerprint] of the file that the run was started from, taken when this file was written. Older versions
+    /// did not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     started_from: Option<String>,
     /// The source that the run was started from: the full path of a file, or a use case. Older versions did not write
@@ -64,7 +65,7 @@ impl Accepted {
         Self { file, base, text, sets, given, started_from: None, origin: None }
     }
 
-    /// Sets the file or use case that the run was started from, and the fingerprint of the file.
+    /// Sets the fingerprint of the file that the run was started from, and the file or use case itself.
     #[must_use]
     pub fn started_from(self, fingerprint: Option<String>, origin: Option<String>) -> Self {
         Self { started_from: fingerprint, origin, ..self }
@@ -76,8 +77,8 @@ impl Accepted {
         self.origin.as_deref()
     }
 
-    /// Returns the fingerprint, at the time of writing, of the file that the run was started from. `None` if an older
-    /// version wrote the file.
+    /// Returns the fingerprint of the file that the run was started from, taken when this file was written. `None` if
+    /// an older version wrote this file.
     #[must_use]
     pub fn fingerprint(&self) -> Option<&str> {
         self.started_from.as_deref()

@@ -14,10 +14,10 @@ use forebay_units::{Nanos, Ticks};
 
 use crate::decision_summary::DecisionSummary;
 
-/// The time until the first decision. The time until each further decision doubles, up to the period.
+/// The time until the first decision. After each decision the time until the next one doubles, up to the period.
 const FIRST: Nanos = Nanos(1_000_000);
 
-/// The inputs of the control loop that are not part of the configuration.
+/// The inputs of the control loop that do not come from the configuration.
 #[derive(Default)]
 pub struct ControlInputs {
     /// The measured costs of a call, by function or by [module](ControlInputs::module_key).
@@ -27,8 +27,8 @@ pub struct ControlInputs {
 }
 
 impl ControlInputs {
-    /// Returns the key of one module's own costs in [`costs`](Self::costs). They take precedence over the costs of its
-    /// function.
+    /// Returns the key in [`costs`](Self::costs) of the costs of one module. They take precedence over the costs of the
+    /// module's function.
     #[must_use]
     pub fn module_key(name: &str) -> String {
         format!("module {name}")
@@ -36,12 +36,14 @@ impl ControlInputs {
 }
 
 /// The control loop of one pipeline layout: its settings, and the results of its decisions. The control thread and the
-/// board share it.
+/// counters for reports share it. Its address identifies the configuration in force: the control thread compares it to
+/// notice a reload.
 pub(crate) struct ControlLoop {
     pub(crate) settings: Settings,
     layout: Layout,
     costs: Costs,
-    /// The modules on the path of each flow. Empty if no module may move to another worker.
+    /// The modules on the path of each flow. Empty if no module may move to another worker, or after a move, because
+    /// the [`Decomposer`] has them then.
     paths: Vec<Vec<usize>>,
     /// The results. All arrangements of one configuration share them.
     results: Arc<Mutex<DecisionSummary>>,
@@ -56,8 +58,8 @@ impl ControlLoop {
         Ok(Self { settings, layout, costs, paths, results: Arc::new(Mutex::new(results)) })
     }
 
-    /// Returns the control loop for the same pipeline in another arrangement. `costs` are the known costs of its
-    /// modules.
+    /// Returns the control loop for the same pipeline after modules have moved. `costs` are the known costs of its
+    /// modules. The results are shared with the present control loop.
     fn rearranged(&self, layout: Layout, costs: Costs) -> Self {
         let (settings, results) = (self.settings.clone(), Arc::clone(&self.results));
         Self { settings, layout, costs, paths: Vec::new(), results }
@@ -72,13 +74,13 @@ impl ControlLoop {
         self.results().report()
     }
 
-    /// Records why the last decision was not carried out; `None` if it was.
+    /// Records why the last decision was not carried out, for the report; `None` if it was.
     pub(crate) fn note(&self, trouble: Option<String>) {
         self.results().note(trouble);
     }
 }
 
-/// Makes the decisions of a control loop, one per period.
+/// Makes the decisions of a control loop, one per period. After a reload, the caller must create another decider.
 pub(crate) struct Decider {
     pub(crate) control_loop: Arc<ControlLoop>,
     runner: ControllerRunner,
@@ -87,7 +89,7 @@ pub(crate) struct Decider {
     decided: u32,
     /// Moves modules to other workers, if the configuration allows it.
     decomposer: Option<Decomposer>,
-    /// Why the last move failed. Cleared when no move is blocked any more.
+    /// Why the last move failed. Cleared when the decomposer no longer wants a failed move.
     failure: Option<String>,
 }
 
@@ -117,7 +119,8 @@ impl Decider {
         })
     }
 
-    /// Returns the move of modules to make after the last decision, if there is one.
+    /// Returns the move of modules to make after the last decision, if there is one. Records for the report why modules
+    /// that should move cannot. The caller must then call [`moved`](Self::moved) or [`move_failed`](Self::move_failed).
     pub(crate) fn rearrangement(&mut self) -> Option<Move> {
         let decomposer = self.decomposer.as_mut()?;
         let layout = self.runner.layout();
@@ -143,7 +146,8 @@ impl Decider {
         Arc::new(self.control_loop.rearranged(moved.layout.clone(), self.runner.costs().clone()))
     }
 
-    /// Returns the triggers and hold limits in force, including those of the last decision.
+    /// Returns the triggers and hold limits in force, including those of the last decision. New workers need them,
+    /// because they begin with the settings of the configuration.
     pub(crate) fn in_force(&self) -> Vec<Action> {
         let modules = self.sampler.last().modules.iter().enumerate().filter(|(_, sample)| sample.trigger > 0);
         let before = modules.flat_map(|(module, sample)| {
@@ -153,8 +157,8 @@ impl Decider {
         before.chain(self.runner.last().actions.iter().cloned()).collect()
     }
 
-    /// Switches to the control loop `next` after a move. The workers count in `telemetries`. They took no packets from
-    /// ports for `pause_us`.
+    /// Switches to the control loop `next` after a move. The workers count in `telemetries`, and took no packets from
+    /// ports for `pause_us` microseconds. The run began at `began`, and counts up to `now` are ignored.
     pub(crate) fn moved(
         &mut self,
         moved: &Move,
@@ -208,7 +212,9 @@ impl Decider {
         }
     }
 
-    /// Returns the changes after the period that ends now. `away` is the time that the machine took from each worker.
+    /// Returns the actions for the period after `now`, from the counters of the period before `now`. `away` is the time
+    /// that the machine took from each worker since the run began. The caller must apply the actions and
+    /// [note](ControlLoop::note) an error.
     pub(crate) fn decide(&mut self, now: Ticks, away: &[Away], log: Option<&mut (dyn Log + 'static)>) -> &[Action] {
         let start = Tsc.now();
         self.decided = self.decided.saturating_add(1);

@@ -14,17 +14,18 @@ use forebay_protocol::Action;
 use crate::control_loop::{ControlInputs, ControlLoop, Decider};
 use crate::running::{Running, act};
 
-/// How long the thread sleeps if the pipeline has no controller.
+/// The time for which the thread sleeps if the pipeline has no controller.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// The control thread. It starts as soon as the configuration has a controller.
+/// The control thread. It starts as soon as the configuration has a controller, and runs until the run ends.
 pub(crate) struct ControlThread {
+    /// The measured costs of a call ([`ControlInputs::costs`]), for control loops of later configurations, too.
     pub(crate) costs: BTreeMap<String, Profiled>,
     state: Mutex<State>,
 }
 
 enum State {
-    /// There has been no controller yet. Keeps the log for it.
+    /// The configurations so far had no controller. Keeps the log for the thread.
     NotStarted(Option<Box<dyn Log>>),
     Running(JoinHandle<()>),
     Ended,
@@ -35,14 +36,16 @@ impl ControlThread {
         Self { costs: control_inputs.costs, state: Mutex::new(State::NotStarted(control_inputs.log)) }
     }
 
-    /// Starts the thread, unless it runs already or the pipeline has no controller.
+    /// Starts the thread if the pipeline has a controller and the thread does not run yet. Returns an error if the
+    /// system cannot create a thread.
     pub(crate) fn start<S: Scheduler + 'static>(&self, running: &Running<S>) -> std::io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::NotStarted(log) = &mut *state
             && running.board.state().control_loop.is_some()
         {
             let mut log = log.take();
-            // Not on the new thread: the log gets the settings and the layout even if the run ends at once.
+            // Created here and not on the new thread, so that the log gets the settings and the layout even if the run
+            // ends at once.
             let decider = new_decider(running, log.as_deref_mut());
             let running = Weak::clone(&running.own);
             let body = move || run_control_loop(&running, decider, log);
@@ -64,7 +67,7 @@ impl ControlThread {
     }
 }
 
-/// Returns the decider for the graph that runs now, if it has a controller.
+/// Returns a new decider for the graph that runs now; `None` if it has no controller.
 fn new_decider<S: Scheduler>(running: &Running<S>, log: Option<&mut (dyn Log + 'static)>) -> Option<Decider> {
     let (control_loop, telemetries) = running.board.control_loop_and_telemetries();
     // No error: the parameters of the controller were checked before.
@@ -110,8 +113,8 @@ fn run_control_loop<S: Scheduler + 'static>(
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    /// Applies the actions of this control loop. Ignores them if another configuration is in force by now, because they
-    /// may name modules of the old one.
+    /// Applies the actions of this control loop. Ignores the actions if another configuration is in force by now,
+    /// because they may name modules of the old configuration.
     fn act_for(&self, control_loop: &Arc<ControlLoop>, actions: &[Action]) -> Result<(), String> {
         // The lock keeps a reload from taking effect between the comparison and the actions.
         let mut workers = self.worker_set();
@@ -119,7 +122,8 @@ impl<S: Scheduler + 'static> Running<S> {
         if same { act(&mut workers, actions) } else { Ok(()) }
     }
 
-    /// Moves modules to other workers, unless another configuration is in force by now.
+    /// Moves modules to other workers. Does nothing if another configuration is in force by now. The decider records
+    /// the result.
     fn move_modules(&self, decider: &mut Decider, moved: &Move, log: Option<&mut (dyn Log + 'static)>) {
         let next = decider.control_loop_after(moved);
         match self.rearrange(&moved.arrangement(), &decider.control_loop, &next, &decider.in_force()) {

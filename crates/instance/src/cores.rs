@@ -1,5 +1,5 @@
-//! Chooses the cores of workers: those that the configuration names. For the other workers, it prefers cores that no
-//! other pipeline uses, on one NUMA node, with one worker per physical core.
+//! Chooses the cores of workers. A worker gets the core that the configuration names for it. For each other worker,
+//! cores are preferred that no other pipeline uses, on one NUMA node, with one worker per physical core.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -36,6 +36,7 @@ pub enum CoreError {
     Twice(usize),
 }
 
+/// Lists core numbers for an error.
 fn listed(cores: &[usize]) -> String {
     cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -43,10 +44,11 @@ fn listed(cores: &[usize]) -> String {
 /// The core of each worker. While this value exists, other pipelines of the same user avoid these cores.
 #[derive(Clone, Debug, Default)]
 pub struct Cores {
+    /// The core of each worker.
     numbers: Vec<usize>,
-    /// The locks of the cores that no other pipeline uses.
+    /// The locks of the cores that no other pipeline uses, by core. They are released when the last clone is dropped.
     held: BTreeMap<usize, Arc<LockFile>>,
-    /// The cores that another pipeline uses, too.
+    /// The cores of workers that another pipeline uses, too.
     shared: Vec<usize>,
     /// The cores that the process was allowed to run on when cores were chosen for the first time. The thread that
     /// chooses again may have fewer by then.
@@ -67,7 +69,7 @@ impl From<&Self> for Cores {
     }
 }
 
-/// Uses these cores without locks: other pipelines do not know about them.
+/// Uses these cores without locks, so that other pipelines do not avoid them. `allowed` stays empty.
 impl From<&[usize]> for Cores {
     fn from(cores: &[usize]) -> Self {
         Self { numbers: cores.to_vec(), ..Self::default() }
@@ -81,7 +83,8 @@ impl Cores {
         self.shared.contains(&core)
     }
 
-    /// Chooses cores for the same pipeline after a reload. Keeps the locks that it has.
+    /// Chooses cores for the same pipeline after a reload, among the cores that were allowed at the start. The locks of
+    /// cores that stay in use are kept.
     pub(crate) fn choose_next(&self, requested: &[Option<usize>]) -> Result<Self, CoreError> {
         let numbers = if self.allowed.is_empty() { allowed_cores() } else { self.allowed.clone() };
         let allowed = cores_here(&numbers);
@@ -99,20 +102,23 @@ impl Cores {
         Ok(Self { allowed: numbers, ..claim(requested, &allowed, lock)? })
     }
 
-    /// Returns the allowed cores that no worker has; all allowed cores if workers have every one.
+    /// Returns the cores for the threads of this process that are not workers: the allowed cores that none of its
+    /// workers has, or all allowed cores if workers have every one. Cores of other pipelines are included. The result
+    /// is empty if the cores were not chosen by [`choose`] or [`choose_next`](Self::choose_next). Then the system
+    /// refuses to restrict the threads, and they stay where they are.
     pub(crate) fn beside(&self) -> Vec<usize> {
         let free: Vec<_> = self.allowed.iter().copied().filter(|core| !self.numbers.contains(core)).collect();
         if free.is_empty() { self.allowed.clone() } else { free }
     }
 }
 
-/// The owner of a core.
+/// The owner of a core, as the attempt to lock the core shows it.
 enum Claim {
     /// This process has the lock.
     Ours(Arc<LockFile>),
     /// Another process has the lock.
     Foreign,
-    /// There can be no lock.
+    /// The core cannot be locked, for example because the folder for locks cannot be used. It is treated as unused.
     Unknown,
 }
 
@@ -137,6 +143,9 @@ pub fn choose_of(requested: &[Option<usize>], allowed: &[Core]) -> Result<Cores,
     claim(requested, allowed, |_| Claim::Unknown)
 }
 
+/// Chooses a core for each worker among the `allowed` cores, and locks it with `lock`. If another pipeline has a chosen
+/// core that was not requested, chooses again without it as long as others are free. The field `allowed` of the result
+/// is empty: the caller sets it.
 fn claim(requested: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> Claim) -> Result<Cores, CoreError> {
     let (mut held, mut foreign) = (BTreeMap::new(), Vec::new());
     loop {
@@ -165,6 +174,8 @@ fn claim(requested: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> 
     }
 }
 
+/// Chooses a core for each worker in the order of [`choose`]. `foreign` are the cores that other pipelines are known to
+/// use.
 fn choose_among(requested: &[Option<usize>], allowed: &[Core], foreign: &[usize]) -> Result<Vec<usize>, CoreError> {
     let numbers = || allowed.iter().map(|core| core.number).collect::<Vec<_>>();
     let find = |number: usize| allowed.iter().find(|core| core.number == number);

@@ -11,9 +11,9 @@ use forebay_units::Ticks;
 /// The sum of all decisions for one pipeline layout.
 pub struct DecisionSummary {
     report: ControlReport,
-    /// The index of each module's last change in the report.
+    /// By module, the index of its last change in the report. The report has at most one change per module.
     change_indexes: Vec<Option<usize>>,
-    /// How long decisions took, in ticks.
+    /// The durations of decisions, in ticks.
     took: Histogram,
 }
 
@@ -49,7 +49,7 @@ impl DecisionSummary {
         self.report.unmoved = unmoved;
     }
 
-    /// Records a move.
+    /// Records a move. Removes the oldest one if there are [`ControlReport::MOVES`] already.
     pub(crate) fn add_move(&mut self, moved: MoveReport) {
         let ControlReport { moves, unmoved, .. } = &mut self.report;
         *unmoved = None;
@@ -59,7 +59,8 @@ impl DecisionSummary {
         moves.push(moved);
     }
 
-    /// Adds the decision after a period. `took` is the duration of the decision, if it was measured.
+    /// Adds the decision after the period of `snapshot`. `layout` must have the modules and flows of that period.
+    /// `took` is the duration of the decision, if it was measured.
     pub fn record(&mut self, layout: &Layout, snapshot: &Snapshot, actions: &Decision, took: Option<Ticks>) {
         took.into_iter().for_each(|took| self.took.record(took.0, 1));
         let report = &mut self.report;

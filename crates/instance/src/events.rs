@@ -11,9 +11,9 @@ use serde_json::Value;
 
 pub use limit::{LIMIT, Limit};
 
-/// The number of events that a log keeps. Older ones are removed.
+/// The number of events that a log keeps. The oldest event is removed when it has more.
 pub const KEPT: usize = 1_024;
-/// The longest text of an event, in bytes. A configuration can have thousands of errors.
+/// The longest text of an event, in bytes. Longer texts are cut, because a configuration can have thousands of errors.
 const LONGEST: usize = 4_096;
 
 /// An event before it is recorded.
@@ -49,11 +49,14 @@ impl NewEvent {
     }
 }
 
-/// The events of a run.
+/// The events of a run. Several threads may record and read them.
 #[derive(Debug, Default)]
 pub struct EventLog {
+    /// The pipeline's name. It is unknown until the configuration has been read.
     pipeline: OnceLock<String>,
+    /// The last events, with numbers that increase by 1.
     ring: Mutex<VecDeque<Event>>,
+    /// Notified when an event is recorded.
     recorded: Condvar,
 }
 
@@ -85,13 +88,14 @@ impl EventLog {
         self.recorded.notify_all();
     }
 
-    /// Returns the kept events after number `id`; all of them for 0.
+    /// Returns the kept events with a number above `id`; all kept events for 0.
     #[must_use]
     pub fn after(&self, id: u64) -> Vec<Event> {
         following(&self.lock(), id)
     }
 
-    /// Returns the same, and waits up to `patience` for the first one.
+    /// Returns the kept events with a number above `id`. If there are none, waits for the next event for up to
+    /// `patience`; if none is recorded in this time, the result is empty.
     #[must_use]
     pub fn wait_after(&self, id: u64, patience: Duration) -> Vec<Event> {
         let is_old = |ring: &mut VecDeque<Event>| ring.back().is_none_or(|last| last.id <= id);
@@ -112,6 +116,7 @@ impl EventLog {
     }
 }
 
+/// Cuts a text after at most [`LONGEST`] bytes.
 fn shorten(text: &mut String) {
     if text.len() > LONGEST {
         text.truncate(text.floor_char_boundary(LONGEST));
@@ -119,6 +124,7 @@ fn shorten(text: &mut String) {
     }
 }
 
+/// Returns the events with a number above `id`.
 fn following(ring: &VecDeque<Event>, id: u64) -> Vec<Event> {
     let from = ring.partition_point(|event| event.id <= id);
     ring.range(from..).cloned().collect()

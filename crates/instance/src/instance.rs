@@ -42,8 +42,8 @@ pub trait Instance: Send + Sync {
     /// Returns the workers' threads.
     fn threads(&self) -> Vec<WorkerThread>;
 
-    /// Keeps all other threads of this process off the workers' cores while another core is allowed, now and after each
-    /// change. Only for a process that runs one instance and nothing else.
+    /// Moves all other threads of this process to cores without a worker, if there are any, now and after each change
+    /// of the configuration. Only for a process that runs one instance and nothing else.
     fn keep_cores_free(&self);
 
     /// Returns the running graph, with the workers' cores.
@@ -52,22 +52,23 @@ pub trait Instance: Send + Sync {
     /// Returns the tables that can be changed while packets run.
     fn tables(&self) -> Vec<NamedTable>;
 
-    /// Returns where every packet is. Each worker counts between two of its turns, so that no packet is missing. A
-    /// packet on its way to another worker is counted in `handed`, and not yet in `taken`. Returns `None` if a worker
-    /// does not respond.
+    /// Returns the number of packets of each origin and fate. Each worker counts between two of its turns, so that no
+    /// packet is missing. A packet on its way to another worker is counted in `handed`, and not yet in `taken`. Returns
+    /// `None` if a worker does not respond in time.
     fn census(&self) -> Option<Census>;
 
-    /// Applies actions on every worker. A worker applies all of them or none.
+    /// Applies actions on every worker. A worker applies all actions or none.
     ///
     /// # Errors
-    /// Returns the reason if a worker refuses an action, does not respond, or has too many orders waiting.
+    /// Returns the reason if a worker refuses an action, does not respond in time, or has too many orders waiting. In
+    /// the last case no worker has applied the actions. In the other cases, some workers may have applied them.
     fn act(&self, actions: &[Action]) -> Result<(), String>;
 
-    /// Sets the observer of each worker, also of workers that join later, to the one that `watch` creates.
+    /// Sets the observer of each worker, also of workers that join later, to the observer that `watch` creates.
     fn observe(&self, watch: Watch);
 
-    /// Changes to the configuration `source`. Calls `accept` after all checks, just before the configuration takes
-    /// effect.
+    /// Changes to the configuration `source`. Calls `accept` after all checks, immediately before the configuration
+    /// takes effect.
     ///
     /// # Errors
     /// Returns a [`ReloadError`] if the configuration is refused. Then nothing has changed.
@@ -75,7 +76,7 @@ pub trait Instance: Send + Sync {
     -> Result<Reloaded, ReloadError>;
 
     /// Moves modules to other workers, and returns the new configuration; `None` if no module had to move. Calls
-    /// `accept` with the new configuration after all checks, just before it takes effect.
+    /// `accept` with the new configuration after all checks, immediately before it takes effect.
     ///
     /// # Errors
     /// Returns [`NotMoved`] if modules cannot move. Then nothing has changed.
@@ -92,8 +93,9 @@ pub trait Instance: Send + Sync {
     fn end(&self) -> Outcome;
 }
 
-/// Starts a worker for each plan, on these cores, with the scheduler that the plans name. `watch` creates the observer
-/// of each worker. If the configuration names a controller, also starts the control loop with `control_inputs`.
+/// Starts a worker for each plan, on these cores, with the scheduler that the plans name. `plans` must have at least
+/// one plan, and `made` must be the configuration that they were created from. `watch` creates the observer of each
+/// worker. If the configuration names a controller, also starts the control loop with `control_inputs`.
 ///
 /// # Errors
 /// Returns a [`StartError`] if the pipeline cannot start. Then nothing runs.

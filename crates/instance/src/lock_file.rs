@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use thiserror::Error;
 
-/// How often the file may be removed between its opening and its locking, before an error is returned.
+/// The number of attempts to open and lock the file, if another process removes it each time between the two.
 const TRIES: usize = 100;
 
 /// Why a lock cannot be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Another process has the lock.
+    /// Another process has the lock. Contains its process ID, if the file has it.
     #[error("{} has it", .0.map_or_else(|| "another process".to_owned(), |process| format!("process {process}")))]
     Taken(Option<u32>),
     /// The file cannot be locked.
@@ -48,7 +48,7 @@ impl LockFile {
         Self::take(Path::new(&lock_path))
     }
 
-    /// Creates and locks the file at `path`. It is removed when the lock is released.
+    /// Creates and locks the file at `path`. The file is removed when the lock is released.
     fn take(path: &Path) -> Result<Self, LockError> {
         let failed = |error| LockError::Lock { path: path.to_owned(), error };
         for _ in 0..TRIES {
@@ -86,7 +86,7 @@ impl Drop for LockFile {
     }
 }
 
-/// Returns the process ID in the lock file.
+/// Returns the process ID in the lock file; `None` if the file has none yet.
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(20).read_to_string(&mut text).ok()?;

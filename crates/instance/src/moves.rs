@@ -16,7 +16,7 @@ use crate::running::Running;
 pub struct MoveOrder<'a> {
     /// The modules and their workers, in order of priority.
     pub wanted: &'a [WantedWorkers],
-    /// The largest number of modules to move.
+    /// The largest number of modules to move; `None` if there is no limit.
     pub most: Option<usize>,
     /// Whether modules may move even if they lose their sessions.
     pub lose_sessions: bool,
@@ -44,6 +44,7 @@ pub enum NotMoved {
     Reload(#[from] ReloadError),
 }
 
+/// Lists moves for an error.
 fn shown(moves: &[ModuleMove]) -> String {
     moves.iter().map(shown_move).collect::<Vec<_>>().join(", ")
 }
@@ -61,8 +62,9 @@ pub fn shown_move(moved: &ModuleMove) -> String {
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    /// Moves modules to other workers. Calls `accept` with the new configuration after all checks, just before it takes
-    /// effect.
+    /// Moves modules to other workers. Calls `accept` with the new configuration after all checks, immediately before
+    /// the configuration takes effect. Returns no configuration if no module had to move. After an error nothing has
+    /// changed.
     pub(crate) fn make_moves(
         &self,
         order: MoveOrder<'_>,

@@ -14,7 +14,8 @@ use forebay_units::{Frequency, Ticks};
 use crate::control_loop::ControlLoop;
 use crate::worker_thread::WorkerThread;
 
-/// The counters of a running pipeline.
+/// The counters of a running pipeline. They cover the whole run, also across reloads. The code also calls this value
+/// the board.
 pub struct PipelineCounters {
     frequency: Frequency,
     /// When the run began.
@@ -22,12 +23,15 @@ pub struct PipelineCounters {
     state: Mutex<State>,
 }
 
+/// The values that a reload replaces, all at the same time under one lock.
 pub(crate) struct State {
     /// The counters of each worker, for the present graph.
     pub(crate) telemetries: Vec<Arc<Telemetry>>,
+    /// The team of the workers of the present graph.
     pub(crate) team: Arc<Team>,
-    /// The counts of earlier graphs.
+    /// The counts of earlier graphs, which are added to those of the present graph.
     pub(crate) past: Reading,
+    /// Facts about the run that a report contains.
     pub(crate) origin: RunFacts,
     /// The control loop, if the pipeline has a controller.
     pub(crate) control_loop: Option<Arc<ControlLoop>>,
@@ -35,16 +39,16 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
 }
 
-/// The time that the machine has taken from workers since they began. Empty in simulated time, because there are no
-/// worker threads.
+/// The time that the machine has taken from workers since they began. It has no threads in simulated time.
 #[derive(Default)]
 pub(crate) struct Machine {
     threads: Vec<Watched>,
-    /// When the steal time was last read.
+    /// The last time at which the steal time was read.
     steal_read: Option<Instant>,
 }
 
-/// The largest age of a steal time for controllers, which read it every few milliseconds.
+/// The largest age of a steal time for controllers. They may decide every few milliseconds, and reading it takes longer
+/// than reading other counts.
 const STEAL_AGE: Duration = Duration::from_millis(100);
 
 /// A worker's thread.
@@ -57,7 +61,7 @@ struct Watched {
 }
 
 impl Machine {
-    /// Watches these threads from now on. Threads that are already watched keep their counts.
+    /// Watches exactly these threads from now on. Threads that are already watched keep their counts.
     pub(crate) fn watch(&mut self, threads: &[WorkerThread]) {
         let mut known = std::mem::take(&mut self.threads);
         for (thread, before) in threads.iter().zip(read_away(threads.iter(), true)) {
@@ -83,13 +87,13 @@ impl Machine {
     }
 }
 
-/// Reads the system's counts of these threads.
+/// Reads the system's counts of these threads. Without `with_steal`, the steal time is `None`.
 fn read_away<'t>(threads: impl Iterator<Item = &'t WorkerThread>, with_steal: bool) -> Vec<Away> {
     Away::look(&threads.map(|thread| (thread.tid, thread.core)).collect::<Vec<_>>(), with_steal)
 }
 
 impl PipelineCounters {
-    /// Creates the board for these workers. There must be at least one. They began at `began` on their clock.
+    /// Creates the counters of these workers. There must be at least one worker. They began at `began` on their clock.
     pub(crate) fn new(
         began: Ticks,
         telemetries: Vec<Arc<Telemetry>>,
@@ -103,7 +107,7 @@ impl PipelineCounters {
         Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin, control_loop, machine }) }
     }
 
-    /// Returns the counters. Waits while a reload takes effect.
+    /// Locks and returns the values for the present graph. Waits while a reload takes effect.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

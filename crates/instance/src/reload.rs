@@ -20,7 +20,7 @@ use crate::running::{Running, WorkerSet, act, make_control_loop, origin, tables}
 use crate::succession::{Successors, settle};
 use crate::threads::{StartError, WaitingWorker, WorkerEnd, new_team, new_wakes, prepare_join};
 
-/// Why a configuration was refused. The pipeline runs on with the old one.
+/// Why a configuration was refused. The pipeline continues to run with the old configuration.
 #[derive(Debug, Error)]
 pub enum ReloadError {
     /// The configuration has errors.
@@ -53,7 +53,7 @@ pub enum ReloadError {
     Ending,
 }
 
-/// A new configuration with everything that it needs to take over. Nothing of it is in force yet.
+/// A new configuration with everything that it needs to take over. It is not in force yet, and dropping it undoes it.
 struct Prepared<S: Scheduler> {
     change: ConfigurationChange,
     made: PipelineParts,
@@ -64,14 +64,15 @@ struct Prepared<S: Scheduler> {
     exchange: Arc<Exchange>,
     /// The successors of the workers that stay.
     successors: Vec<Worker<Tsc, S>>,
-    /// The workers that are added.
+    /// The workers that are added. Their threads wait for their release.
     joining: Vec<WaitingWorker<S>>,
     /// The control loop, if the configuration has a controller.
     control_loop: Option<Arc<ControlLoop>>,
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    /// Changes to another configuration. Everything that can fail happens before anything changes.
+    /// Changes to another configuration. Everything that can fail happens before anything changes. Calls `accept`
+    /// immediately before the configuration takes effect.
     pub(crate) fn change_to(
         &self,
         source: &Source,
@@ -92,8 +93,9 @@ impl<S: Scheduler + 'static> Running<S> {
         Ok(Reloaded { sets: source.given().iter().map(|set| shown_setting(set)).collect(), ..reloaded })
     }
 
-    /// Changes which workers run the modules of the running configuration. Returns `None` if `present` is no longer its
-    /// control loop. From then on `next` is the control loop. The actions `in_force` are applied to the new workers.
+    /// Changes which workers run the modules of the running configuration. Returns `None`, and changes nothing, if
+    /// `present` is no longer the control loop of the running configuration. After the change, `next` is the control
+    /// loop. The actions `in_force` are applied to the new workers.
     pub(crate) fn rearrange(
         &self,
         arrangement: &Arrangement,
@@ -113,8 +115,9 @@ impl<S: Scheduler + 'static> Running<S> {
         Ok(Some(reloaded))
     }
 
-    /// Replaces the running configuration by a checked one. The control loop is `control_loop`, or the one that the
-    /// configuration names.
+    /// Replaces the running configuration by a checked one. The new control loop is `control_loop` if it is given, else
+    /// one for the controller that the configuration names. `began` is the start of the whole change, for its duration.
+    /// The caller must hold the lock `changing`. After an error nothing has changed.
     pub(crate) fn follow(
         &self,
         began: Ticks,
@@ -123,8 +126,8 @@ impl<S: Scheduler + 'static> Running<S> {
         accept: &mut dyn FnMut() -> std::io::Result<()>,
     ) -> Result<Reloaded, ReloadError> {
         let frequency = Tsc.frequency();
-        // Checks the cores first, before it creates files and opens ports. After an error everything is dropped before
-        // the function returns: it waits for the threads of workers that were to join.
+        // Checks the cores first, before it creates files and opens ports. After an error, everything that was created
+        // is dropped before the function returns. The drop waits for the threads of the workers that were to join.
         let cores = self.choose_beside(checked.cores())?;
         let loaded = checked.open()?;
         let mut workers = self.worker_set();
@@ -172,7 +175,8 @@ impl<S: Scheduler + 'static> Running<S> {
         Ok(workers.cores.choose_next(&requested)?)
     }
 
-    /// Creates the workers of the plans, threads for those that join, and the exchange between old and new workers.
+    /// Creates the workers of the plans, threads for the workers that join, and the exchange between old and new
+    /// workers. `given` is a control loop to use in place of a new one.
     fn prepare(
         &self,
         workers: &mut WorkerSet<S>,
@@ -219,11 +223,13 @@ impl<S: Scheduler + 'static> Running<S> {
     }
 }
 
+/// Returns the conditions of a pipeline that runs on the machine's clock.
 pub(crate) fn conditions() -> Conditions {
     Conditions { frequency: Tsc.frequency(), simulated: false }
 }
 
-/// Returns the tables that can be changed when `plans` are in force. Modules that are taken over keep their tables.
+/// Returns the tables that can be changed when `plans` are in force: the tables of new modules, and the present tables
+/// of modules that are taken over.
 fn tables_after<S: Scheduler>(workers: &WorkerSet<S>, plans: &[Plan]) -> Vec<NamedTable> {
     let modules = plans.iter().flat_map(|plan| &plan.modules);
     let kept: HashSet<_> = modules.filter(|module| module.from.is_some()).map(|module| &module.name).collect();
@@ -236,7 +242,8 @@ fn tables_after<S: Scheduler>(workers: &WorkerSet<S>, plans: &[Plan]) -> Vec<Nam
     all
 }
 
-/// Switches all workers to their successors at the same time. Returns the old workers.
+/// Switches all workers to their successors at the same time: starts the workers that join, and ends the threads of
+/// workers without a successor. Returns the old workers. It cannot fail.
 fn switch<S: Scheduler + 'static>(
     workers: &mut WorkerSet<S>,
     successors: Vec<Worker<Tsc, S>>,
@@ -249,7 +256,8 @@ fn switch<S: Scheduler + 'static>(
     for thread in &mut workers.threads {
         let next = successors.next().map(Box::new);
         let mut order = Order::Change { next, exchange: Arc::clone(exchange), former: former.clone() };
-        // The lock of the worker set keeps others from giving orders: there will be room.
+        // The caller holds the lock of the worker set, so that no other thread gives orders. The worker makes room
+        // soon.
         while let Err(PushError::Full(returned)) = thread.give(order) {
             order = returned;
             std::thread::yield_now();

@@ -23,19 +23,23 @@ use crate::pipeline_counters::PipelineCounters;
 use crate::threads::{StartError, Thread, WaitingWorker, WorkerParts, new_team, new_wakes, start_worker};
 use crate::worker_thread::{Watch, WorkerThread};
 
-/// How long a worker may take to respond to an order.
+/// The time in which a worker must respond to an order.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A running pipeline.
+/// A running pipeline. A thread that needs several of its locks takes them in this order: `changing`, `workers`, and
+/// the lock of the [counters](PipelineCounters::state).
 pub(crate) struct Running<S: Scheduler> {
     /// A reference to this value, for the control thread.
     pub(crate) own: Weak<Self>,
+    /// The counters of the workers.
     pub(crate) board: Arc<PipelineCounters>,
+    /// Ends the workers and the control thread when it is set.
     pub(crate) stop: Arc<AtomicBool>,
+    /// The workers. The lock also protects their order queues, so that only its owner gives orders.
     workers: Mutex<WorkerSet<S>>,
-    /// Locked during a reload.
+    /// Locked during a reload, including its slow checks. Other requests can use `workers` during these checks.
     pub(crate) changing: Mutex<()>,
-    /// Whether other threads of this process are kept off the workers' cores.
+    /// Whether [`free_cores`](Self::free_cores) restricts the other threads of this process.
     pub(crate) keeps_cores_free: AtomicBool,
     /// Runs the control loop, if the configuration has a controller.
     pub(crate) control_thread: ControlThread,
@@ -45,22 +49,24 @@ pub(crate) struct Running<S: Scheduler> {
 pub(crate) struct WorkerSet<S: Scheduler> {
     pub(crate) threads: Vec<Thread<S>>,
     pub(crate) cores: Cores,
+    /// The parts of the configuration that runs.
     pub(crate) made: PipelineParts,
     /// The tables that can be changed while packets run.
     pub(crate) tables: Vec<NamedTable>,
     /// Creates the observers of workers.
     pub(crate) watch: Watch,
-    /// The errors of functions and ports that have been removed.
+    /// The errors of functions and ports that reloads have removed, for the result of the run.
     pub(crate) troubles: Vec<(String, String)>,
-    /// The number of threads started so far: the number of the next thread.
+    /// The number of threads that have been started. It is the number in the name of the next thread.
     pub(crate) started: usize,
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    /// Restricts the process's threads that are not workers to cores without a worker, if that was requested.
+    /// Restricts the process's threads that are not workers to cores without a worker, if `keeps_cores_free` is set.
     ///
-    /// Threads started later inherit this from the thread that starts them. Threads that functions start (writers of
-    /// logs) inherit the core of the worker on which the function is made, so every change restricts them again.
+    /// A new thread inherits the cores of the thread that starts it. A thread that a function starts (a writer of logs)
+    /// inherits the core of the worker on which the function is made. So every change of the configuration must call
+    /// this function again.
     pub(crate) fn free_cores(&self, workers: &WorkerSet<S>) {
         if !self.keeps_cores_free.load(Ordering::Relaxed) {
             return;
@@ -75,6 +81,8 @@ impl<S: Scheduler + 'static> Running<S> {
         }
     }
 
+    /// Starts a worker for each plan, and the control thread if there is a controller. Returns when all workers run.
+    /// After an error no worker runs.
     pub(crate) fn start(
         plans: Vec<Plan>,
         cores: Cores,
@@ -126,6 +134,7 @@ impl<S: Scheduler + 'static> Running<S> {
         Ok(running)
     }
 
+    /// Locks and returns the workers.
     pub(crate) fn worker_set(&self) -> MutexGuard<'_, WorkerSet<S>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +148,9 @@ impl<S: Scheduler> WorkerSet<S> {
     }
 }
 
-/// Applies actions on every worker.
+/// Applies actions on every worker, and waits for their responses. Returns an error if a worker has no room for an
+/// order; then no worker gets the actions. Also returns an error if a worker refuses the actions or does not respond in
+/// time; then other workers may have applied them.
 pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) -> Result<(), String> {
     // All workers get the actions, or none.
     if workers.threads.iter().any(|thread| thread.orders.slots() == 0) {
@@ -149,7 +160,8 @@ pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) 
     let (sender, responses) = channel();
     for thread in &mut workers.threads {
         let order = Order::Act(Arc::clone(&actions), sender.clone());
-        // The lock of the worker set keeps others from giving orders: there is room.
+        // The caller holds the lock of the worker set, so that no other thread gives orders. The room found above is
+        // still there.
         let _ = thread.give(order);
     }
     for _ in 0..workers.threads.len() {
@@ -159,7 +171,8 @@ pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) 
     Ok(())
 }
 
-/// Creates the control loop of a configuration; `None` if it has no controller.
+/// Creates the control loop of a configuration; `None` if it has no controller. `costs` are known costs by function or
+/// by module; the controller learns the others.
 pub(crate) fn make_control_loop(
     made: &PipelineParts,
     plan: &Plan,
@@ -185,7 +198,7 @@ pub(crate) fn tables(plans: &[Plan]) -> Vec<NamedTable> {
     all
 }
 
-/// Returns the facts about a run on these cores for its report.
+/// Returns the facts for the report of a run on these cores of this machine.
 pub(crate) fn origin(cores: &[usize]) -> RunFacts {
     RunFacts {
         kind: FigureSource::Measured,

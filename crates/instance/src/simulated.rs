@@ -28,15 +28,15 @@ use crate::succession::members;
 use crate::threads::StartError;
 use crate::worker_thread::Watch;
 
-/// A tick of simulated time is a nanosecond.
+/// The frequency of the simulated clock: one tick per nanosecond.
 const HERTZ: f64 = 1e9;
-/// The simulated time between two checks of the stop flag, while there are packets.
+/// The least simulated time between two checks of the stop flag.
 const SLICE: Nanos = Nanos(1_000_000);
-/// The number of consecutive decisions about periods without packets after which the controller waits for the next
-/// packet.
+/// After this number of consecutive decisions about periods without packets, the controller waits for the next packet.
 const IDLE_DECISIONS: u32 = 64;
 
-/// The workers of a pipeline in simulated time, and their counters. The caller lets time pass.
+/// The workers of a pipeline in simulated time, and their counters. Time passes only in [`run`](Self::run) and
+/// [`run_unless`](Self::run_unless).
 pub struct SimulatedTeam<S: Scheduler> {
     /// The workers, in the order of their numbers.
     pub workers: Vec<Worker<Simulated, S>>,
@@ -44,11 +44,12 @@ pub struct SimulatedTeam<S: Scheduler> {
     pub board: Arc<PipelineCounters>,
     /// The decider, if there is a controller, and the instant of its next decision.
     decider: Option<(Decider, Ticks)>,
-    /// The number of consecutive decisions about periods without packets, and the number of turns with work until the
-    /// last decision.
+    /// The number of consecutive decisions about periods without packets, and the number of busy turns up to the last
+    /// decision.
     idle: (u32, u64),
+    /// Receives each period and its decision.
     log: Option<Box<dyn Log>>,
-    /// The configuration. Moves of modules need it.
+    /// The configuration. Without it there is no controller, and modules cannot move.
     made: Option<PipelineParts>,
     /// The costs of calls, by module.
     costs: Vec<Cost>,
@@ -57,8 +58,9 @@ pub struct SimulatedTeam<S: Scheduler> {
 }
 
 impl<S: Scheduler> SimulatedTeam<S> {
-    /// Creates the workers of `plans`, which must be plans for simulated time. The modules' calls take `costs`. If the
-    /// configuration `made` names a controller, it sets the triggers, and knows the costs.
+    /// Creates the workers of `plans`, which must be plans for simulated time. `costs` are the costs of the modules'
+    /// calls, by module. If the configuration `made` names a controller, the controller sets the triggers and knows
+    /// these costs.
     ///
     /// # Errors
     /// Returns an error if a plan cannot run.
@@ -101,7 +103,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         Ok(Self { workers, board, decider, idle: (0, 0), log, made, costs, watch: Box::new(|_| None) })
     }
 
-    /// Sets the observer of each worker, also of workers that join later, to the one that `watch` creates.
+    /// Sets the observer of each worker, also of workers that join later, to the observer that `watch` creates.
     pub fn observe(&mut self, mut watch: Watch) {
         self.workers.iter_mut().enumerate().for_each(|(id, worker)| worker.observe(watch(id)));
         self.watch = watch;
@@ -120,7 +122,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         }
     }
 
-    /// Returns the number of turns with work, over all workers.
+    /// Returns the number of busy turns, over all workers.
     fn busy_turns(&self) -> u64 {
         self.workers.iter().map(|worker| worker.telemetry().worker.busy_turns.get()).sum()
     }
@@ -144,8 +146,8 @@ impl<S: Scheduler> SimulatedTeam<S> {
         self.run_unless(until, &AtomicBool::new(false))
     }
 
-    /// Does the same as [`run`](Self::run). If `stop` is set, it ends before the next decision of the controller
-    /// ([`Ended::Stopped`]).
+    /// Does the same as [`run`](Self::run). If `stop` is set, it ends before the next period and returns
+    /// [`Ended::Stopped`].
     pub fn run_unless(&mut self, until: Ticks, stop: &AtomicBool) -> Ended {
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -187,8 +189,8 @@ impl Simulation {
         Frequency::new(HERTZ)
     }
 
-    /// Starts the workers. The modules' calls take `costs`. The workers run until `duration` has passed, `stop` is set
-    /// or no work remains. `None` as the duration is no limit.
+    /// Starts the workers on a thread of their own. `costs` are the costs of the modules' calls, by module. The workers
+    /// run until `duration` has passed, `stop` is set or no work remains. Without a `duration` there is no limit.
     ///
     /// # Errors
     /// Returns an error if a plan cannot run or the thread cannot be created.
@@ -209,6 +211,7 @@ impl Simulation {
         }
     }
 
+    /// Does the same as [`start`](Self::start), with the workers' scheduler as a type.
     fn of<S: Scheduler + 'static>(
         plans: Vec<Plan>,
         costs: &[Cost],
@@ -224,8 +227,8 @@ impl Simulation {
         let board = Arc::clone(&team.board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
             let until = duration.map_or(Ticks::NEVER, |duration| frequency.ticks(duration));
-            // The slices depend only on simulated time, so that every run with one seed is the same. Time without work
-            // is one slice: a capture may have gaps of years.
+            // The slices depend only on simulated time, so that every run with the same seed has the same result. A
+            // time without work is one slice, because a capture may have gaps of years.
             let mut next = Ticks::ZERO;
             while next < until && !stop.load(Ordering::Relaxed) {
                 let end = next + frequency.ticks(SLICE);

@@ -1,4 +1,4 @@
-//! Replaces the workers of one graph by those of another. Running and simulated pipelines share this code.
+//! Replaces the workers of one graph by the workers of another. Running and simulated pipelines share this code.
 
 use std::sync::Arc;
 
@@ -19,8 +19,9 @@ pub(crate) struct Successors<C: Clock, S: Scheduler> {
 }
 
 impl<C: Clock, S: Scheduler> Successors<C, S> {
-    /// Creates the workers of `plans`, which are `team` and replace the workers that count in `running`. `pool` returns
-    /// the packet pool of a running worker.
+    /// Creates the workers of `plans`. They are the members of `team`, and replace the workers that count in `running`.
+    /// `costs` are the costs of calls in simulated time, by module; empty in real time. `pool` returns the packet pool
+    /// of a running worker; a worker without one gets a new pool.
     pub(crate) fn make(
         plans: Vec<Plan>,
         team: &Arc<Team>,
@@ -35,7 +36,8 @@ impl<C: Clock, S: Scheduler> Successors<C, S> {
     }
 }
 
-/// Creates a worker of `team` for each of `plans`. `pool` returns the packet pool of a running worker.
+/// Creates a worker of `team` for each of `plans`. `pool` returns the packet pool of a running worker; a worker without
+/// one gets a new pool.
 pub(crate) fn members<C: Clock, S: Scheduler>(
     plans: Vec<Plan>,
     team: &Arc<Team>,
@@ -63,8 +65,9 @@ pub(crate) struct SwitchResult {
     pub(crate) troubles: Vec<(String, String)>,
 }
 
-/// Closes ports and functions that were not taken over, and adds the counts of the old graph to the past. `now` returns
-/// the present instant of the workers' clock. The run began at `began`.
+/// Closes ports and functions that were not taken over, and adds the counts of the old graph to the past. Must be
+/// called once after a switch, with all old workers in `formers`. `now` returns the present instant of the workers'
+/// clock. The run began at `began`. `watch` creates the observers of the packets that are dropped here.
 pub(crate) fn settle<C: Clock, S: Scheduler>(
     state: &mut State,
     mut formers: Vec<Former<C, S>>,

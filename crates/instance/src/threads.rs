@@ -15,10 +15,10 @@ use forebay_units::Ticks;
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use thiserror::Error;
 
-/// How many orders may wait for a worker.
+/// The largest number of orders that may wait for a worker.
 const ORDERS: usize = 4_096;
 
-/// The idle policy of all workers.
+/// The idle policy of all workers. A team and its workers must have the same policy.
 const IDLE: Poll = Poll;
 
 /// Why a pipeline cannot be started.
@@ -53,9 +53,9 @@ pub enum StartError {
 pub(crate) enum WorkerEnd<S: Scheduler> {
     /// The worker was stopped at this instant, with these errors.
     Stopped(Ticks, Vec<(String, String)>),
-    /// Other workers have taken over.
+    /// Other workers have taken over. The caller must close the old worker.
     Succeeded(Box<Former<Tsc, S>>),
-    /// The worker never started.
+    /// The worker could not be created, or was not released.
     NotStarted,
 }
 
@@ -65,6 +65,7 @@ pub(crate) struct Thread<S: Scheduler> {
     /// Wakes the worker, which must be called after each order and after the stop flag is set.
     pub(crate) wake: Arc<Wake>,
     pub(crate) handle: JoinHandle<WorkerEnd<S>>,
+    /// The worker's packet pool, which its successor takes over.
     pub(crate) pool: Pool,
     pub(crate) core: usize,
     /// The thread ID.
@@ -83,7 +84,7 @@ impl<S: Scheduler> Thread<S> {
     }
 }
 
-/// Creates the handles of `count` workers.
+/// Creates the handles that wake `count` workers.
 pub(crate) fn new_wakes(count: usize) -> Result<Vec<Arc<Wake>>, StartError> {
     (0..count).map(|_| Wake::new().map(Arc::new).map_err(StartError::Wake)).collect()
 }
@@ -110,7 +111,7 @@ pub(crate) struct WorkerFacts {
     tid: u32,
 }
 
-/// Returns the ID of the calling thread.
+/// Returns the system's ID of the calling thread.
 fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
@@ -124,7 +125,7 @@ impl<S: Scheduler> WaitingWorker<S> {
         Self(Some((thread, start)))
     }
 
-    /// Lets the worker run.
+    /// Lets the worker run, and returns its thread. Never `None`.
     pub(crate) fn release(mut self) -> Option<Thread<S>> {
         let (thread, start) = self.0.take()?;
         // Ignores a thread that has panicked: joining it returns the error.
@@ -143,7 +144,8 @@ impl<S: Scheduler> Drop for WaitingWorker<S> {
     }
 }
 
-/// Creates a worker on a new thread, bound to its core, so that the memory of the worker is local to that core.
+/// Creates a worker on a new thread that is bound to its core, so that the memory of the worker is local to that core.
+/// Returns when the worker is ready. It runs when it is released.
 pub(crate) fn start_worker<S: Scheduler + 'static>(
     parts: WorkerParts,
     core: usize,
@@ -189,7 +191,7 @@ pub(crate) fn start_worker<S: Scheduler + 'static>(
     }
 }
 
-/// Creates a thread for a worker that joins the running ones when it is released.
+/// Creates a thread for a worker that joins the running workers when it is released. `number` is for the thread's name.
 pub(crate) fn prepare_join<S: Scheduler + 'static>(
     mut worker: Box<Worker<Tsc, S>>,
     pool: Pool,
@@ -221,6 +223,7 @@ pub(crate) fn prepare_join<S: Scheduler + 'static>(
     Ok(waiting)
 }
 
+/// Runs the worker until it is stopped or replaced. If it is stopped, closes its ports and functions.
 fn run<S: Scheduler>(
     mut worker: Worker<Tsc, S>,
     orders: Consumer<Order<S>>,

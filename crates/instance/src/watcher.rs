@@ -24,27 +24,30 @@ use objectives::Objectives;
 
 /// The time between two checks of the ports' links.
 const LINKS: Duration = Duration::from_millis(200);
-/// The time between two checks of everything else. Objectives are judged over this time.
+/// The time between two checks of the counters. Objectives are judged over this time.
 const COUNTERS: Duration = Duration::from_secs(1);
 
-/// The counters of `interface_in` and the drop reasons of `interface_out` that grow if there are more neighbours, or
-/// more requests of neighbours, than an interface can serve.
+/// The counters of `interface_in` that grow if there are more neighbours than an interface can serve.
 const FLOOD_COUNTERS: [&str; 2] = ["no_room", "evicted"];
+/// The drop reasons of `interface_out` that grow if there are more neighbours, or more requests of neighbours, than an
+/// interface can serve.
 const FLOOD_REASONS: [&str; 4] = ["not_asked", "table_full", "resolving_full", "answers_limited"];
 
-/// Records the events of one run.
+/// Records the events of one run. Its owner calls [`look`](Self::look) several times per second, and
+/// [`finish`](Self::finish) at the end.
 pub struct Watcher {
     log: Arc<EventLog>,
     board: Arc<PipelineCounters>,
     links: Links,
     objectives: Objectives,
     limits: Limits,
+    /// The counters at the last check.
     last: Reading,
     next_links: Instant,
     next_counters: Instant,
 }
 
-/// The limits of events, by name and subject. Contains only subjects of the last report with counts above 0.
+/// The limits of events, by name and subject. They contain only subjects of the last report with counts above 0.
 type Limits = BTreeMap<(EventName, String), Limit>;
 
 impl Watcher {
@@ -75,15 +78,15 @@ impl Watcher {
         limited(&whole, &mut self.limits, &self.log, now, false);
     }
 
-    /// Makes the last checks, with the report of the whole run.
+    /// Makes the last checks, with the report of the whole run. Counts that a limit held back are recorded now.
     pub fn finish(&mut self, whole: &Report) {
         self.links.look(&self.board.telemetries(), &self.log);
         limited(whole, &mut self.limits, &self.log, Instant::now(), true);
     }
 }
 
-/// Records the events that packets cause, each as often as its limit allows. Removes the limits of names that are no
-/// longer in the report, because reloads may bring any number of names.
+/// Records the events that packets cause, each as often as its limit allows. Removes the limits of subjects that are no
+/// longer in the report. Otherwise reloads with ever new names would fill the memory.
 fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is_last: bool) {
     let mut before = std::mem::take(limits);
     let mut due = |name: EventName, subject: &str, total: u64| {
@@ -125,10 +128,12 @@ fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is
     }
 }
 
+/// Returns the counter `name` of a module's neighbours; 0 if the module has none.
 fn counter(module: &ModuleReport, name: &str) -> u64 {
     module.counters.get("neighbours").and_then(|counters| counters.get(name)).copied().unwrap_or(0)
 }
 
+/// Returns the event that another station uses an address of an interface.
 fn conflict(module: &ModuleReport, count: u64) -> NewEvent {
     let name = &module.name;
     let message = format!(
@@ -148,6 +153,7 @@ fn flood(module: &ModuleReport, whole: &Report) -> u64 {
     counted + FLOOD_REASONS.iter().filter_map(dropped).sum::<u64>()
 }
 
+/// Returns the event that a module has more neighbours than it can serve.
 fn neighbours(module: &ModuleReport, count: u64) -> NewEvent {
     let name = &module.name;
     let message = format!(
@@ -157,7 +163,8 @@ fn neighbours(module: &ModuleReport, count: u64) -> NewEvent {
     NewEvent::new(EventName::NeighbourFlood, message).with("module", name.as_str()).with("count", count)
 }
 
-/// The event that a frame is longer than a packet of the pool, or a block of a ring, holds.
+/// Returns the event that a frame is longer than a packet of the pool, or a block of a ring, can hold. `reason` is the
+/// reason of the skipped frames.
 ///
 /// Devices that join frames (GRO, LRO), and senders that leave segmentation to their interface (TSO), make frames of up
 /// to 64 KiB. Without the event a run would lose them silently.
@@ -188,7 +195,7 @@ fn oversize(port: &PortReport, reason: &str) -> NewEvent {
     event.with_some("longest", longest)
 }
 
-/// The event that lines are missing from a file of a module, with the totals of the run.
+/// Returns the event that lines are missing from a file of a module, with the totals of the run.
 fn lost(lines: &LostLines) -> NewEvent {
     NewEvent::new(EventName::LogLost, lines.in_words())
         .with("module", lines.module.as_str())

@@ -56,7 +56,7 @@ struct Shape {
     /// Whether all branches lead to one common module.
     meets: bool,
     trigger: usize,
-    /// Whether flows are declared for every second branch. Packets of the others belong to no declared flow.
+    /// Whether flows are declared for every second branch. Packets of the other branches belong to no declared flow.
     declared: bool,
 }
 

@@ -198,7 +198,7 @@ fn move_to(instance: &dyn Instance, modules: &[(&str, &[usize])], most: Option<u
         .map(|(moved, _)| moved)
 }
 
-/// Waits until so many more packets have arrived.
+/// Waits until `more` further packets have arrived.
 fn wait_for_packets(world: &str, more: u64) {
     let arrived = || worlds()[world].arrived;
     let (begin, before) = (Instant::now(), arrived());
@@ -255,8 +255,8 @@ fn move_under_load(world: &str, more: &str, moves: usize) {
     assert_eq!(rules.apply(&["add count udp from any to 192.0.2.0/24"]).made, 1);
     let (mut seed, mut pauses, mut moved, mut held) = (1, Vec::new(), 0, false);
     while pauses.len() < moves {
-        // Packets pass one worker, then the other. Other placements of a chain would be a circle. If all modules are on
-        // one worker, the other is idle.
+        // Packets pass one worker, then the other worker. In any other placement of a chain, packets would go in a
+        // circle. If all modules are on one worker, the other worker is idle.
         let (cut, first) = (random(&mut seed) % (MODULES.len() + 1), random(&mut seed) % 2);
         let (on, both) = ([[first], [1 - first]], random(&mut seed));
         let to = |module: usize| {

@@ -129,8 +129,8 @@ fn a_refused_configuration_changes_nothing() {
     assert!(error.contains("the disk is full"), "{error}");
     assert_eq!(OPENED.load(Ordering::Relaxed), 2, "it was closed again");
 
-    // Regression: a worker that was to join released its port and the routes some time after the refusal, so that the
-    // next reload found them in use, or lost its own.
+    // Regression: a worker that was to join released its port and the routes some time after the refusal. So the next
+    // reload found the port and the routes in use, or lost those that it had created.
     if choose(&[None, None]).is_ok() {
         for round in 0..3 {
             let full = io::Error::other("the disk is full");

@@ -62,7 +62,7 @@ use testbed::Testbed;
 pub enum BatchingPart {
     /// Every use case under every controller.
     Static,
-    /// The same for every size of the paper, with unfolded branches.
+    /// Every size of the paper's use cases under every controller, with unfolded branches.
     Grid,
     /// Changing objectives.
     SloSteps,
@@ -175,7 +175,7 @@ pub struct Extents {
     most: Option<u32>,
     /// The number of runs of each row of the static experiment.
     pub runs: usize,
-    /// The same, if the user has set it.
+    /// The number of runs, if the user has set it.
     #[serde(skip)]
     stated_runs: Option<usize>,
     /// The use cases of the static experiment and the grid. Empty: all.
@@ -187,10 +187,12 @@ pub struct Extents {
 }
 
 impl BatchingSettings {
+    /// Returns whether a part is selected.
     fn has(&self, part: BatchingPart) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
 
+    /// Returns the duration and number of runs, with defaults for everything that is not set.
     fn extents(&self) -> Extents {
         let (period, few, runs) = if self.short { (2_000_000, Some(20), 2) } else { (10_000_000, None, 20) };
         let period = self.period.unwrap_or(Nanos(period));
@@ -212,7 +214,7 @@ impl Extents {
         self.usecases.is_empty() || self.usecases.iter().any(is)
     }
 
-    /// Returns a run of this many periods, or of fewer if they are limited.
+    /// Returns the duration of a run of this many periods, or of fewer if the number of periods is limited.
     fn lasting(&self, periods: u32) -> Span {
         Span { periods: self.most.map_or(periods, |most| periods.min(most)), ..self.span }
     }
@@ -221,12 +223,12 @@ impl Extents {
 /// The results of the experiment. Parts that were not selected are empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BatchingResults {
-    /// The experiment and its time. A short experiment is also small.
+    /// The experiment and its time. A short experiment also has smaller use cases.
     #[serde(flatten)]
     pub header: Header,
     /// The command that repeats the experiment. `DIR` stands for any folder.
     pub command: String,
-    /// The complete parts, if the experiment was interrupted.
+    /// The names of the complete parts, if the experiment was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<String>,
     /// Whether time was simulated.
@@ -244,7 +246,7 @@ pub struct BatchingResults {
     /// Every use case under every controller.
     #[serde(rename = "static")]
     pub rows: Vec<Row>,
-    /// The same for every size of the paper, with unfolded branches.
+    /// Every size of the paper's use cases under every controller, with unfolded branches.
     pub grid: Vec<Row>,
     /// Changing objectives.
     pub slo_steps: Vec<Series>,
@@ -366,6 +368,8 @@ struct PartRunner<'a> {
 }
 
 impl PartRunner<'_> {
+    /// Performs a part. Returns an empty list if the part is not selected, or if the experiment is interrupted before
+    /// the part is complete.
     fn part<T>(&mut self, part: BatchingPart, measure: Measure<T>) -> Result<Vec<T>, LabError> {
         if !self.settings.has(part) {
             return Ok(Vec::new());

@@ -14,6 +14,7 @@ pub(crate) fn figure(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
+/// Returns a line with its end. Cells with special characters are quoted.
 fn line(cells: impl IntoIterator<Item = String>) -> String {
     let cell = |cell: String| {
         // RFC 4180 section 2, 6 and 7.

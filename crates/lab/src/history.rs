@@ -68,6 +68,7 @@ fn overview(history: &History) -> Section {
     Section { title: "All figures".to_owned(), blocks: vec![Block::Table(table)] }
 }
 
+/// Returns the section of a series: its plot, and a sentence for each step.
 fn of_series(series: &Series) -> Result<Section, PlotError> {
     let title = name(series);
     let names = series.points.iter().map(|point| point.name.clone());

@@ -1,9 +1,9 @@
 //! The experiment `lean`: reproduces the figures of NALM (ToN 2022) on this machine.
 //!
-//! - Two service function chains, run to completion on one core and pipelined over two, in ticks and instructions per
-//!   packet (its Table IV).
-//! - The cost of handing a packet over, by the level of the memory hierarchy (its Table VI).
-//! - The utilisation of workers by the rate, from idle to saturation (its observation on equation 6).
+//! - Two service function chains, run to completion on one core and pipelined over two cores, in ticks and instructions
+//!   per packet (the paper's Table IV).
+//! - The cost of handing a packet over, by the level of the memory hierarchy (the paper's Table VI).
+//! - The utilisation of workers by the rate, from idle to saturation (the paper's observation on equation 6).
 //! - The cost of a packet in each use case, by module.
 
 mod chains;
@@ -50,10 +50,12 @@ struct Extents {
     runs: usize,
     /// The number of repetitions of the hand-over measurement.
     repeats: usize,
+    /// The number of packets whose instructions are counted.
     counting: Extent,
 }
 
 impl LeanSettings {
+    /// Returns the duration and number of runs.
     fn extents(&self) -> Extents {
         if self.short {
             let counting = Extent { before: 2_048, packets: 8_192 };
@@ -111,7 +113,7 @@ pub fn run(settings: &LeanSettings, progress: &mut dyn Progress) -> Result<LeanR
     let rates = (load::shares(settings.short).len() + 2) as f64 * extents.step.as_secs_f64();
     // Repetitions of void runs are not included. Counting takes about the same time on every machine.
     progress.expect(runs + rates + counted as f64 * COUNTING_SECONDS);
-    // Counting comes first: it loads all cores, so nothing can be measured meanwhile.
+    // Counting comes first: it loads all cores, so no time can be measured meanwhile.
     let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(of_usecases.iter().cloned()).collect();
     let (counts, not_counted) = counted::all(&cases, settings.counter.as_deref(), extents.counting, progress)?;
     let (of_chains, of_usecases) = counts.split_at(chains.len());

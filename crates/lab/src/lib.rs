@@ -1,7 +1,7 @@
 //! Experiments: they run pipelines, generate traffic, measure, and write reports that anybody can reproduce.
 //!
 //! Each experiment is a module. It performs its runs, returns its results as a plain value that can be serialised, and
-//! makes tables and a page of them. The page contains nothing that is not in the results.
+//! makes tables and a page of them. The page contains only data of the results.
 
 #![forbid(unsafe_code)]
 
@@ -24,13 +24,13 @@ pub use machine::Machine;
 
 /// Receives the progress of an experiment.
 pub trait Progress {
-    /// Starts a sequence of `steps` steps.
+    /// Starts a sequence of `steps` steps. A part may begin several sequences, one after the other.
     fn begin(&mut self, steps: usize);
     /// Starts the next step. `what` describes it.
     fn step(&mut self, what: &str);
     /// Starts a part of the experiment.
     fn part(&mut self, _name: &str) {}
-    /// Announces how many seconds the steps of the last [`Progress::begin`] are expected to take together.
+    /// Announces the expected total time of the steps of the last [`Progress::begin`], in seconds.
     fn expect(&mut self, _seconds: f64) {}
     /// Returns a flag that is set once the user has interrupted the experiment. The part in progress is then abandoned,
     /// even in the middle of a run.

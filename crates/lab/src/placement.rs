@@ -39,7 +39,7 @@ pub use validity::{Pair, Validity};
 pub enum PlacementPart {
     /// The placement of the two functions of a chain (Fig. 2).
     Order,
-    /// The metric under competition, and beside the solo rate (Fig. 4).
+    /// The metric under competition, and its relation to the solo rate (Fig. 4).
     Metric,
     /// Drops by type and number of competitors (Fig. 5).
     Drops,
@@ -85,6 +85,7 @@ pub struct PlacementSettings {
 }
 
 impl PlacementSettings {
+    /// Returns whether a part is selected.
     fn has(&self, part: PlacementPart) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
@@ -109,7 +110,7 @@ pub struct PlacementResults {
     pub models: Option<Models>,
     /// The placement of the two functions of a chain.
     pub order: Vec<Order>,
-    /// The metric under competition, and beside the solo rate.
+    /// The metric under competition, and its relation to the solo rate.
     pub metric: Vec<Metric>,
     /// Drops by type and number of competitors.
     pub drops: Vec<Drops>,
@@ -123,7 +124,7 @@ pub struct PlacementResults {
     pub validity: Vec<Validity>,
 }
 
-/// Runs the experiment. Parts in `earlier` are not run again.
+/// Runs the experiment. Parts in `earlier` are not run again; the models always are, because all parts need them.
 ///
 /// # Errors
 /// Returns [`LabError`] if a run fails or the models cannot be fitted.
@@ -189,8 +190,8 @@ struct PartRunner<'a> {
 }
 
 impl PartRunner<'_> {
-    /// Returns the results of a part: those of an earlier run if there are any, or new ones. Returns an empty list if
-    /// the part was not selected, or if the experiment is interrupted before the part is complete.
+    /// Returns the results of a part: the results of an earlier run if there are any, or new results. Returns an empty
+    /// list if the part was not selected, or if the experiment is interrupted before the part is complete.
     fn part<T>(&mut self, part: PlacementPart, earlier: Vec<T>, measure: Measure<T>) -> Result<Vec<T>, LabError> {
         if self.is_stopped || !self.settings.has(part) {
             return Ok(Vec::new());

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::LabError;
 
-/// How often a void run is repeated at most.
+/// The largest number of repetitions of a void run.
 const AGAIN: usize = 2;
 
 /// A use case with its settings.
@@ -29,6 +29,7 @@ impl Case {
         Self { name, settings: settings.iter().map(|setting| (*setting).to_owned()).collect() }
     }
 
+    /// Adds a setting, as `key=value`.
     pub(crate) fn with(mut self, setting: String) -> Self {
         self.settings.push(setting);
         self
@@ -56,6 +57,7 @@ impl Case {
         Ok(best)
     }
 
+    /// Runs the case once. A failure of a port or module is an error, a void run is not.
     fn once(&self, span: Duration) -> Result<Timed, LabError> {
         let source = usecase(self.name, &self.settings)?;
         let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
@@ -70,8 +72,8 @@ impl Case {
     }
 }
 
-/// Returns the share of a run in which the machine was busy elsewhere, for the worker that suffered most. The ticks of
-/// a run do not include such stretches.
+/// Returns the share of a run in which the machine was busy elsewhere, for the worker with the largest share. The ticks
+/// of a run do not include this time.
 pub(crate) fn away(timed: &Timed) -> f64 {
     timed.report.workers.iter().map(|worker| worker.machine_stalls.share).fold(0.0, f64::max)
 }
@@ -81,7 +83,7 @@ pub(crate) fn is_void(timed: &Timed) -> bool {
     Measurement::of(timed, None).chain.void
 }
 
-/// Returns the number of packets of a whole run that are unaccounted for.
+/// Returns the number of packets of a whole run that are unaccounted for. 0 if all packets are accounted for.
 pub(crate) fn missing(timed: &Timed) -> i64 {
     i64::try_from(timed.whole.missing()).unwrap_or(i64::MAX)
 }
@@ -145,7 +147,7 @@ pub(crate) fn common_name(name: &str) -> String {
     if stem.len() < 2 { name.to_owned() } else { stem.to_owned() }
 }
 
-/// Returns the median. For an even number of values it is the mean of the two in the middle.
+/// Returns the median. For an even number of values it is the mean of the two in the middle. `None` without values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (lower, upper) = (values.get((values.len().max(1) - 1) / 2)?, values.get(values.len() / 2)?);

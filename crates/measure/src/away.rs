@@ -8,8 +8,8 @@ use std::fs;
 
 use forebay_units::Nanos;
 
-/// One hundredth of a second in nanoseconds. `/proc/stat` counts in this unit, whatever the kernel's own tick is
-/// (USER_HZ).
+/// One hundredth of a second in nanoseconds. `/proc/stat` counts in this unit (USER_HZ), regardless of the length of
+/// the kernel's timer tick.
 const HUNDREDTH: u64 = 10_000_000;
 
 /// The time taken from a thread up to an instant. `None` if the system does not report it.
@@ -44,13 +44,15 @@ impl Away {
     }
 }
 
-/// Returns for how long a thread of this process has run, and for how long it has waited in a run queue.
+/// Returns for how long a thread of this process has run, and for how long it has waited in a run queue. `None` if the
+/// thread does not exist or the kernel does not keep these figures.
 #[must_use]
 pub fn scheduled(tid: u32) -> Option<(Nanos, Nanos)> {
     parse_scheduled(&fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?)
 }
 
-/// Returns for how long the host of this virtual machine has used each core.
+/// Returns, by core, for how long the host of this virtual machine has used it since the machine started. Empty if the
+/// system does not report it.
 #[must_use]
 pub fn stolen() -> BTreeMap<usize, Nanos> {
     parse_stolen(&fs::read_to_string("/proc/stat").unwrap_or_default())

@@ -20,14 +20,14 @@ pub trait Clock {
     /// Returns the clock's frequency.
     fn frequency(&self) -> Frequency;
 
-    /// Returns the time that passes between two readings with nothing in between. A measured span is too long by this
+    /// Returns the time that passes between two readings without work between them. A measured span is too long by this
     /// time.
     fn reading(&self) -> Ticks {
         Ticks::ZERO
     }
 
-    /// Accounts for `span` of the worker's time. Simulated clocks advance by it; real clocks have advanced by
-    /// themselves.
+    /// Accounts for `span` of the worker's time. A simulated clock advances by it. A real clock does nothing, because
+    /// it advances by itself.
     #[inline]
     fn spend(&self, span: Ticks) {
         let _ = span;
@@ -59,6 +59,7 @@ impl Clock for Tsc {
     }
 }
 
+/// Reads the time-stamp counter.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn read() -> Ticks {
@@ -73,8 +74,8 @@ fn read() -> Ticks {
     Ticks(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
-/// Runs 64 steps, each of which depends on the one before. Inserting a reading between such pieces of work shows what
-/// the reading costs.
+/// Runs 64 steps, each of which depends on the previous one. To measure the cost of a reading, callers run many such
+/// pieces of work with and without a reading between them. The contents of `words` do not matter.
 pub fn work(words: &mut [u64; 64]) {
     (0..64).fold(1u64, |sum, at: usize| {
         let word = &mut words[at * 7 % 64];
@@ -90,12 +91,12 @@ fn loose_work(words: &mut [u64; 64]) {
     black_box(words);
 }
 
-/// Measures how much longer work takes if the counter is read between its parts, and returns the smallest result of
-/// three kinds of work. A single span is not enough, since the counter may advance in steps of many ticks. Consecutive
-/// readings may give too much, since the processor executes other work in parallel. A chain of dependent steps may also
-/// give too much, since a reading prevents the next part from starting early: 80 ticks where other work shows 23
-/// (Intel, model 167). If the result is too small, spans become longer by the difference; if it is too large, short
-/// spans become zero.
+/// Measures the cost of a reading of the counter: the additional time of work if the counter is read between its parts.
+/// Returns the smallest result of three kinds of work. A single span is not enough, since the counter may advance in
+/// steps of many ticks. Consecutive readings may give too much, since the processor executes other work in parallel. A
+/// chain of dependent steps may also give too much, since a reading prevents the next part from starting early: 80
+/// ticks where other work shows 23 (Intel, model 167). If the result is too small, spans become longer by the
+/// difference; if it is too large, short spans become zero.
 fn measure_reading() -> Ticks {
     const PARTS: u64 = 2_000;
     type Part = fn(&mut [u64; 64]);

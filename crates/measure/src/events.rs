@@ -32,7 +32,7 @@ pub enum Event {
     L1dMisses,
     /// Accesses that missed the last cache.
     LlcMisses,
-    /// Branches predicted wrongly.
+    /// Mispredicted branches.
     BranchMisses,
     /// Cycles in which nothing was issued because instructions were missing.
     StalledFrontend,
@@ -40,9 +40,9 @@ pub enum Event {
     StalledBackend,
     /// Nanoseconds for which the thread had a core. The kernel counts them, so the event is always available.
     TaskClock,
-    /// Number of times the thread gave up or lost its core. Counted by the kernel.
+    /// The number of times that the thread gave up or lost its core. The kernel counts them.
     ContextSwitches,
-    /// Number of accesses to pages that were not present. Counted by the kernel.
+    /// The number of accesses to pages that were not present. The kernel counts them.
     PageFaults,
 }
 
@@ -64,7 +64,7 @@ impl Event {
         }
     }
 
-    /// Returns whether the kernel counts the event, not the processor.
+    /// Returns true if the kernel counts the event, and false if the processor does.
     #[must_use]
     pub fn is_software(self) -> bool {
         matches!(self, Self::TaskClock | Self::ContextSwitches | Self::PageFaults)
@@ -115,7 +115,7 @@ pub enum Unavailable {
     },
 }
 
-/// Events of one thread that are counted together. Reading neither allocates memory nor stops the counters.
+/// Events of one thread that are counted together. Reading allocates no memory and does not stop the counters.
 pub trait Group<const N: usize>: Send {
     /// Reads all counters at once into `reading`.
     ///

@@ -6,10 +6,13 @@
 
 use crate::Counter;
 
+/// The number of bits after the highest one that select a bucket.
 const SUB_BITS: u32 = 4;
+/// The number of buckets for each power of two.
 const SUB: usize = 1 << SUB_BITS;
 /// Values from 2^44 up (hours, in ticks) share the last bucket.
 const TOP_BITS: u32 = 44;
+/// The number of buckets.
 const BUCKETS: usize = SUB + (TOP_BITS - SUB_BITS) as usize * SUB;
 
 /// A histogram of values in any one unit.
@@ -28,13 +31,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Returns an empty histogram.
     #[must_use]
     pub fn new() -> Self {
         Self { sum: Counter::new(), max: Counter::new(), buckets: [const { Counter::new() }; BUCKETS] }
     }
 
-    /// Records `value` `n` times. Only the histogram's one writer may call this.
+    /// Records `value` `n` times. Only the histogram's one writer may call this. With a negative `n` in two's
+    /// complement, this and all other recording functions take values back; the maximum remains.
     #[inline]
     pub fn record(&self, value: u64, n: u64) {
         self.record_sample(Sample::new(value), n);
@@ -48,7 +52,8 @@ impl Histogram {
         self.settle(tally);
     }
 
-    /// Records a value that is known not to exceed the [`max`](Self::max) so far.
+    /// Records a value that is known not to exceed the [`max`](Self::max) so far. A larger value would be missing in
+    /// the maximum, and possibly in windows.
     #[inline]
     pub fn record_within(&self, sample: Sample, n: u64) {
         if let Some(bucket) = self.buckets.get(sample.bucket) {
@@ -57,8 +62,8 @@ impl Histogram {
         self.sum.add(sample.value.wrapping_mul(n));
     }
 
-    /// Adds a value `n` times to its bucket and to `tally`. After several values, [`settle`](Self::settle) records the
-    /// tally.
+    /// Adds a value `n` times to its bucket and to `tally`. After several values, the caller must record the tally with
+    /// [`settle`](Self::settle). Until then, the sum and the maximum lack these values.
     #[inline]
     pub fn count(&self, sample: Sample, n: u64, tally: &mut Tally) {
         // The bucket is always below BUCKETS, which the compiler does not know.
@@ -129,7 +134,8 @@ impl Sample {
     }
 }
 
-/// Sum and maximum of values that have been counted in their buckets.
+/// The sum and the maximum of values that [`count`](Histogram::count) has added to their buckets, and that are not yet
+/// in the histogram's sum and maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     sum: u64,
@@ -142,7 +148,7 @@ fn bucket_of(value: u64) -> usize {
     let value = value.min((1 << TOP_BITS) - 1);
     let bits = 63 - (value | 1).leading_zeros();
     let shift = bits.saturating_sub(SUB_BITS);
-    // Below 16, the value itself. Above, 16 buckets per power of two, after those of the smaller powers.
+    // Below 16, the value itself. Above, 16 buckets per power of two, after the buckets of the smaller powers.
     (shift as usize) * SUB + (value >> shift) as usize
 }
 
@@ -159,6 +165,7 @@ pub(crate) fn upper_bound(bucket: usize) -> u64 {
 /// The content of a histogram at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
+    /// The counts by bucket. Buckets beyond the end are empty.
     counts: Vec<u64>,
     sum: u64,
     max: u64,
@@ -198,7 +205,7 @@ impl Distribution {
         Some(upper_bound(bucket).min(self.max))
     }
 
-    /// Returns the number of values that are certainly above `limit`: those in buckets that begin above it.
+    /// Returns the number of values that are certainly above `limit`: the values in buckets that begin above it.
     #[must_use]
     pub fn above(&self, limit: u64) -> u64 {
         let first = bucket_of(limit) + 1;
@@ -242,8 +249,8 @@ impl Distribution {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the values recorded after `earlier`, an earlier reading of the same histogram. The maximum is still that
-    /// of all values.
+    /// Returns the values recorded after `earlier`, an earlier reading of the same histogram. The maximum is still the
+    /// maximum of all values.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |at: usize| earlier.counts.get(at).copied().unwrap_or(0);

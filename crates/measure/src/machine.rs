@@ -31,7 +31,7 @@ pub fn c_library() -> Option<String> {
     None
 }
 
-/// Returns the cores that this process may run on, lowest first.
+/// Returns the cores that the calling thread may run on, lowest first. Empty if the system does not report them.
 #[must_use]
 pub fn allowed_cores() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
@@ -56,6 +56,7 @@ pub fn restrict(thread: u32, cores: &[usize]) -> std::io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(Some(pid), &set_of(cores)?)?)
 }
 
+/// Returns the set of these cores. A number that no set can contain is an error.
 fn set_of(cores: &[usize]) -> std::io::Result<rustix::thread::CpuSet> {
     let mut set = rustix::thread::CpuSet::new();
     for core in cores {

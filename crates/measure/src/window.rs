@@ -1,18 +1,20 @@
 //! Reads the values that a histogram has recorded since the last reading. A reading makes one pass over the buckets in
 //! use and allocates memory only when new buckets come into use.
 //!
-//! Buckets below the lowest one used so far are tested in groups. They are most of the memory, and a core with cold
-//! caches would wait for it.
+//! Buckets below the lowest used bucket are tested in groups. Most of the memory belongs to these buckets, and a core
+//! with cold caches would wait long for one after the other.
 
 use std::ops::Range;
 
 use crate::Counter;
 use crate::histogram::{Histogram, upper_bound};
 
-/// The state of one reader of a histogram.
+/// The state of one reader of a histogram. A window must always be used with the same histogram.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
+    /// The counts at the last reading, by bucket.
     before: Vec<u64>,
+    /// The sum at the last reading.
     sum: u64,
     /// The lowest bucket used so far.
     first: Option<usize>,
@@ -21,11 +23,14 @@ pub struct Window {
 /// Values of several histograms together.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
+    /// The counts by bucket.
     counts: Vec<u64>,
     /// A range that contains all non-empty buckets.
     among: Range<usize>,
+    /// The number of values.
     samples: u64,
     sum: u64,
+    /// The largest value that the histograms have ever recorded, which may be older than these values.
     max: u64,
 }
 
@@ -49,8 +54,8 @@ impl Window {
         let kept = self.before[first..end].iter_mut().zip(&mut values.counts[first..end]);
         for (bucket, (used, (before, count))) in (first..).zip(used[first..].iter().zip(kept)) {
             let now = used.get();
-            // If the count fell, values were taken back after they had been read. The same number of later values does
-            // not count as new.
+            // If the count has decreased, values were taken back after they had been read. Then the same number of
+            // later values does not count as new.
             let more = now.saturating_sub(*before);
             if more > 0 {
                 *before = now;
@@ -84,7 +89,7 @@ impl Values {
         (self.among, self.samples, self.sum, self.max) = (0..0, 0, 0, 0);
     }
 
-    /// Adds another set of values.
+    /// Adds the values of `other`, which keeps them.
     pub fn add(&mut self, other: &Self) {
         if other.samples == 0 {
             return;

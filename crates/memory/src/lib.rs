@@ -1,8 +1,8 @@
 //! Large memory from the system, on huge pages, for packets and tables.
 //!
 //! A table of a million sessions is larger than the memory that the processor's TLB covers with pages of 4 KiB. Each
-//! access would wait twice: for the address translation and for the memory. One TLB entry covers 512 times as much with
-//! pages of 2 MiB.
+//! access would wait twice: for the address translation and for the memory. With pages of 2 MiB, one TLB entry covers
+//! 512 times as much memory.
 
 mod no_memory;
 mod region;

@@ -1,5 +1,5 @@
-//! Allocations whose size comes from a configuration. They fail with an error if the system has too little memory; the
-//! standard library's containers would abort the process.
+//! Allocations whose size comes from a configuration. If the system has too little memory, they return an error. The
+//! standard library's containers would abort the process instead.
 
 use zerocopy::FromZeros;
 
@@ -14,31 +14,31 @@ pub struct NoMemory {
 }
 
 impl NoMemory {
-    /// The error for `len` values of type `T`.
+    /// Creates the error for `len` values of type `T`.
     #[must_use]
     pub const fn of<T>(len: usize) -> Self {
         Self { bytes: len.saturating_mul(size_of::<T>()) }
     }
 
-    /// The error for a part of an allocation of `all` bytes in total.
+    /// Returns the error for a whole allocation of `all` bytes of which this error concerns a part.
     #[must_use]
     pub const fn within(self, all: usize) -> Self {
         Self { bytes: if all > self.bytes { all } else { self.bytes } }
     }
 }
 
-/// Refuses a large list that check_rest less free memory than a [`Region`] does: a failing small allocation afterwards
-/// would abort the process.
+/// Checks, after a list of `len` values was allocated, that the system still has as much free memory as a [`Region`]
+/// leaves. Without free memory, a later small allocation would fail and abort the process. Small lists are not checked.
 fn check_free_memory<T>(len: usize) -> Result<(), NoMemory> {
     check_rest(NoMemory::of::<T>(len), || Region::new(HUGE).is_ok())
 }
 
-/// Does the same with `has_more`, which returns whether the system has more memory.
+/// Returns the error if it concerns a large list and `has_more` returns `false`: the system has no more memory.
 fn check_rest(error: NoMemory, has_more: impl FnOnce() -> bool) -> Result<(), NoMemory> {
     if error.bytes < HUGE / 2 || has_more() { Ok(()) } else { Err(error) }
 }
 
-/// Creates an empty list with room for `len` values. Adding them needs no further allocation.
+/// Creates an empty list with room for `len` values, so that no allocation is necessary to add them.
 ///
 /// # Errors
 /// Returns [`NoMemory`] if the system has too little memory.
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(numbered(3, |at| at * 2).as_deref(), Ok(&[0, 2, 4][..]));
         assert_eq!(zeroed::<u64>(3).as_deref(), Ok(&[0, 0, 0][..]));
         assert_eq!(room::<u64>(5).map(|list| list.capacity()), Ok(5));
-        // Miri ends instead of refusing memory that the machine does not have.
+        // Miri ends if the machine does not have the memory, and does not return an error.
         let impossible = [usize::MAX, isize::MAX as usize / 8];
         for len in impossible.into_iter().take(if cfg!(miri) { 1 } else { 2 }) {
             let error = NoMemory { bytes: len.saturating_mul(8) };

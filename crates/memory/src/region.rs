@@ -13,11 +13,13 @@ mod mapped {
 
     use crate::HUGE;
 
-    /// The most memory that is populated in advance, in bytes. Memory beyond may never be used.
+    /// The largest amount of memory that is provided in advance, in bytes. A larger region may never be used
+    /// completely.
     const POPULATED: usize = 1 << 28;
 
-    /// The free memory that a large region must leave, in bytes: a failing small allocation afterwards would abort the
-    /// process. It is a multiple of a huge page; up to one huge page of it serves to align the region.
+    /// The amount of free memory that a large region must leave, in bytes. Without it, a later small allocation would
+    /// fail and abort the process. It is a multiple of a huge page, and up to one huge page of it is used to align the
+    /// region.
     const SPARE: usize = 8 * HUGE;
 
     /// Zeroed memory that starts at a page and is unmapped when the value is dropped. It can be sent to another thread.
@@ -31,7 +33,8 @@ mod mapped {
     unsafe impl Sync for Region {}
 
     impl Region {
-        /// Allocates `bytes` bytes. From half a huge page on, it uses transparent huge pages if the system has them.
+        /// Allocates `bytes` bytes. If this is at least half a huge page, the region uses transparent huge pages if the
+        /// system has them, and its size is rounded up to whole huge pages.
         ///
         /// # Errors
         /// Returns an error if the system has too little memory.
@@ -39,23 +42,25 @@ mod mapped {
             Self::map(bytes, MapFlags::empty())
         }
 
-        /// Does the same with huge pages that the system has reserved for this use, as long as there are enough.
+        /// Allocates a region on huge pages that the system has reserved for this use. If there are too few, allocates
+        /// it as [`new`](Self::new) does.
         ///
         /// # Errors
         /// Returns an error if the system has too little memory.
         pub fn reserved(bytes: usize) -> std::io::Result<Self> {
-            // The kernel reserves these pages at once, so that a successful mapping cannot fault later. Small
-            // allocations do not use them, so such a region need not leave free memory.
+            // The kernel reserves these pages at once, so no access can fail later. Small allocations do not use such
+            // pages, so the region does not have to leave free memory.
             Self::map(bytes.max(HUGE), MapFlags::HUGETLB).or_else(|_| Self::new(bytes))
         }
 
+        /// Maps a region. `kind` is empty, or `HUGETLB` for reserved huge pages.
         fn map(bytes: usize, kind: MapFlags) -> std::io::Result<Self> {
             let huge = bytes >= HUGE / 2;
             let bytes = bytes.max(1).checked_next_multiple_of(if huge { HUGE } else { 1 });
             let bytes = bytes.ok_or(std::io::ErrorKind::OutOfMemory)?;
             let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | kind);
-            // Kernels before 6.7 may start such a region at any small page; it would then have no huge pages at its
-            // ends.
+            // Kernels before 6.7 may start such a region at any small page. Its ends would then not be on huge pages.
+            // Therefore, more is mapped, and the ends are cut off.
             let more = if huge && kind.is_empty() { SPARE } else { 0 };
             let all = bytes.checked_add(more).ok_or(std::io::ErrorKind::OutOfMemory)?;
             // SAFETY: a new mapping at an address that the kernel chooses affects no existing mapping.
@@ -74,16 +79,16 @@ mod mapped {
                 }
             }
             if huge {
-                // This is only advice: without transparent huge pages, everything works a little slower.
-                // SAFETY: the range is exactly the region mapped above; this advice does not change its content.
+                // This is only advice: without transparent huge pages, accesses are slightly slower. SAFETY: the range
+                // is exactly the region mapped above; this advice does not change its content.
                 let _ = unsafe { madvise(mapped, bytes, Advice::LinuxHugepage) };
             }
             let start = NonNull::new(mapped.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
             Ok(Self(start, bytes))
         }
 
-        /// Lets the system provide the first 256 MiB now. Otherwise, the first access to a page waits until the system
-        /// has found and cleared it: up to half a millisecond for a huge page.
+        /// Makes the system provide the first 256 MiB of the memory now. Without this, the first access to a page waits
+        /// until the system has found and cleared the page, which takes up to half a millisecond for a huge page.
         pub fn populate(&self) {
             // If the system does not support this, the first accesses wait as usual.
             // SAFETY: the range is inside the mapping; this advice does not change its content.
@@ -110,7 +115,7 @@ mod mapped {
     }
 }
 
-/// The same with the Rust allocator, because Miri does not support huge pages.
+/// The same type with the Rust allocator, because Miri does not support huge pages.
 #[cfg(miri)]
 mod allocated {
     use std::alloc::{Layout, alloc_zeroed, dealloc};

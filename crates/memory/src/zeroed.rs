@@ -7,13 +7,15 @@ use zerocopy::FromZeros;
 
 use crate::{NoMemory, Region};
 
-/// A slice whose values are zero until they are written. Its memory comes directly from the system, on huge pages if it
-/// is large, and is present from the start (the first 256 MiB).
+/// A slice whose values are zero until they are written. Its memory comes directly from the system, on huge pages if
+/// the slice is large. The system provides the first 256 MiB when the slice is created.
 #[derive(Debug)]
 pub struct Zeroed<T> {
-    /// Address of the first value: the start of the region.
+    /// The address of the first value: the start of the region.
     start: NonNull<T>,
+    /// The number of values.
     len: usize,
+    /// The memory, which is unmapped when the value is dropped.
     _region: Region,
 }
 
@@ -23,7 +25,7 @@ unsafe impl<T: Send> Send for Zeroed<T> {}
 unsafe impl<T: Sync> Sync for Zeroed<T> {}
 
 impl<T: FromZeros + Copy> Zeroed<T> {
-    /// Allocates `len` values.
+    /// Allocates `len` values of zero.
     ///
     /// # Errors
     /// Returns [`NoMemory`] if the system has too little memory.
@@ -86,7 +88,7 @@ mod tests {
     #[test]
     fn impossible_sizes_are_refused() {
         assert!(Zeroed::<Line>::new(usize::MAX).is_err());
-        // Miri ends instead of refusing memory that the machine does not have.
+        // Miri ends if the machine does not have the memory, and does not return an error.
         if !cfg!(miri) {
             assert!(Zeroed::<Line>::new(isize::MAX as usize / size_of::<Line>()).is_err());
         }

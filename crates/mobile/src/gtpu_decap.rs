@@ -29,10 +29,12 @@ pub use teids::{File, Part, TeidSource};
 const WORD: &str = "teid";
 /// The metadata word for the QoS flow, with [`HAS_QFI`] set if the packet names one.
 const QFI_WORD: &str = "uplink_qfi";
-/// The metadata words for outer IPv4 addresses, if they are kept.
+/// The metadata word for the outer IPv4 source address, if addresses are kept.
 pub(crate) const SOURCE_WORD: &str = "gtpu_source";
+/// The metadata word for the outer IPv4 destination address, if addresses are kept.
 pub(crate) const DESTINATION_WORD: &str = "gtpu_destination";
-/// A bit above the six bits of a QoS flow identifier.
+/// The bit of `uplink_qfi` that is set if the packet names a QoS flow. It is above the six bits of the flow's
+/// identifier.
 pub(crate) const HAS_QFI: u32 = 1 << 6;
 
 /// Parameters of `gtpu_decap`.
@@ -42,18 +44,19 @@ pub struct Params {
     /// The tunnels that exist: `any`, a number, a range such as `0x1000-0x1fff`, a list of them, or `{ file: NAME }`
     /// with one per line.
     teids: TeidSource,
-    /// The IPv4 and IPv6 addresses that packets may be sent to, up to 8; without them any.
+    /// The allowed outer destination addresses, IPv4 and IPv6, up to 8. Without them, every address is allowed.
     #[serde(default)]
     local: Vec<AnyEndpoint>,
-    /// The number of error messages per second that may be sent to senders of packets of unknown tunnels or with
-    /// extension headers that are not understood. After a pause as many may be sent at once. 0 sends none.
+    /// The number of error messages per second that are sent at most. They go to senders of packets of unknown tunnels,
+    /// or with extension headers that are not understood. After a pause, this number may be sent at once. With 0, none
+    /// are sent.
     #[serde(default = "errors")]
     errors_per_second: u32,
-    /// Whether outer IPv4 addresses are kept in the metadata words `gtpu_source` and `gtpu_destination` (0 over IPv6):
-    /// `true` for an `upf_uplink` with `error_indications`; `false` by default.
+    /// Keeps outer IPv4 addresses in the metadata words `gtpu_source` and `gtpu_destination` (0 over IPv6). An
+    /// `upf_uplink` with `error_indications` needs `true`; the default is `false`.
     #[serde(default)]
     keep_addresses: bool,
-    /// Whether outer UDP checksums are verified if present, and over IPv6 required: `true` (the default) or `false`.
+    /// Verifies outer UDP checksums, and drops packets over IPv6 without one: `true` (the default) or `false`.
     #[serde(default = "yes")]
     verify: bool,
 }
@@ -77,6 +80,8 @@ const UNKNOWN_MESSAGE: Gate = Gate::drop(7);
 const NOT_IP: Gate = Gate::drop(8);
 const CONGESTION: Gate = Gate::drop(9);
 const NO_ANSWER: Gate = Gate::drop(10);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "not_gtpu", help: "The frame is not UDP over IP to port 2152 of one of the local addresses." },
     Reason { name: "fragment", help: "The outer packet is a fragment." },
@@ -106,8 +111,9 @@ const DROPS: &[Reason] = &[
 const REPLY: Gate = Gate::out(1);
 const CONTROL: Gate = Gate::out(2);
 
-/// Indexes in [`CREATES`].
+/// The index in [`CREATES`] of error indications.
 const ERROR_INDICATION: usize = 0;
+/// The index in [`CREATES`] of supported extension headers notifications.
 const SUPPORTED_EXTENSIONS: usize = 1;
 const CREATES: &[Reason] = &[
     Reason { name: "error_indication", help: "Sent for a packet of a tunnel that does not exist." },
@@ -117,7 +123,7 @@ const CREATES: &[Reason] = &[
     },
 ];
 
-/// A T-PDU of IPv4 without options, directly above Ethernet, as nearly all packets are. Fields that are compared
+/// The headers of a usual packet: a T-PDU of IPv4 without options, directly above Ethernet. Fields that are compared
 /// together form one number.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -145,19 +151,23 @@ const MIDDLE: u32 = 0x3fff_00ff;
 /// The bits of the UDP checksum in [`Plain::end`].
 const END_CHECKSUM: u64 = 0xffff << 32;
 
-/// Bytes before the inner packet.
+/// The number of bytes before the inner packet.
 const HEADERS: usize = size_of::<Plain>() - size_of::<Ipv4>();
 const ETHERNET: usize = size_of::<Ethernet>();
 
 /// The network function `gtpu_decap`.
 pub struct GtpuDecap {
     teids: Teids,
+    /// The metadata word `teid`.
     word: Word,
+    /// The metadata word `uplink_qfi`.
     qfi: Word,
-    /// The words for outer addresses, if they are kept.
+    /// The metadata words for outer addresses, if these are kept.
     addresses: Option<Addresses>,
     local: Local,
+    /// The rate limit of error messages.
     bucket: AnswerLimit,
+    /// True if outer UDP checksums are verified.
     verify: bool,
 }
 
@@ -169,6 +179,7 @@ struct Addresses {
 }
 
 impl Addresses {
+    /// Writes outer IPv4 addresses to the metadata words; 0 over IPv6.
     #[inline(always)]
     fn keep(self, packet: &mut Packet, source: u32, destination: u32) {
         packet.set_word(self.source, source);
@@ -176,7 +187,7 @@ impl Addresses {
     }
 }
 
-/// The addresses that packets may be sent to.
+/// The allowed outer destination addresses.
 struct Local {
     /// No address is listed, so every address is allowed.
     any: bool,
@@ -185,6 +196,7 @@ struct Local {
 }
 
 impl Local {
+    /// Creates the set of the addresses that the configuration lists.
     fn of(listed: &[AnyEndpoint]) -> Self {
         let mut local = Self { any: listed.is_empty(), ipv4: Vec::new(), ipv6: Vec::new() };
         for AnyEndpoint(address) in listed {
@@ -264,13 +276,14 @@ impl Declare for GtpuDecap {
 
 impl GtpuDecap {
     /// Unwraps a plain T-PDU if `known` accepts its destination and tunnel. Returns false, and changes nothing, for all
-    /// other packets. With `KEEP` the outer addresses are kept.
+    /// other packets: then [`unusual`](Self::unusual) must process the packet. With `KEEP` the outer addresses are kept
+    /// in metadata words.
     #[inline(always)]
     fn usual<const KEEP: bool>(&self, packet: &mut Packet, known: impl Fn(u32, u32) -> bool) -> bool {
         let Some(plain) = packet.view::<Plain>(0) else { return false };
         let len = packet.len() as u64;
-        // No options and no fragment. Every header is at its expected offset, and each length says that nothing
-        // follows.
+        // The packet must have no options and must not be a fragment. Every header must be at its expected offset, and
+        // each length must end at the end of the frame.
         let [ip, udp, inner] = [ETHERNET, ETHERNET + size_of::<Ipv4>(), HEADERS].map(|before| len - before as u64);
         let end = (udp << 48 | u64::from(Gtpu::PLAIN_G_PDU) << 16) + inner;
         // A checksum that is not verified counts as correct.
@@ -294,7 +307,7 @@ impl GtpuDecap {
         }
         ethernet.put(packet.data_mut());
         packet.set_word(self.word, teid);
-        // A QoS flow of an outer tunnel must not remain here.
+        // If the packet was in another tunnel before, the QoS flow of that tunnel must not remain here.
         packet.set_word(self.qfi, 0);
         if KEEP && let Some(addresses) = self.addresses {
             addresses.keep(packet, source, destination);
@@ -302,13 +315,14 @@ impl GtpuDecap {
         true
     }
 
-    /// The same for any set of tunnels and addresses.
+    /// Unwraps a plain T-PDU like [`usual`](Self::usual), with the known tunnels and allowed addresses of this module.
     #[inline(always)]
     fn usual_of_any<const KEEP: bool>(&self, packet: &mut Packet) -> bool {
         self.usual::<KEEP>(packet, |destination, teid| self.local.has_ipv4(destination) && self.teids.contains(teid))
     }
 
-    /// Handles all other packets.
+    /// Processes any packet and returns its gate. Unwraps T-PDUs that are not plain, answers echo requests, and reports
+    /// errors to senders.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
@@ -363,7 +377,8 @@ impl GtpuDecap {
         }
     }
 
-    /// Sends an error message to the sender of a packet, within the rate limit.
+    /// Sends an error message to the sender of a packet by the gate `reply`, within the rate limit. `reason` is an
+    /// index in [`CREATES`]. The packet itself is unchanged: the caller drops it.
     fn report_error(
         &mut self,
         packet: &Packet,
@@ -382,8 +397,8 @@ impl GtpuDecap {
         }
     }
 
-    /// Processes a batch whose outer addresses are kept. Compiled separately, so that it does not slow the other case
-    /// down.
+    /// Processes a batch whose outer addresses are kept. It is a separate function, so that it does not slow down
+    /// batches whose addresses are not kept.
     #[inline(never)]
     fn process_and_keep(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         if let Some(first) = first_unusual(batch, |packet| self.usual_of_any::<true>(packet)) {
@@ -391,8 +406,8 @@ impl GtpuDecap {
         }
     }
 
-    /// Processes the rest of a batch, from the first packet that is not plain on. Out of line, so that it does not slow
-    /// the plain case down.
+    /// Processes the rest of a batch, from `first` on: the index of the first packet that is not plain. Out of line, so
+    /// that it does not slow down batches of plain packets.
     #[inline(never)]
     fn process_from<const KEEP: bool>(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {

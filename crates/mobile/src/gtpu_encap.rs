@@ -28,17 +28,17 @@ use which::TunnelSelector;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The outer source address. Its family, IPv4 or IPv6, is that of all outer packets.
+    /// The outer source address. All outer packets have its family, IPv4 or IPv6.
     source: AnyEndpoint,
-    /// The outer destination address of all packets, or of `tunnels` without an address of their own.
+    /// The outer destination address of all packets, or of the lines of `tunnels` without a PEER.
     peer: Option<AnyEndpoint>,
     /// The tunnel endpoint identifier of all packets, from 1, in decimal or hexadecimal.
     teid: Option<Identifier>,
     /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`, where USER is an IPv4 address or an
     /// IPv6 /64, or, if `by` names a metadata word, its value.
     tunnels: Option<TunnelSource>,
-    /// How a packet's tunnel is found: `destination`, by the inner destination address (the default); by one of the
-    /// metadata words `tunnel` and `next_hop`; or `session`, by the tunnel and peer that `upf_downlink` has written
+    /// The key by which a packet's tunnel is found: `destination`, the inner destination address (the default); one of
+    /// the metadata words `tunnel` and `next_hop`; or `session`, the tunnel and peer that `upf_downlink` has written
     /// before.
     #[serde(default)]
     by: By,
@@ -47,28 +47,27 @@ pub struct Params {
     #[serde(default)]
     #[schemars(extend("default" = "session"))]
     source_port: SourcePort,
-    /// Whether the outer UDP checksum is computed. Over IPv4 it is not by default; the field is then 0. Over IPv6 it
-    /// always is.
+    /// Computes the outer UDP checksum (`true`), or leaves the field 0 (`false`). The default is `false` over IPv4.
+    /// Over IPv6 only `true` is allowed.
     udp_checksum: Option<bool>,
     /// The outer differentiated services code point: `copy`, the inner one (the default), or 0 to 63.
     #[serde(default)]
     #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
-    /// Whether the don't-fragment bit of outer packets is set: `true` (the default) or `false`. Over IPv6 only `true`
-    /// is allowed.
+    /// Sets the don't-fragment bit of outer packets: `true` (the default) or `false`. Over IPv6 only `true` is allowed.
     #[serde(default = "yes")]
     df: bool,
     /// The outer time to live or hop limit, 1 to 255.
     #[serde(default = "ttl")]
     ttl: u8,
-    /// The longest outer packet in bytes, from 68, over IPv6 from 1280. Longer packets are dropped. Without it, the
-    /// longest that the header can express.
+    /// The largest length of outer packets in bytes: at least 68, over IPv6 at least 1280. Longer packets are dropped.
+    /// Without it, the limit is the largest length that the outer header can express.
     mtu: Option<u16>,
-    /// Whether packets have sequence numbers; allowed only with one `teid`.
+    /// Gives packets sequence numbers. Allowed only with one `teid`.
     #[serde(default)]
     sequence: bool,
     /// The QoS flow, 0 to 63, of a PDU Session Container, which 5G requires towards a base station (TS 38.415). With
-    /// `by: session` also `session`: each packet's own QoS flow.
+    /// `by: session` also `session`: the QoS flow that `upf_downlink` has written for the packet.
     qfi: Option<Qfi>,
 }
 
@@ -100,6 +99,8 @@ const TRUNCATED: Gate = Gate::drop(1);
 const NO_TUNNEL: Gate = Gate::drop(2);
 const TOO_LONG: Gate = Gate::drop(3);
 const NO_HEADROOM: Gate = Gate::drop(4);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is cut short inside the header." },
     Reason { name: "truncated", help: "The frame ends before the packet that its IP header announces." },
@@ -110,7 +111,9 @@ const DROPS: &[Reason] = &[
 
 /// The network function `gtpu_encap`.
 pub struct GtpuEncap {
+    /// Finds the tunnel of a packet.
     selector: TunnelSelector,
+    /// Writes the outer headers.
     headers: OuterHeaders,
 }
 
@@ -151,7 +154,7 @@ impl Declare for GtpuEncap {
             return Err(SetupError::at("sequence", message));
         }
         if params.sequence && params.teid.is_none() {
-            let message = "numbers belong to one tunnel: allowed only with one `teid`";
+            let message = "sequence numbers belong to one tunnel: allowed only with one `teid`";
             return Err(SetupError::at("sequence", message));
         }
         let qfi = match params.qfi {

@@ -2,6 +2,8 @@
 //!
 //! Each file of this folder is one network function, except `pdu_sessions`, the state that `upf_uplink` and
 //! `upf_downlink` share.
+//!
+//! The comments of parameters become the descriptions in `schema/`: run `make schema` after a change.
 
 #![forbid(unsafe_code)]
 

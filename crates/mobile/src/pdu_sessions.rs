@@ -48,20 +48,21 @@ pub struct Params {
     /// The charging rules: a file's name or a list, one rule per line, such as `7 tcp net=198.51.100.0/24 port=443`.
     /// The first rule that matches a packet is charged. None by default: all packets are counted under `other`.
     rules: Option<Source>,
-    /// The most sessions: 65536 by default. docs/upf.md describes the memory for a session.
+    /// The largest number of sessions, 65536 by default. docs/upf.md describes the memory for a session.
     #[schemars(extend("default" = 65_536))]
     limit: Option<usize>,
-    /// The most bearers in total: twice as many as sessions by default.
+    /// The largest number of bearers of all sessions, by default twice the value of `limit`.
     bearers: Option<usize>,
     /// The number of rules for which a user can have separate counts at a time, 1 to 64, 4 by default. Further rules
     /// are counted under `other`.
     #[schemars(extend("default" = 4))]
     rules_per_user: Option<usize>,
-    /// How long rates without a stated burst may be anticipated, 1ms to 1min: 100ms by default, and at least 16 KiB.
+    /// The burst of rates that state none, as a time: a user may send the bytes of this time at once, and at least 16
+    /// KiB. 1ms to 1min, 100ms by default.
     #[schemars(extend("default" = "100ms"))]
     burst: Option<Nanos>,
-    /// The number of ended sessions whose counts are kept until they are removed from the table `ended`, 0 by default.
-    /// When it is reached, removals of sessions are refused.
+    /// The number of ended sessions whose counts are kept until they are removed from the table `ended`. When it is
+    /// reached, removals of sessions are refused. With 0, the default, counts of ended sessions are not kept.
     #[schemars(extend("default" = 0))]
     ended: Option<usize>,
 }
@@ -78,18 +79,20 @@ enum Source {
 
 /// The default number of sessions.
 const SESSIONS: usize = 1 << 16;
-/// The most sessions, and the most bearers.
+/// The largest `limit`, and the largest `bearers`.
 const MOST: usize = 1 << 24;
-/// Errors of a file that are reported one by one.
+/// The number of errors of a file that are reported one by one. Further errors are only counted.
 const MOST_FAULTS: usize = 20;
 
 /// Sessions, charging rules and counts.
 pub struct PduSessions {
+    /// The sessions, their limits and their counts.
     core: Arc<Core>,
+    /// The charging rules. They do not change.
     rules: Arc<Rules>,
 }
 
-/// Lines and their location in errors.
+/// The lines of a file or list, with the location that errors name.
 struct Lines {
     parameter: &'static str,
     /// The file's name; `None` for a list.
@@ -119,6 +122,7 @@ impl Lines {
         lines.filter(|(_, line)| !line::without_comment(line).is_empty()).collect()
     }
 
+    /// Returns an error of the line with this number, from 0.
     fn fault(&self, number: usize, message: &str) -> SetupError {
         match &self.file {
             Some(file) => SetupError::at(self.parameter, format!("{file}:{}: {message}", number + 1)),
@@ -127,7 +131,7 @@ impl Lines {
     }
 }
 
-/// Errors of lines. The first ones are reported one by one.
+/// Errors of lines. The first [`MOST_FAULTS`] are reported one by one, the others are only counted.
 #[derive(Default)]
 struct Faults {
     reported: SetupError,
@@ -143,6 +147,7 @@ impl Faults {
         }
     }
 
+    /// Returns all errors, or `Ok` if there are none.
     fn end(mut self, parameter: &str) -> Result<(), SetupError> {
         if self.further > 0 {
             self.reported.and(SetupError::at(parameter, format!("{} further errors", self.further)));
@@ -152,7 +157,8 @@ impl Faults {
 }
 
 impl PduSessions {
-    /// Creates the processing of one direction for a module's worker, and registers the tables.
+    /// Creates the access of a module to the sessions, for packets in one direction on one worker. Registers the tables
+    /// `sessions`, `usage` and `ended`, and the counter `unlisted`.
     pub(crate) fn worker(&self, direction: Direction, setup: &mut Setup<'_>) -> Worker {
         let unlisted = setup.counters("charged", ["unlisted".to_owned()]);
         setup.table("sessions", Arc::clone(&self.core) as Arc<dyn forebay_graph::Table>);
@@ -196,8 +202,8 @@ impl DeclareState for PduSessions {
         let rules = Arc::new(compile(&rules, seed)?);
         let clock = Clock { frequency: setup.frequency(), burst };
         let most = Limits { sessions, bearers, ended };
-        // The key contains everything that the sessions are made of: while it is the same, a changed configuration
-        // continues with the current sessions.
+        // The key contains everything that determines the sessions. If a changed configuration has the same key, the
+        // current sessions continue.
         let settings = serde_json::to_string(&params).unwrap_or_default();
         let key = format!("pdu_sessions {} {settings} {:x}", setup.name(), fingerprint(&lines.text));
         let core = setup.handed_over(&key, |_| {
@@ -215,7 +221,7 @@ impl DeclareState for PduSessions {
     }
 }
 
-/// Compiles the rules of these lines.
+/// Compiles the charging rules in these lines. An error lists the faults of the first lines.
 fn compile(lines: &Lines, seed: u64) -> Result<Rules, SetupError> {
     let mut faults = Faults::default();
     let mut list: Vec<(u32, Condition)> = Vec::new();
@@ -237,15 +243,17 @@ fn fingerprint(lines: &[String]) -> u64 {
 
 /// A module's access to the sessions, on one worker.
 pub(crate) struct Worker {
+    /// The sessions, which the control plane may change between two batches.
     users: Reader<Users, Vec<Step>>,
+    /// The limits and counts, which packets change.
     writer: Writer,
     rules: Arc<Rules>,
     scratch: Box<Scratch>,
 }
 
-/// The result for a packet.
+/// The decision about a packet.
 pub(crate) enum Verdict {
-    /// It passes on this bearer.
+    /// It passes. In the downlink, `gtpu_encap` puts it into this tunnel.
     Pass(Tunnel),
     /// No session has its tunnel, or no user has its destination.
     Unknown,
@@ -253,7 +261,7 @@ pub(crate) enum Verdict {
     Spoofed,
     /// A limit is exceeded.
     OverRate,
-    /// It came with a QoS flow that is not its bearer's.
+    /// It names a QoS flow other than the QoS flow of its bearer.
     WrongFlow,
     /// The session has no tunnel to the user.
     NoTunnel,
@@ -263,19 +271,23 @@ pub(crate) enum Verdict {
     Undecidable,
 }
 
-/// The tunnel to a user.
+/// The tunnel to a user, in the downlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tunnel {
+    /// The peer's IPv4 address.
     pub(crate) peer: u32,
+    /// The tunnel endpoint identifier that the peer has assigned.
     pub(crate) teid: u32,
+    /// The QoS flow; 0 if the bearer has none.
     pub(crate) qfi: u8,
 }
 
-/// The fields of a packet that are needed: its IP length without the surrounding headers, and addresses.
+/// The fields of a packet that a [`Worker`] needs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PacketFields {
-    /// 0 if it is not a complete IP packet.
+    /// The length of the IP packet, without the headers before it; 0 if it is not a complete IP packet.
     pub(crate) length: u32,
+    /// In the uplink: the tunnel in which the packet came.
     pub(crate) teid: u32,
     /// In the uplink: the QoS flow that the packet names, with [`HAS_QFI`](crate::gtpu_decap::HAS_QFI) set; 0 if it
     /// names none.
@@ -302,8 +314,9 @@ impl UserName {
 }
 
 impl Worker {
-    /// Decides about packets from their users, up to [`GROUP`] of them. `misaligned` is called for each that names a
-    /// QoS flow other than its bearer's, and returns whether it is refused.
+    /// Decides about packets from users, up to [`GROUP`] of them, and counts packets that pass. `fields` has the fields
+    /// of each packet, by its index. `misaligned` is called for each packet that names a QoS flow other than the QoS
+    /// flow of its bearer, and returns true to refuse the packet. `report` is called once for each packet.
     #[inline]
     pub(crate) fn up(
         &mut self,
@@ -359,7 +372,8 @@ impl Worker {
         }
     }
 
-    /// Decides about packets to their users, up to [`GROUP`] of them.
+    /// Decides about packets to users, up to [`GROUP`] of them, and counts packets that pass. `fields` has the fields
+    /// of each packet, by its index. `report` is called once for each packet.
     #[inline]
     pub(crate) fn down(
         &mut self,
@@ -370,7 +384,7 @@ impl Worker {
     ) {
         let Self { users, writer, rules, scratch } = self;
         let users = users.read();
-        // No user has this address.
+        // Packets without an address are looked up by 0, which is no user's address.
         let mut names = [Name::V4(0); GROUP];
         names.iter_mut().zip(fields).for_each(|(name, fields)| *name = fields.name.unwrap_or(Name::V4(0)));
         let mut found = [u32::MAX; GROUP];
@@ -408,8 +422,9 @@ impl Worker {
     }
 }
 
-/// Returns whether a packet may belong to the QoS flow that it names, although its filters select another one. A later
-/// fragment shows no ports to the filters and may belong to any bearer of its session.
+/// Returns true if a packet may belong to the QoS flow that it names, although the filters select another flow. This
+/// holds for a later fragment: it shows no ports to the filters, so it may belong to any bearer of its session that has
+/// its tunnel.
 #[cold]
 fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, fields: &PacketFields) -> bool {
     let filters = session.filters.as_deref().map(Vec::as_slice).unwrap_or_default();
@@ -433,7 +448,8 @@ fn is_of(session: &Session, name: Option<Name>) -> bool {
     }
 }
 
-/// Meters and charges a packet.
+/// Checks a packet against its limits. If it passes, charges it under `rule`. `number` is the number of `bearer`. A
+/// bearer with a guaranteed rate does not count in the session's limit.
 #[inline(always)]
 fn count(
     writer: &Writer,

@@ -1,4 +1,5 @@
-//! The downlink of a user plane function: finds the user and bearer of each packet, limits and charges it.
+//! The downlink of a user plane function: finds the user and bearer of each packet, applies the rate limits and charges
+//! the packet.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::{Network, Packet, Word};
@@ -8,8 +9,8 @@ use serde::Deserialize;
 
 use crate::pdu_sessions::{Direction, GROUP, PacketFields, PduSessions, UserName, Verdict, Worker};
 
-/// The metadata words with the tunnel that a packet is to go into: the peer's number for it, the peer's address, the
-/// QoS flow.
+/// The metadata words for the tunnel of a packet, which `gtpu_encap` with `by: session` reads: the tunnel endpoint
+/// identifier, the peer's IPv4 address, and the QoS flow.
 pub(crate) const TUNNEL: [&str; 3] = ["tunnel_teid", "tunnel_peer", "tunnel_qfi"];
 
 /// Parameters of `upf_downlink`.
@@ -25,6 +26,8 @@ const OVER_RATE: Gate = Gate::drop(1);
 const NO_TUNNEL: Gate = Gate::drop(2);
 const NOT_IP: Gate = Gate::drop(3);
 const UNDECIDABLE: Gate = Gate::drop(4);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "unknown_user", help: "The destination is not a user of any session." },
     Reason { name: "over_rate", help: "The packet exceeds the rate of its bearer or session." },
@@ -38,7 +41,9 @@ const DROPS: &[Reason] = &[
 
 /// The network function `upf_downlink`.
 pub struct UpfDownlink {
+    /// The access of this worker to the sessions.
     worker: Worker,
+    /// The words of [`TUNNEL`], in the same order.
     tunnel: [Word; 3],
 }
 
@@ -72,6 +77,7 @@ impl Declare for UpfDownlink {
     }
 }
 
+/// Returns the fields of a packet that the look-up needs.
 #[inline(always)]
 fn fields_of(packet: &mut Packet) -> PacketFields {
     let name = match packet.network().0 {

@@ -1,5 +1,5 @@
-//! The uplink of a user plane function: finds the user and bearer of each packet, checks its source, limits and charges
-//! it.
+//! The uplink of a user plane function: finds the user and bearer of each packet, checks the source, applies the rate
+//! limits and charges the packet.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -29,17 +29,18 @@ const QFI_WORD: &str = "uplink_qfi";
 pub struct Params {
     /// The name of a state `pdu_sessions`.
     state: String,
-    /// Drops (`drop`, the default) or only counts (`count`) packets with a QoS flow that is not their bearer's.
+    /// Drops (`drop`, the default) or only counts (`count`) packets with a QoS flow other than the QoS flow of their
+    /// bearer.
     #[serde(default)]
     qfi: WrongFlow,
-    /// The number of Error Indications per second that are sent, by the gate `reply`, to senders of packets in a tunnel
-    /// without a session. After a pause as many may be sent at once. With 0, the default, none are sent, and there is
-    /// no such gate. Needs `gtpu_decap` with `keep_addresses: true` before it.
+    /// The number of Error Indications per second that are sent at most. They leave by the gate `reply`, to senders of
+    /// packets in a tunnel without a session. After a pause, this number may be sent at once. With 0, the default, none
+    /// are sent, and there is no gate `reply`. A `gtpu_decap` with `keep_addresses: true` must be before this module.
     #[serde(default)]
     error_indications: u32,
 }
 
-/// Whether packets with a QoS flow that is not their bearer's are dropped.
+/// The action for packets with a QoS flow other than the QoS flow of their bearer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum WrongFlow {
@@ -56,6 +57,8 @@ const OVER_RATE: Gate = Gate::drop(2);
 const NOT_IP: Gate = Gate::drop(3);
 const WRONG_QFI: Gate = Gate::drop(4);
 const UNDECIDABLE: Gate = Gate::drop(5);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "unknown_teid", help: "No session has the tunnel of the packet." },
     Reason { name: "spoofed", help: "The source is not the address of the tunnel's user." },
@@ -76,19 +79,24 @@ const REPLY: Gate = Gate::out(1);
 
 /// Sends Error Indications about tunnels without a session, so that a base station learns that a session has ended.
 struct Indications {
+    /// The metadata word with the outer source address.
     source: Word,
+    /// The metadata word with the outer destination address.
     destination: Word,
+    /// The rate limit of Error Indications.
     bucket: AnswerLimit,
     counts: Arc<[Counter]>,
 }
 
-/// Indexes in [`Indications::counts`].
+/// The index in [`Indications::counts`] of the number of packets whose sender cannot be answered.
 const NO_ADDRESS: usize = 0;
+/// The index in [`Indications::counts`] of the number of packets without an indication because of the rate limit, or
+/// because the packet's chunk has no room for it.
 const OVER_LIMIT: usize = 1;
 
 impl Indications {
     /// Sends an indication to the sender of a packet (TS 29.281 section 7.3.1), within the rate limit. Only T-PDUs come
-    /// here, so an Error Indication is never answered with another.
+    /// to this function, so an Error Indication is never answered with another Error Indication.
     #[cold]
     fn send(&mut self, packet: &mut Packet, teid: u32, context: &mut Context<'_>) {
         let [peer, local] = [self.source, self.destination].map(|word| Ipv4Addr::from_bits(packet.word(word)).into());
@@ -112,11 +120,16 @@ impl Indications {
 
 /// The network function `upf_uplink`.
 pub struct UpfUplink {
+    /// The access of this worker to the sessions.
     worker: Worker,
+    /// The metadata word with the tunnel.
     teid: Word,
+    /// The metadata word with the QoS flow.
     qfi: Word,
+    /// The action for packets with a QoS flow other than the QoS flow of their bearer.
     wrong: WrongFlow,
     counts: Arc<[Counter]>,
+    /// Sends Error Indications; `None` if they are off.
     indications: Option<Box<Indications>>,
 }
 
@@ -173,6 +186,7 @@ impl Declare for UpfUplink {
 }
 
 impl UpfUplink {
+    /// Returns the fields of a packet that the look-up needs.
     #[inline(always)]
     fn fields_of(&self, packet: &mut Packet) -> PacketFields {
         let name = match packet.network().0 {
@@ -184,7 +198,8 @@ impl UpfUplink {
         PacketFields { length, teid: packet.word(self.teid), flow: packet.word(self.qfi), name }
     }
 
-    /// Processes packets. Sends Error Indications only with `INDICATE`, so that they cost nothing when they are off.
+    /// Processes a batch in chunks of [`GROUP`] packets. Sends Error Indications only with `INDICATE`, so that they cost
+    /// nothing when they are off.
     #[inline(always)]
     fn pass<const INDICATE: bool>(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (chunk, packets) in batch.chunks_mut(GROUP).enumerate() {
@@ -217,7 +232,8 @@ impl UpfUplink {
         }
     }
 
-    /// The same with Error Indications, compiled separately.
+    /// Processes a batch with Error Indications. It is a separate function, so that it does not slow down modules
+    /// without them.
     #[inline(never)]
     fn pass_or_indicate(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         self.pass::<true>(batch, context);

@@ -12,11 +12,11 @@ mod instances;
 use forebay_models::placement::{Certificate, Effort, Problem, Wanted, check, exact};
 use instances::{Mix, of_bars};
 
-/// The number of domains, cores per domain, chains and functions per chain; and the time limit of the search, in
-/// seconds.
+/// The sizes: the numbers of domains, cores per domain, chains, and functions per chain. The last value is the time
+/// limit of the search, in seconds.
 const SIZES: [([usize; 4], f64); 4] =
     [([2, 10, 6, 3], 60.0), ([4, 10, 6, 3], 60.0), ([2, 24, 12, 3], 60.0), ([8, 10, 16, 4], 1.0)];
-/// Other seeds than those of the tests.
+/// The first seed. The tests use other seeds.
 const FIRST_SEED: u64 = 1_000;
 
 /// The CPU time of the thread, in seconds.

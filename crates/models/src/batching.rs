@@ -52,7 +52,8 @@ pub struct Module {
     pub cpu: Line,
     /// The delay of packets in a call. It equals `cpu` for functions; it differs if the call only wakes another thread.
     pub delay: Line,
-    /// Packets per batch on arrival. A module without a trigger is called with such batches. At least 1.
+    /// Packets per batch on arrival, from 1 to the largest batch. A module without a trigger is called with such
+    /// batches.
     pub ingress: f64,
 }
 
@@ -72,8 +73,11 @@ pub struct Flow {
 pub struct Model {
     modules: Vec<Module>,
     flows: Vec<Flow>,
+    /// The size of the largest batch.
     largest: f64,
+    /// The duration of a turn, in seconds.
     turn: f64,
+    /// By module: packets per second, at least the sum of the rates of its flows.
     rates: Vec<f64>,
 }
 
@@ -81,7 +85,7 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// A path contains a module that does not exist.
-    #[error("flow {flow}: there is no module {module}: there are {modules}, from 0")]
+    #[error("flow {flow}: module {module} does not exist: allowed are numbers below {modules}")]
     Path {
         /// The flow.
         flow: usize,
@@ -198,6 +202,7 @@ impl Model {
     }
 }
 
+/// Returns an error with the name and the value of a figure if it does not fit.
 fn figure(name: impl FnOnce() -> String, value: f64, fits: bool, allowed: &'static str) -> Result<(), ModelError> {
     if fits { Ok(()) } else { Err(ModelError::Figure { place: name(), value, allowed }) }
 }

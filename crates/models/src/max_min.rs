@@ -2,7 +2,7 @@
 //!
 //! Progressive filling (Bertsekas and Gallager, *Data Networks*, section 6.5.2): all rates increase together, in
 //! proportion to their weights. When a resource is used up, the rates of its users stop, and the others continue. The
-//! result is max-min fair: no rate can increase unless another rate that is not larger decreases. Promises are
+//! result is max-min fair: if a rate increased, another rate that is not larger would have to decrease. Promises are
 //! satisfied first and are part of the final rate, so each demand gets the larger of its promise and its fair share
 //! ("maximum of MCR and max-min share", ATM Forum TM 4.1, annex I.3).
 
@@ -24,17 +24,18 @@ pub struct Demand {
 pub struct Shares {
     /// The rate of each demand.
     pub rates: Vec<f64>,
-    /// The promised part of each rate. It is less than both the promise and the offer only if a resource is too small
-    /// for all promises. Then each gets the same share of the smaller of its promise and its offer.
+    /// The promised part of each rate: the smaller of promise and offer. If a resource is too small for all of these
+    /// parts, each demand on it gets the same share of its part.
     pub promised: Vec<f64>,
 }
 
-/// Shares resources of these capacities, each at least 0.
+/// Shares resources among demands. `capacities` are by resource, each at least 0, in the unit of the amounts in
+/// [`Demand::uses`].
 #[must_use]
 pub fn share(demands: &[Demand], capacities: &[f64]) -> Shares {
     let first = demands.iter().map(|demand| {
         let most = demand.promised.min(demand.offered).max(0.0);
-        // The part of a promise beyond the offer is not reserved; a promise may be infinite.
+        // A promise is reserved only up to the offer, because a promise may be infinite.
         Riser { weight: most.max(f64::MIN_POSITIVE), least: 0.0, most, uses: &demand.uses }
     });
     let promised = fill(&first.collect::<Vec<_>>(), capacities);
@@ -52,10 +53,12 @@ struct Riser<'d> {
     weight: f64,
     least: f64,
     most: f64,
+    /// Indices of resources, each with the amount that one unit of rate uses.
     uses: &'d [(usize, f64)],
 }
 
 impl Riser<'_> {
+    /// Returns the rate at a level.
     fn at(&self, level: f64) -> f64 {
         (self.weight * level).clamp(self.least, self.most)
     }
@@ -64,7 +67,7 @@ impl Riser<'_> {
 /// The relative difference by which equal levels may differ because of rounding.
 const SAME: f64 = 1e-12;
 
-/// Increases all rates until each is at its most, or uses a resource that is used up.
+/// Increases all rates until each is at its `most` or needs a resource that is used up. Returns the rates.
 fn fill(risers: &[Riser<'_>], capacities: &[f64]) -> Vec<f64> {
     let mut rates: Vec<Option<f64>> = vec![None; risers.len()];
     loop {
@@ -84,8 +87,8 @@ fn fill(risers: &[Riser<'_>], capacities: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Returns the level at which a resource is used up; infinite if it is enough for all, or if no increasing rate uses
-/// it.
+/// Returns the level at which a resource is used up. Infinite if it is enough for all rates, or if only rates that no
+/// longer increase use it. `rates` are `None` while they increase.
 fn level(risers: &[Riser<'_>], rates: &[Option<f64>], resource: usize, capacity: f64) -> f64 {
     let mut remaining = capacity;
     // The levels at which a rate begins or ends to increase, each with the change of the resource used per unit of

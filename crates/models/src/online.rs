@@ -4,28 +4,28 @@
 //! The method is recursive least squares with exponential forgetting (Haykin, "Adaptive Filter Theory", chapter 10) in
 //! a few sums, with constant work per period. A period is one point: the packets per call and the time per call. The
 //! fitted line is the profile's line times a factor, rotated around its value at [`PIVOT`] packets. If all batches have
-//! one size, a period cannot separate the two parts, and the line is not rotated: both parts change by the same factor.
-//! An outlier moves the line little, unless the next point deviates in the same direction: a stall passes, a change
-//! stays.
+//! one size, a period cannot separate the two parts of the cost. The line is then not rotated: both parts change by the
+//! same factor. An outlier moves the line little, because a stall passes. If the next point deviates in the same
+//! direction, the cost has changed, and the line follows.
 
 use crate::batching::Line;
 
-/// The weight of a period relative to the next one: half is forgotten after three periods.
+/// The weight of a period relative to the next period: half is forgotten after three periods.
 const FORGETTING: f64 = 0.8;
-/// The same factor when the second point in a row is an outlier in the same direction: earlier points are then not
-/// representative.
+/// The weight of earlier periods if two successive points are outliers in the same direction. Earlier points are then
+/// not representative.
 const CHANGED: f64 = 0.25;
 /// The initial weight of the profile, relative to a period with many calls.
 const PRIOR: f64 = 0.5;
-/// A period with this number of timed calls has half the weight of one with very many calls.
+/// The number of timed calls in a period with half the weight of a period with very many calls.
 const FEW_CALLS: f64 = 16.0;
-/// The batch size at which rotating the line does not change it: rotation makes small batches more expensive and large
-/// ones cheaper.
+/// The batch size whose cost a rotation does not change. A positive rotation makes smaller batches more expensive and
+/// larger batches cheaper.
 const PIVOT: f64 = 8.0;
-/// The usual rotation from the profile. The noise of a period divided by this, squared, counters the rotation (ridge
-/// regression).
+/// The usual rotation from the profile. The square of a period's noise divided by this value reduces the rotation
+/// (ridge regression).
 const TURNED: f64 = 0.25;
-/// A point further away than this multiple of the usual distance counts as an outlier.
+/// The multiple of the usual distance beyond which a point counts as an outlier.
 const FAR: f64 = 3.0;
 /// The least usual distance, relative to the expected cost.
 const USUAL: f64 = 0.01;
@@ -33,11 +33,12 @@ const USUAL: f64 = 0.01;
 const LEARNT: f64 = 0.2;
 /// The assumed cost of a call in seconds, if the profile has no costs.
 const LEAST: f64 = 1e-9;
-/// The largest cost of a call that a point may report, relative to the expected cost. Two points in a row may exceed
-/// it, because adjacent periods can share a stall. The third point is used in full, so that a call that takes thousands
-/// of times the expected cost is known after a few periods in which it was timed.
+/// The largest cost of a call that is used, relative to the expected cost. A higher cost in one or two successive
+/// periods is reduced to it, because two adjacent periods can share a stall. The third successive period is used in
+/// full. A call that takes thousands of times the expected cost is thus known after a few periods in which it was
+/// timed.
 const MOST: f64 = 4.0;
-/// The number of points in a row above `MOST` that count as stalled.
+/// The largest number of successive points above `MOST` that count as stalled.
 const STALLED: u32 = 2;
 
 /// The cost of a module, corrected in each period.
@@ -47,26 +48,30 @@ pub struct Online {
     profile: Line,
     /// The part of a call that the engine's stopwatch does not count, in seconds.
     dispatch: f64,
-    /// The total weight of all points; their mean batch, mean rotation and mean cost (the last two relative to the
-    /// profile).
+    /// The total weight of all points; 0 before the first point.
     weight: f64,
+    /// The weighted mean of the points' packets per call.
     packets: f64,
-    reach: f64,
-    cost: f64,
-    /// Weighted sums of the squared deviations of the rotation, and of the products of the deviations of rotation and
+    /// The weighted mean of the points' reach: the cost that a rotation by 1 adds there, relative to the profile's
     /// cost.
+    reach: f64,
+    /// The weighted mean of the points' cost, relative to the profile's cost.
+    cost: f64,
+    /// The weighted sum of the squared deviations of the reach from its mean.
     squares: f64,
+    /// The weighted sum of the products of the deviations of reach and cost.
     products: f64,
     /// The usual distance of points, relative to the expected cost.
     usual: f64,
-    /// The distance of the last point if it was an outlier, else 0.
+    /// The signed distance of the last point, relative to the expected cost, if it was an outlier; else 0.
     off: f64,
-    /// The number of points in a row above the largest accepted cost.
+    /// The number of successive points above `MOST`.
     beyond: u32,
 }
 
 impl Online {
-    /// Begins with a profile. The engine's stopwatch does not count `dispatch` seconds of each call.
+    /// Creates the cost of a module from its profile, in seconds. `dispatch` is the part of a call in seconds that the
+    /// engine's stopwatch does not count.
     #[must_use]
     pub fn new(profile: Line, dispatch: f64) -> Self {
         // A profile without costs cannot be scaled.
@@ -86,8 +91,8 @@ impl Online {
         }
     }
 
-    /// Adds a period with the number of timed calls, their packets and their seconds by the engine's stopwatch. A
-    /// period without calls is ignored.
+    /// Adds a period: the number of timed calls, their packets, and their time in seconds by the engine's stopwatch. A
+    /// period without calls or packets is ignored.
     pub fn note(&mut self, calls: u64, packets: u64, seconds: f64) {
         if calls == 0 || packets == 0 || !seconds.is_finite() {
             return;
@@ -115,13 +120,15 @@ impl Online {
         self.products += moved * aside * above;
     }
 
-    /// Returns the line that a rotation by `turn` adds. With it and a factor, every line can be made from any profile.
+    /// Returns the line that a rotation by `turn` adds to the profile. With a factor and a rotation, every line can be
+    /// made from any profile.
     fn turned(&self, turn: f64) -> Line {
         let fixed = turn * self.profile.at(PIVOT);
         Line { fixed, each: -fixed / PIVOT }
     }
 
-    /// Returns the cost of a call, limited if it is the first outlier, and the weight of earlier points.
+    /// Returns the cost of a call to use for a point, in seconds, and the weight of earlier points. The cost of an
+    /// outlier is limited.
     fn believed(&mut self, packets: f64, cost: f64) -> (f64, f64) {
         let expected = self.line().at(packets);
         // A call with an expected cost of 0 may have a cost.

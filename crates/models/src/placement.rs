@@ -2,15 +2,16 @@
 //! are the paper's).
 //!
 //! A chain is as fast as its slowest function (1). A function's rate is its rate alone on its domain, reduced by the
-//! share that its competitors take (2): functions that use the same last-level cache, the same memory controller or the
-//! same link between domains (7)–(11). The cores of a domain are equivalent, so a placement is a domain for each
-//! function.
+//! share that its competitors take (2). Competitors are functions that use the same last-level cache, the same memory
+//! controller or the same link between domains (7)–(11). The cores of a domain are equivalent, so a placement is a
+//! domain for each function.
 //!
 //! The model differs from the paper in these points, each with a test. Each shared resource has its own
 //! [normaliser](Limits), so that a new function does not change other functions' models. In (11), a function does not
-//! compete for the cache with its own segment, whose first function has already brought the packets into the cache. For
-//! the link, the paper leaves this open: here a function competes with all functions on its domain whose chains have
-//! another home, its own segment included. Each chain has its own home domain, the domain of its network interface.
+//! compete for the cache with the functions of its segment, because the first of them has already brought the packets
+//! into the cache. For the link, the paper does not define this: here a function competes with all functions on its
+//! domain whose chains have another home, including its own segment. Each chain has its own home domain, the domain of
+//! its network interface.
 
 mod assignment;
 pub mod baselines;

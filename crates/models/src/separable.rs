@@ -6,18 +6,18 @@
 //!             low_v ≤ b_v ≤ high_v
 //! ```
 //!
-//! For given prices of the limits, each `b_v` is independent: `gain/b² = weight · (sum of the prices of the limits it
-//! is in)`, within its bounds. The remaining problem is the dual, a concave function with one price for each limit.
-//! Coordinate ascent sets one price after the other so that its limit is just kept; this always converges to the
-//! optimum. In between, Newton steps for all prices together make it fast. No step may decrease the dual, because the
-//! iteration could then cycle.
+//! For given prices of the limits, each `b_v` is independent of the others, within its bounds: `gain/b² = weight · (sum
+//! of the prices of its limits)`. The remaining problem is the dual, a concave function with one price for each limit.
+//! Coordinate ascent sets one price after the other to the value at which its limit is reached but not exceeded. This
+//! always converges to the optimum. Newton steps for all prices together, between the rounds, make it fast. No step may
+//! decrease the dual, because the iteration could then cycle.
 
 /// A variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
-    /// The dividend of its term in the objective; 0 or more.
+    /// The numerator of its term in the objective; 0 or more.
     pub(crate) gain: f64,
-    /// Its factor in limits; above 0.
+    /// Its factor in all limits; above 0.
     pub(crate) weight: f64,
     /// Its lower bound; above 0.
     pub(crate) low: f64,
@@ -46,7 +46,9 @@ impl Term {
 /// A limit on the weighted sum of some variables, each listed once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit<'p> {
+    /// The indices of the variables.
     pub(crate) terms: &'p [usize],
+    /// The largest weighted sum.
     pub(crate) most: f64,
 }
 
@@ -61,20 +63,21 @@ pub(crate) struct Solution {
 
 /// The tolerance of limits, relative to their room above the least values.
 const EXACT: f64 = 1e-10;
-/// The least room of a limit, relative to the limit, for this tolerance.
+/// The least room of a limit, relative to the limit, to which the tolerance is applied.
 const NEXT_TO_NOTHING: f64 = 1e-5;
-/// The number of rounds after which the present result is used: far more than needed.
+/// The number of rounds after which the present result is used. It is far more than needed.
 const ROUNDS: usize = 1_000;
 /// The largest relative decrease of the dual by rounding.
 const ROUNDING: f64 = 1e-14;
-/// A curvature below this value is due to rounding, relative to the curvature without the common variables of limits.
+/// The curvature, relative to the curvature if limits had no common variables, below which it is only a rounding error.
 const FLAT: f64 = 1e-10;
-/// The number of rounds after which slowly decreasing prices are set to 0 on trial.
+/// The number of rounds between two trials in which the prices of limits that are not reached are set to 0.
 const SLOW: usize = 4;
 /// The largest number of steps in the search for one price or one direction.
 const STEPS: usize = 64;
 
-/// Solves the programme. Returns the limits that even the least values exceed as an error.
+/// Solves the programme. If the lower bounds of the variables exceed some limits, returns the indices of these limits
+/// as an error.
 pub(crate) fn solve(terms: &[Term], limits: &[Limit<'_>]) -> Result<Solution, Vec<usize>> {
     let least = |limit: &Limit<'_>| limit.terms.iter().map(|&at| terms[at].weight * terms[at].low).sum::<f64>();
     let broken: Vec<_> = (0..limits.len()).filter(|&at| least(&limits[at]) > limits[at].most).collect();
@@ -98,6 +101,7 @@ pub(crate) fn solve(terms: &[Term], limits: &[Limit<'_>]) -> Result<Solution, Ve
     Ok(dual.into_solution())
 }
 
+/// The state of the iteration: prices, and sums that follow from them.
 struct Dual<'p> {
     terms: &'p [Term],
     limits: &'p [Limit<'p>],
@@ -105,7 +109,7 @@ struct Dual<'p> {
     rooms: Vec<f64>,
     /// The price of each limit.
     prices: Vec<f64>,
-    /// By variable: the sum of the prices of its limits.
+    /// By variable: the sum of the prices of its limits. Must follow each change of a price.
     sums: Vec<f64>,
 }
 
@@ -118,14 +122,14 @@ impl Dual<'_> {
         }
     }
 
-    /// Returns the excess of a limit; negative if there is room.
+    /// Returns the weighted sum of a limit minus its `most`; negative if the limit is not reached.
     fn excess(&self, limit: usize) -> f64 {
         let Limit { terms, most } = self.limits[limit];
         terms.iter().map(|&at| self.terms[at].share(self.sums[at]).0).sum::<f64>() - most
     }
 
-    /// Returns the largest violation of the optimum's conditions, relative to the room of a limit: no limit is
-    /// exceeded, and a limit with a price is reached.
+    /// Returns the largest violation of the conditions of the optimum, relative to the room of a limit. The conditions
+    /// are that no limit is exceeded, and that each limit with a price is reached.
     fn error(&self) -> f64 {
         let of_limit = |at: usize| {
             let excess = self.excess(at);
@@ -150,8 +154,8 @@ impl Dual<'_> {
         self.error() < error && self.worth() >= worth - ROUNDING * worth.abs()
     }
 
-    /// Sets one price so that its limit is just kept, with all other prices unchanged; 0 if the limit is kept without a
-    /// price.
+    /// Sets one price to the value at which its limit is reached but not exceeded, without changing other prices. The
+    /// price is 0 if the limit is kept without a price.
     fn settle(&mut self, limit: usize) {
         let Limit { terms, most } = self.limits[limit];
         let before = self.prices[limit];
@@ -163,7 +167,8 @@ impl Dual<'_> {
         terms.iter().for_each(|&at| self.sums[at] += price);
     }
 
-    /// Returns the price at which `terms` add up to `most`, given the other prices in the sums.
+    /// Returns the price at which the shares of `terms` add up to `most`. `sums` must contain only the other prices.
+    /// `guess` is the price at which the search starts.
     fn price(&self, terms: &[usize], (most, room): (f64, f64), guess: f64) -> f64 {
         // The sum of variables between their bounds, the sum of variables at a bound, and the slope of the first sum.
         let at_price = |price: f64| {
@@ -206,8 +211,9 @@ impl Dual<'_> {
         price
     }
 
-    /// Tries to remove the prices of limits that are not reached. Otherwise, with two limits on the same variables, the
-    /// price of the wider one would move to the other in steps as small as the distance of the limits.
+    /// Sets the prices of limits that are not reached to 0, if this leads nearer to the optimum. Otherwise, with two
+    /// limits on the same variables, the price of the wider limit would move to the other limit in very small steps, as
+    /// small as the distance between the two limits.
     fn drop_slack(&mut self) {
         let (before, from) = (self.prices.clone(), (self.error(), self.worth()));
         let (slack, reached): (Vec<usize>, Vec<usize>) =
@@ -246,8 +252,9 @@ impl Dual<'_> {
         self.add_up();
     }
 
-    /// Moves prices along a direction in which no variable changes, so that the dual's value increases linearly, until
-    /// the first price is 0. If there are more limits than variables, not all limits have prices.
+    /// Moves the prices of the limits `free` along the direction `flat` until the first price is 0. No variable changes
+    /// along this direction, so the dual's value increases linearly. If there are more limits than variables, such a
+    /// step is needed, because not all limits have prices.
     fn slide(&mut self, free: &[usize], flat: &[f64]) {
         let (before, worth) = (self.prices.clone(), self.worth());
         let ends = free.iter().zip(flat).filter(|(_, by)| **by < 0.0).map(|(&at, by)| (self.prices[at] / -by, at));
@@ -263,8 +270,9 @@ impl Dual<'_> {
         }
     }
 
-    /// Solves `H·direction = excess` by conjugate gradients; H is the dependence of the limits `free` on each other's
-    /// prices. If a part of the excess is along a direction in which no variable changes, returns this direction too.
+    /// Solves `H·direction = excess` by conjugate gradients. H is the dependence of the limits `free` on each other's
+    /// prices, and `slopes` has the slope of each variable. If a part of the excess is along a direction in which no
+    /// variable changes, returns this direction, too.
     fn direction(&self, free: &[usize], excess: &[f64], slopes: &[f64]) -> (Vec<f64>, Option<Vec<f64>>) {
         let of = |limit: usize| self.limits[limit].terms;
         let diagonal: Vec<f64> = free.iter().map(|&at| of(at).iter().map(|&term| slopes[term]).sum::<f64>()).collect();
@@ -290,7 +298,8 @@ impl Dual<'_> {
         for _ in 0..STEPS {
             let product = product(&search);
             let curvature = dot(&search, &product);
-            // Limits on the same variables have directions in which no variable changes. A step along them has no end.
+            // Limits on the same variables have directions in which no variable changes. A step along such a direction
+            // would be infinite.
             let scale: f64 = search.iter().zip(&diagonal).map(|(by, d)| by * by * d).sum();
             if size <= enough {
                 break;
@@ -311,7 +320,7 @@ impl Dual<'_> {
         (solution, None)
     }
 
-    /// Returns the values, reduced towards their lower bounds until no limit is exceeded. The excess is mostly a
+    /// Returns the values, reduced towards their lower bounds until no limit is exceeded. The excess is usually a
     /// rounding error.
     fn into_solution(self) -> Solution {
         let mut values: Vec<f64> = self.terms.iter().zip(&self.sums).map(|(term, sum)| term.value(*sum)).collect();

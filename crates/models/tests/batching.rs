@@ -234,7 +234,7 @@ fn invalid_models_are_refused() {
 
 #[test]
 fn flows_on_one_path_have_one_price() {
-    // Objectives that are close to each other, and some equal ones: only the tightest flow has a price.
+    // If objectives are close to each other or equal, only the tightest flow has a price.
     let cost = Line { fixed: 1e-8, each: 2e-9 };
     let module = Module { cpu: cost, delay: cost, ingress: 1.0 };
     for slos in [vec![6.7853e-3, 9.0951e-3, 6.7848e-3], vec![9.1e-4, 5.9e-4, 4e-4, 3.5e-4, 3.5e-4, 3.5e-4]] {

@@ -245,7 +245,8 @@ fn a_buffer_is_needless_for_each_of_three_reasons() {
     let modules = vec![module(22.4), module(8.0), module(1.0), module(1.0)];
     let flows = vec![flow(&[0, 1, 3], 1e6, 1.0), flow(&[2], 1e3, 7.5e-3)];
     let model = Model::new(modules, flows, 32.0).expect("a valid model");
-    // Arriving batches large enough; trigger not above the arriving batch; 8 packets take 8 ms; none of these.
+    // Module 0 gets large batches, the trigger of module 1 is not above the arriving batch, and module 2 waits 8 ms for
+    // 8 packets. Only the buffer of module 3 is needed.
     assert_eq!(model.needless_buffers(&measured(&[32, 8, 8, 2], &[])), [0, 1, 2]);
     assert_eq!(model.needless_buffers(&measured(&[0, 9, 7, 2], &[])), [0usize; 0]);
 }

@@ -54,7 +54,7 @@ fn a_module_that_all_flows_pass_cannot_move() {
     let flows = vec![flow(vec![0], 1e-4), flow(vec![0, 1], 1e-4)];
     let model = Model::new(modules, flows, BATCH).expect("a valid model");
     let parted = model.decomposition();
-    // The second flow's own module can move: this does not help, but does no harm.
+    // The module that only the second flow passes can move. This does not help, but does no harm.
     assert_eq!(parted.map(|parted| parted.go), Some(vec![1]));
     let alone = Model::new(vec![module(1e-3, 0.0)], vec![flow(vec![0], 1e-4)], BATCH).expect("a valid model");
     assert_eq!(alone.decomposition(), None);
@@ -96,7 +96,7 @@ proptest! {
             let more = make(&modules, &[&stay[..], &[flows[at].clone()]].concat());
             prop_assert!(!more.inherent_violations().is_empty(), "{at} could have stayed");
         }
-        // No module that the remaining flows need moves.
+        // A module that the remaining flows need does not move.
         for &at in &parted.go {
             prop_assert!(parted.stay.iter().all(|&flow| !flows[flow].0[at]));
         }

@@ -111,7 +111,8 @@ fn definition() -> impl Strategy<Value = Definition> {
     (prop::collection::vec(module, 8), prop::collection::vec(flow, 1..=8))
 }
 
-/// All decisions, with modules and flows defined in these orders; returned in the original order of modules.
+/// Returns all decisions if modules and flows are defined in these orders. The result is in the original order of
+/// modules.
 fn decided((modules, flows): &Definition, order: &[usize], flow_order: &[usize]) -> Vec<Vec<usize>> {
     let new_index = |old: usize| order.iter().position(|at| *at == old).expect("every module is in the order");
     let of = |&at: &usize| {

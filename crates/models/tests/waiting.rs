@@ -14,8 +14,8 @@ fn module() -> impl Strategy<Value = Module> {
     })
 }
 
-/// A small tree: for each module the one before it, and the share of its batches that arrives together. Flows end
-/// anywhere.
+/// A small tree of modules. Each module has a random module before it, and a random part of a batch arrives together.
+/// Flows end at random modules.
 fn tree(modules: usize, flows: usize, largest: f64) -> impl Strategy<Value = (Model, Arrivals)> {
     let stated = prop_oneof![8 => Just(0), 1 => 1..=SMALL as usize];
     let part = (module(), any::<prop::sample::Index>(), 0.1..1.0f64, 1..=2u32, stated);
@@ -38,7 +38,7 @@ fn tree(modules: usize, flows: usize, largest: f64) -> impl Strategy<Value = (Mo
             let free: Vec<_> = flows.iter().map(of).collect();
             let model = Model::new(modules.clone(), free.clone(), largest).expect("a valid model");
             let kept = (0..parts.len()).map(|at| {
-                // At least its share, as if packets were well mixed.
+                // At least the module's share of the packets: this is the value if packets are well mixed.
                 let share = before[at].map_or(1.0, |before| model.rates()[at] / model.rates()[before].max(1.0));
                 share + (1.0 - share) * parts[at].2
             });
@@ -64,7 +64,7 @@ fn tree(modules: usize, flows: usize, largest: f64) -> impl Strategy<Value = (Mo
     )
 }
 
-/// Flows with a larger share are left out of the model; only their packets count.
+/// The share from which a flow has no objective. Flows without an objective are left out of the model, but their packets are counted.
 const NO_OBJECTIVE: f64 = 1.1;
 
 /// The largest batch for exhaustive search.
@@ -276,7 +276,7 @@ fn paths_that_join_again_share_their_time() {
     assert_eq!((triggers[2], triggers[0] > 16, triggers[3] > 16), (32, true, true), "{triggers:?}");
 }
 
-/// The same with a cost of holding packets.
+/// Compares the triggers with exhaustive search if holding packets has a cost.
 #[test]
 fn holding_packets_saves_more_than_it_costs() {
     let mut runner = TestRunner::deterministic();

@@ -2,8 +2,8 @@
 //! rejected packets.
 //!
 //! A function that rejects packets can send them to a separate gate (`ttl: { expired: gate }`). This function turns
-//! each of them into the error about itself, in the packet's own chunk, so errors need no additional memory however
-//! many there are. The errors go back to the senders and are routed like other packets.
+//! each rejected packet into the error about this packet, in the chunk of the packet. So errors need no additional
+//! memory, whatever their number is. The errors go back to the senders and are routed like other packets.
 
 use std::sync::Arc;
 
@@ -27,14 +27,15 @@ use crate::interface_in::WORD;
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// The names of states `interface`, whose addresses are the sources of errors. If there are several, the interface
-    /// with the number in the metadata word `interface` is used, or else the first one.
+    /// with the number in the metadata word `interface` is used, or else the first interface of the list.
     interfaces: Vec<String>,
     /// The type of error: `time_exceeded`, `no_route`, `host_unreachable`, `port_unreachable`, `prohibited`, `too_big`
     /// or `reassembly_time_exceeded`.
     error: ErrorType,
     /// With `too_big`: the maximum length of packets, 68 to 65535 bytes including the IP header.
     mtu: Option<u16>,
-    /// Maximum number of errors a second, which is also the maximum burst after a pause: 100 by default, 0 for none.
+    /// Maximum number of errors a second, 100 by default. After a pause, this number may be sent at once. With 0, none
+    /// are sent.
     #[serde(default = "hundred")]
     errors_per_second: u32,
 }
@@ -43,7 +44,7 @@ fn hundred() -> u32 {
     100
 }
 
-/// Type of error.
+/// The type of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum ErrorType {
@@ -69,6 +70,8 @@ const NO_SOURCE: Gate = Gate::drop(2);
 const NO_ROOM: Gate = Gate::drop(3);
 const NOT_IP: Gate = Gate::drop(4);
 const BAD_HEADER: Gate = Gate::drop(5);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason {
         name: "error_not_allowed",
@@ -82,28 +85,34 @@ const DROPS: &[Reason] = &[
     Reason { name: "bad_header", help: "The IP header is invalid, so the sender is not known." },
 ];
 
-/// The function.
+/// The network function `icmp_error`.
 pub struct IcmpError {
+    /// The interfaces whose addresses are sources of errors, at least one.
     interfaces: Vec<Arc<Interface>>,
+    /// The metadata word with the number of the interface; `None` if there is only one interface.
     word: Option<Word>,
     types: ErrorTypes,
+    /// The rate limit of errors.
     bucket: AnswerLimit,
     counts: Arc<[Counter]>,
 }
 
-/// Types and codes of the error, and the MTU in the message.
+/// The types and codes of the error, and the MTU in the message.
 #[derive(Clone, Copy, Debug)]
 struct ErrorTypes {
+    /// The ICMP type and code.
     v4: (u8, u8),
+    /// The ICMPv6 type and code.
     v6: (u8, u8),
+    /// The MTU in the message; 0 for all errors except `too_big`.
     mtu: u16,
-    /// Whether errors are also sent about packets to groups: true for Packet Too Big, because path MTU discovery works
-    /// for groups (RFC 4443 section 2.4 e.3).
+    /// True if errors are also sent about IPv6 packets to groups. This holds for Packet Too Big, because path MTU
+    /// discovery works for groups (RFC 4443 section 2.4 e.3).
     groups_v6: bool,
 }
 
 impl ErrorTypes {
-    /// Types and codes: RFC 792 and RFC 1812 sections 4.3.3 and 5.2.7; RFC 4443 section 3.
+    /// Returns the types and codes of RFC 792, RFC 1812 sections 4.3.3 and 5.2.7, and RFC 4443 section 3.
     fn of(error: ErrorType, mtu: u16) -> Self {
         let (v4, v6) = match error {
             ErrorType::TimeExceeded => ((11, 0), (3, 0)),
@@ -188,10 +197,11 @@ impl IcmpError {
     fn interface(&self, packet: &Packet) -> &Interface {
         let number = self.word.map(|word| packet.word(word));
         let by_number = number.and_then(|number| self.interfaces.iter().find(|it| it.number == Some(number)));
-        // There is at least one interface.
+        // The list is not empty: `new` has checked this.
         by_number.unwrap_or(&self.interfaces[0])
     }
 
+    /// Turns a packet into the error about it, or returns the gate of a packet without an error.
     fn make_error(&mut self, packet: &mut Packet, now: Ticks) -> Gate {
         let (network, start) = packet.network();
         let refused = match network {

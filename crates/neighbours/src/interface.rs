@@ -35,32 +35,33 @@ pub struct Params {
     /// "2001:db8::1/64"]`, up to 16. If there is an IPv6 address and none is link-local, the link-local address made
     /// from the Ethernet address is added.
     addresses: Vec<InterfaceAddress>,
-    /// The interface's number in a router with several interfaces: `interface_in` writes it to the metadata word
+    /// The number of the interface in a router with several interfaces. `interface_in` writes it to the metadata word
     /// `interface`.
     number: Option<u32>,
     /// Permanent neighbours: `["192.0.2.7 02:00:00:00:00:07"]`.
     #[serde(default)]
     neighbours: Vec<String>,
-    /// The approximate number of neighbours that fit, 16 to 1048576; 1024 by default. Each takes 128 bytes.
+    /// The approximate number of neighbours for which there is room, 16 to 1048576; 1024 by default. Each takes 128
+    /// bytes.
     #[serde(default = "capacity")]
     capacity: usize,
-    /// How long a neighbour counts as reachable after an answer, 1ms to 1d; 30s by default.
+    /// The time for which a neighbour counts as reachable after an answer, 1ms to 1d; 30s by default.
     #[serde(default = "reachable")]
     reachable: Nanos,
-    /// How long packets are sent to a stale neighbour before it is probed, 1ms to 1d; 5s by default.
+    /// The time for which packets are sent to a stale neighbour before it is probed, 1ms to 1d; 5s by default.
     #[serde(default = "delay")]
     delay: Nanos,
-    /// How long to wait for an answer before the next request, 1ms to 1d; 1s by default.
+    /// The time between two requests to a neighbour that does not answer, 1ms to 1d; 1s by default.
     #[serde(default = "retransmit")]
     retransmit: Nanos,
     /// The number of requests before a neighbour is given up, 1 to 15; 3 by default.
     #[serde(default = "tries")]
     tries: u8,
-    /// How long a neighbour that did not answer is not asked again, 1ms to 1d; 3s by default. It doubles each time, up
-    /// to 32 times.
+    /// The pause before a neighbour that was given up is requested again, 1ms to 1d; 3s by default. The pause doubles
+    /// each time, up to 32 times this value.
     #[serde(default = "negative")]
     negative: Nanos,
-    /// How long an unused neighbour is remembered, 1ms to 1d; 10min by default.
+    /// The time after which an unused neighbour is removed, 1ms to 1d; 10min by default.
     #[serde(default = "forget")]
     forget: Nanos,
 }
@@ -96,7 +97,7 @@ pub(crate) struct InterfaceAddress {
     length: u32,
 }
 
-/// Why a text is not an address of an interface.
+/// The reason why a text is not an address of an interface.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InterfaceAddressError {
     /// It has the wrong form.
@@ -105,7 +106,7 @@ pub(crate) enum InterfaceAddressError {
          2001:db8::1/64; allowed are unicast addresses"
     )]
     Other(String),
-    /// It is not a host's address; the reason.
+    /// It is not the address of a single host. The text says why.
     #[error("{0}")]
     NoHost(String),
 }
@@ -143,41 +144,49 @@ struct OwnAddress<A> {
 
 /// An interface.
 pub struct Interface {
+    /// The Ethernet address of the interface.
     pub(crate) mac: MacAddress,
+    /// Its IPv4 addresses.
     v4: Vec<OwnAddress<u32>>,
+    /// Its IPv6 addresses, among them a link-local address. Empty without IPv6.
     v6: Vec<OwnAddress<u128>>,
+    /// Its number in a router with several interfaces.
     pub(crate) number: Option<u32>,
+    /// The table of its neighbours, which all workers share.
     pub(crate) neighbours: Neighbours,
-    /// The latest time that a worker noted, in ticks. Changes by an operator get this time.
+    /// The latest time that a worker has stored with [`note`](Self::note), in ticks. Changes by an operator use it as
+    /// the current time.
     now: AtomicU64,
     frequency: Frequency,
 }
 
 impl Interface {
-    /// Returns whether an IPv4 address is its own.
+    /// Returns true if an IPv4 address is its own.
     #[inline]
     pub(crate) fn has_v4(&self, address: u32) -> bool {
         self.v4.iter().any(|own| own.address == address)
     }
 
-    /// Returns whether an IPv6 address is its own.
+    /// Returns true if an IPv6 address is its own.
     #[inline]
     pub(crate) fn has_v6(&self, address: u128) -> bool {
         self.v6.iter().any(|own| own.address == address)
     }
 
-    /// Returns whether an IPv4 address is in one of its prefixes.
+    /// Returns true if an IPv4 address is in one of its prefixes.
     #[inline]
     pub(crate) fn connects_v4(&self, address: u32) -> bool {
         self.v4.iter().any(|own| (own.address ^ address) & own.mask == 0)
     }
 
-    /// Returns whether an IPv6 address is in one of its prefixes. With IPv6 these include the link-local prefix.
+    /// Returns true if an IPv6 address is in one of its prefixes. If it has IPv6 addresses, the link-local prefix is
+    /// one of them.
     #[inline]
     pub(crate) fn connects_v6(&self, address: u128) -> bool {
         self.v6.iter().any(|own| (own.address ^ address) & own.mask == 0)
     }
 
+    /// Returns true if an address is in one of its prefixes, so that no router is needed to reach it.
     pub(crate) fn connects(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => self.connects_v4(address.to_bits()),
@@ -185,8 +194,9 @@ impl Interface {
         }
     }
 
-    /// Returns whether an address is a broadcast address of one of its prefixes: all ones after the prefix, or all
-    /// zeros, an older form (RFC 1812 section 4.2.3.1). A prefix of 31 bits has neither (RFC 3021).
+    /// Returns true if an address is 255.255.255.255 or a broadcast address of one of its prefixes. After the prefix,
+    /// this has all ones, or all zeros in an older form (RFC 1812 section 4.2.3.1). A prefix of 31 or 32 bits has no
+    /// broadcast address (RFC 3021).
     #[inline]
     pub(crate) fn is_broadcast(&self, address: u32) -> bool {
         address == u32::MAX || self.broadcasts().any(|all| all == address)
@@ -207,34 +217,36 @@ impl Interface {
     pub(crate) fn refuse_broadcast(&self, address: IpAddr) -> Result<(), String> {
         match address {
             IpAddr::V4(four) if self.is_broadcast(four.to_bits()) => Err(format!(
-                "{address} is the network or broadcast address of a prefix of the interface: allowed are addresses of \
-                 one host"
+                "{address} is the network or broadcast address of a prefix of the interface: use the address of a \
+                 single host"
             )),
             IpAddr::V6(six) if self.is_anycast(six.to_bits()) => Err(format!(
-                "{address} is the address of all routers of a prefix of the interface: allowed are addresses of one \
+                "{address} is the address of all routers of a prefix of the interface: use the address of a single \
                  host"
             )),
             _ => Ok(()),
         }
     }
 
+    /// Returns true if an address is the anycast address of all routers of one of its prefixes.
     fn is_anycast(&self, address: u128) -> bool {
         self.v6.iter().any(|own| own.mask < u128::MAX - 1 && address == own.address & own.mask)
     }
 
-    /// Returns whether one of its addresses has this solicited-node address (RFC 4291 section 2.7.1).
+    /// Returns true if one of its addresses has this solicited-node address (RFC 4291 section 2.7.1).
     pub(crate) fn is_solicited(&self, address: u128) -> bool {
         address >> 24 == SOLICITED_NODE && self.v6.iter().any(|own| (own.address ^ address) & 0xff_ffff == 0)
     }
 
-    /// Returns the own IPv4 address for packets to `peer`: one in the same prefix, otherwise the first.
+    /// Returns the own IPv4 address for packets to `peer`: an address in the same prefix, otherwise the first. `None`
+    /// if it has no IPv4 address.
     pub(crate) fn source_v4(&self, peer: u32) -> Option<u32> {
         let near = self.v4.iter().find(|own| (own.address ^ peer) & own.mask == 0);
         near.or(self.v4.first()).map(|own| own.address)
     }
 
-    /// Returns the own IPv6 address for packets to `peer`: one in the same prefix, otherwise the first that is not
-    /// link-local (RFC 6724 rule 2).
+    /// Returns the own IPv6 address for packets to `peer`: an address in the same prefix, otherwise the first that is
+    /// not link-local (RFC 6724 rule 2). `None` if it has no IPv6 address.
     pub(crate) fn source_v6(&self, peer: u128) -> Option<u128> {
         let near = self.v6.iter().find(|own| (own.address ^ peer) & own.mask == 0);
         let wide = || self.v6.iter().find(|own| !is_link_local(own.address));
@@ -247,12 +259,13 @@ impl Interface {
         v4.chain(self.v6.iter().map(|own| IpAddr::V6(Ipv6Addr::from_bits(own.address))))
     }
 
-    /// Notes the current time.
+    /// Stores the current time for changes by operators.
     #[inline]
     pub(crate) fn note(&self, now: Ticks) {
         self.now.store(now.0, Ordering::Relaxed);
     }
 
+    /// Returns the time that [`note`](Self::note) has stored, in ticks.
     fn noted(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
@@ -268,7 +281,7 @@ const SOLICITED_NODE: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000 >> 24;
 /// The prefix of link-local addresses (RFC 4291 section 2.5.6).
 const LINK_LOCAL: u128 = 0xfe80 << 112;
 
-/// Returns whether an IPv6 address is link-local.
+/// Returns true if an IPv6 address is link-local.
 #[inline]
 pub(crate) fn is_link_local(address: u128) -> bool {
     (address ^ LINK_LOCAL) >> 118 == 0
@@ -280,11 +293,12 @@ fn link_local(mac: MacAddress) -> u128 {
     LINK_LOCAL | u128::from(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
 }
 
+/// Returns the mask of a prefix of `length` bits, for addresses of `BITS` bits.
 fn mask<const BITS: u32>(length: u32) -> u128 {
     if length == 0 { 0 } else { (u128::MAX << (BITS - length)) & (u128::MAX >> (128 - BITS)) }
 }
 
-/// The most own addresses.
+/// The largest number of own addresses.
 const MOST: usize = 16;
 
 impl DeclareState for Interface {

@@ -1,8 +1,8 @@
 //! Receives at an interface: answers requests for its addresses, learns its neighbours, and separates packets for the
 //! router itself from packets to forward.
 //!
-//! Nearly all frames are IP packets to the interface's Ethernet address and another host's IP address: two comparisons
-//! suffice for them. All others are handled out of line.
+//! Nearly all frames are IP packets to the Ethernet address of the interface and the IP address of another host. Two
+//! comparisons suffice for these frames. All other frames are handled out of line.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,15 +36,15 @@ pub struct Params {
     /// The names of the router's other interfaces. Packets to their addresses are for the router itself, too.
     #[serde(default)]
     others: Vec<String>,
-    /// The number of requests for its addresses (ARP, neighbour solicitations) that are answered per second, and at
-    /// once after a pause; 1000 by default, 0 for none.
+    /// The number of requests for its addresses (ARP, neighbour solicitations) that are answered per second; 1000 by
+    /// default. After a pause, this number may be answered at once. With 0, none are answered.
     #[serde(default = "thousand")]
     answers_per_second: u32,
     /// The number of pings of its addresses that are answered per second; 1000 by default. With 0 they leave by the
     /// gate `local`.
     #[serde(default = "thousand")]
     echoes_per_second: u32,
-    /// Drops (`drop`, the default) or forwards (`pass`) packets to others whose source is an address of the router
+    /// Drops (`drop`, the default) or forwards (`pass`) packets to other hosts whose source is an address of the router
     /// itself or the broadcast address of one of its prefixes.
     #[serde(default)]
     martians: Martians,
@@ -84,6 +84,8 @@ const ECHOES_LIMITED: Gate = Gate::drop(6);
 const LINK_ONLY: Gate = Gate::drop(7);
 const GROUP: Gate = Gate::drop(8);
 const MARTIAN: Gate = Gate::drop(9);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason {
         name: "other_station",
@@ -118,6 +120,7 @@ const DROPS: &[Reason] = &[
 
 const NEIGHBOUR: Gate = Gate::consume(0);
 const CONFLICT: Gate = Gate::consume(1);
+/// The reasons of consumption. The number of a consuming gate is the index of its reason in this list.
 const CONSUMES: &[Reason] = &[
     Reason { name: "neighbour", help: "ARP or neighbour discovery that is not a request for this interface." },
     Reason { name: "conflict", help: "Another station claims one of the interface's own addresses." },
@@ -143,11 +146,14 @@ pub struct InterfaceIn {
     local: Local,
     martians: Martians,
     replies: NeighbourReplies,
+    /// The metadata word for the number of the interface, and the number; `None` if it has no number.
     word: Option<(Word, u32)>,
+    /// The rate limit of answers to requests for addresses.
     answers: AnswerLimit,
+    /// The rate limit of answers to pings; `None` if pings leave by the gate `local`.
     echoes: Option<AnswerLimit>,
-    /// The time of the last defence of an own address, at most one in ten seconds (RFC 5227 section 2.4,
-    /// `DEFEND_INTERVAL`).
+    /// The time of the last defence of an own address, in ticks. There is at most one in ten seconds (RFC 5227 section
+    /// 2.4, `DEFEND_INTERVAL`).
     defended: Option<u64>,
     counts: Arc<[Counter]>,
 }
@@ -158,8 +164,8 @@ struct Local {
     v6: Vec<u128>,
     /// The broadcast addresses of its prefixes.
     broadcasts: Vec<u32>,
-    /// A bit for the lowest six bits of each of its IPv4 addresses and broadcast addresses. An address whose bit is not
-    /// set is none of them.
+    /// A set of 64 bits. For each of its IPv4 addresses and broadcast addresses, the bit is set whose number is the
+    /// lowest six bits of the address. If the bit of an address is not set, the address is not one of these.
     low: u64,
 }
 
@@ -179,8 +185,8 @@ impl Local {
         Self { v4, v6, broadcasts, low }
     }
 
-    /// Returns whether an IPv4 address may be the router's or a broadcast address. It rarely returns true for other
-    /// addresses.
+    /// Returns true if an IPv4 address is the router's own or a broadcast address. It rarely returns true for other
+    /// addresses, too.
     #[inline(always)]
     fn may_have_v4(&self, [.., last]: [u8; 4]) -> bool {
         self.low >> (last & 63) & 1 == 1
@@ -258,14 +264,14 @@ fn number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Returns whether no router forwards packets to this address: 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0 and
+/// Returns true if no router forwards packets to this address: 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0 and
 /// above.
 fn is_special(address: u32) -> bool {
     let first = address >> 24;
     first >= 224 || first == 127 || first == 0 || address >> 16 == 0xa9fe
 }
 
-/// The first octets of the addresses of [`is_special`].
+/// For each first octet of an address: true if [`is_special`] may return true for the address.
 const SPECIAL: [bool; 256] = {
     let mut marked = [false; 256];
     let mut octet = 0;
@@ -277,7 +283,8 @@ const SPECIAL: [bool; 256] = {
 };
 
 impl InterfaceIn {
-    /// Returns whether a packet is an IPv4 packet that only needs to be forwarded.
+    /// Returns true if a packet is an IPv4 packet that only needs to be forwarded. If not, [`unusual`](Self::unusual)
+    /// decides.
     #[inline(always)]
     fn passes(&self, packet: &mut Packet) -> bool {
         let Some(ethernet) = packet.view::<Ethernet>(0) else { return false };
@@ -291,8 +298,8 @@ impl InterfaceIn {
         !(special | own) || self.is_transit_v4(u32::from_be_bytes(source), u32::from_be_bytes(destination))
     }
 
-    /// Returns whether a packet with these addresses only needs to be forwarded. Called when the quick check is
-    /// inconclusive.
+    /// Returns true if a packet with these addresses only needs to be forwarded. Called if the quick check in
+    /// [`passes`](Self::passes) is inconclusive.
     #[inline(never)]
     fn is_transit_v4(&self, source: u32, destination: u32) -> bool {
         !self.local.has_v4(destination)
@@ -302,12 +309,12 @@ impl InterfaceIn {
             && !self.is_martian_v4(source)
     }
 
-    /// Returns whether a packet to forward must not have this source.
+    /// Returns true if a packet to forward must not have this source.
     fn is_martian_v4(&self, source: u32) -> bool {
         self.martians == Martians::Drop && (self.local.has_v4(source) || self.local.broadcasts.contains(&source))
     }
 
-    /// Handles all other packets.
+    /// Handles any packet and returns its gate. Learns neighbours, and turns requests into their answers.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
@@ -328,6 +335,7 @@ impl InterfaceIn {
         }
     }
 
+    /// Handles an IPv4 packet whose header is at `start`. `group` is true if the frame is to a group address.
     fn ipv4(&mut self, packet: &mut Packet, start: usize, group: bool, context: &Context<'_>) -> Gate {
         let Some(header) = packet.ipv4() else { return NOT_IP };
         let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
@@ -354,6 +362,7 @@ impl InterfaceIn {
         if group { GROUP } else { TRANSIT }
     }
 
+    /// Handles an IPv6 packet whose header is at `start`. `group` is true if the frame is to a group address.
     fn ipv6(&mut self, packet: &mut Packet, start: usize, group: bool, context: &Context<'_>) -> Gate {
         let Some(&mut header) = packet.ipv6() else { return NOT_IP };
         if let Some(gate) = self.discovery(packet, start, &header, context.now()) {
@@ -383,8 +392,8 @@ impl InterfaceIn {
         if group { GROUP } else { TRANSIT }
     }
 
-    /// Returns whether an address may be answered: a single host's that is not the router's own (RFC 1122 section
-    /// 3.2.1.3).
+    /// Returns true if packets from an address may be answered: it must be the address of a single host, and not the
+    /// router's own (RFC 1122 section 3.2.1.3).
     fn is_other_host_v4(&self, address: u32) -> bool {
         may_be_host_v4(address) && !self.local.has_v4(address) && !self.local.broadcasts.contains(&address)
     }
@@ -398,7 +407,8 @@ impl InterfaceIn {
         LOCAL
     }
 
-    /// Answers an echo request, within the rate limit.
+    /// Answers a packet to the router itself if it is an echo request, within the rate limit. Returns its gate, which
+    /// is [`LOCAL`] for all other packets. `answer` turns a request into its answer.
     fn echo(
         &mut self,
         packet: &mut Packet,

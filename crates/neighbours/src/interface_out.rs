@@ -1,9 +1,9 @@
 //! Sends through an interface: finds the Ethernet address of each packet's next hop, and requests it if it is unknown.
 //!
-//! Nearly always the address is known: one lookup in one cache line of the table that all workers share, and twelve
-//! bytes are written. Packets to unknown neighbours wait here, a few for each neighbour, on the worker that has them.
-//! Answers may arrive on any worker (`interface_in`), so a worker with waiting packets looks at the table at regular
-//! intervals.
+//! Nearly always the address is known. A packet then takes a lookup in one cache line of the table that all workers
+//! share, and twelve bytes are written. Packets to unknown neighbours wait in this function, a few for each neighbour,
+//! on the worker that processes them. Answers may arrive on any worker (`interface_in`), so a worker with waiting
+//! packets looks at the table at regular intervals.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -51,25 +51,25 @@ pub struct Params {
     /// `[192.0.2.254, "fe80::1"]`.
     #[serde(default)]
     gateway: Vec<IpAddr>,
-    /// The routers by next hop, as `ip_lookup` with `to: both` or `to: word` writes them: `{ "1": [192.0.2.254] }`. A
-    /// packet with a next hop that is not listed goes to its destination directly, or to the `gateway`.
+    /// The routers by next hop: `{ "1": [192.0.2.254] }`. `ip_lookup` with `to: both` or `to: word` writes the next hop
+    /// of a packet. A packet with a next hop that is not listed goes to its destination directly, or to the `gateway`.
     #[serde(default)]
     next_hops: BTreeMap<String, Vec<IpAddr>>,
     /// The number of packets that may wait for one neighbour's answer, 1 to 1024; 32 by default. When it is exceeded,
     /// the oldest is dropped.
     #[serde(default = "queue")]
     queue: usize,
-    /// The number of packets that may wait in total, 1 to 65536; 1024 by default. The pool must have more.
+    /// The number of packets that may wait in total, 1 to 65536; 1024 by default. The pool must be larger.
     #[serde(default = "held")]
     held: usize,
-    /// The number of neighbours that packets may wait for at a time, 1 to 4096; 256 by default.
+    /// The number of neighbours for which packets may wait at a time, 1 to 4096; 256 by default.
     #[serde(default = "resolving")]
     resolving: usize,
     /// The action for packets to neighbours that do not reply: `drop` (the default), or `gate`, which sends them to the
     /// gate `unreachable`.
     #[serde(default)]
     unreachable: RejectAction,
-    /// Whether the interface announces its addresses when it starts: `true` (the default) or `false`.
+    /// Announces the addresses of the interface when it starts: `true` (the default) or `false`.
     #[serde(default = "yes")]
     announce: bool,
 }
@@ -87,28 +87,38 @@ fn yes() -> bool {
     true
 }
 
-/// The number of neighbours per second for which a worker begins to send requests. Otherwise packets to all addresses
-/// of a prefix would cause a broadcast each (RFC 6583 section 3).
+/// The largest number of neighbours per second for which a worker begins to send requests. Without this limit, a scan
+/// of a prefix would cause a broadcast for each address (RFC 6583 section 3).
 const ASKED_PER_SECOND: u32 = 1_000;
 /// The interval at which a worker with waiting packets looks for answers.
 const LOOK_EVERY: Nanos = Nanos(200_000);
-/// The interval at which some groups of entries are checked for age, and the number of groups.
+/// The interval at which some groups of entries are checked for age.
 const SWEEP_EVERY: Nanos = Nanos(100_000_000);
+/// The number of groups that are checked at a time.
 const SWEPT_GROUPS: usize = 32;
 
 /// The network function `interface_out`.
 pub struct InterfaceOut {
+    /// The interface and its neighbours, which all workers share.
     interface: Arc<Interface>,
+    /// Selects the neighbour of a packet.
     gateways: Gateways,
+    /// The packets that wait on this worker.
     waiting: Waiting,
+    /// The rate limit of neighbours for which requests begin.
     asking: AnswerLimit,
+    /// The first gate is for packets that waited for a neighbour that did not answer, the second for packets to a
+    /// neighbour that was given up before.
     unreachable: [Gate; 2],
+    /// True until the addresses are announced. Always false on all workers except one.
     announce: bool,
     look_every: Ticks,
     sweep_every: Ticks,
+    /// The time of the next check for age.
     sweep_at: Ticks,
+    /// The number of the next group that is checked for age. It wraps around.
     swept: usize,
-    /// The flow of packets that the function itself sends.
+    /// The flow of packets that the function itself sends: the flow of the last batch.
     flow: u32,
     counts: Arc<[Counter]>,
 }
@@ -169,7 +179,7 @@ impl Declare for InterfaceOut {
             sweep_every: frequency.ticks(SWEEP_EVERY),
             sweep_at: Ticks::ZERO,
             swept: 0,
-            // No flow, until a packet comes.
+            // This is no flow. It is used until a packet comes.
             flow: u32::MAX,
             counts: setup.counters("neighbours", COUNTERS.map(str::to_owned)),
             interface,
@@ -187,6 +197,7 @@ fn address(packet: &mut Packet, to: u64, from: MacAddress) {
     }
 }
 
+/// Returns the gate of a packet that cannot wait.
 fn refusal(full: Full) -> Gate {
     match full {
         Full::Held => HELD_FULL,
@@ -194,13 +205,15 @@ fn refusal(full: Full) -> Gate {
     }
 }
 
+/// Returns a MAC address in the upper 48 bits of a number.
 fn upper(mac: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from_be_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 impl InterfaceOut {
-    /// Handles a packet whose next hop cannot be used directly.
+    /// Handles a packet whose next hop cannot be used directly: addresses it, holds it, or puts it on a drop gate.
+    /// `index` is its index in the batch.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, index: usize, packet: &mut Packet, context: &mut Context<'_>) {
@@ -211,7 +224,8 @@ impl InterfaceOut {
         }
     }
 
-    /// Returns the Ethernet address of a packet's next hop; `None` if the packet is held.
+    /// Returns the Ethernet address of a packet's next hop. Returns `None` if the packet is held from now on, or the
+    /// gate of a packet that cannot be sent.
     fn resolve(
         &mut self,
         index: usize,
@@ -240,7 +254,7 @@ impl InterfaceOut {
         if !self.waiting.waits(next) {
             let mut changed = self.step(next, now)?;
             if changed.action == Action::Remove {
-                // The neighbour did not answer the probes: now send a request to all hosts.
+                // The neighbour did not answer the probes. This second step sends a request to all hosts.
                 changed = self.step(next, now)?;
             }
             let Changed { entry, action, .. } = changed;
@@ -274,13 +288,14 @@ impl InterfaceOut {
         }
     }
 
-    /// Handles a packet to a neighbour that no packet waits for yet. If the packet would have to wait, it is only
-    /// allowed if there is room: no request is sent, and no entry evicted, for a packet that is dropped.
+    /// Updates the entry of a neighbour for a packet, if no packet waits for the neighbour yet. A packet that would
+    /// have to wait is refused if there is no room for it, before a request is sent or an entry is evicted for it. The
+    /// error is the gate of the packet.
     fn step(&mut self, next: Address, now: Ticks) -> Result<Changed, Gate> {
         let (waits, requests) = match self.interface.neighbours.look(next) {
             None => (true, true),
             Some(Entry { state: NeighbourState::Failed, at, .. }) => (now.0 >= at, now.0 >= at),
-            // Another worker's packets may already wait for it.
+            // Packets on another worker may already wait for this neighbour.
             Some(Entry { state: NeighbourState::Incomplete, at, .. }) => (true, now.0 >= at),
             Some(_) => (false, false),
         };
@@ -299,7 +314,7 @@ impl InterfaceOut {
         Ok(changed)
     }
 
-    /// Sends the request that the action requires.
+    /// Sends the request that the action requires, or counts a neighbour that was given up.
     fn act(&self, next: Address, entry: &Entry, action: Action, context: &mut Context<'_>) {
         let to = match action {
             Action::Ask => None,
@@ -328,6 +343,7 @@ impl InterfaceOut {
         }
     }
 
+    /// Sends a frame with an index in [`CREATES`]. Does nothing if the pool is empty.
     fn send(&self, reason: usize, frame: &[u8], context: &mut Context<'_>) {
         if let Some(packet) = context.originate(reason, Gate::FIRST, self.flow) {
             packet.write(frame);
@@ -355,7 +371,7 @@ impl InterfaceOut {
         }
     }
 
-    /// Removes expired entries of a few groups.
+    /// Handles entries of a few groups whose time has come, and removes old entries.
     #[cold]
     fn sweep(&mut self, now: Ticks) {
         self.sweep_at = now + self.sweep_every;
@@ -367,7 +383,8 @@ impl InterfaceOut {
         }
     }
 
-    /// Checks one neighbour that packets wait for or that is timed. Returns whether it must be checked again.
+    /// Checks one neighbour that is timed or for which packets wait, and sends the packets if it has answered. Returns
+    /// true if it must be checked again; otherwise the caller removes it from `waiting`.
     fn look(&mut self, next: Address, context: &mut Context<'_>) -> bool {
         let now = context.now();
         let Some(mut entry) = self.interface.neighbours.look(next) else {
@@ -398,13 +415,14 @@ impl InterfaceOut {
                 }
                 context.release(key, Gate::FIRST);
             }
-            // Packets have been sent to it now.
+            // The packets that were sent now count as a packet event of the entry.
             if let Ok(changed) = self.interface.neighbours.step(next, Event::Packet, now.0) {
                 entry = changed.entry;
             }
         }
         if entry.state.is_timed() {
-            // A run need not wait for a probe without waiting packets.
+            // If packets wait, a run must not end before this time. Without waiting packets, a run need not wait for
+            // the probe.
             if self.waiting.waits(next) {
                 context.wake_at(Ticks(entry.at));
             } else {
@@ -414,7 +432,8 @@ impl InterfaceOut {
         entry.state.is_timed()
     }
 
-    /// Releases the packets that wait for a neighbour to the gate for unresolved packets.
+    /// Releases the packets that wait for a neighbour to the gate for unresolved packets. Returns false: the neighbour
+    /// need not be checked again.
     fn give_up(&mut self, next: Address, context: &mut Context<'_>) -> bool {
         while let Some(key) = self.waiting.pop(next) {
             context.release(key, self.unreachable[0]);

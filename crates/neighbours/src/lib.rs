@@ -3,6 +3,8 @@
 //!
 //! Each file of this folder is one network function, except `interface`, the state that `interface_in`,
 //! `interface_out` and `icmp_error` share.
+//!
+//! The comments of parameters become the descriptions in `schema/`: run `make schema` after a change.
 
 #![forbid(unsafe_code)]
 

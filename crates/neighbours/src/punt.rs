@@ -1,5 +1,5 @@
-//! `punt`: sends packets for the host to its own stack: packets to a router's own addresses, and neighbour requests for
-//! them.
+//! `punt`: sends packets for the host itself to the stack of the host: packets to the router's own addresses, and
+//! neighbour requests for these addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -16,19 +16,20 @@ use serde::Deserialize;
 pub struct Params {
     /// The host's own addresses, such as `[192.0.2.1, "2001:db8::1"]`, up to 4096: packets to them go to the host.
     addresses: Vec<IpAddr>,
-    /// Whether ARP packets whose target is one of these addresses go to the host, both requests and replies.
+    /// Sends ARP requests and replies to the host if their target is one of these addresses: `true` (the default) or
+    /// `false`.
     #[serde(default = "yes")]
     arp: bool,
-    /// Whether IPv6 neighbour and router discovery goes to the host: messages to the solicited-node address of one of
-    /// these addresses, to all nodes, or to all routers.
+    /// Sends IPv6 neighbour and router discovery to the host: messages to the solicited-node address of one of these
+    /// addresses, to all nodes, or to all routers. `true` (the default) or `false`.
     #[serde(default = "yes")]
     neighbours: bool,
-    /// Whether all multicast of the link goes to the host (224.0.0.0/24, ff02::/16), for routing protocols such as
-    /// OSPF.
+    /// Sends all multicast of the link (224.0.0.0/24, ff02::/16) to the host, for routing protocols such as OSPF:
+    /// `true` or `false` (the default).
     #[serde(default)]
     multicast: bool,
-    /// Whether packets with a time to live or hop limit of 0 or 1 go to the host, which then sends an error to their
-    /// sender.
+    /// Sends packets with a time to live or hop limit of 0 or 1 to the host, which then sends an error to their sender:
+    /// `true` or `false` (the default).
     #[serde(default)]
     expired: bool,
 }
@@ -43,11 +44,12 @@ const HOST: Gate = Gate::out(1);
 /// Maximum number of addresses.
 const MOST: usize = 4_096;
 
-/// The function.
+/// The network function `punt`.
 pub struct Punt {
     ipv4: Addresses<u32>,
     ipv6: Addresses<u128>,
-    /// The lower 24 bits of the IPv6 addresses: those of their solicited-node addresses (RFC 4291 section 2.7.1).
+    /// The lower 24 bits of the IPv6 addresses, which are also the lower bits of their solicited-node addresses (RFC
+    /// 4291 section 2.7.1).
     solicited: Addresses<u32>,
     arp: bool,
     neighbours: bool,
@@ -59,6 +61,7 @@ pub struct Punt {
 struct Addresses<T>(Box<[T]>);
 
 impl<T: Ord + Copy> Addresses<T> {
+    /// Creates the set of addresses in any order, without duplicates.
     fn new(addresses: impl Iterator<Item = T>) -> Self {
         let mut all: Vec<T> = addresses.collect();
         all.sort_unstable();
@@ -131,7 +134,7 @@ const ALL_ROUTERS: u128 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).to_bits();
 const ICMPV6: u8 = 58;
 
 impl Punt {
-    /// Whether the packet is for the host.
+    /// Returns true if the packet is for the host.
     #[inline]
     fn is_hosts(&self, packet: &mut Packet) -> bool {
         if let Some(header) = packet.ipv4() {
@@ -142,6 +145,7 @@ impl Punt {
         self.is_hosts_otherwise(packet)
     }
 
+    /// Returns true if a packet that is not IPv4 is for the host.
     #[inline(never)]
     fn is_hosts_otherwise(&self, packet: &mut Packet) -> bool {
         let (network, start) = packet.network();
@@ -158,8 +162,8 @@ impl Punt {
         self.expired && limit <= 1
     }
 
-    /// Neighbour discovery is ICMPv6 133 to 137 with a hop limit of 255, which proves that no router has forwarded it
-    /// (RFC 4861 sections 6.1, 7.1, 8.1).
+    /// Returns true if the packet is neighbour discovery for the host: ICMPv6 133 to 137 with a hop limit of 255, which
+    /// proves that no router has forwarded it (RFC 4861 sections 6.1, 7.1, 8.1).
     fn is_discovery(&self, packet: &mut Packet, destination: u128, limit: u8) -> bool {
         let for_us = match destination {
             ALL_NODES | ALL_ROUTERS => true,
@@ -172,7 +176,8 @@ impl Punt {
         for_us && limit == 255 && kind.is_some_and(|kind| (133..=137).contains(kind))
     }
 
-    /// Whether the frame is ARP for one of the addresses. `start` is the offset after the Ethernet header and its tags.
+    /// Returns true if the frame is ARP for one of the addresses. `start` is the offset after the Ethernet header and
+    /// its tags.
     fn is_arp(&self, frame: &[u8], start: usize) -> bool {
         let ether_type = start.checked_sub(2).and_then(|at| frame.get(at..start));
         let (Some(ether_type), Some(body)) = (ether_type, frame.get(start..)) else { return false };

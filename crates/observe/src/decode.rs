@@ -14,7 +14,7 @@ pub use fields::{Field, changes, fields};
 /// Maximum number of VLAN tags that are skipped.
 const TAGS: usize = 4;
 
-/// Protocol numbers (IANA, "Assigned Internet Protocol Numbers").
+/// The protocol number of ICMP. All numbers here are from IANA, "Assigned Internet Protocol Numbers".
 pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -25,19 +25,21 @@ pub(crate) const ICMP6: u8 = 58;
 pub struct Layers {
     /// Tag control fields, outermost first.
     pub tags: Vec<u16>,
-    /// The type after the tags.
+    /// The EtherType after the tags.
     pub ether_type: Option<u16>,
-    /// Offset of the network layer.
+    /// The offset of the network layer.
     pub network: usize,
-    /// Source and destination of IP, or sender and target of ARP.
+    /// The source and destination address of IP, or of the sender and target of ARP.
     pub addresses: Option<(IpAddr, IpAddr)>,
-    /// Offset after the last byte of the IP packet, or of the frame without one. Ethernet padding may follow.
+    /// The offset after the last byte of the IP packet. If there is none, the length of the frame. Ethernet padding may
+    /// follow.
     pub end: usize,
     /// The protocol above IP, after IPv6 extension headers.
     pub protocol: Option<u8>,
-    /// Offset of the protocol above IP; unknown in fragments other than the first.
+    /// The offset of the protocol above IP. `None` in fragments other than the first, because they do not have its
+    /// header.
     pub transport: Option<usize>,
-    /// Source and destination port of TCP or UDP.
+    /// The source and destination port of TCP or UDP.
     pub ports: Option<(u16, u16)>,
 }
 
@@ -54,7 +56,7 @@ pub(crate) fn array<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> 
 }
 
 impl Layers {
-    /// Finds a frame's headers.
+    /// Finds the headers of a frame. Values of headers that cannot be read are `None`.
     #[must_use]
     pub fn of(frame: &[u8]) -> Self {
         let mut layers = Self { network: 14, ether_type: word(frame, 12), end: frame.len(), ..Self::default() };
@@ -77,6 +79,7 @@ impl Layers {
         layers
     }
 
+    /// Reads an IPv4 header. Returns `None` if it is not complete.
     fn ipv4(&mut self, frame: &[u8]) -> Option<()> {
         let at = self.network;
         let (first, fragment) = (byte(frame, at)?, word(frame, at + 6)?);
@@ -96,6 +99,7 @@ impl Layers {
         Some(())
     }
 
+    /// Reads an IPv6 header with its extension headers. Returns `None` if it is not complete.
     fn ipv6(&mut self, frame: &[u8]) -> Option<()> {
         let at = self.network;
         if byte(frame, at)? >> 4 != 6 {
@@ -109,7 +113,7 @@ impl Layers {
         Some(())
     }
 
-    /// ARP for IPv4 over Ethernet (RFC 826).
+    /// Reads an ARP packet for IPv4 over Ethernet (RFC 826). Returns `None` for any other packet.
     fn arp(&mut self, frame: &[u8]) -> Option<()> {
         let at = self.network;
         if array::<6>(frame, at)? != [0, 1, 8, 0, 6, 4] {

@@ -1,7 +1,7 @@
-//! Writes dropped packets to a pcapng file, each with the drop reason as its comment.
+//! Writes dropped packets to a pcapng file, each with the drop reason as its comment, or sends them to a client.
 //!
-//! A worker that receives live packets never waits for the disk, because input packets would be lost meanwhile. When
-//! the buffers are full, a dropped packet is counted and not written. In simulated time, and if all packets come from
+//! A worker that receives live packets never waits for the disk, because input packets would be lost meanwhile. If the
+//! buffers are full, a dropped packet is counted and not written. In simulated time, and if all packets come from
 //! captures with `speed: fast`, the worker waits instead.
 
 use std::path::Path;
@@ -20,32 +20,34 @@ use forebay_units::{Frequency, Ticks};
 use crate::filter::Filter;
 use crate::story::Names;
 
-/// Counts of dropped packets.
+/// Counts of the dropped packets that were to be written.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Packets that are in the file.
     pub written: AtomicU64,
-    /// Packets that the writer had no room for.
+    /// Packets that were lost because the buffers of the writer were full.
     pub lost: AtomicU64,
-    /// The error that made the file incomplete.
+    /// The error because of which the file is incomplete.
     pub trouble: Mutex<Option<String>>,
 }
 
-/// Writes dropped packets on the worker's thread. Completes the file when it is dropped.
+/// Writes dropped packets on the worker's thread. When it is dropped, it completes the file.
 pub struct DropSender {
     writer: NgWriter,
-    /// The time that is `wall` nanoseconds after 1970.
+    /// The instant on the workers' clock that corresponds to `wall`.
     start: Ticks,
+    /// The nanoseconds since 1970 at `start`.
     wall: u64,
     frequency: Frequency,
     tally: Arc<Tally>,
 }
 
 impl DropSender {
-    /// Creates the file. `start` is the current time; `waits` is true if the worker may wait for the disk.
+    /// Creates the file. Returns the writer and its counts. `start` is the present instant of the workers' clock.
+    /// `waits` is true if the worker may wait for the disk.
     ///
     /// # Errors
-    /// Those of creating the file.
+    /// The errors of creating the file.
     pub fn create(
         path: &Path,
         start: Ticks,
@@ -62,7 +64,7 @@ impl DropSender {
         Ok((Self { writer, start, wall, frequency, tally: Arc::clone(&tally) }, tally))
     }
 
-    /// Writes a dropped packet; `names` are the names at the time of the drop.
+    /// Writes a dropped packet. `names` are the names of modules and ports at the time of the drop.
     pub fn send(&mut self, names: &Names, site: DropSite, reason: &'static str, packet: &Packet) {
         let since = self.frequency.nanos(packet.arrival().since(self.start)).0;
         let comment = names.reason(site, reason);
@@ -73,12 +75,12 @@ impl DropSender {
     }
 }
 
-/// Maximum number of packets in the queue to a client.
+/// The largest number of packets in the queue to a client.
 const MOST_PACKETS: usize = 4_096;
-/// Maximum number of bytes of a packet that are sent to a client.
+/// The largest number of bytes of a packet that are sent to a client.
 const MOST_BYTES: usize = 2_048;
 
-/// Passes dropped packets to a thread that sends them to a client. The worker never waits: if the queue is full, a
+/// Passes dropped packets to a thread that sends them to a client. The worker never waits. If the queue is full, a
 /// packet is counted and not sent.
 pub struct DropQueue {
     filter: Option<Filter>,
@@ -92,19 +94,22 @@ pub struct RawDrop {
     site: DropSite,
     reason: &'static str,
     arrival: Ticks,
+    /// The first bytes of the packet, at most [`MOST_BYTES`].
     bytes: Vec<u8>,
+    /// The length of the packet in bytes.
     length: usize,
 }
 
 impl DropQueue {
-    /// Returns a queue for packets that match `filter`, its receiver, and the count of packets that found it full.
+    /// Returns a queue for packets that match `filter`, its receiver, and the number of packets that were lost because
+    /// the queue was full.
     pub fn new(filter: Option<Filter>) -> (Self, Receiver<RawDrop>, Arc<AtomicU64>) {
         let (packets, out) = sync_channel(MOST_PACKETS);
         let lost = Arc::new(AtomicU64::new(0));
         (Self { filter, packets, lost: Arc::clone(&lost) }, out, lost)
     }
 
-    /// Queues a dropped packet; `names` are the names at the time of the drop.
+    /// Queues a dropped packet. `names` are the names of modules and ports at the time of the drop.
     pub fn send(&mut self, names: &Arc<Names>, site: DropSite, reason: &'static str, packet: &Packet) {
         let data = packet.data();
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(data)) {
@@ -118,7 +123,8 @@ impl DropQueue {
     }
 }
 
-/// Converts queued packets for a client, until the queue or the client has gone away.
+/// Converts queued packets and sends them to `out`. Returns when the queue or the receiver of `out` has gone away. Runs
+/// on a thread of its own.
 pub fn report_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let start = Tsc.now();

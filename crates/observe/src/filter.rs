@@ -1,7 +1,7 @@
 //! Packet filters: expressions like those of tcpdump.
 //!
-//! The language is a small subset of pcap-filter(7) with its own parser. Errors name the column and the allowed words.
-//! Unlike pcap-filter, it finds headers behind VLAN tags without the word `vlan`.
+//! The language is a small subset of pcap-filter(7) with a parser of its own. Errors name the column and the allowed
+//! words. Unlike pcap-filter, a filter finds headers behind VLAN tags without the word `vlan`.
 
 mod parse;
 
@@ -31,7 +31,7 @@ pub enum Filter {
     Icmp,
     /// An ICMPv6 message.
     Icmp6,
-    /// A frame with a VLAN tag, with this identifier if one is given.
+    /// A frame with a VLAN tag. If an identifier is given, any of its tags must have this identifier.
     Vlan(Option<u16>),
     /// A packet with an address in a network: the network address and its prefix length in bits.
     Net(Side, IpAddr, u8),
@@ -49,18 +49,19 @@ pub enum Filter {
     Or(Box<Filter>, Box<Filter>),
 }
 
-/// One of a packet's two addresses or ports.
+/// The side of a packet whose address or port is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The source.
     Source,
     /// The destination.
     Destination,
-    /// Either of them.
+    /// The source or the destination: at least one of them must match.
     Either,
 }
 
 impl Side {
+    /// Returns whether a value of this side passes the test. False if the packet has no such values.
     fn is<T>(self, pair: Option<&(T, T)>, test: impl Fn(&T) -> bool) -> bool {
         pair.is_some_and(|(source, destination)| match self {
             Self::Source => test(source),
@@ -122,7 +123,7 @@ fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// Parses bytes as an expression and matches the bytes after the first NUL as a frame; for fuzzing.
+/// For fuzzing: parses the bytes before the first NUL as an expression, and matches the bytes after it as a frame.
 pub fn fuzz_filter(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let text = String::from_utf8_lossy(parts.next().unwrap_or_default());

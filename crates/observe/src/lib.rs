@@ -1,5 +1,5 @@
 //! Observes the packets of a running pipeline: traces single packets through the graph, filters and decodes frames, and
-//! captures dropped packets.
+//! captures dropped packets. Unobserved workers do not run this code.
 //!
 //! Observers run on the workers' threads and only copy data. Other threads turn the copies into text and files.
 

@@ -8,7 +8,7 @@ use forebay_units::{Frequency, Ticks};
 use crate::decode::{changes, fields};
 use crate::trace::{Call, End, Story};
 
-/// Names of a pipeline's modules, ports and flows.
+/// The names of a pipeline's modules, ports and flows, by index.
 #[derive(Debug, Default)]
 pub struct Names {
     modules: Vec<ModuleNames>,
@@ -38,12 +38,12 @@ impl Names {
         }
     }
 
+    /// Returns the name of a module, or `?` if the index is unknown.
     fn module(&self, module: usize) -> &str {
         self.modules.get(module).map_or("?", |names| &names.name)
     }
 
-    /// Returns the reason and the module or port of a drop, as in the report: `module.reason`, `port.refused`,
-    /// `unwanted`.
+    /// Returns the drop reason with the module or port, as in the report: `module.reason`, `port.refused`, `unwanted`.
     pub fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
             // A defect of the function; it is counted for the whole worker.
@@ -56,7 +56,7 @@ impl Names {
 }
 
 impl Story {
-    /// Formats the story; `start` is the start of the run.
+    /// Formats the story in several lines. `start` is the start of the run.
     pub fn text(&self, start: Ticks, frequency: Frequency) -> String {
         let mut text = String::new();
         let port = self.names.ports.get(self.port).map_or("?", String::as_str);
@@ -81,6 +81,7 @@ impl Story {
 }
 
 impl Call {
+    /// Appends the lines of a call: the module, the size of the batch, the gate, and the changes of the frame.
     fn write(&self, text: &mut String) {
         let known = self.names.modules.get(self.module);
         let function = known.map_or("?", |names| names.function);

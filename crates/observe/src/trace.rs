@@ -1,7 +1,7 @@
 //! Traces single packets through the graph and forwards dropped packets to their receivers.
 //!
-//! This code runs on the workers' threads, so it only copies data. [`story`](crate::story) turns the data into text on
-//! another thread.
+//! This code runs on the workers' threads. So it only copies data, and [`story`](crate::story) turns the data into text
+//! on another thread.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel, sync_channel};
@@ -25,17 +25,17 @@ use crate::story::Names;
 pub struct Story {
     /// Names of modules and ports when the packet entered.
     pub names: Arc<Names>,
-    /// Number of the packet among the traced ones, from 1.
+    /// The number of the packet among the packets of this trace, from 1.
     pub number: u64,
     /// The port by which it entered.
     pub port: usize,
-    /// Arrival time.
+    /// The arrival time.
     pub arrival: Ticks,
     /// The frame as it entered.
     pub frame: Vec<u8>,
     /// The calls that processed the packet.
     pub calls: Vec<Call>,
-    /// The packet's end, and the names at that time.
+    /// The end of the packet's path, and the names at that time.
     pub end: (Arc<Names>, End),
 }
 
@@ -46,9 +46,9 @@ pub struct Call {
     pub names: Arc<Names>,
     /// The module, by its index in the names.
     pub module: usize,
-    /// The packets of the call.
+    /// The number of packets of the call.
     pub batch: usize,
-    /// The gate, drop or hold that the function chose.
+    /// The decision of the function for the packet.
     pub decision: Decision,
     /// The frame before the call.
     pub before: Vec<u8>,
@@ -59,23 +59,24 @@ pub struct Call {
 /// The end of a traced packet's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Sent by a port; the flow is the second value.
+    /// The packet was sent by this port; the second value is its flow.
     Left(usize, Option<usize>),
-    /// Dropped here, for this reason.
+    /// The packet was dropped here, for this reason.
     Dropped(DropSite, &'static str),
-    /// Consumed by this module, for this reason.
+    /// The packet was consumed by this module, for this reason.
     Consumed(usize, &'static str),
-    /// The trace ended before the packet.
+    /// The trace ended before the packet reached its end.
     Unfinished,
 }
 
-/// A trace of packets for one receiver.
+/// A trace of packets for one receiver. When it is dropped, it sends the stories of packets that are still in flight.
 pub struct Tracer {
     filter: Option<Filter>,
-    /// Number of packets still to be traced.
+    /// The number of packets that are still to be chosen.
     remaining: u64,
+    /// The number of packets that have been chosen.
     chosen: u64,
-    /// Marks and stories of packets in flight, oldest first.
+    /// The marks and stories of packets in flight, oldest first.
     in_flight: VecDeque<(u8, Story)>,
     stories: Sender<Story>,
 }
@@ -86,10 +87,12 @@ impl Tracer {
         Self { filter, remaining: count, chosen: 0, in_flight: VecDeque::new(), stories }
     }
 
+    /// Returns whether a packet that enters is to be traced.
     fn wants(&self, packet: &Packet) -> bool {
         self.remaining > 0 && self.filter.as_ref().is_none_or(|filter| filter.matches(packet.data()))
     }
 
+    /// Begins the story of a packet that enters with this mark.
     fn enter(&mut self, mark: u8, names: &Arc<Names>, port: usize, packet: &Packet) {
         self.remaining -= 1;
         self.chosen += 1;
@@ -105,6 +108,7 @@ impl Tracer {
         self.in_flight.push_back((mark, story));
     }
 
+    /// Adds a call to the story of the packet with the mark of `visit`, if this tracer follows the packet.
     fn visit(&mut self, names: &Arc<Names>, visit: &Visit<'_>) {
         if let Some((_, story)) = self.in_flight.iter_mut().find(|(mark, _)| *mark == visit.mark) {
             let (&Visit { module, batch, decision, before, after, .. }, names) = (visit, Arc::clone(names));
@@ -112,7 +116,7 @@ impl Tracer {
         }
     }
 
-    /// Sends the story of the packet with this mark. Returns false if this tracer does not follow it.
+    /// Sends the story of the packet with this mark. Returns false if this tracer does not follow the packet.
     fn end(&mut self, mark: u8, names: &Arc<Names>, end: End) -> bool {
         let Some(at) = self.in_flight.iter().position(|(of, _)| *of == mark) else { return false };
         if let Some((_, story)) = self.in_flight.remove(at) {
@@ -132,22 +136,27 @@ impl Drop for Tracer {
     }
 }
 
-/// All observers of the packets of a run. Tracers that follow the same packet share its mark.
+/// All observers of the packets of a run. Tracers that follow the same packet share the packet's mark.
 #[derive(Default)]
 struct Watchers {
+    /// The traces, by number.
     tracers: Vec<(u64, Tracer)>,
-    /// Number of the last observer.
+    /// The number of the observer that was added last.
     added: u64,
+    /// The file of dropped packets.
     drops: Option<DropSender>,
-    /// Receivers of dropped packets.
+    /// The receivers of dropped packets, by number.
     queues: Vec<(u64, DropQueue)>,
     marks: Marks,
 }
 
-/// The marks of packets in flight, with the number of tracers that follow each.
+/// The marks of packets in flight. Mark 0 means that a packet is not traced.
 struct Marks {
+    /// The number of tracers that follow the packet with each mark.
     followers: [u32; 256],
+    /// The number of marks with followers.
     used: usize,
+    /// The mark at which the search for an unused mark begins.
     next: u8,
 }
 
@@ -158,8 +167,9 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Takes an unused mark. Marks are taken in turn, so that a mark stays unused for a long time: a copy of a packet
-    /// that has ended still carries its mark.
+    /// Takes an unused mark; `None` if all are in use. The caller must then call [`follow`](Self::follow). Marks are
+    /// taken in turn, so that a mark stays unused for a long time. The reason is that a copy of a packet still has the
+    /// mark of the packet after the packet has ended.
     fn take(&mut self) -> Option<u8> {
         if self.used == usize::from(u8::MAX) {
             return None;
@@ -173,10 +183,12 @@ impl Marks {
         Some(mark)
     }
 
+    /// Counts a tracer that follows the packet with this mark.
     fn follow(&mut self, mark: u8) {
         self.followers[usize::from(mark)] += 1;
     }
 
+    /// Counts down a tracer. Without followers, the mark is unused again.
     fn leave(&mut self, mark: u8) {
         let followers = &mut self.followers[usize::from(mark)];
         *followers -= 1;
@@ -190,6 +202,7 @@ fn after(mark: u8) -> u8 {
 }
 
 impl Watchers {
+    /// Lets tracers choose a packet that enters. Returns its mark; 0 if no tracer chose it.
     fn enter(&mut self, names: &Arc<Names>, port: usize, packet: &Packet) -> u8 {
         let Self { tracers, marks, .. } = self;
         let mut wanting = tracers.iter_mut().filter(|(_, tracer)| tracer.wants(packet)).peekable();
@@ -205,6 +218,7 @@ impl Watchers {
         mark
     }
 
+    /// Ends the stories of the packet with this mark.
     fn end(&mut self, names: &Arc<Names>, mark: u8, end: End) {
         let Self { tracers, marks, .. } = self;
         if mark != 0 {
@@ -215,6 +229,7 @@ impl Watchers {
         }
     }
 
+    /// Removes the observer with this number. The receiver of a trace gets its unfinished stories.
     fn remove(&mut self, number: u64) {
         self.queues.retain(|(known, _)| *known != number);
         if let Some(at) = self.tracers.iter().position(|(known, _)| *known == number) {
@@ -223,17 +238,19 @@ impl Watchers {
         }
     }
 
+    /// Returns whether no observer needs further packets. Then the workers can be unobserved.
     fn is_done(&self) -> bool {
         let seen = |(_, tracer): &(u64, Tracer)| tracer.remaining == 0 && tracer.in_flight.is_empty();
         self.drops.is_none() && self.queues.is_empty() && self.tracers.iter().all(seen)
     }
 }
 
-/// The shared registry of a run's observers. Workers lock it, so observed workers are slow and may wait for each other.
+/// The shared registry of a run's observers. Workers lock it, so that observed workers are slow and may wait for each
+/// other.
 #[derive(Clone, Default)]
 pub struct Hub(Arc<Mutex<Watchers>>);
 
-/// Maximum number of packets of one trace.
+/// The largest number of packets of one trace.
 const MOST: u64 = 100_000;
 
 impl Hub {
@@ -241,7 +258,7 @@ impl Hub {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a trace. Returns the number that removes it.
+    /// Adds a trace. Returns its number. The workers must be observed with [`observers`](Self::observers).
     pub fn add(&self, tracer: Tracer) -> u64 {
         let mut watchers = self.watchers();
         watchers.added += 1;
@@ -250,23 +267,25 @@ impl Hub {
         number
     }
 
-    /// Writes all dropped packets to `drops`.
+    /// Writes all packets that are dropped from now on to `drops`.
     pub fn write_drops(&self, drops: DropSender) {
         self.watchers().drops = Some(drops);
     }
 
-    /// Returns an observer for each worker, including workers that join later.
+    /// Returns an observer for each worker, also for workers that join later.
     pub fn observers(&self) -> forebay_instance::Watch {
         let hub = self.clone();
         Box::new(move |_| Some(Box::new(Eye { hub: hub.clone(), names: Arc::default() })))
     }
 
-    /// Ends all traces at the end of the run: sends unfinished stories and completes files.
+    /// Ends all observation at the end of the run: sends unfinished stories and completes files.
     pub fn finish(&self) {
         *self.watchers() = Watchers::default();
     }
 
-    /// Traces the next `count` packets of a running pipeline that match `filter`, as text. Serves the socket.
+    /// Traces the next `count` packets of a running pipeline that match `filter`, as text. For the socket
+    /// ([`TraceOf`](forebay_instance::socket::TraceOf)). Returns an error if an argument is not allowed or a thread
+    /// cannot be started.
     pub fn follow(&self, instance: &dyn Instance, count: u64, filter: Option<&str>) -> Result<Stories, String> {
         if !(1..=MOST).contains(&count) {
             return Err(format!("{count} packets: allowed are 1 to {MOST}"));
@@ -292,7 +311,9 @@ impl Hub {
 }
 
 impl Hub {
-    /// Sends packets that are dropped from now on and match `filter`. Serves the socket.
+    /// Sends the packets that match `filter` and are dropped from now on. For the socket
+    /// ([`DropsOf`](forebay_instance::socket::DropsOf)). Returns an error if the filter is not valid or a thread cannot
+    /// be started.
     pub fn follow_drops(&self, instance: &dyn Instance, filter: Option<&str>) -> Result<Drops, String> {
         let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
         let (queue, raw, lost) = DropQueue::new(filter);
@@ -310,7 +331,7 @@ impl Hub {
     }
 }
 
-/// Removes the observer when it is dropped.
+/// Removes the observer with this number when it is dropped.
 struct Following {
     hub: Hub,
     number: u64,

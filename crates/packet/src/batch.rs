@@ -7,11 +7,13 @@ use std::ptr;
 use crate::pool::{Chunk, cache};
 use crate::{MAX_BATCH, Packet};
 
-/// Batches of up to this many packets are moved by a copy of fixed length, even if fewer packets are in use.
+/// The largest number of packets that are moved by a copy of fixed length. It copies this number of slots, even if
+/// fewer have packets.
 const FEW: usize = 8;
 
 /// Holds up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
 pub struct Batch {
+    /// The number of packets. Only the slots below it are initialised.
     len: usize,
     slots: Box<[MaybeUninit<Packet>]>,
 }
@@ -60,7 +62,7 @@ impl Batch {
     /// number of packets that `fill` wrote.
     ///
     /// # Safety
-    /// `fill` initialises as many slots from the front as it returns.
+    /// `fill` initialises the number of slots that it returns, from the front.
     #[inline]
     pub(crate) unsafe fn extend(&mut self, n: usize, fill: impl FnOnce(&mut [MaybeUninit<Packet>]) -> usize) -> usize {
         let free = self.slots.get_mut(self.len..).unwrap_or_default();
@@ -89,7 +91,7 @@ impl Batch {
     }
 
     /// Moves all packets to `to`, which must be empty, in order. Up to [`FEW`] packets are copied. For more packets,
-    /// the two batches swap their slots.
+    /// the two batches swap their slots, and with these their capacities. This batch is empty afterwards.
     #[inline]
     pub fn hand_over(&mut self, to: &mut Batch) {
         if self.len <= FEW && to.room() >= self.len {

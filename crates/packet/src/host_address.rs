@@ -66,7 +66,7 @@ pub fn check_host_prefix(first: Ipv4Addr, last: Ipv4Addr) -> Result<(), String> 
     if one_block { check_host_address(first.into()).map(drop) } else { Ok(()) }
 }
 
-/// Returns whether an IPv6 address is an IPv4-mapped one (RFC 4291 section 2.5.5.2).
+/// Returns whether an IPv6 address is an IPv4-mapped address (RFC 4291 section 2.5.5.2).
 #[inline(always)]
 #[must_use]
 pub fn is_mapped(address: u128) -> bool {

@@ -29,7 +29,9 @@ struct Untagged {
     ipv4: Ipv4,
 }
 
-// Values of `Layers::kind`.
+// Values of `Layers::kind`. 0 means that the network layer has not been located.
+
+/// The frame carries no IP.
 const OTHER: u8 = 1;
 /// The network layer cannot be found, or it is IP and its fixed header cannot be read.
 const HIDDEN: u8 = 2;
@@ -210,6 +212,7 @@ impl Packet {
         (meta.layers, meta.session) = (Layers::UNKNOWN, 0);
     }
 
+    /// Locates the network layer, and records it in the metadata.
     #[inline]
     fn find_network(&mut self) {
         // Nearly all frames are IPv4 directly above Ethernet. Two comparisons find them.
@@ -224,6 +227,7 @@ impl Packet {
         self.search_network();
     }
 
+    /// Locates the network layer of a frame of any form, and records it in the metadata.
     #[cold]
     #[inline(never)]
     fn search_network(&mut self) {
@@ -232,6 +236,7 @@ impl Packet {
         meta.layers = Layers::network(kind, meta.data, offset as u16);
     }
 
+    /// Locates the header above the network layer, and records it or its absence in the metadata.
     fn find_transport(&mut self) {
         let (network, start) = self.network();
         let found = match network {
@@ -248,6 +253,7 @@ impl Packet {
     }
 }
 
+/// Returns the kind of a frame's network layer (`OTHER`, `HIDDEN`, `IPV4` or `IPV6`), and its offset in bytes.
 fn locate_network(frame: &[u8]) -> (u8, usize) {
     let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else {
         return (OTHER, 0);
@@ -285,7 +291,8 @@ fn is_ip_in_snap(llc: &[u8]) -> bool {
     matches!(ether_type, EtherType::IPV4 | EtherType::IPV6) || EtherType::is_vlan(ether_type)
 }
 
-/// Returns the protocol above an IPv4 header and its offset. The header starts at `start` in the frame.
+/// Returns the protocol above an IPv4 header and its offset in the frame. The header starts at `start`. `None` if the
+/// header is invalid or cut short, or if the packet is a fragment other than the first.
 pub(crate) fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     let header = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?.0;
     let above = start + header.header_len()?;

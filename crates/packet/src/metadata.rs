@@ -62,14 +62,20 @@ pub(crate) const CLOCK: u8 = 3;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Metadata {
+    /// Offset of the frame's first byte.
     pub data: u16,
+    /// The frame's length in bytes.
     pub len: u16,
+    /// The network layer and the transport protocol, as far as they have been located.
     pub layers: Layers,
+    /// The arrival time on the engine's clock.
     pub arrival: Ticks,
+    /// The flow word, which the engine sets.
     pub flow: u32,
+    /// The session hash. 0 if it has not been computed.
     pub session: u32,
     pub words: [u32; WORDS],
-    /// Offset of the transport layer. Undefined while `layers` has no protocol.
+    /// Offset of the transport layer. Undefined while `layers` has no protocol. 1 if there is no transport layer.
     pub transport: u16,
     /// End offset of the chunk's packet memory.
     pub end: u16,
@@ -103,11 +109,13 @@ impl Layers {
         Self((u32::from(data) << 16).wrapping_add(constant))
     }
 
+    /// Returns the kind of the network layer (`layers.rs`). 0 if it is unknown.
     #[inline]
     pub fn kind(self) -> u8 {
         self.0 as u8
     }
 
+    /// Returns the offset of the network layer from the chunk's start.
     #[inline]
     pub fn offset(self) -> u16 {
         (self.0 >> 16) as u16
@@ -118,6 +126,7 @@ impl Layers {
         Self(self.0 & 0xffff_00ff | u32::from(protocol) << 8)
     }
 
+    /// Returns the IP protocol number of the header at `transport`. 0 if it is unknown.
     #[inline]
     pub fn protocol(self) -> u8 {
         (self.0 >> 8) as u8

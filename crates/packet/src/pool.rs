@@ -2,8 +2,8 @@
 //!
 //! Threads access the pool itself only in bulk, when their cache is empty or full. The pool decides the layout of a
 //! chunk ([`Layout`]). The native pool in this module has its own memory. The pool of a device driver ([`Backing`])
-//! keeps the metadata in the space that the driver's chunks reserve for it, so that such a port copies no packets and
-//! other code sees no difference.
+//! keeps the metadata in the space that the driver's chunks reserve for it. So a port of this driver copies no packets,
+//! and other code sees no difference.
 //!
 //! A pool's memory is freed when its handle has been dropped *and* its last chunk has been returned, so a packet may
 //! outlive the handle. Another thread's cache returns its chunks when that thread ends, or when it first uses a new
@@ -73,18 +73,25 @@ pub struct Pool {
     _open: Arc<OpenGuard>,
 }
 
+/// All clones of a handle share it. Its drop closes the pool.
 struct OpenGuard(Arc<Inner>);
 
+/// A pool, which handles and caches share. It lives until it is closed and idle
+/// ([`release_if_idle`](Self::release_if_idle)).
 pub(crate) struct Inner {
+    /// The number of the pool in the registry.
     id: u8,
     backing: Box<dyn Backing>,
+    /// The total number of chunks.
     capacity: usize,
+    /// The metadata of an empty packet.
     fresh: Metadata,
     order: Order,
     /// Number of chunks taken from the backing. They are in packets or in caches.
     out: AtomicUsize,
     /// Number of threads that have a cache of this pool.
     caches: AtomicUsize,
+    /// Whether the last handle has been dropped. Never reset.
     closed: AtomicBool,
     /// Number of requested packets that the pool could not provide.
     exhausted: AtomicU64,
@@ -111,6 +118,7 @@ impl Pool {
         Self::over(backing, capacity, Order::Lifo)
     }
 
+    /// Creates a pool of `capacity` chunks that `backing` provides, and registers it.
     fn over(backing: Box<dyn Backing>, capacity: usize, order: Order) -> Result<Self, PoolError> {
         let layout = backing.layout();
         layout.check()?;
@@ -167,16 +175,16 @@ impl Pool {
     }
 
     /// Adds up to `n` packets to `batch` that have `len` bytes (at most the [`frame_limit`](Self::frame_limit)) and
-    /// arrived at `arrival`. The metadata is written once instead of twice. The content of the frames is undefined (old
-    /// data).
+    /// arrived at `arrival`. Returns the number added, as [`fill`](Self::fill) does. The metadata is written once.
+    /// After `fill`, the caller would write it a second time. The content of the frames is undefined (old data).
     #[inline]
     pub fn fill_arrived(&self, batch: &mut Batch, n: usize, len: usize, arrival: Ticks, clock: ArrivalClock) -> usize {
         self.fill_as(batch, &self.inner.arrived(len, arrival, clock), units(n), |_, ()| {})
     }
 
-    /// Adds one packet for each of `picks` and copies `lines[pick]` to its first 64 bytes. If `pick` is out of range,
-    /// the first line is copied; if `lines` is empty, no packet is added. For a source of short frames, this makes one
-    /// pass over the chunks instead of two.
+    /// Adds one packet of `len` bytes for each of `picks` and copies `lines[pick]` to its first 64 bytes. Returns the
+    /// number added, as [`fill`](Self::fill) does. If `pick` is out of range, the first line is copied. If `lines` is
+    /// empty, no packet is added. For a source of short frames, this makes one pass over the chunks instead of two.
     #[inline]
     pub fn fill_lines(
         &self,
@@ -205,6 +213,8 @@ impl Pool {
         self.fill_as(batch, &fresh, picks, write)
     }
 
+    /// Adds one packet with the metadata `fresh` for each of `contents`, as far as the batch has room and the pool has
+    /// chunks. Calls `write` with each chunk and its content. Returns the number added.
     #[inline]
     fn fill_as<T>(&self, batch: &mut Batch, fresh: &Metadata, contents: &[T], write: impl Fn(Chunk, &T)) -> usize {
         let wanted = contents.len().min(batch.room());
@@ -219,9 +229,10 @@ impl Pool {
         got
     }
 
-    /// Takes free chunks into which a device will write frames; no packet is made of them. Fills `chunks` from the
-    /// front until no chunk is free. Returns the number of chunks taken; missing chunks are counted as exhausted. The
-    /// caller owns each chunk until it makes a [packet](Self::packet) of it or [gives it back](Self::give_chunks).
+    /// Takes free chunks into which a device will write frames, without making packets of them. Fills `chunks` from the
+    /// front until no chunk is free. Returns the number of chunks taken. The missing chunks are counted as
+    /// [exhausted](Self::exhausted). The caller owns each chunk until it makes a [packet](Self::packet) of it or
+    /// [gives it back](Self::give_chunks).
     pub fn take_chunks(&self, chunks: &mut [Chunk]) -> usize {
         let got = cache::with(&self.inner, |cache| cache.take_into(chunks));
         if got < chunks.len() {
@@ -295,8 +306,8 @@ impl Pool {
         self.inner.exhausted.load(Ordering::Relaxed)
     }
 
-    /// Returns the chunks in this thread's cache to the backing. After that, [`out`](Self::out) counts only packets, as
-    /// far as this thread is concerned.
+    /// Returns the chunks in this thread's cache to the backing. After that, [`out`](Self::out) counts packets and the
+    /// caches of other threads.
     pub fn flush(&self) {
         cache::detach(self.inner.id);
     }

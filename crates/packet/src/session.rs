@@ -40,7 +40,7 @@ pub struct SessionKey {
 impl SessionKey {
     /// The `protocol` of a tunnel itself. Its key has the outer addresses, the upper half of the tunnel identifier as
     /// source port and the lower half as destination port. The number is reserved (IANA, *Assigned Internet Protocol
-    /// Numbers*), so only an invalid packet carries it itself.
+    /// Numbers*), so no valid packet has it as its protocol.
     pub const TUNNEL: u8 = 255;
 
     /// Returns a hash that is the same for both directions of the session and never 0.

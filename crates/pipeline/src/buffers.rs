@@ -8,7 +8,8 @@ use crate::section::{entries, read};
 use crate::wiring::Ends;
 use crate::yaml::Node;
 
-/// Returns the input queue of each module, in the order of the configuration.
+/// Returns the input queue of each module, in the order of the configuration. Modules without an entry have the
+/// default. `batch` is the largest batch.
 pub(crate) fn read_buffers(root: &Node, ends: &Ends, batch: usize, faults: &mut FaultCollector) -> Vec<Buffer> {
     let mut buffers = vec![Buffer::default(); ends.modules.len()];
     for entry in entries(root, "buffers") {

@@ -1,4 +1,4 @@
-//! The files that a configuration uses: who reads and writes each of them.
+//! The files that a configuration uses. Checks that no file has two users in conflict, such as a writer and a reader.
 
 use forebay_graph::{Claim, Files, SetupEnvironment, SetupError};
 
@@ -9,13 +9,15 @@ use crate::section::{entries, kind_of};
 use crate::source::Source;
 use crate::yaml::Node;
 
-/// Returns the files that a section has read since the last call.
+/// Returns the files that the parts of `section` have read since the last call, and clears the list. So it must be
+/// called after each section is created.
 pub(crate) fn reads_of(section: &'static str, environment: &SetupEnvironment) -> Vec<Read> {
     let reads = environment.files.reads.take();
     reads.into_iter().map(|(name, path)| Read { section, name, path }).collect()
 }
 
-/// Refuses files that a configuration uses in conflicting ways. Ignores the files of a running configuration.
+/// Adds a fault for each file that parts of one configuration use in conflicting ways. Ignores the files of a running
+/// configuration. `reloads` is true if there is one.
 pub(crate) fn claim_all(
     root: &Node,
     (source, reloads): (&Source, bool),

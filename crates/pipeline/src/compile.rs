@@ -85,7 +85,8 @@ pub fn check_str(text: &str, base: &Path) -> Result<Checked, Vec<Fault>> {
 }
 
 /// Checks a configuration. If it replaces a `running` one, states that are the same in both are taken over. An
-/// `arrangement` places modules on other workers than the text does.
+/// `arrangement` places modules on other workers than the text does. Returns the draft and the environment that its
+/// functions were created in.
 pub(crate) fn compile(
     source: &Source,
     conditions: Conditions,
@@ -114,7 +115,8 @@ pub(crate) fn compile(
     Ok((draft, environment))
 }
 
-/// The text as a tree, and the settings that concern the pipeline as a whole.
+/// The text as a tree, and the settings that concern the pipeline as a whole. After an error, a setting has its
+/// default.
 struct Tree {
     root: Node,
     /// The stamps of the files that the text names.
@@ -128,7 +130,8 @@ struct Tree {
 }
 
 impl Tree {
-    /// Reads the text, and checks it against the schema.
+    /// Reads the text, and checks it against the schema. Returns `None` if there is no tree, for example if the text is
+    /// not YAML; then there is a fault.
     fn of(source: &Source, faults: &mut FaultCollector) -> Option<Self> {
         let mut root = source.tree(faults)?;
         faults.check(schema::rules(), &root);
@@ -181,10 +184,12 @@ struct Created {
     worker_sections: usize,
     /// The workers of each module in the text.
     configured: Vec<Vec<usize>>,
+    /// The states that could be created, by name.
     state: BTreeMap<String, CreatedState>,
     /// `None` for a module or port that has a fault.
     modules: Vec<Option<CreatedModule>>,
     ports: Vec<Option<PortDraft>>,
+    /// The modules and ports as lines name them.
     ends: Ends,
     /// The files that were read.
     reads: Vec<Read>,
@@ -220,7 +225,8 @@ impl Created {
     }
 }
 
-/// The modules and ports with their connections, in the order of the text.
+/// The modules and ports with their connections, in the order of the text. All lists by module have this order, until
+/// [`in_order`](Self::in_order) sorts them.
 struct Connected {
     cores: Vec<Option<usize>>,
     state: BTreeMap<String, CreatedState>,
@@ -269,7 +275,8 @@ impl Connected {
         Self { cores, state, modules, ports, ends, reads, wiring, order, buffers, shares, flows, placement, control }
     }
 
-    /// Puts all parts in topological order. Nothing has a fault.
+    /// Puts all parts in topological order, and renumbers the modules in all of them. The caller has checked that there
+    /// is no fault.
     fn in_order(self, tree: Tree) -> Draft {
         let order = &self.order;
         let mut position = vec![0; order.len()];

@@ -13,14 +13,15 @@ use crate::yaml::Node;
 
 /// The default period of decisions.
 const PERIOD: Nanos = Nanos(100_000_000);
-/// The range of periods.
+/// The shortest period of decisions.
 const SHORTEST: Nanos = Nanos(1_000_000);
+/// The longest period of decisions.
 const LONGEST: Nanos = Nanos(3_600_000_000_000);
-/// The default part of each objective that is kept in reserve (delta in Batchy).
+/// The default part of each delay objective that is kept in reserve (delta in Batchy).
 const GUARD: f64 = 0.05;
 
-/// Reads the section, if there is one. Adds its errors to `faults`. `workers` is the number of workers in the section
-/// `workers`.
+/// Reads the section, if there is one. Adds its errors to `faults`, and then returns `None`. `scheduler` is the
+/// pipeline's scheduler, and `workers` is the number of workers in the section `workers`.
 pub(crate) fn read_control(
     root: &Node,
     scheduler: SchedulerKind,

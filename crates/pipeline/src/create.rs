@@ -16,13 +16,16 @@ use crate::yaml::{Entry, Node};
 
 /// The function of a module, before its gates are connected.
 pub(crate) struct CreatedModule {
+    /// The function's declaration.
     pub(crate) kind: &'static Declaration,
     pub(crate) params: serde_json::Value,
     pub(crate) function: Box<dyn Function>,
+    /// The gates, tables and counters that the function declared when it was created.
     pub(crate) declared: Declared,
 }
 
-/// Creates the state that modules share. Takes over state of the running pipeline that was created in the same way.
+/// Creates the states that modules share, and registers them in `environment` for the modules. Takes over a state of
+/// the running pipeline that was created in the same way. Must be called before [`make_modules`].
 pub(crate) fn make_state(
     root: &Node,
     stamps: &Stamps,
@@ -64,8 +67,8 @@ pub(crate) fn make_state(
     all
 }
 
-/// Adds an error for each state that no module uses. Adds none if a module could not be created, because it may use the
-/// state.
+/// Adds an error for each state that no module uses. If a module could not be created, adds no error, because that
+/// module may use the state.
 pub(crate) fn unused_state(
     root: &Node,
     environment: &SetupEnvironment,
@@ -83,7 +86,8 @@ pub(crate) fn unused_state(
     }
 }
 
-/// Creates the function of each module once.
+/// Creates the function of each module once, for its first worker, in order to check its parameters. The lists have the
+/// order of the text, and `None` for a module with a fault.
 pub(crate) fn make_modules(
     root: &Node,
     workers: &Workers,
@@ -114,7 +118,7 @@ pub(crate) fn make_modules(
     (drafts, ends)
 }
 
-/// Checks the ports without opening them.
+/// Checks the parameters of the ports without opening them. The lists have the order of the text.
 pub(crate) fn check_ports(
     root: &Node,
     environment: &mut SetupEnvironment,
@@ -141,7 +145,7 @@ pub(crate) fn check_ports(
     (drafts, ends)
 }
 
-/// Refuses a second port on an interface, because each of them would receive every frame.
+/// Refuses a second port on an interface, because each of the two ports would receive every frame.
 fn refuse_shared_interfaces(root: &Node, faults: &mut FaultCollector) {
     let mut seen: HashMap<(String, Option<String>), &str> = HashMap::new();
     for entry in entries(root, "ports") {

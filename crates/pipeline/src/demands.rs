@@ -33,9 +33,9 @@ pub struct PortDemand {
     pub name: String,
     /// The port's kind.
     pub kind: &'static str,
-    /// The interface that the port uses.
+    /// The interface that the port uses; `None` if it uses none.
     pub interface: Option<String>,
-    /// The network namespace of the interface.
+    /// The network namespace of the interface; `None` for the namespace of the process.
     pub namespace: Option<String>,
     /// The numbers of the workers that run the port.
     pub workers: Vec<usize>,
@@ -58,7 +58,7 @@ pub fn demands(source: &Source) -> Result<Demands, Problems> {
     Ok(Demands { name: draft.name, cores: draft.cores, pool, ports, addresses })
 }
 
-/// Returns the demands of each port.
+/// Returns the demands of each port, in the order of the text.
 pub(crate) fn port_demands(draft: &Draft) -> Vec<PortDemand> {
     let ports = draft.ports.iter().zip(draft.placement.ports.iter()).map(|(port, workers)| {
         // All kinds of ports with an interface use these names of parameters.
@@ -83,6 +83,7 @@ pub(crate) fn own_addresses(draft: &Draft) -> Vec<IpAddr> {
     lists.flatten().filter_map(|address| without_prefix(address.as_text()?)).collect()
 }
 
+/// Returns the address in `10.0.0.1/24` or `10.0.0.1`.
 fn without_prefix(text: &str) -> Option<IpAddr> {
     text.split('/').next()?.parse().ok()
 }

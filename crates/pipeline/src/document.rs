@@ -1,8 +1,8 @@
 //! Reads YAML texts that are not configurations in the same way as configurations: checks them against a schema, and
 //! knows the place of each value.
 //!
-//! If such a text has the sections `state` and `modules`, they are those of a configuration and are created in the same
-//! way.
+//! If such a text has the sections `state` and `modules`, they have the same syntax as in a configuration, and are
+//! created in the same way.
 
 use forebay_graph::SetupEnvironment;
 use forebay_protocol::check::Fault;
@@ -66,11 +66,8 @@ impl Document {
         &self.source
     }
 
-    /// Returns faults of values at paths, for example `chains[0].rate`, with their places. The paths are not part of
-    /// the messages.
-    ///
-    /// # Panics
-    /// Panics if there are no faults.
+    /// Returns faults of values with their places. The path of each fault, for example `chains[0].rate`, determines its
+    /// place and is then removed.
     #[must_use]
     pub fn problems(&self, faults: impl IntoIterator<Item = Fault>) -> Problems {
         let located = faults.into_iter().map(|fault| {

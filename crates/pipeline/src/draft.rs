@@ -13,24 +13,30 @@ use crate::identity::{Identity, Stamps};
 use crate::language::{Buffer, PoolSection};
 use crate::yaml::Node;
 
-/// A checked pipeline. Each function has been created once. The ports are not open.
+/// A checked pipeline. Each function has been created once, and the ports are not open. Modules are in topological
+/// order, and all indices of modules refer to this order.
 pub(crate) struct Draft {
+    /// The text as a tree, for the places of later faults.
     pub(crate) root: Node,
     pub(crate) name: String,
     pub(crate) batch: usize,
     pub(crate) seed: u64,
+    /// The requested core of each worker.
     pub(crate) cores: Vec<Option<usize>>,
     pub(crate) scheduler: SchedulerKind,
     pub(crate) pool: PoolSection,
     pub(crate) modules: Vec<ModuleDraft>,
     pub(crate) ports: Vec<PortDraft>,
+    /// The target of each port's packets; `None` if no packets enter by the port.
     pub(crate) entries: Vec<Option<Target>>,
     pub(crate) flows: Vec<FlowPlan>,
     pub(crate) placement: Placement,
     /// The groups of modules that run as one.
     pub(crate) folds: Vec<Vec<usize>>,
     pub(crate) state: BTreeMap<String, CreatedState>,
+    /// The files that were read during the check.
     pub(crate) reads: Vec<Read>,
+    /// The stamps of the files that the text names.
     pub(crate) stamps: Stamps,
     /// The controller and its settings, if there is one.
     pub(crate) control: Option<Settings>,
@@ -40,6 +46,7 @@ pub(crate) struct Draft {
 pub(crate) struct Read {
     /// The section that defines its reader.
     pub(crate) section: &'static str,
+    /// The reader: a module, port or state.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
 }
@@ -56,10 +63,11 @@ pub(crate) struct ModuleDraft {
     pub(crate) name: String,
     pub(crate) kind: &'static Declaration,
     pub(crate) params: serde_json::Value,
+    /// The gates with their targets.
     pub(crate) gates: Vec<(String, Target)>,
     pub(crate) buffer: Buffer,
     pub(crate) share: Share,
-    /// The function that was created to check the parameters, and its declarations.
+    /// The function that was created to check the parameters, and its declarations. The first worker uses it later.
     pub(crate) declared: Option<(Box<dyn Function>, Declared)>,
 }
 

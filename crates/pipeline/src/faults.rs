@@ -1,7 +1,8 @@
 //! Collects the faults of a configuration.
 //!
-//! A configuration is read completely before faults are reported, so that its author sees all of them at once. A value
-//! has one fault: the schema check finds most of them, and the reader of the value may add a more precise message.
+//! A configuration is read completely before faults are reported, so that its author sees all faults at once. A value
+//! has at most one fault. The schema check finds most faults, and the reader of the value may replace a vague message
+//! by a more precise one.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +14,21 @@ use crate::located::{LocatedFault, SourceLocation};
 use crate::wording::quote;
 use crate::yaml::{Node, NodeKind};
 
-/// The faults of a configuration.
+/// The faults of a configuration. [`finish`](Self::finish) turns them into an error at the end.
 #[derive(Default)]
 pub(crate) struct FaultCollector {
-    /// The faults that are not about one value.
+    /// The faults that are not about a single value.
     pub(crate) located: Vec<LocatedFault>,
     /// The faults of values, by path. Each part of a path ends with a zero byte.
     of_values: BTreeMap<String, ValueFault>,
 }
 
+/// The fault of one value.
 struct ValueFault {
     found: LocatedFault,
-    /// The bounds of a quantity, to be added to a more precise message.
+    /// The bounds of a quantity, which are appended to a more precise message.
     bounds: String,
-    /// True if the schema gives no reason. The reader of the value may have a more precise message.
+    /// True if the schema gives no reason, so that the reader of the value may replace the message.
     vague: bool,
 }
 
@@ -47,25 +49,27 @@ impl FaultCollector {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             let bounds = bounds.map(|bounds| format!("; {bounds}")).unwrap_or_default();
             let shown = shown_path(root, &path[..path.len() - usize::from(of_key)]);
-            let fault = Fault { path: shown, message: format!("{}{bounds}", fault.message), ..fault };
+            let allowed = fault.allowed.map(|allowed| format!("{allowed}{bounds}"));
+            let fault = Fault { path: shown, message: format!("{}{bounds}", fault.message), allowed, ..fault };
             let place = if whole { key_place(root, &path) } else { root.place_of(path.iter().copied()) };
             let fault = ValueFault { found: LocatedFault::from_fault(place, fault), bounds, vague };
             self.of_values.entry(joined(&path)).or_insert(fault);
         }
     }
 
-    /// Returns whether a value at or below `path` has a fault.
+    /// Returns whether the value at `path`, or a value below it, has a fault.
     pub(crate) fn within(&self, path: &[&str]) -> bool {
         let key = joined(path);
         self.of_values.range(key.clone()..).next().is_some_and(|(found, _)| found.starts_with(&key))
     }
 
-    /// Adds the fault that the reader of the value at `path` found, unless there is a more precise message already.
+    /// Adds the fault that the reader of the value at `path` found. Ignored if the value, a value above it or a value
+    /// below it has a fault already, except if that fault is vague.
     pub(crate) fn add_at(&mut self, root: &Node, path: &[&str], message: &str) {
         self.add_value(root, path, Fault::new(message));
     }
 
-    /// Adds the faults of the parameters at `path`.
+    /// Adds the faults of the parameters at `path`. The paths in `error` are relative to `path`.
     pub(crate) fn add_all(&mut self, root: &Node, path: &[&str], error: SetupError) {
         for fault in error.faults {
             let within = fault.path.clone();
@@ -74,6 +78,7 @@ impl FaultCollector {
         }
     }
 
+    /// Adds the fault of the value at `path`, by the rules of [`add_at`](Self::add_at).
     fn add_value(&mut self, root: &Node, path: &[&str], fault: Fault) {
         let key = joined(path);
         let fault = Fault { path: shown_path(root, path), ..fault };
@@ -81,7 +86,10 @@ impl FaultCollector {
             // Messages of a generated reader are less precise than those of the schema.
             let generic = ["unknown variant", "data did not match", "invalid type", "invalid value", "invalid length"];
             if known.vague && !generic.iter().any(|start| fault.message.starts_with(start)) {
-                let fault = Fault { message: format!("{}{}", fault.message, known.bounds), ..fault };
+                let before = &known.found.fault;
+                let value = fault.value.or_else(|| before.value.clone());
+                let allowed = fault.allowed.or_else(|| before.allowed.clone());
+                let fault = Fault { message: format!("{}{}", fault.message, known.bounds), value, allowed, ..fault };
                 let found = LocatedFault::from_fault(known.found.place, fault);
                 *known = ValueFault { found, bounds: String::new(), vague: false };
             }
@@ -109,11 +117,13 @@ pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty())
 }
 
+/// Returns the key of a path in [`FaultCollector::of_values`]. The key of a value is the beginning of the keys of all
+/// values below it.
 fn joined(path: &[&str]) -> String {
     path.iter().flat_map(|part| [*part, "\u{0}"]).collect()
 }
 
-/// Returns a path in the form of `--set`, with indexes in brackets: `modules.fw.acl.rules[3]`.
+/// Returns a path in the form of `--set`, but with list indices in brackets: `modules.fw.acl.rules[3]`.
 fn shown_path(root: &Node, path: &[&str]) -> String {
     let mut text = String::new();
     let mut node = Some(root);
@@ -138,6 +148,7 @@ fn key_place(root: &Node, path: &[&str]) -> SourceLocation {
     entry.map_or_else(|| root.place_of(path.iter().copied()), |entry| entry.place)
 }
 
+/// Returns the value of a key or of a list index.
 fn child<'n>(node: &'n Node, part: &str) -> Option<&'n Node> {
     match &node.kind {
         NodeKind::List(list) => list.get(part.parse::<usize>().ok()?),

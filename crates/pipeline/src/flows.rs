@@ -15,12 +15,12 @@ use crate::wiring::{Ends, Wiring};
 use crate::wording::quote;
 use crate::yaml::Node;
 
-/// The name of the flow of all other packets.
+/// The name of the flow of all packets that are on no declared path.
 const OTHER: &str = "other";
-/// The range of rate objectives.
+/// The allowed range of rate objectives, in packets or bits per second.
 const RATES: RangeInclusive<f64> = 1.0..=1e12;
 
-/// Reads the section. Modules are numbered as in the configuration.
+/// Reads the section. Modules are numbered as in the configuration, not in topological order.
 pub(crate) fn read_flows(root: &Node, ends: &Ends, wiring: &Wiring, faults: &mut FaultCollector) -> Vec<FlowPlan> {
     let nodes = root.get("flows").and_then(Node::as_list).unwrap_or_default();
     let mut declared = Vec::new();
@@ -32,9 +32,9 @@ pub(crate) fn read_flows(root: &Node, ends: &Ends, wiring: &Wiring, faults: &mut
     plans(ends, wiring, &declared, root.get("control").is_some(), faults)
 }
 
-/// Turns declared flows into those of the plan. Modules are numbered as in the configuration. `controlled` says whether
-/// the configuration names a controller. A controller that ignores rate objectives is allowed, so that controllers can
-/// be compared with one file.
+/// Returns the plans of the declared flows, and checks them. `controlled` is true if the configuration names a
+/// controller: without one, a rate objective is an error. A controller that ignores rate objectives is allowed, so that
+/// controllers can be compared with one file.
 fn plans(
     ends: &Ends,
     wiring: &Wiring,
@@ -108,10 +108,12 @@ fn plans(
     flows
 }
 
+/// Returns a reference to the line of the first of two equal things, for a message. Empty for a setting.
 fn line_of(place: SourceLocation) -> String {
     if let SourceLocation::Line(line, _) = place { format!(", the first in line {line}") } else { String::new() }
 }
 
+/// Returns a step for a message: `module` or `module[gate]`.
 fn shown(ends: &Ends, step: Step) -> String {
     let end = &ends.modules[step.module];
     match (step.gate, &end.gates) {
@@ -120,8 +122,8 @@ fn shown(ends: &Ends, step: Step) -> String {
     }
 }
 
-/// Returns a flow's path. Returns `None` if a part of it has an error, which is in `faults`, or names a module that
-/// has one.
+/// Returns a flow's path. Returns `None` if a part of the path has an error, which is then in `faults`, or if the path
+/// names a module that could not be created.
 fn steps(ends: &Ends, flow: &Flow, node: &Node, faults: &mut FaultCollector) -> Option<Vec<Step>> {
     let path = node.get("path")?;
     let texts: Vec<(&str, SourceLocation)> = match &flow.path {
@@ -153,6 +155,7 @@ fn steps(ends: &Ends, flow: &Flow, node: &Node, faults: &mut FaultCollector) -> 
     whole.then_some(steps)
 }
 
+/// Returns a step of a flow's path. `Ok(None)` if its module could not be created.
 fn step(ends: &Ends, stop: Stop<'_>) -> Result<Option<Step>, String> {
     let Stop { name, gate } = stop;
     if name == line::DROP {
@@ -167,13 +170,14 @@ fn step(ends: &Ends, stop: Stop<'_>) -> Result<Option<Step>, String> {
     }
 }
 
-/// Finds which modules can be reached from a module. Keeps the result for the last one.
+/// Finds the modules that packets from a given module can reach. Keeps the result of the last search, because
+/// consecutive flows often begin with the same step.
 struct Reach {
     /// The edges of each module: the gate and the next module. The gate is `None` if the module could not be created.
     edges: Vec<Vec<(Option<usize>, usize)>>,
-    /// The step of the last search.
+    /// The first step of the last search.
     searched: Option<Step>,
-    /// The last search that reached each module.
+    /// By module, the number of the last search that reached it.
     rounds: Vec<u32>,
     /// The number of the last search.
     round: u32,
@@ -190,7 +194,8 @@ impl Reach {
         Self { rounds: vec![0; edges.len()], edges, searched: None, round: 0 }
     }
 
-    /// Returns whether packets that leave `from` can reach `to`. Without a gate in `from`, any gate counts.
+    /// Returns whether packets that leave `from` can reach the module `to`. If `from` has no gate, packets may leave by
+    /// any gate.
     fn leads(&mut self, from: Step, to: usize) -> bool {
         // Most paths name adjacent modules, for which no search is needed.
         let by_gate = |gate: Option<usize>| from.gate.is_none() || gate.is_none() || gate == from.gate;

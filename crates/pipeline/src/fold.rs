@@ -1,13 +1,13 @@
 //! Finds the modules of different branches that can run as one ([`forebay_graph::Branches`]).
 //!
-//! The algorithm is that for the minimization of an automaton, with modules as states. At first, all modules of one
-//! kind without settings of their own are in one group. Then groups are split until two conditions hold for each group:
+//! The algorithm is the minimization of an automaton, with modules as states. At first, all modules with the same
+//! function that may run as one are in one group. Then groups are split until two conditions hold for each group:
 //!
 //! - All members get their packets from one split module, or from members of one group.
 //! - Each gate leads from all members to the same target, or to members of one group.
 //!
-//! A branch that differs from the others ends up alone, and the others still run as one. The flow word, which the split
-//! module sets, identifies the branch of a packet at each member.
+//! A branch that differs from the other branches is alone in the end, and the other branches still run as one. The flow
+//! word, which the split module sets, identifies the branch of a packet at each member.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::language::{Buffer, Fold};
 /// The properties that the modules of one group share after a round.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    /// Their group before the round.
+    /// The group of these modules before the round.
     group: usize,
     /// The group that sends them packets.
     from: usize,
@@ -31,12 +31,14 @@ struct Key {
 /// The target of a gate.
 #[derive(PartialEq, Eq, Hash)]
 enum Next {
+    /// A module of this group.
     Group(usize),
+    /// A port, or the end of dropped packets.
     Away(Target),
 }
 
-/// Returns the groups of modules that run as one, in the modules' order, each with its members in the order of
-/// branches. `modules` are in topological order. `entries` are the targets of ports.
+/// Returns the groups of modules that run as one. The groups are in the modules' order, and the members of each group
+/// are in the order of branches. `modules` are in topological order. `entries` are the targets of ports.
 pub(crate) fn folds(
     modules: &[ModuleDraft],
     entries: &[Option<Target>],
@@ -73,8 +75,11 @@ pub(crate) fn folds(
     }
 }
 
-/// Returns the first group of each module, identified by its first member. Modules of one kind are in one group.
-/// Modules with settings of their own are alone.
+/// Returns the first group of each module, identified by its first member. Modules with the same function, number of
+/// gates and workers are in one group. Their parameters may differ: the folded function keeps those of each branch
+/// ([`forebay_graph::Declare::FOLD`]). A module is alone if its function does not fold, if it has a buffer of its own,
+/// or if a port sends packets to it. Later rounds only compare sources and targets, so every other difference must be
+/// checked here.
 fn first_groups(modules: &[ModuleDraft], entries: &[Option<Target>], placement: &Placement) -> Vec<usize> {
     let mut known = HashMap::new();
     let group = |(number, module): (usize, &ModuleDraft)| {
@@ -87,7 +92,8 @@ fn first_groups(modules: &[ModuleDraft], entries: &[Option<Target>], placement: 
     modules.iter().enumerate().map(group).collect()
 }
 
-/// Splits the groups by the sources and the targets of packets.
+/// Splits the groups by the sources and the targets of packets. A module that gets packets from several groups, or from
+/// none, is alone.
 fn refine(modules: &[ModuleDraft], feeders: &[Vec<usize>], groups: &[usize]) -> Vec<usize> {
     let mut known = HashMap::new();
     let group = |(number, module): (usize, &ModuleDraft)| {
@@ -103,7 +109,7 @@ fn refine(modules: &[ModuleDraft], feeders: &[Vec<usize>], groups: &[usize]) -> 
     modules.iter().enumerate().map(group).collect()
 }
 
-/// Returns the groups with more than one member, in order.
+/// Returns the groups with more than one member, ordered by their first members.
 fn classes(groups: &[usize]) -> Vec<Vec<usize>> {
     let mut members = vec![Vec::new(); groups.len()];
     groups.iter().enumerate().for_each(|(module, group)| members[*group].push(module));
@@ -111,8 +117,8 @@ fn classes(groups: &[usize]) -> Vec<Vec<usize>> {
     members
 }
 
-/// Returns whether each member with a single gate leads to the member of its own branch. Otherwise the branch of a
-/// packet would be lost there.
+/// Returns whether each member with a single gate leads to the member of its own branch in the next group. Otherwise
+/// the branch of a packet would be lost there. `members` is one of the `classes`.
 fn keep_their_branches(modules: &[ModuleDraft], members: &[usize], classes: &[Vec<usize>], groups: &[usize]) -> bool {
     let next = members.iter().filter_map(|member| match modules[*member].gates[..] {
         [(_, Target::Module(next))] => Some(next),

@@ -1,7 +1,7 @@
 //! Checks that modules cannot hold all packets of a pool.
 //!
-//! Held packets leave when their time is over, after seconds. If all chunks of the pool are held, no packet can enter
-//! until then, not even the fragment or the reply that a held packet waits for.
+//! Functions hold packets for up to several seconds. If functions hold all chunks of the pool, no packet can enter
+//! until a held packet leaves. Then not even the fragment or the reply can enter that a held packet waits for.
 
 use forebay_graph::{Placement, SetupError, Target};
 use forebay_packet::pool::MOST_CHUNKS;
@@ -9,7 +9,8 @@ use forebay_packet::pool::MOST_CHUNKS;
 use crate::draft::{Draft, ModuleDraft};
 use crate::faults::FaultCollector;
 
-/// Refuses modules that together may hold so many of a worker's packets that no batch remains for incoming packets.
+/// Refuses modules that together may hold so many packets of a worker's pool that not even one batch of other packets
+/// can enter.
 pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
     let (chunks, most) = (draft.pool.chunks, draft.pool.chunks.saturating_sub(draft.batch));
     for worker in 0..draft.placement.workers {
@@ -49,13 +50,14 @@ struct Holding<'d> {
 }
 
 impl Holding<'_> {
+    /// Returns the largest number of packets of this worker's pool that the module may hold on all its workers.
     fn all(&self) -> usize {
         self.packets.saturating_mul(self.replicas)
     }
 }
 
-/// Returns the modules that may hold packets of a worker's pool. These packets enter by the worker's ports or are
-/// created on the worker.
+/// Returns the modules that may hold packets of a worker's pool. These are packets that enter by the worker's ports, or
+/// that functions create on the worker.
 fn holding(draft: &Draft, worker: usize) -> impl Iterator<Item = Holding<'_>> {
     let mut replicas = vec![0; draft.modules.len()];
     for (on, target) in sources(draft).filter(|(on, _)| on.contains(&worker)) {

@@ -1,4 +1,4 @@
-//! Compares a module, port or state with a running one: it is the same if its parameters and its files are the same.
+//! Compares a module, port or state with a running one. Both are the same if their parameters and files are the same.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::yaml::Node;
 
-/// The device, inode, length and modification time of a file.
+/// The device, inode, length, and modification time (seconds and nanoseconds) of a file.
 type Stamp = (u64, u64, u64, i64, i64);
 
 /// The stamps of the files that a configuration names, taken before any file is read. A file that changes while it is
@@ -37,7 +37,8 @@ impl Stamps {
     }
 }
 
-/// Everything that a module, port or state is created from.
+/// Everything that a module, port or state is created from. If two identities are equal, a reload can take over the
+/// running object instead of creating it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     kind: String,
@@ -49,7 +50,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Returns whether this is a function that has or looks up state of each session.
+    /// Returns whether this is a function that has state of each session, or looks it up.
     pub(crate) fn is_keyed(&self) -> bool {
         let known = forebay_graph::functions();
         known.iter().any(|known| known.name == self.kind && known.is_keyed(&self.params))
@@ -61,7 +62,7 @@ impl Identity {
     }
 
     /// Returns the identity of the entry `name` in a section of the configuration `root`. `stamps` has the stamps of
-    /// its files. Files that it writes are not part of the identity, because they change all the time.
+    /// its files. Files that `used` lists as written are not part of the identity, because they change all the time.
     pub(crate) fn of(root: &Node, section: &str, name: &str, kind: &str, stamps: &Stamps, used: &Files) -> Self {
         let params = root.get(section).and_then(|all| all.get(name)?.get(kind));
         let params = params.map(Node::to_json).unwrap_or_default();

@@ -12,12 +12,12 @@ use crate::shown::{SECRET, hide};
 use crate::yaml::{self, Node, NodeKind};
 
 impl Source {
-    /// Returns a configuration with this text, which is a changed text of `self`. It has the same name in messages and
-    /// the same folder. Each `***` in the text stands for the secret in its place in `self`.
+    /// Returns a configuration with this text, which is a changed text of `self`. The result has the same folder, and
+    /// the same name in messages. Each `***` in the text stands for the secret in its place in `self`.
     ///
     /// # Errors
-    /// Returns an error for each `***` in a place where `self` has no secret. Text that is not YAML is not an error
-    /// yet.
+    /// Returns an error for each `***` in a place where `self` has no secret. Text that is not YAML is not reported
+    /// here, but when the result is read.
     pub fn changed_to(&self, text: &str) -> Result<Self, Problems> {
         let text = restore(text, self)?;
         Ok(Self::new(text, self.file.clone(), self.base.clone()))
@@ -53,7 +53,8 @@ fn restore(text: &str, running: &Source) -> Result<String, Problems> {
     Ok(replaced(text, kept))
 }
 
-/// Finds the `***` of `new`. `old` is the value in the same place of the running configuration.
+/// Finds the `***` of `new`, and appends each with its secret to `kept`. `old` is the value in the same place of the
+/// running configuration.
 fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, faults: &mut FaultCollector) {
     match &new.kind {
         NodeKind::Map(map) => {
@@ -81,17 +82,17 @@ fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, faults: &mut Fault
     }
 }
 
-/// Returns whether a text has a `***` that stands for a secret: the whole text, or the value of a secret parameter. Any
-/// other text with `***`, for example a pattern, is what it says.
+/// Returns whether a text has a `***` that stands for a secret: as the whole text, or as the value of a secret
+/// parameter. In any other text, for example a pattern, `***` is part of the text.
 fn has_placeholder(text: &str) -> bool {
     let is_secret =
         |word: &str| word.strip_suffix(SECRET).and_then(|word| word.strip_suffix('=')).is_some_and(is_secret_parameter);
     text == SECRET || text.split(' ').any(is_secret)
 }
 
-/// Returns the element of a list of the running configuration that an element of the new one stands for: the one that
-/// is shown in the same way, or else, in a list of the same length, the one at the same index that begins in the same
-/// way.
+/// Returns the element of `others`, a list of the running configuration, that an element of the new list stands for.
+/// This is the element that is shown in the same way. If there is none and the lists have the same length, it is the
+/// element at the same index, if it begins in the same way.
 fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) -> Option<&'o Node> {
     let new = item.to_json();
     let shown = |other: &Node| {
@@ -116,7 +117,7 @@ fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) ->
     })
 }
 
-/// Returns the secrets for the `***` of a text, in their order; `None` if one of them has none.
+/// Returns the secrets for the `***` of a text, in their order; `None` if there is no secret for one of them.
 fn secrets_of(text: &str, old: Option<&Node>) -> Option<Vec<String>> {
     let old = match &old?.kind {
         NodeKind::Text(text) => text.clone(),
@@ -134,19 +135,19 @@ fn secrets_of(text: &str, old: Option<&Node>) -> Option<Vec<String>> {
     words.map(secret).collect()
 }
 
-/// Puts secrets into a text: each in the place of the next `***` from its line and column on.
+/// Puts each secret into the text in the place of the first `***` at or after its line and column.
 fn replaced(text: &str, mut kept: Vec<Kept>) -> String {
     let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let mut result = String::with_capacity(text.len());
     let mut done = 0;
-    // The tree of a text may have an anchor's value several times: its place is replaced once.
+    // The tree of a text may contain an anchor's value several times, with the same place. This place is replaced once.
     kept.sort_by_key(|it| (it.line, it.column));
     for Kept { line, column, secret } in kept {
         let Some(start) = starts.get(line as usize - 1) else { continue };
         let from = text[*start..].char_indices().nth(column as usize - 1).map_or(*start, |(at, _)| start + at);
         let Some(found) = text[from.max(done)..].find(SECRET).map(|at| from.max(done) + at) else { continue };
         result.push_str(&text[done..found]);
-        // Within quotes, as all texts with a star are, a secret's own quotes and backslashes need an escape.
+        // All texts with a star are in quotes. So quotes and backslashes of the secret need an escape.
         let quoted = serde_json::Value::from(secret).to_string();
         result.push_str(&quoted[1..quoted.len() - 1]);
         done = found + SECRET.len();

@@ -100,17 +100,17 @@ impl Share {
 pub(crate) struct Flow {
     /// The flow's name.
     pub(crate) name: String,
-    /// The modules on the path in order, each `module` or `module[gate]`: a list, or text with arrows between. There
-    /// may be other modules between them.
+    /// The modules on the path in order, each `module` or `module[gate]`: a list, or text with arrows between. Packets
+    /// may pass other modules between them.
     pub(crate) path: Path,
     /// The delay objective, from arrival to departure.
     pub(crate) slo: Option<Nanos>,
     /// The part of the packets whose delay must keep the objective, as a percentile (99 by default), or `mean` for
     /// their mean delay.
     pub(crate) percentile: Option<Percentile>,
-    /// The rate objective, 1pps to 1000Gpps or 1bps to 1Tbps: the flow gets at least this rate if it offers so much,
-    /// independent of other flows. In packets a second, or in bits a second of frames without preamble and gaps. The
-    /// controller `fair` keeps it, under `scheduler: weighted-fair`.
+    /// The rate objective, 1pps to 1000Gpps or 1bps to 1Tbps: the flow gets at least this rate if it offers this rate,
+    /// independent of other flows. The rate is in packets a second, or in bits a second of frames without preamble and
+    /// gaps. The controller `fair` keeps it, under `scheduler: weighted-fair`.
     pub(crate) min_rate: Option<Rate>,
 }
 
@@ -131,9 +131,9 @@ pub(crate) struct Worker {
     /// The core that the worker is bound to; chosen automatically by default.
     #[schemars(range(max = 4_095))]
     pub(crate) core: Option<usize>,
-    /// The modules that the worker runs. By default, those that no worker names. Modules that several workers run are
-    /// replicated: each worker gets a part of the sessions. A worker with an empty list sleeps until modules move to
-    /// it.
+    /// The modules that the worker runs. By default, it runs the modules that no worker names. Modules that several
+    /// workers run are replicated: each worker gets a part of the sessions. A worker with an empty list sleeps until
+    /// modules move to it.
     pub(crate) modules: Option<Vec<String>>,
     /// How packets are distributed over the workers that run the same modules: by session, which is the default.
     #[allow(dead_code, reason = "read only to check it: there is one value")]

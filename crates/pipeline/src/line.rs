@@ -21,6 +21,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Stop<'_>>, String> {
     stops.collect()
 }
 
+/// Parses `module`, `port` or `module[gate]`.
 fn stop(part: &str) -> Result<Stop<'_>, String> {
     if part.is_empty() {
         return Err("a name is missing beside an arrow".to_owned());

@@ -35,7 +35,7 @@ pub struct Loaded {
     pub files: Files,
     /// The parts of the pipeline, for the comparison with the next configuration.
     pub made: PipelineParts,
-    /// The number of lines that each module skipped in its files. Omits modules that skipped none.
+    /// The number of lines that each module skipped in its files. Modules that skipped no line are missing.
     pub skipped: BTreeMap<String, usize>,
     /// Whether all input packets wait until a worker takes them (`DeclarePort::waits`).
     pub input_waits: bool,
@@ -53,7 +53,7 @@ pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems>
     prepare(source, conditions, None)?.open()
 }
 
-/// A valid configuration that has not changed anything yet.
+/// A valid configuration that has not changed anything yet. Dropping it has no effect.
 pub struct Prepared {
     source: Source,
     draft: Draft,
@@ -61,14 +61,14 @@ pub struct Prepared {
     made: PipelineParts,
     /// The running configuration that it will replace.
     running: Option<PipelineParts>,
-    /// The number of file claims of the running pipeline.
+    /// The number of file claims of the running pipeline: the first ones in the environment's list.
     used: usize,
     /// The modules and states that write files, and the files.
     writes: Vec<(String, String)>,
 }
 
-/// Checks a configuration. If it replaces a running one, parts that are the same in both are taken over later. Reads
-/// files, but creates none, and opens no port.
+/// Checks a configuration. If it replaces a running one, the method [`Prepared::open`] later takes over the parts that
+/// are the same in both. Reads files, but creates none, and opens no port.
 ///
 /// # Errors
 /// Returns all errors of the configuration, with their places. Changes of the largest batch, the seed, the scheduler
@@ -77,11 +77,11 @@ pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Pipelin
     prepared(source, conditions, running, None)
 }
 
-/// Prepares the running configuration with modules on other workers.
+/// Prepares the running configuration with its modules on other workers, as `arrangement` states.
 ///
 /// # Errors
-/// Returns the errors of [`prepare`], and an error if a file has changed since it was read: only a reload may apply
-/// such a change.
+/// Returns the errors of [`prepare`], and an error if a file has changed since it was read, because only a reload may
+/// apply such a change.
 pub fn rearrange(
     running: &PipelineParts,
     conditions: Conditions,
@@ -92,6 +92,7 @@ pub fn rearrange(
     Ok(prepared)
 }
 
+/// Checks a configuration, and compares its files with those of the running pipeline.
 fn prepared(
     source: &Source,
     conditions: Conditions,
@@ -124,8 +125,8 @@ fn prepared(
 }
 
 impl Prepared {
-    /// Returns an error for each file that has changed since the running pipeline read it. Only a reload may apply such
-    /// a change.
+    /// Returns an error for each module or port with a file that has changed since the running pipeline read it,
+    /// because only a reload may apply such a change.
     pub(crate) fn refuse_made_otherwise(&self, running: &PipelineParts) -> Result<(), Problems> {
         let mut faults = FaultCollector::default();
         for (section, name) in self.made.differing_from(running) {
@@ -155,8 +156,9 @@ impl Prepared {
         &self.writes
     }
 
-    /// Creates the functions of every worker and opens the ports. Dropping the result unused undoes this. In the plans,
-    /// `from` is the worker from which a module or port is taken over.
+    /// Creates the functions of every worker and opens the ports. If the caller drops the result, everything is closed
+    /// again. In the plans, `from` is the worker from which a module or port is taken over. A module that is
+    /// taken over has no function in the plan, and a port that is taken over is not opened.
     ///
     /// # Errors
     /// Returns an error for each function that cannot be created and each port that cannot be opened, with its place.
@@ -188,7 +190,7 @@ impl Prepared {
         place.shown(&shown_file(&self.source.file), &self.source.sets)
     }
 
-    /// Runs one step of opening. Returns its errors before the next step.
+    /// Runs one step of opening. Returns the errors of this step, so that the next step does not run after an error.
     fn run_step(
         &mut self,
         plans: &mut [Plan],
@@ -199,6 +201,8 @@ impl Prepared {
         faults.finish(&self.source.file, &self.source.text, &self.source.sets)
     }
 
+    /// Adds each module to the plan of every worker. Only on the workers that run the module and do not take it over,
+    /// its function is created.
     fn make_modules(&mut self, plans: &mut [Plan], faults: &mut FaultCollector) {
         let Self { draft, environment, made, running, .. } = self;
         let parted = running.as_ref().map(|running| made.parted(running)).unwrap_or_default();
@@ -209,7 +213,7 @@ impl Prepared {
             let mut set_up = module.declared.take();
             for plan in &mut *plans {
                 let mut part = module.part();
-                // The workers that send packets to the module drop those for which the ring has no room.
+                // The workers that send packets to the module need this setting: they drop packets if the ring is full.
                 part.share.marks.when_full = module.share.marks.when_full;
                 if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
                     part.share = module.share.of(on.len());
@@ -230,6 +234,7 @@ impl Prepared {
         drop(environment.files.reads.take());
     }
 
+    /// Adds each port to the plan of every worker. Opens it on its workers, if they do not take it over.
     fn open_ports(&mut self, plans: &mut [Plan], faults: &mut FaultCollector) {
         let Self { draft, environment, made, running, .. } = self;
         environment.frame = draft.pool.frame;
@@ -258,9 +263,9 @@ impl Prepared {
 }
 
 /// Returns whether a shared object is kept for the next configuration. Tables of sessions that no part of this
-/// configuration uses are not kept: they would stay in memory as long as the pipeline runs, and a later configuration
-/// would find old sessions in them. The reference count does not show this, because the running pipeline holds
-/// references, too.
+/// configuration uses are not kept. Otherwise they would stay in memory as long as the pipeline runs, and a later
+/// configuration would find old sessions in them. The reference count cannot decide this, because the running pipeline
+/// holds references, too.
 fn lasts(key: &ObjectKey, requested: &BTreeMap<HandedOver, String>) -> bool {
     match key {
         ObjectKey::Configuration(_) => false,
@@ -269,8 +274,9 @@ fn lasts(key: &ObjectKey, requested: &BTreeMap<HandedOver, String>) -> bool {
     }
 }
 
-/// Returns whether the user `who` of a file is taken over from the running pipeline. The configuration file itself is
-/// not: the next configuration has its own.
+/// Returns whether the user `who` of a file is taken over from the running pipeline. `who` is the text of a claim:
+/// `'NAME'` or `state 'NAME'`. The configuration file itself is not taken over, because the next configuration has its
+/// own file.
 fn is_taken_over(who: &str, plans: &[Plan], running: Option<&PipelineParts>, made: &PipelineParts) -> bool {
     if let Some(name) = who.strip_prefix("state '").and_then(|name| name.strip_suffix('\'')) {
         let of = |made: &PipelineParts| Some(Arc::as_ptr(&made.state.get(name)?.object).cast::<()>());
@@ -302,7 +308,7 @@ impl Draft {
         (0..placement.workers).map(plan).collect()
     }
 
-    /// Combines the functions of modules that run as one into one function.
+    /// Combines the functions of modules that run as one into one function, which the first of them gets.
     fn fold(&self, plan: &mut Plan) {
         for members in &self.folds {
             let functions: Vec<_> = members.iter().filter_map(|member| plan.modules[*member].function.take()).collect();
@@ -314,6 +320,8 @@ impl Draft {
         }
     }
 
+    /// Returns the parts of this pipeline for the comparison with the next configuration. [`open`](Prepared::open) sets
+    /// the fields that are empty here.
     fn made(&self, source: &Source, environment: &SetupEnvironment) -> PipelineParts {
         let identity = |section: &str, name: &str, kind: &str| {
             Identity::of(&self.root, section, name, kind, &self.stamps, &environment.files.used)
@@ -371,8 +379,8 @@ impl ModuleDraft {
         }
     }
 
-    /// Creates the function of a worker. The `first` worker gets the function that was created by the check, unless
-    /// that is provisional.
+    /// Creates the function of a worker. The `first` worker gets the function that the check has created, except if
+    /// that function is provisional.
     fn make(
         &self,
         part: &mut Module,

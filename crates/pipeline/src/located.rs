@@ -16,11 +16,11 @@ impl SourceLocation {
     pub const START: Self = Self::Line(1, 1);
 }
 
-/// A fault, and its place before the name of the text is known.
+/// A fault and its place. The place has no file name yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocatedFault {
     pub(crate) place: SourceLocation,
-    /// In a box, because parsers return it in a `Result` whose other value is small.
+    /// In a box, because parsers return this struct in a `Result` whose other value is small.
     pub(crate) fault: Box<Fault>,
 }
 

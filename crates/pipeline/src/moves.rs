@@ -1,7 +1,7 @@
 //! Finds the possible moves of modules to other workers, and the configuration that makes them.
 //!
-//! The result is an ordinary configuration with a setting for its section `workers`. A reload applies it, it is kept
-//! for the next start, and it stays in force at the next reload.
+//! The result is an ordinary configuration with a setting for its section `workers`. A reload applies the setting. The
+//! setting is kept for the next start, and stays in force at the next reload.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct Moving {
     pub source: Source,
     /// The moves, in topological order.
     pub moves: Vec<ModuleMove>,
-    /// The wanted moves beyond the allowed number.
+    /// The requested moves that are not made, because more moves were requested than allowed.
     pub remaining: Vec<ModuleMove>,
     /// The modules that would lose their sessions.
     pub forgetful: Vec<String>,
@@ -44,7 +44,7 @@ pub enum MoveError {
         /// The existing modules.
         known: String,
     },
-    /// A module is named twice.
+    /// The request names a module twice.
     #[error("module '{0}' is named twice: allowed is once, with all of its workers")]
     Twice(String),
     /// A module would have no worker.
@@ -73,7 +73,8 @@ pub enum MoveError {
         /// The number of workers in the configuration.
         workers: usize,
     },
-    /// Modules that share sessions must move together, and are more than the allowed number.
+    /// Modules that share sessions must move together, and they are more than the allowed number. Or no allowed part of
+    /// the moves is possible without the rest.
     #[error("none of {wanted} moves can be made with at most {most}: {why}")]
     TooFew {
         /// The number of wanted moves.
@@ -88,8 +89,8 @@ pub enum MoveError {
     Problems(#[from] Problems),
 }
 
-/// Prepares moves of modules of the `running` pipeline. Returns `None` if all modules are in place already. If there
-/// are more moves than `most`, makes the first ones that are possible without the others.
+/// Prepares moves of modules of the `running` pipeline. Returns `None` if all modules are on the requested workers
+/// already. If more than `most` modules would move, chooses the first moves that are possible without the others.
 ///
 /// # Errors
 /// Returns a [`MoveError`] if the request or the new configuration has errors.
@@ -163,8 +164,8 @@ fn checked_move(running: &PipelineParts, wanted: &WantedWorkers) -> Result<Modul
     }
 }
 
-/// Returns the section `workers` after these moves, in one line. Every worker stays, also one that runs nothing, with
-/// its core if the configuration names one, and lists all modules that it runs.
+/// Returns the section `workers` after these moves, in one line. It lists all modules of each worker. It contains every
+/// worker, even if the worker runs nothing, with its core if the configuration names one.
 fn workers_with(running: &PipelineParts, moves: &[ModuleMove]) -> String {
     let moved: BTreeMap<_, _> = moves.iter().map(|moved| (moved.module.as_str(), &moved.to)).collect();
     let on = |name: &str| moved.get(name).copied().unwrap_or(&running.modules[name].1);
@@ -179,8 +180,8 @@ fn workers_with(running: &PipelineParts, moves: &[ModuleMove]) -> String {
     serde_json::Value::from_iter(running.graph.workers.iter().map(worker)).to_string()
 }
 
-/// Chooses at most `most` of the moves, in their order. Modules that share sessions move together. Packets must not go
-/// in a circle over workers.
+/// Chooses at most `most` of the moves, in their order of priority. Returns their indices; the result is empty if no
+/// choice is possible. Modules that share sessions move together. Packets must not go in a circle over workers.
 fn choose(draft: &Draft, running: &PipelineParts, moves: &[ModuleMove], most: usize) -> Vec<usize> {
     let groups = together::groups(draft);
     let group =

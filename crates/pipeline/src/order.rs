@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Returns the nodes in topological order (Kahn 1962). If several nodes may come next, takes the one that was defined
-/// first.
+/// Returns the nodes in topological order (Kahn 1962). If several nodes may come next, the node with the lowest number
+/// comes first. `successors` are the targets of the edges of each node.
 ///
 /// # Errors
 /// Returns one cycle of each strongly connected component that has cycles, with the nodes in the order of the edges.
@@ -67,7 +67,8 @@ fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// Returns a cycle within a strongly connected component: follows edges from its first member until a node repeats.
+/// Returns a cycle within a strongly connected component: follows edges from its lowest member until a node repeats.
+/// `None` if the component has no cycle.
 fn cycle(successors: &[Vec<usize>], component: &[usize], members: &[usize]) -> Option<Vec<usize>> {
     let first = *members.iter().min()?;
     let mut seen = std::collections::HashMap::new();

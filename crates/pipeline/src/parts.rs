@@ -1,4 +1,4 @@
-//! The parts of a running pipeline, and the differences of a configuration that replaces it.
+//! The parts of a running pipeline, and the differences between it and a configuration that replaces it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -36,11 +36,12 @@ pub struct PipelineParts {
     pub(crate) files: Files,
     /// The numbers of metadata words, for functions that are taken over.
     pub(crate) words: BTreeMap<String, Word>,
-    /// The names of modules that run as one, in the order of branches.
+    /// The names of modules that run as one, by group, in the order of branches.
     pub(crate) folds: Vec<Vec<String>>,
     pub(crate) batch: usize,
     pub(crate) seed: u64,
     pub(crate) scheduler: SchedulerKind,
+    /// The number of chunks of the packet pool, and the longest frame in bytes.
     pub(crate) pool: (usize, usize),
     pub(crate) control: Option<Settings>,
     /// The graph, for drawings.
@@ -60,7 +61,7 @@ impl PipelineParts {
         &self.graph
     }
 
-    /// Returns the differences of `new`.
+    /// Returns the differences between this running configuration and `new`.
     #[must_use]
     pub fn change_to(&self, new: &Self) -> ConfigurationChange {
         let mut change = ConfigurationChange::default();
@@ -95,7 +96,7 @@ impl PipelineParts {
         change
     }
 
-    /// Returns the modules and ports whose identity differs from `running`: their section and name.
+    /// Returns the modules and ports whose identity differs from that in `running`, each with its section and name.
     pub(crate) fn differing_from<'a>(&'a self, running: &'a Self) -> Vec<(&'static str, &'a str)> {
         let of = |section, now: &'a Things, then: &Things| {
             let other = |name: &String| then.get(name).map(|(identity, _)| identity);
@@ -105,8 +106,9 @@ impl PipelineParts {
         [of("modules", &self.modules, &running.modules), of("ports", &self.ports, &running.ports)].concat()
     }
 
-    /// Returns the modules that are created again because of modules with which they run as one, now or before. Modules
-    /// that run as one are taken over together, and only if all of them are unchanged.
+    /// Returns the modules that must be created again because the group that they run in as one has changed. Modules
+    /// that run as one are taken over together, and only if all of them are unchanged. A module that left its group is
+    /// also created again.
     pub(crate) fn parted<'a>(&'a self, running: &'a Self) -> HashSet<&'a str> {
         let folds = |made: &'a Self| {
             let members = made.folds.iter().flat_map(|fold| fold.iter().map(move |member| (member.as_str(), fold)));
@@ -128,16 +130,17 @@ impl PipelineParts {
         remade.flatten().chain(alone).map(String::as_str).collect()
     }
 
-    /// Claims a file that the command line uses, for the whole run and all configurations.
+    /// Claims a file that the command line uses, for the whole run and all its configurations. `who` names the user in
+    /// messages, and `written` is true if it writes the file.
     ///
     /// # Errors
-    /// Returns a message if the pipeline uses the file.
+    /// Returns a message if the pipeline uses the file in a conflicting way.
     pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
         self.files.claim_for_good(who, path, written)
     }
 
-    /// Removes the files that modules and ports write from their identities. These files are known when all ports are
-    /// open.
+    /// Removes the files that modules and ports write from their identities. Must be called after all ports are open,
+    /// because only then all these files are known.
     pub(crate) fn without_outputs(&mut self, root: &Node, stamps: &Stamps) {
         let files = &self.files;
         for (name, (identity, _)) in &mut self.modules {
@@ -148,8 +151,9 @@ impl PipelineParts {
         }
     }
 
-    /// Returns the lasting objects, and the objects that replicas of unchanged modules share. So changes of table
-    /// entries stay in force, independent of the number of workers.
+    /// Returns the objects that the next configuration `root` takes over: the lasting objects, and the objects that
+    /// replicas of unchanged modules share. Because of this, changes of table entries stay in force, also with another
+    /// number of workers.
     pub(crate) fn tables_of(&self, root: &Node, stamps: &Stamps) -> BTreeMap<ObjectKey, SharedState> {
         let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
             *identity == Identity::of(root, "modules", name, identity.kind(), stamps, &self.files)
@@ -164,18 +168,18 @@ impl PipelineParts {
         tables.map(|(key, table)| (key.clone(), Arc::clone(table))).collect()
     }
 
-    /// Returns the workers of this module, if it exists with the same identity.
+    /// Returns the workers of a module, if a module with this name and identity exists.
     pub(crate) fn module(&self, name: &str, identity: &Identity) -> Option<&[usize]> {
         self.modules.get(name).filter(|(other, _)| other == identity).map(|(_, on)| &on[..])
     }
 }
 
-/// Returns the worker from which the module on `worker` is taken over. The module was on the workers `before` and will
-/// be on the workers `on`. Returns `None` if it is created again.
+/// Returns the worker from which the module on `worker` is taken over; `None` if the module is created again. The
+/// module was on the workers `before` and will be on the workers `on`, one of which is `worker`.
 ///
-/// A worker keeps its module. If the state of the module is `keyed` by sessions, this holds only if the set of workers
-/// is the same, so that the same sessions come to the worker. A module that was on one worker and will be on one worker
-/// moves.
+/// A module that was on one worker and will be on one worker moves with its state. Otherwise, a worker keeps its
+/// module. If the state of the module is `keyed` by sessions, it keeps the module only if the set of workers is the
+/// same, so that the same sessions come to the worker.
 pub(crate) fn taken_over(before: &[usize], on: &[usize], worker: usize, keyed: bool) -> Option<usize> {
     match (before, on) {
         ([old], [_]) => Some(*old),

@@ -9,7 +9,8 @@ use crate::faults::FaultCollector;
 use crate::located::{LocatedFault, SourceLocation};
 use crate::secrets::{SecretWords, shown_setting};
 
-/// All faults of a configuration, in the order of its lines. Never empty. Displayed with one line for each fault.
+/// All faults of a configuration, in the order of its lines. There is at least one. Displayed with one line for each
+/// fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Problems {
@@ -18,7 +19,7 @@ pub struct Problems {
 }
 
 impl SourceLocation {
-    /// Returns the place for messages. `file` is the name of the file as messages show it.
+    /// Returns the place for messages. `file` is the name of the file as messages show it, and `sets` are the settings.
     pub(crate) fn shown(self, file: &str, sets: &[String]) -> String {
         match self {
             Self::Set(number) => {
@@ -30,8 +31,9 @@ impl SourceLocation {
 }
 
 impl FaultCollector {
-    /// Returns the faults in order, each once. `file` has the text `text`, and `sets` are its settings. Words that may
-    /// be secrets are removed from the messages.
+    /// Returns the faults as an error, in order, each once; `Ok` if there are none. `file` is the name of the
+    /// configuration with the text `text` and the settings `sets`. Words that may be secrets are removed from the
+    /// messages. Every fault must go through this function before it is shown.
     pub(crate) fn finish(self, file: &str, text: &str, sets: &[String]) -> Result<(), Problems> {
         if self.is_empty() {
             return Ok(());
@@ -50,8 +52,8 @@ impl FaultCollector {
     }
 }
 
-/// Returns the name of a configuration file as messages show it. Hides parts of a name without a file: it may be a key
-/// or a misplaced setting.
+/// Returns the name of a configuration file as messages show it. If no file has this name, parts of it are hidden,
+/// because it may be a key or a setting in the wrong place.
 #[must_use]
 pub fn shown_file(file: &str) -> String {
     match file {

@@ -1,7 +1,7 @@
 //! Creates a small pipeline around one function, with the function's own example, a generator of suitable packets, and
 //! a sink.
 //!
-//! With it, the cost of every function can be measured without a configuration for each.
+//! With such pipelines, the cost of every function can be measured without writing a configuration for it.
 
 use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, nearest, states};
 use forebay_units::Frequency;
@@ -74,7 +74,7 @@ fn named(params: &Value) -> Vec<&'static StateDeclaration> {
     states().into_iter().filter(|state| names(params, state.name)).collect()
 }
 
-/// Returns whether a text is anywhere in the parameters.
+/// Returns whether a text is the value of any parameter, at any depth.
 fn names(params: &Value, text: &str) -> bool {
     match params {
         Value::String(other) => other == text,
@@ -91,7 +91,7 @@ fn section(params: &Value) -> String {
     if lines.is_empty() { lines } else { format!("state:\n{lines}") }
 }
 
-/// Returns the gates of the example.
+/// Returns the gates of the function with the parameters `example`.
 fn gates(function: &Declaration, example: &Value) -> Result<Vec<String>, String> {
     let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     (environment.simulated, environment.checking) = (true, true);

@@ -1,5 +1,5 @@
 //! The JSON Schema of the language, generated from the registered declarations. Editors use it, and it is the first
-//! check of a configuration.
+//! check of a configuration. `schema/` has a copy: run `make schema` after each change of a description or a parameter.
 
 use std::sync::OnceLock;
 
@@ -106,6 +106,7 @@ fn control(generator: &mut SchemaGenerator) -> Value {
     })
 }
 
+/// Returns the schema with another description.
 fn merged(mut schema: Value, description: &str) -> Value {
     schema["description"] = json!(description);
     schema
@@ -114,6 +115,7 @@ fn merged(mut schema: Value, description: &str) -> Value {
 /// The pattern of the names of ports, modules and state.
 pub(crate) const NAME: &str = "^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$";
 
+/// Returns the schema of a mapping from names to values with the schema `each`.
 fn named(description: &str, each: Value) -> Value {
     json!({
         "type": "object", "description": description,
@@ -122,10 +124,12 @@ fn named(description: &str, each: Value) -> Value {
     })
 }
 
+/// Returns the schema of a type.
 fn section<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     generator.subschema_for::<T>().to_value()
 }
 
+/// The name, summary, help, example and schema of the parameters of a function, port, state or controller.
 type KindDeclaration = (&'static str, &'static str, &'static str, &'static str, fn(&mut SchemaGenerator) -> Schema);
 
 /// Returns the schema of a mapping with one key: the name of a kind, with the parameters of that kind.

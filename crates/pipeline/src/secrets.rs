@@ -1,8 +1,8 @@
 //! Finds words of a configuration that may be secrets, and removes them from messages.
 //!
-//! The schema check quotes no value of a parameter with a secret (`x-secret` in the schema). But a text that is not
-//! YAML has no parameters, a key may be in a wrong line, and a setting is shown as it was written. Therefore every
-//! message is searched for the words of such parameters before it is shown.
+//! The schema check quotes no value of a parameter with a secret (`x-secret` in the schema). This is not enough: a text
+//! that is not YAML has no parameters, a key may be in a wrong line, and a setting is shown as it was written.
+//! Therefore every message is searched for the words of such parameters before it is shown.
 
 mod message;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::conform::has_secret;
 pub(crate) use message::SecretWords;
 
-/// The secrets in the schema.
+/// The names in the schema that are needed to find secrets.
 struct Names {
     /// The functions, kinds of ports and kinds of state with a secret parameter.
     kinds: HashSet<String>,
@@ -39,6 +39,7 @@ impl Names {
         names
     }
 
+    /// Adds the names of parameters and the fixed values in a rule to `words`.
     fn note_words(&mut self, rule: &Value) {
         match rule {
             Value::Object(map) => {
@@ -54,6 +55,7 @@ impl Names {
         }
     }
 
+    /// Adds the names of the parameters with a secret in a rule to `parameters`.
     fn note_parameters(&mut self, rule: &Value) {
         match rule {
             Value::Object(map) => {
@@ -68,11 +70,13 @@ impl Names {
         }
     }
 
+    /// Returns whether a word names a kind or a parameter with a secret.
     fn has_secrets(&self, word: &str) -> bool {
         self.kinds.contains(word) || self.parameters.contains(word)
     }
 }
 
+/// Returns the names. They are found at the first call.
 fn names() -> &'static Names {
     static NAMES: OnceLock<Names> = OnceLock::new();
     NAMES.get_or_init(|| Names::of(&crate::schema::schema()))
@@ -89,7 +93,7 @@ pub(crate) fn is_secret_parameter(name: &str) -> bool {
     names().parameters.contains(name)
 }
 
-/// Returns the words of a text. No secret contains one of the separators.
+/// Returns the words of a text. No secret contains one of the separators between words.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_separator = |c: char| c.is_whitespace() || "{}[](),=\"'`@#&*!|<>/:;%?".contains(c);
     text.split(is_separator).filter(|word| !word.is_empty())
@@ -98,11 +102,11 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// A setting, `key=value`, and its parts that may be secrets.
 struct Setting<'t> {
     text: &'t str,
-    /// The parts of its path, and whether each of them may be a secret key.
+    /// The parts of its path. The flag is true if the part may be a secret.
     path: Vec<(&'t str, bool)>,
-    /// `None` if the text has no `=`.
+    /// The value; `None` if the text has no `=`.
     value: Option<&'t str>,
-    /// The value as it may be shown.
+    /// The value in a form that may be shown, or the whole text if there is no value.
     shown: String,
 }
 
@@ -112,7 +116,7 @@ impl<'t> Setting<'t> {
         let Some((path, value)) = text.split_once('=') else {
             let parts = || words(text).flat_map(|word| word.split('.'));
             let is_concerned = parts().any(|word| names.has_secrets(word));
-            // A single one of these names is not a secret.
+            // One of these names alone is not a secret.
             let shown = if is_concerned && parts().nth(1).is_some() { HIDDEN.to_owned() } else { without_keys(text) };
             return Self { text, path: Vec::new(), value: None, shown };
         };

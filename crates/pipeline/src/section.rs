@@ -19,7 +19,8 @@ pub(crate) fn kind_of(entry: &Entry) -> Option<&Entry> {
     kinds.next().filter(|_| kinds.next().is_none())
 }
 
-/// Reads a value with fixed keys. Adds its faults to `faults`.
+/// Reads a value with fixed keys. If it has faults, adds them to `faults` and returns `None`. `path` leads to the value
+/// in `root`.
 pub(crate) fn read<T: DeserializeOwned>(
     faults: &mut FaultCollector,
     root: &Node,

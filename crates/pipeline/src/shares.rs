@@ -10,10 +10,10 @@ use crate::section::{entries, read};
 use crate::wiring::Ends;
 use crate::yaml::{Entry, Node};
 
-/// The default time for which an idle module saves its tokens.
+/// The default time for which an idle module saves its unused rate.
 const BURST: Nanos = Nanos(1_000_000);
 
-/// Returns the scheduler. The schema check reports its errors.
+/// Returns the scheduler. An invalid value gives the default, because the schema check has reported it.
 pub(crate) fn scheduler(root: &Node) -> SchedulerKind {
     root.get("scheduler").and_then(|node| serde_json::from_value(node.to_json()).ok()).unwrap_or_default()
 }
@@ -60,9 +60,9 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
     shares
 }
 
-/// Sets `when_full: drop` for modules that the controller has moved to another worker, unless the configuration sets
-/// `when_full`. Packets for which the ring to that worker has no room are then dropped, so that the remaining flows do
-/// not wait for it. `configured` and `arranged` are the workers of each module before and after the move.
+/// Sets `when_full: drop` for modules that the controller has moved to another worker, if the configuration does not
+/// set `when_full`. If the ring to that worker is full, packets are then dropped, so that the flows that stay do not
+/// wait for that worker. `configured` and `arranged` are the workers of each module before and after the move.
 pub(crate) fn drop_for_moved(root: &Node, configured: &[Vec<usize>], arranged: &[Vec<usize>], shares: &mut [Share]) {
     let moved = configured.iter().zip(arranged).map(|(before, now)| !before.iter().any(|worker| now.contains(worker)));
     for ((entry, moved), share) in entries(root, "modules").zip(moved).zip(shares) {

@@ -39,8 +39,9 @@ pub fn shown_settings(sets: &[String]) -> Vec<String> {
     sets.iter().map(|set| shown_setting(set).replace(HIDDEN, SECRET)).collect()
 }
 
-/// Replaces secrets by `***`. `below` is true if the value is below a kind with secrets, `within` if it is the value of
-/// a secret parameter of that kind. Parameters of the same name may not be secret in other kinds.
+/// Replaces secrets by `***`. `below` is true if the value is below a kind with secrets. `within` is true if it is the
+/// value of a secret parameter of that kind. Both are needed, because another kind may have a parameter of the same
+/// name that is not a secret.
 pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
     match &mut node.kind {
         NodeKind::Map(map) => {
@@ -60,8 +61,8 @@ pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
     }
 }
 
-/// Hides the secret in a text. In an association it is the value of `key`, unless that is a file name. In other texts
-/// it is the whole text.
+/// Hides the secret in a text. If the text is an association, its secret is the value of `key`, except if that is a
+/// file name. In other texts the whole text is the secret.
 fn hidden(text: &str) -> String {
     if !text.contains('=') {
         return SECRET.to_owned();
@@ -83,7 +84,7 @@ fn block_map(map: &Map, indent: usize, text: &mut String) {
     }
 }
 
-/// Writes the value after a key or a dash.
+/// Writes the value after a key or a dash: on the same line if it fits, otherwise on the following lines.
 fn value(node: &Node, indent: usize, text: &mut String) {
     let room = WIDTH.saturating_sub(indent);
     // Sections are written as one line for each entry.
@@ -111,7 +112,7 @@ fn value(node: &Node, indent: usize, text: &mut String) {
     }
 }
 
-/// Returns a value in one line of up to `most` characters; `None` if it is longer.
+/// Returns a value in one line of at most `most` characters; `None` if it is longer.
 fn flow(node: &Node, most: usize) -> Option<String> {
     let text = match &node.kind {
         NodeKind::List(list) => {

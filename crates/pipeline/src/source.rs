@@ -16,13 +16,13 @@ pub struct Source {
     /// The name in messages: the file name as the user gave it.
     pub(crate) file: String,
     pub(crate) text: String,
-    /// The file that the text was read from.
+    /// The file that the text was read from; `None` for the standard input or a built-in pipeline.
     pub(crate) path: Option<PathBuf>,
     /// The folder that relative file names in the configuration refer to.
     pub(crate) base: PathBuf,
     /// Settings, `key=value`, applied in order.
     pub(crate) sets: Vec<String>,
-    /// All settings that the user gave, also those that are in the text of a use case already.
+    /// All settings that the user gave. They include the parameters of a use case, which its text contains already.
     pub(crate) given: Vec<String>,
     /// The folders whose files the configuration may name. `None` allows all files.
     pub(crate) allowed_folders: Option<Vec<PathBuf>>,
@@ -36,7 +36,8 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Creates a configuration from a text. Messages call it `file`. File names in it are relative to `base`.
+    /// Creates a configuration from a text. `file` is its name in messages. File names in the text are relative to
+    /// `base`.
     #[must_use]
     pub fn new(text: impl Into<String>, file: impl Into<String>, base: impl Into<PathBuf>) -> Self {
         Self {
@@ -50,8 +51,8 @@ impl Source {
         }
     }
 
-    /// Adds a setting that overrides a part: `batch=64`, `ports.access.generator.rate=1Mpps`, `flows.0.slo=100us`. The
-    /// value is YAML.
+    /// Adds a setting that overrides a part of the text: `batch=64`, `ports.access.generator.rate=1Mpps`,
+    /// `flows.0.slo=100us`. The value is YAML.
     #[must_use]
     pub fn set(mut self, setting: impl Into<String>) -> Self {
         let setting = setting.into();
@@ -73,7 +74,7 @@ impl Source {
         Self { sets, given, ..self.clone() }
     }
 
-    /// Sets the settings that the user gave.
+    /// Sets the settings that the user gave, if they differ from those that are applied.
     #[must_use]
     pub fn given_as(self, given: Vec<String>) -> Self {
         Self { given, ..self }
@@ -97,8 +98,8 @@ impl Source {
         &self.sets
     }
 
-    /// Returns all settings that the user gave, in their order: [those of the text](Self::sets) and the parameters of
-    /// the use case.
+    /// Returns all settings that the user gave, in their order: the [applied](Self::sets) settings and the parameters
+    /// of the use case.
     #[must_use]
     pub fn given(&self) -> &[String] {
         &self.given
@@ -111,7 +112,7 @@ impl Source {
     }
 
     /// Returns the text as a tree with the settings applied. Reads as much as possible in spite of errors, which are
-    /// added to `faults`.
+    /// added to `faults`. Returns `None` if the text has no tree.
     pub(crate) fn tree(&self, faults: &mut FaultCollector) -> Option<Node> {
         let mut root = match yaml::parse(&self.text, &mut faults.located) {
             Ok(root) => Some(root),
@@ -157,8 +158,8 @@ impl Source {
         root
     }
 
-    /// Leaves out functions, kinds of ports and kinds of state that settings made `null`, if there is another kind
-    /// beside them: `--set ports.in.generator=null --set ports.in.pcap.read=in.pcap`.
+    /// Leaves out functions, kinds of ports and kinds of state that settings have set to `null`, if there is another
+    /// kind in the same place: `--set ports.in.generator=null --set ports.in.pcap.read=in.pcap`.
     fn leave_kinds_out(&self, root: &mut Node) {
         let sets = self.sets.iter().filter_map(|set| set.split_once('='));
         let keys = sets.filter(|(_, text)| !text.trim().is_empty()).map(|(key, _)| key.trim());
@@ -182,13 +183,14 @@ impl Source {
     }
 }
 
-/// Returns whether the key is that of a function, of a kind of port or of a kind of state.
+/// Returns whether the key is that of a function, a kind of port or a kind of state: `ports.in.pcap`.
 fn is_kind(key: &str) -> bool {
     let mut parts = key.split('.');
     parts.next().is_some_and(|part| ["modules", "ports", "state"].contains(&part)) && parts.count() == 2
 }
 
-/// Appends further settings. Removes earlier settings that these override completely.
+/// Returns the settings `sets`, then the settings `more`. Leaves out settings of `sets` that `more` overrides
+/// completely.
 #[must_use]
 pub fn with_settings(sets: &[String], more: &[String]) -> Vec<String> {
     let key = |set: &String| set.split_once('=').map_or(set.as_str(), |(key, _)| key).trim().to_owned();
@@ -222,13 +224,14 @@ impl Node {
     }
 }
 
-/// Returns whether `null` is a value at this key: for a function, kind of port or kind of state without parameters, and
-/// for the controller `null`.
+/// Returns whether `null` is a value at this key, and does not mean that the key is left out. It is a value for a
+/// function, kind of port or kind of state without parameters, and for the controller `null`.
 fn is_null_a_value(key: &str) -> bool {
     key == "control.batching" || is_kind(key)
 }
 
-/// Sets the value at the dotted `key`. Creates missing mappings on the way.
+/// Sets the value at the dotted `key`. Creates missing mappings on the way. `is_null` is true if a `null` was written,
+/// which leaves the key out; false if the value is empty. Returns a message if the key cannot exist.
 fn put(root: &mut Node, key: &str, value: Node, is_null: bool) -> Result<(), String> {
     if key.split('.').any(str::is_empty) {
         return Err(format!("{} is not a key: write names with dots between", quote(key)));

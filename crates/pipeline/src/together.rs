@@ -5,7 +5,7 @@ use forebay_graph::{SetupError, StateKind};
 use crate::draft::{Draft, ModuleDraft};
 use crate::faults::FaultCollector;
 
-/// Returns the state of sessions that a module names, and the parameter that names it.
+/// Returns the state of sessions that a module uses, and the parameter that names it; `None` if it uses none.
 fn state(module: &ModuleDraft) -> Option<(&str, String)> {
     if module.kind.state == StateKind::PerSession {
         return Some((module.params.get("state")?.as_str()?, "state".to_owned()));
@@ -23,8 +23,8 @@ pub(crate) fn groups(draft: &Draft) -> Vec<usize> {
     draft.modules.iter().enumerate().map(|(index, module)| first(module).unwrap_or(index)).collect()
 }
 
-/// Refuses modules with the same state of sessions on different workers, because they would not find each other's
-/// sessions. Refuses modules that only look up sessions of a state if no module opens them.
+/// Refuses modules that use the same state of sessions on different workers, because one module would not find the
+/// sessions of the other. Refuses modules that only look up sessions of a state if no module opens these sessions.
 pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
     let opens = |module: &ModuleDraft| module.kind.state == StateKind::PerSession;
     for (index, module) in draft.modules.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! The use cases: built-in pipelines with parameters, written as configurations.
 //!
-//! They come from the papers that Forebay builds on: those of Batchy (NSDI 2020, section 5), with one flow per branch,
-//! the two chains of NALM (ToN 2022), and functions that the papers on harvesting (EdgeMiner) and placement (Octans)
-//! name. Their text is read like any other configuration, so that a use case is also an example to start from.
+//! They come from the papers that Forebay builds on: the use cases of Batchy (NSDI 2020, section 5), with one flow per
+//! branch, the two chains of NALM (ToN 2022), and functions that the papers on harvesting (EdgeMiner) and placement
+//! (Octans) name. The text of a use case is read like any other configuration, so that it is also an example to start
+//! from.
 
 mod catalogue;
 mod chains;
@@ -36,8 +37,8 @@ pub fn usecases() -> &'static [UseCase] {
     catalogue::ALL
 }
 
-/// Writes the configuration of a use case. `sets` are of the form `key=value`: parameters of the use case, or settings
-/// of the configuration.
+/// Writes the configuration of a use case. `sets` are of the form `key=value`. The key is a parameter of the use case,
+/// or belongs to a setting of the configuration.
 ///
 /// # Errors
 /// Returns an error if there is no use case of this name, or if a value is not allowed.
@@ -84,7 +85,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Ok(source.given_as(sets.to_vec()))
         }
         Err((parameter, message)) => {
-            // Defaults are allowed by themselves, but may not fit together with another parameter.
+            // A default is allowed, but may not fit the value of another parameter.
             let number = values.given.get(parameter).and_then(|(_, number)| *number);
             let place = number.map_or(SourceLocation::START, SourceLocation::Set);
             faults.add(place, format!("{parameter}: {message}"));
@@ -93,7 +94,8 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     }
 }
 
-/// Returns the error of a setting that is neither a parameter of the use case nor a part of its configuration.
+/// Returns the error for a setting whose key is not a parameter of the use case and not a part of its configuration;
+/// `None` for any other setting.
 fn stray(case: &UseCase, set: &str) -> Option<String> {
     let (key, _) = set.split_once('=')?;
     let part = key.split('.').next().unwrap_or_default().trim();

@@ -17,7 +17,7 @@ use crate::yaml::Node;
 pub(crate) struct PortEnd {
     pub(crate) name: String,
     pub(crate) place: SourceLocation,
-    /// Whether a setting created the port, and the text has none of that name.
+    /// Whether a setting created the port. Then the text has no port of this name.
     pub(crate) new: bool,
     /// Whether packets enter and leave by the port. `None` if its parameters have errors.
     pub(crate) ways: Option<(bool, bool)>,
@@ -36,12 +36,15 @@ pub(crate) struct Ends {
     pub(crate) ports: Vec<PortEnd>,
     pub(crate) modules: Vec<ModuleEnd>,
     names: HashMap<String, Target>,
+    /// By module, the number of each gate by name.
     gates: Vec<HashMap<String, usize>>,
-    /// The remaining number of searches for a similar name. A hostile text could cause millions of them.
+    /// The remaining number of searches for a similar name. It is limited, because a hostile text could cause millions
+    /// of searches.
     suggestions: Cell<u32>,
 }
 
 impl Ends {
+    /// Creates the index. Adds an error for each name that is used twice or is not allowed.
     pub(crate) fn new(ports: Vec<PortEnd>, modules: Vec<ModuleEnd>, faults: &mut FaultCollector) -> Self {
         let mut names = HashMap::new();
         let ports_named = ports.iter().enumerate().map(|(index, end)| (&end.name, end.place, Target::Port(index)));
@@ -62,7 +65,7 @@ impl Ends {
         Self { ports, modules, names, gates, suggestions: Cell::new(100) }
     }
 
-    /// Returns the module or port called `name`.
+    /// Returns the module or port called `name`. Otherwise returns a message with a suggestion.
     pub(crate) fn find(&self, name: &str) -> Result<Target, String> {
         let found = self.names.get(name).copied();
         found.ok_or_else(|| {
@@ -77,7 +80,7 @@ impl Ends {
         if remaining > 0 { nearest(wrong, names) } else { String::new() }
     }
 
-    /// Returns the gate of a module that a line or path names. `Ok(None)` if the module could not be created.
+    /// Returns the number of a module's gate that a line or path names. `Ok(None)` if the module could not be created.
     pub(crate) fn gate(&self, module: usize, gate: &str) -> Result<Option<usize>, String> {
         let Some(gates) = &self.modules[module].gates else { return Ok(None) };
         let found = self.gates[module].get(gate).copied();
@@ -97,7 +100,7 @@ impl Ends {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) from: usize,
-    /// `None` if the module could not be created, so that its gates are not known.
+    /// The number of the gate. `None` if the module could not be created, so that its gates are not known.
     pub(crate) gate: Option<usize>,
     pub(crate) to: Target,
     pub(crate) place: SourceLocation,
@@ -109,14 +112,14 @@ pub(crate) struct Wiring {
     /// The target of each port's packets.
     pub(crate) entries: Vec<Option<(Target, SourceLocation)>>,
     pub(crate) edges: Vec<Edge>,
-    /// The targets of each module's gates.
+    /// The target of each gate of each module; `None` if no line connects it.
     pub(crate) gates: Vec<Vec<Option<(Target, SourceLocation)>>>,
     /// Whether packets leave by each port.
     exits: Vec<bool>,
     /// Whether a line leads to each module, even if the line has errors.
     entered: Vec<bool>,
-    /// The gates and ports whose line has an error behind them. No other error is reported for them. The gate is `None`
-    /// for a port.
+    /// The gates and ports after which a line has an error. No other error is reported for them. The gate is `None` for
+    /// a port.
     astray: HashSet<(Target, Option<usize>)>,
 }
 
@@ -138,6 +141,7 @@ impl Wiring {
         wiring
     }
 
+    /// Reads one line, whose names are `stops`.
     fn line(&mut self, ends: &Ends, stops: &[Stop<'_>], place: SourceLocation, faults: &mut FaultCollector) {
         let mut from = None;
         for (index, stop) in stops.iter().enumerate() {
@@ -187,7 +191,7 @@ impl Wiring {
         }
     }
 
-    /// Notes that the line has an error behind this gate or port.
+    /// Records that the line has an error after this gate or port.
     fn strays(&mut self, ends: &Ends, from: Option<(Target, Option<&str>)>) {
         let Some((from, gate)) = from else { return };
         let gate = match (from, gate) {
@@ -198,6 +202,7 @@ impl Wiring {
         self.astray.insert((from, gate));
     }
 
+    /// Connects a gate or port to the next module or port of a line.
     fn join(
         &mut self,
         ends: &Ends,
@@ -249,7 +254,8 @@ impl Wiring {
         }
     }
 
-    /// Adds errors for gates and ports that lead nowhere, and for modules to which no line leads.
+    /// Adds errors for gates and ports that lead nowhere, and for modules to which no line leads. Must be called after
+    /// all lines have been read.
     pub(crate) fn check(&self, ends: &Ends, faults: &mut FaultCollector) {
         let modules = ends.modules.iter().zip(self.gates.iter().zip(&self.entered));
         for (module, (end, (gates, entered))) in modules.enumerate() {
@@ -288,7 +294,7 @@ impl Wiring {
             sources += usize::from(receives);
             match entry {
                 None if self.astray.contains(&(Target::Port(port), None)) => {}
-                // A new port of a setting is mostly a misspelt name of another one.
+                // A new port of a setting is usually a misspelt name of another port.
                 None if end.new && (receives || !self.exits[port]) => {
                     let own = ends.ports.iter().filter(|end| !end.new);
                     let own = listed(own.map(|end| end.name.as_str()));
@@ -326,7 +332,7 @@ impl Ends {
     }
 }
 
-/// Returns the modules in topological order. Adds an error for each cycle.
+/// Returns the modules in topological order. Adds an error for each cycle, and then returns an empty list.
 pub(crate) fn sort(ends: &Ends, wiring: &Wiring, faults: &mut FaultCollector) -> Vec<usize> {
     let mut successors = vec![Vec::new(); ends.modules.len()];
     for edge in &wiring.edges {

@@ -2,12 +2,17 @@
 
 /// Quotes a value for a message: shortened, and on one line.
 pub(crate) fn quote(text: &str) -> String {
+    format!("'{}'", short(text))
+}
+
+/// Returns a text shortened to 60 characters, and on one line.
+pub(crate) fn short(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(LONGEST).is_some() {
         short.push('…');
     }
-    format!("'{short}'")
+    short
 }
 
 /// Lists names for a message. Shortens long lists.

@@ -18,11 +18,12 @@ pub(crate) struct Workers {
     pub(crate) cores: Vec<Option<usize>>,
     /// The workers of each module, lowest first. Modules are in order of definition.
     pub(crate) modules: Vec<Vec<usize>>,
-    /// The place of each worker that must have something to run. Empty if the section is missing.
+    /// By worker, its place in the text if it must have something to run. Empty if the section is missing.
     places: Vec<Option<SourceLocation>>,
 }
 
 impl Workers {
+    /// Reads the section. Without it, there is one worker that runs all modules.
     pub(crate) fn read(root: &Node, faults: &mut FaultCollector) -> Self {
         let nodes = root.get("workers").and_then(Node::as_list).unwrap_or_default();
         let names: Vec<&str> = entries(root, "modules").map(|entry| entry.key.as_str()).collect();
@@ -86,7 +87,7 @@ impl Workers {
         Self { cores: all.iter().map(|worker| worker.core).collect(), modules, places }
     }
 
-    /// Applies an arrangement of modules that was made while packets run.
+    /// Applies an arrangement, which the controller has made while packets run. It has precedence over the text.
     pub(crate) fn arranged(mut self, root: &Node, arrangement: &Arrangement) -> Self {
         self.cores.resize(arrangement.workers, None);
         for (entry, on) in entries(root, "modules").zip(&mut self.modules) {
@@ -117,11 +118,12 @@ impl Workers {
         }
     }
 
-    /// Assigns ports to workers. Adds errors for workers that have nothing to do or would wait for each other.
+    /// Assigns ports to workers. Adds an error for each worker that has nothing to do, and for workers that could wait
+    /// for each other.
     ///
-    /// `keyed` is true for each module that must run on the worker with a packet's session, `queues` for each port that
-    /// can be open on several workers. For an arrangement that is made while packets run, `running` has the present
-    /// workers of ports: an output port stays on its workers, because it would be closed otherwise.
+    /// `keyed` is true for each module that must run on the worker with a packet's session. `queues` is true for each
+    /// port that can be open on several workers. For an arrangement that is made while packets run, `running` has the
+    /// present workers of ports. An output port then stays on its workers, because it would be closed otherwise.
     pub(crate) fn place(
         &self,
         ends: &Ends,

@@ -1,8 +1,8 @@
 //! Reads YAML text as a tree in which every value has its place.
 //!
-//! A library scans and parses the text. The tree is Forebay's own, because the check of a configuration needs all of
-//! it, with wrong parts and duplicate keys, and the line of each. There are limits for hostile text: its length, its
-//! depth, and the number of values after aliases are expanded.
+//! A library scans and parses the text. The tree is Forebay's own, because the check of a configuration needs every
+//! part of the text with its line, including wrong parts and duplicate keys. There are limits for hostile text: its
+//! length, its depth, and the number of values after aliases are expanded.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -42,6 +42,7 @@ pub(crate) enum NodeKind {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     entries: Vec<Entry>,
+    /// The index of each entry, by key.
     index: HashMap<String, usize>,
 }
 
@@ -50,9 +51,10 @@ pub(crate) struct Map {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) place: SourceLocation,
-    /// Whether a setting created the entry, and the text has none of that name.
+    /// Whether a setting created the entry. Then the text has no entry of this name.
     pub(crate) new: bool,
-    /// Whether a setting leaves the entry out. The schema check sees only its key. Then it is removed.
+    /// Whether a setting leaves the entry out. The schema check then looks only at its key, and [`Node::prune`] removes
+    /// it.
     pub(crate) left_out: bool,
     pub(crate) value: Node,
 }
@@ -80,7 +82,7 @@ impl Map {
         self.entries.iter()
     }
 
-    /// Returns the entries. The caller must not change their keys.
+    /// Returns the entries for changes. The caller must not change their keys, because the index would not find them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.iter_mut()
     }
@@ -108,7 +110,8 @@ fn whole(number: &serde_json::Number) -> serde_json::Number {
 }
 
 impl Node {
-    /// Removes the entries that settings leave out.
+    /// Removes the entries that settings leave out, here and below. Must be called after the schema check and before
+    /// values are read.
     pub(crate) fn prune(&mut self) {
         match &mut self.kind {
             NodeKind::Map(map) => map.prune(),
@@ -187,6 +190,7 @@ impl Node {
         !matches!(self.kind, NodeKind::List(_) | NodeKind::Map(_))
     }
 
+    /// Returns the number of values here and below, with keys.
     fn count(&self) -> usize {
         match &self.kind {
             NodeKind::List(list) => 1 + list.iter().map(Self::count).sum::<usize>(),
@@ -196,7 +200,7 @@ impl Node {
     }
 }
 
-/// Reads a text. Adds errors that leave a usable tree (duplicate keys) to `faults`.
+/// Reads a text. Errors that leave a usable tree (duplicate keys) are added to `faults`.
 ///
 /// # Errors
 /// Returns the place and the message of an error that leaves no tree.
@@ -220,9 +224,9 @@ pub(crate) fn parse(text: &str, faults: &mut Vec<LocatedFault>) -> Result<Node, 
 /// The characters that replace the brackets of `module[gate]` while YAML is parsed.
 const SHIELDS: [char; 2] = ['\u{e000}', '\u{e001}'];
 
-/// Replaces the brackets of gates. YAML forbids brackets in plain text inside `[ ]` and `{ }`, and so
-/// `path: [vlans[100], fw]`. A bracket directly after a name has no other meaning there, so it is hidden from the
-/// scanner and restored in the text of the value.
+/// Replaces the brackets of gates by other characters. YAML forbids brackets in plain text inside `[ ]` and `{ }`, so
+/// that `path: [vlans[100], fw]` would be an error. A bracket directly after a name has no other meaning there. So it
+/// is hidden from the scanner, and restored in the text of the value.
 fn shield_gates(text: &str) -> Cow<'_, str> {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if text.contains(SHIELDS) {
@@ -248,21 +252,28 @@ fn shield_gates(text: &str) -> Cow<'_, str> {
     Cow::Owned(shielded)
 }
 
+/// Returns the place of an event, with line and column from 1.
 fn place(span: &Span) -> SourceLocation {
     let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     SourceLocation::Line(whole(span.start.line()), whole(span.start.col()).saturating_add(1))
 }
 
+/// Builds the tree from the parser's events.
 struct Composer<'i, 'f> {
     parser: Parser<'i, granit_parser::StrInput<'i>>,
+    /// Whether brackets of gates were replaced in the text.
     shielded: bool,
     faults: &'f mut Vec<LocatedFault>,
+    /// The values of anchors, by number.
     anchors: HashMap<usize, Node>,
+    /// The number of values so far, for the limit.
     nodes: usize,
+    /// The nesting depth of the present value, for the limit.
     depth: usize,
 }
 
 impl<'i> Composer<'i, '_> {
+    /// Reads the only document of the text.
     fn document(&mut self) -> Result<Node, LocatedFault> {
         let mut root = None;
         while let Some((event, span)) = self.next()? {
@@ -301,6 +312,7 @@ impl<'i> Composer<'i, '_> {
         }
     }
 
+    /// Reads the value that begins with `event`.
     fn node(&mut self, event: Event<'i>, span: &Span) -> Result<Node, LocatedFault> {
         let place = place(span);
         self.count(1, place)?;
@@ -348,6 +360,7 @@ impl<'i> Composer<'i, '_> {
         Ok(node)
     }
 
+    /// Reads the entries of the mapping that began at `start`, up to its end.
     fn map(&mut self, start: SourceLocation) -> Result<Map, LocatedFault> {
         let mut map = Map::default();
         loop {
@@ -371,11 +384,13 @@ impl<'i> Composer<'i, '_> {
         }
     }
 
-    /// Returns the next event inside a list or mapping. There is at least one more.
+    /// Returns the next event inside the list or mapping that began at `start`. Returns an error if the text ends
+    /// there.
     fn within(&mut self, start: SourceLocation) -> Result<(Event<'i>, Span), LocatedFault> {
         self.next()?.ok_or_else(|| LocatedFault::new(start, "not YAML: it ends inside this value"))
     }
 
+    /// Enters a list or mapping. Returns an error if the nesting is too deep.
     fn enter(&mut self, place: SourceLocation) -> Result<(), LocatedFault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -384,6 +399,7 @@ impl<'i> Composer<'i, '_> {
         Ok(())
     }
 
+    /// Counts values. Returns an error if there are too many.
     fn count(&mut self, nodes: usize, place: SourceLocation) -> Result<(), LocatedFault> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
@@ -395,17 +411,20 @@ impl<'i> Composer<'i, '_> {
         Ok(())
     }
 
+    /// Restores the brackets of gates in a text.
     fn unshield(&self, text: Cow<'_, str>) -> String {
         if self.shielded { text.replace(SHIELDS[0], "[").replace(SHIELDS[1], "]") } else { text.into_owned() }
     }
 }
 
+/// Returns an error if there is a tag.
 fn refuse_tag(tag: Option<&Tag>, place: SourceLocation) -> Result<(), LocatedFault> {
     tag.map_or(Ok(()), |tag| {
         Err(LocatedFault::new(place, format!("the tag {} has no meaning here: leave it out", quote(&tag.original()))))
     })
 }
 
+/// Returns the value of a scalar, by its style and tag.
 fn scalar(
     text: String,
     style: ScalarStyle,

@@ -50,7 +50,7 @@ fn modules_that_could_hold_the_whole_pool_are_refused() {
     );
 }
 
-/// Regression: modules that hold less than the pool alone, but all of it together, were accepted.
+/// Regression: modules that together can hold the whole pool were accepted if each module alone holds less.
 #[test]
 fn held_packets_of_all_modules_are_summed_up() {
     let two = ["reassemble: { held: 600 }", "shaper: { rate: 1Mbps, burst: 16KiB, held: 400 }"];
@@ -85,7 +85,7 @@ fn workers_that_share_nothing_are_counted_apart() {
 }
 
 /// Regression: all packets of a port with one queue are in the pool of one worker, and each worker that they pass to
-/// may hold as many. The check counted only the packets of one worker.
+/// may hold the full number of packets. The check counted only the packets that one worker holds.
 #[test]
 fn packets_of_one_worker_count_on_each_worker_that_holds_them() {
     let with = |chunks: usize, workers: &str| {

@@ -16,11 +16,13 @@ use forebay_units::{Frequency, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The number of sessions, and the number of packets of each in each direction.
+/// The number of sessions.
 const SESSIONS: u32 = 256;
+/// The number of packets of each session in each direction.
 const EACH: u32 = 20;
-/// The number of users, and of bearers of each user.
+/// The number of users.
 const USERS: u32 = 4;
+/// The number of bearers of each user.
 const BEARERS: u32 = 4;
 
 /// The worker and number of each output packet, by direction and session.

@@ -32,17 +32,18 @@ pub struct AnswerOptions<'a> {
     pub objective: Objective,
     /// The method of the search.
     pub algorithm: Algorithm,
-    /// Whether rates and contention are solved together.
+    /// True if rates and contention are also solved together.
     pub rate_coupled: bool,
-    /// Whether the costs of moves are computed.
+    /// True if the costs of moves are computed.
     pub explain: bool,
     /// The placement that runs already.
     pub earlier: Option<&'a EarlierPlacement>,
-    /// Returns whether the time for these costs is over.
+    /// Returns true if the time for the costs of moves is over.
     pub is_over: &'a dyn Fn() -> bool,
 }
 
-/// Makes the answer from the result of a search.
+/// Makes the answer from the result of a search. `posed` is the problem that was searched, and `server` and `registry`
+/// are those from which it was built.
 ///
 /// # Errors
 /// Returns [`ProblemError`] if the outcome does not belong to this problem.
@@ -134,6 +135,7 @@ fn names(chain: &ChainAnswer) -> Vec<Vec<String>> {
     chain.seats.iter().map(|seat| seat.functions.clone()).collect()
 }
 
+/// Returns the domains of a server with all cores free.
 fn empty_domains(server: &Server) -> Vec<DomainAnswer> {
     let free = |core: &usize| CoreAnswer { core: *core, chain: None, functions: Vec::new() };
     let domains = server.domains.iter().enumerate().map(|(number, domain)| {
@@ -148,7 +150,7 @@ fn empty_domains(server: &Server) -> Vec<DomainAnswer> {
     domains.collect()
 }
 
-/// Returns the functions that run elsewhere than before.
+/// Returns the functions, or copies of chains, that run on another domain than before.
 fn moved(chains: &Chains, earlier: &EarlierPlacement, outcome: &Outcome) -> Vec<MovedFunctions> {
     let mut all = Vec::new();
     for (number, way) in outcome.kept.iter().zip(&outcome.placement) {
@@ -194,6 +196,8 @@ struct Placed<'a> {
 }
 
 impl Placed<'_> {
+    /// Returns the answer for the placed chain `at`, whose functions or copies have these rates. Also writes the chain
+    /// and its functions to its cores in `domains`.
     fn chain(&self, at: usize, rates: &[f64], together: Option<&Coupled>, domains: &mut [DomainAnswer]) -> ChainAnswer {
         let number = self.outcome.kept[at];
         let (section, models) = (&self.chains.chains[number], &self.posed.models[number]);
@@ -248,8 +252,8 @@ impl Placed<'_> {
     }
 }
 
-/// Returns half the width of the interval of a chain on one core: the mean of the functions' intervals, weighted by
-/// their time.
+/// Returns half the width of the interval of λ for a chain on one core: the mean of the functions' intervals, weighted
+/// by their time on the home domain. `side` is 0 for the home domain and 1 for other domains.
 fn weighted(functions: &[Function], models: &[MatchedModel], home: usize, side: usize) -> f64 {
     let seconds: f64 = functions.iter().map(|function| 1.0 / function.rates[home]).sum();
     let parts = functions.iter().zip(models).map(|(function, model)| model.intervals[side] / function.rates[home]);

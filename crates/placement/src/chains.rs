@@ -35,11 +35,11 @@ pub struct Chains {
     pub batch: usize,
     /// The chains, in the order of the file.
     pub chains: Vec<ServiceChain>,
-    /// The model for each module or function that a chain names, if it is stated.
+    /// The models that the file states, by the name of the module or function in chains.
     pub models: BTreeMap<String, String>,
-    /// The sections `state` and `modules`.
+    /// The section `state`.
     pub(crate) state: Value,
-    /// The origin of the text.
+    /// The text of the file, with its name and its folder.
     pub(crate) source: Source,
 }
 
@@ -56,16 +56,16 @@ pub struct ServiceChain {
     pub weight: f64,
     /// The delay objective, in seconds.
     pub slo: Option<f64>,
-    /// The percentile that keeps the objective.
+    /// The percentile of the packets' delays that must keep the objective. `None` if it is not stated.
     pub percentile: Option<Percentile>,
-    /// The network interface where packets enter. They also leave there, unless `to` is set.
+    /// The network interface where packets enter. They also leave there if `to` is `None`.
     pub interface: Option<String>,
     /// The network interface where packets leave.
     pub to: Option<String>,
-    /// The memory domain of its packets.
+    /// The memory domain of its packets. If it is `None`, the interface determines the domain.
     pub home: Option<usize>,
     /// The maximum number of copies of the whole chain. Each copy runs on one core, instead of a core for each
-    /// function. 0: no copies.
+    /// function. 0 if copies are not allowed.
     pub copies: usize,
 }
 
@@ -78,9 +78,9 @@ pub struct ChainFunction {
     pub module: String,
     /// The function.
     pub function: &'static str,
-    /// The parameters.
+    /// The parameters. Null if the function needs none.
     pub(crate) params: Value,
-    /// The gates.
+    /// The names of the module's gates.
     pub(crate) gates: Vec<String>,
 }
 
@@ -188,6 +188,7 @@ impl Chains {
         Source::new(text, self.source.file(), self.source.base())
     }
 
+    /// Returns the sections `state` and `modules` of a pipeline with the modules of all chains.
     pub(crate) fn sections(&self) -> serde_json::Map<String, Value> {
         let module = |function: &ChainFunction| {
             let kind = serde_json::Map::from_iter([(function.function.to_owned(), function.params.clone())]);
@@ -201,6 +202,7 @@ impl Chains {
         sections
     }
 
+    /// Creates the modules of all chains, and stores the names of their gates. Fails if a module cannot be created.
     fn find_gates(&mut self) -> Result<(), Problems> {
         let made = Document::read(&self.modules(), &Rules::new(Value::Bool(true)))?.modules()?;
         let mut gates: BTreeMap<_, _> = made.into_iter().map(|module| (module.name, module.gates)).collect();
@@ -217,13 +219,13 @@ fn rules() -> &'static Rules {
     RULES.get_or_init(|| Rules::new(schema()))
 }
 
-/// Returns a fault of a chain, or of the value at `keys` in its section.
+/// Returns a fault of the chain `at`, or of the value at `keys` in its section if there are keys.
 fn fault_of(at: usize, keys: &[&str], message: String) -> Fault {
     let keys: String = keys.iter().map(|key| format!(".{key}")).collect();
     Fault { path: format!("chains[{at}]{keys}"), ..Fault::new(message) }
 }
 
-/// Parses a chain whose form the schema allows.
+/// Parses the chain `at`, whose form the schema allows. If it is invalid, adds a fault and returns `None`.
 fn section(value: &Value, at: usize, faults: &mut Vec<Fault>) -> Option<ChainSection> {
     let name = value["name"].as_str().unwrap_or_default();
     let count = value["functions"].as_array().map_or(0, Vec::len);
@@ -255,7 +257,7 @@ fn check(sections: &[ChainSection], faults: &mut Vec<Fault>) {
             fault(&["slo"], format!("slo {slo}: allowed are 1us to 10s"));
         }
         if chain.percentile.is_some() && chain.slo.is_none() {
-            fault(&["percentile"], "a percentile without a delay objective: allowed is one beside `slo`".to_owned());
+            fault(&["percentile"], "a percentile without a delay objective: state `slo`, too".to_owned());
         }
         if let Some(copies) = chain.copies.filter(|copies| *copies > MOST_COPIES) {
             fault(&["copies"], format!("{copies} copies: allowed are 0 to {MOST_COPIES}"));
@@ -284,14 +286,18 @@ fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faul
     }
 }
 
-/// The names in chains, and the names of their functions in the pipeline.
+/// Resolves the names in chains, and gives names to their modules in the pipeline.
 struct Names<'v> {
+    /// The section `modules` of the file.
     modules: Option<&'v serde_json::Map<String, Value>>,
+    /// The names of modules in the pipeline so far.
     taken: BTreeSet<String>,
+    /// The modules of the file that a chain names.
     used: BTreeSet<String>,
 }
 
 impl Names<'_> {
+    /// Returns the chain `at`. Adds a fault for each function that does not exist.
     fn chain(&mut self, section: ChainSection, at: usize, faults: &mut Vec<Fault>) -> ServiceChain {
         let mut functions = Vec::new();
         for (index, name) in section.functions.iter().enumerate() {
@@ -320,7 +326,8 @@ impl Names<'_> {
         }
     }
 
-    /// Returns the function of a name, with its parameters.
+    /// Returns the function that a name in a chain means, with its parameters: that of the module with this name, or
+    /// the function with this name. Returns the fault as a text if there is none, or if the function needs parameters.
     fn function(&mut self, name: &str) -> Result<(&'static str, Value), String> {
         let known = forebay_graph::functions();
         let find = |name: &str| known.iter().find(|function| function.name == name);

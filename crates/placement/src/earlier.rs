@@ -12,9 +12,9 @@ use crate::server::Server;
 /// The placement of chains that run now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlierPlacement {
-    /// The domains of each chain. `None` if the chain is new, or had other functions.
+    /// The domains of each chain. `None` if the chain is new, or if it ran with other functions, copies or cores.
     pub ways: Vec<Option<Way>>,
-    /// The core of each seat of each chain.
+    /// The core of each function or copy of each chain. Empty for a chain without domains.
     pub(crate) cores: Vec<Vec<usize>>,
     /// Notes on chains that were ignored.
     pub notes: Vec<String>,
@@ -48,6 +48,7 @@ struct Printed {
     chains: Vec<PrintedChain>,
 }
 
+/// A chain in the output. The fields must have the names that they have in [`ChainAnswer`](crate::answer::ChainAnswer).
 #[derive(Deserialize)]
 struct PrintedChain {
     chain: String,
@@ -56,6 +57,7 @@ struct PrintedChain {
     seats: Vec<PrintedSeat>,
 }
 
+/// The form of a chain. The names must be those of [`ChainForm`](crate::answer::ChainForm).
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PrintedForm {
@@ -115,7 +117,8 @@ impl EarlierPlacement {
         Ok(earlier)
     }
 
-    /// Returns the placement of a running pipeline from the cores of its modules.
+    /// Returns the placement of a running pipeline. `modules` has the cores of each module. A chain is ignored, with a
+    /// note, if it does not run in a form or on cores that a placement can have.
     #[must_use]
     pub fn running(chains: &Chains, server: &Server, modules: &BTreeMap<String, Vec<usize>>) -> Self {
         let domain = |core: &usize| server.domains.iter().position(|domain| domain.cores.contains(core));
@@ -146,8 +149,9 @@ impl EarlierPlacement {
     }
 }
 
-/// Assigns cores to the seats of all placed chains. Seats that stay on their domain keep their cores. `kept` contains
-/// the indices of the chains.
+/// Returns the core of each function or copy of all placed chains. If it stays on its domain, it keeps its core. `kept`
+/// has the index of each placed chain in the file. If a domain has too few cores, which a valid placement excludes, the
+/// core is `usize::MAX`.
 pub(crate) fn assign(
     server: &Server,
     placement: &[Way],
@@ -169,8 +173,8 @@ pub(crate) fn assign(
                     cores[at][seat] = take(*domain, before[seat]);
                 }
             }
-            // Copies are equivalent: each copy takes the first of the earlier cores on its domain. If a
-            // chain changes between copies and split functions, each of its functions takes a core in the same way.
+            // Copies are equivalent, so each copy takes the first free one of the chain's earlier cores on its domain.
+            // If a chain changes between copies and split functions, its functions take cores in the same way.
             (_, way) => {
                 for (seat, domain) in way.domains().iter().enumerate() {
                     cores[at][seat] = before.iter().find_map(|core| take(*domain, *core));

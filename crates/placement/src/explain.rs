@@ -1,7 +1,7 @@
-//! Computes the cost of moves: for each segment of a chain, the best other domain while all others stay.
+//! Computes the cost of moves: for each segment of a chain, the best other domain while all other segments stay.
 //!
-//! If the other domain has too few free cores, some of its functions are exchanged with those of the segment. The
-//! functions with the lowest cost are exchanged, one after the other.
+//! If the other domain has too few free cores, some of its functions are exchanged with the functions of the segment.
+//! Functions are exchanged one after the other, each time the function with the lowest cost.
 
 use forebay_models::placement::{Problem, Way};
 
@@ -10,7 +10,8 @@ use crate::answer::SegmentMove;
 /// The name of a chain, and the names of the functions on each of its seats.
 type SeatNames = (String, Vec<Vec<String>>);
 
-/// Explains each segment of each chain until the time is over. Returns `None` for the other chains.
+/// Returns, for each chain, the best move of each segment. When the time is over, returns `None` for the remaining
+/// chains. The lists are empty if the placement itself has no value.
 pub(crate) fn explain(
     problem: &Problem,
     placement: &[Way],
@@ -32,7 +33,8 @@ fn value(problem: &Problem, placement: &[Way]) -> Option<f64> {
     chains.map(|(chain, (rate, _))| (rate >= chain.least).then(|| chain.value(rate))).sum()
 }
 
-/// Returns ranges of consecutive seats on one domain. Each copy of a chain is a range of its own.
+/// Returns the segments of a way, each as a range of consecutive functions on one domain. Each copy of a chain is a
+/// separate segment.
 fn segments(way: &Way) -> Vec<std::ops::Range<usize>> {
     let domains = way.domains();
     let mut all: Vec<std::ops::Range<usize>> = Vec::new();
@@ -45,14 +47,16 @@ fn segments(way: &Way) -> Vec<std::ops::Range<usize>> {
     all
 }
 
-/// A chain and the index of one of its seats.
+/// A chain and the index of one of its functions or copies.
 type Seat = (usize, usize);
 
+/// Changes the domain of one function or copy.
 fn set(placement: &mut [Way], (chain, seat): Seat, domain: usize) {
     let (Way::Split(domains) | Way::Whole(domains)) = &mut placement[chain];
     domains[seat] = domain;
 }
 
+/// Returns the best move of a segment of `chain`. `before` is the value of the placement. `None` if the time is over.
 fn segment(
     problem: &Problem,
     placement: &[Way],
@@ -91,8 +95,9 @@ fn segment(
     })
 }
 
-/// Moves functions of other chains from the domain `to` to `from` until all have a core. Returns the new value and the
-/// moved seats. `None` if there is no room, or the time is over.
+/// Moves functions of chains other than `own` from the domain `to` to the domain `from` until all functions on `to`
+/// have a core. Returns the value of the result and the functions that moved. `None` if there are too few cores, if a
+/// chain would miss its objectives, or if the time is over.
 fn make_room(
     problem: &Problem,
     mut placement: Vec<Way>,
@@ -103,7 +108,7 @@ fn make_room(
     let used = placement.iter().flat_map(Way::domains).filter(|domain| **domain == to).count();
     let excess = used.saturating_sub(problem.domains[to].cores);
     let mut exchanged = Vec::new();
-    // The domains get enough cores for all functions, so that each intermediate step has a value.
+    // With a very large number of cores, each intermediate step has a value.
     let mut roomy = problem.clone();
     roomy.domains.iter_mut().for_each(|domain| domain.cores = usize::MAX / 1024);
     for _ in 0..excess {

@@ -1,6 +1,7 @@
 //! Decides which core runs which function of which chain. The inputs are chains, models of functions and a topology.
 //!
-//! The mathematics is in `forebay_models::placement`. A [`Registry`] holds the models of functions.
+//! The models and the search methods are in `forebay_models::placement`. A [`Registry`] contains the models of
+//! functions.
 
 #![forbid(unsafe_code)]
 

@@ -25,13 +25,13 @@ const MOST_FLOWS: usize = 16;
 pub enum PipelineError {
     /// Two chains would receive from one interface.
     #[error(
-        "chains '{first}' and '{second}' both receive from interface '{interface}': allowed is one chain for each, \
-         such as one for each VLAN interface"
+        "chains '{first}' and '{second}' both receive from interface '{interface}': allowed is one chain for each \
+         interface (VLAN interfaces count as separate interfaces)"
     )]
     Shared {
         /// A chain.
         first: String,
-        /// Another.
+        /// The other chain.
         second: String,
         /// Their interface.
         interface: String,
@@ -52,17 +52,16 @@ pub enum PipelineError {
 pub struct PipelineText {
     /// The text.
     pub text: String,
-    /// Whether it may contain a secret.
+    /// True if the text may contain a secret, so that only its owner may read the file.
     pub has_secrets: bool,
 }
 
-/// Writes the pipeline of a placement. A chain with an interface has a port of the type `af_packet`. A chain without
-/// one has a sink and a generator of packets for its first function. With `spare`, each core without functions gets a
-/// worker, too. It waits for modules that move there.
+/// Writes the pipeline of a placement. A chain with an interface has a port of the type `af_packet`. A chain without an
+/// interface has a generator of packets for its first function, and a sink. If `spare` is set, each core without
+/// functions also gets a worker, so that modules can move there later.
 ///
 /// # Errors
 /// Returns [`PipelineError`] if no pipeline can have this placement.
-/// [`PipelineError`].
 pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<PipelineText, PipelineError> {
     let placed: Vec<_> = answer.chains.iter().collect();
     let find = |name: &str| chains.chains.iter().find(|chain| chain.name == name);
@@ -105,7 +104,7 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
 /// modules one by one.
 ///
 /// # Errors
-/// Chains of a file that was read cause none.
+/// Chains that [`Chains::read`] has returned cause no error.
 pub fn unplaced(chains: &Chains) -> Result<Source, PipelineError> {
     let mut own = chains.chains.clone();
     for (at, chain) in own.iter_mut().enumerate() {
@@ -116,7 +115,8 @@ pub fn unplaced(chains: &Chains) -> Result<Source, PipelineError> {
     Ok(Source::new(text, chains.source.file(), chains.source.base()))
 }
 
-/// Returns the text of a pipeline of these chains.
+/// Returns the text of a pipeline of the chains `sections`. `head` is the comment at its start. Without `workers`, the
+/// section `workers` is left out.
 fn text(
     chains: &Chains,
     sections: &[&ServiceChain],
@@ -150,7 +150,7 @@ fn text(
         all.insert("workers".to_owned(), json!(workers));
     }
     let mut text = head.to_owned();
-    // The sections have a fixed order. The keys of a map would be sorted by name, and so would modules.
+    // Sections and modules are written one by one, because the keys of a map would be sorted by name.
     for name in ["name", "batch", "ports", "state", "modules", "pipeline", "flows", "workers"] {
         if name == "modules" {
             text.push_str("modules:\n");
@@ -163,7 +163,7 @@ fn text(
     Ok(PipelineText { text, has_secrets })
 }
 
-/// Returns a module as an entry of its section.
+/// Returns the lines of a module in the section `modules`.
 fn module(function: &ChainFunction) -> String {
     let params = if function.params.is_null() { json!({}) } else { function.params.clone() };
     let section = written(&json!({ "modules": { &*function.module: { function.function: params } } }));
@@ -185,21 +185,24 @@ fn used(state: &Value, parameters: &[&Value]) -> Map<String, Value> {
     all
 }
 
-/// The ports by name.
+/// The ports of a pipeline.
 struct Ports {
+    /// By port: its section.
     sections: Map<String, Value>,
     /// The names that are in use.
     taken: BTreeSet<String>,
-    /// The port of each interface, and the chain that receives from it.
+    /// By interface: its port, and the chain that receives from it, if there is one.
     interfaces: BTreeMap<String, (String, Option<String>)>,
 }
 
 impl Ports {
+    /// Creates an empty list. The names of the chains' modules are in use already.
     fn of(chains: &[&ServiceChain]) -> Self {
         let taken = chains.iter().flat_map(|chain| &chain.functions).map(|function| function.module.clone()).collect();
         Self { sections: Map::new(), taken, interfaces: BTreeMap::new() }
     }
 
+    /// Adds a port. Returns its name, which is `name` with allowed characters, and with a number if it is in use.
     fn add(&mut self, name: &str, port: Value) -> String {
         // Characters that the name of a port must not contain are replaced.
         let plain = |letter: char| if letter.is_ascii_alphanumeric() || "_-".contains(letter) { letter } else { '_' };
@@ -213,6 +216,7 @@ impl Ports {
         name
     }
 
+    /// Returns the port of an interface, and adds it if it is new.
     fn of_interface(&mut self, interface: &str) -> String {
         if let Some((port, _)) = self.interfaces.get(interface) {
             return port.clone();
@@ -222,7 +226,8 @@ impl Ports {
         port
     }
 
-    /// Returns the ports where the chain's packets enter and leave.
+    /// Returns the ports where the chain's packets enter and leave, and adds them if they are new. Fails if another
+    /// chain already receives from the interface.
     fn of_chain(&mut self, chain: &ServiceChain) -> Result<(String, String), PipelineError> {
         let Some(interface) = &chain.interface else {
             let source = self.add(&format!("{}-in", chain.name), json!({ "generator": traffic(chain) }));
@@ -254,7 +259,8 @@ fn traffic(chain: &ServiceChain) -> Value {
     traffic
 }
 
-/// Returns the lines of the chain. Packets of all gates go to the next module.
+/// Returns the lines of a chain in the section `pipeline`. Packets of all gates of a module go to the next module.
+/// `from` and `to` are the chain's ports.
 fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = from.to_owned();
@@ -273,8 +279,9 @@ fn wires(chain: &ServiceChain, from: &str, to: &str) -> Vec<String> {
     lines
 }
 
-/// Returns a flow with the chain's objective for each path through its gates, because the packets of all gates must
-/// keep it. If there are more paths than [`MOST_FLOWS`], later functions only contribute their first gates.
+/// Returns the flows of a chain: one flow with the chain's objective for each path through its gates, because the
+/// packets of all gates must keep the objective. If there are more paths than [`MOST_FLOWS`], only the first gates of
+/// later functions are used. `taken` has the names of flows that are in use.
 fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
     let mut paths: Vec<Vec<String>> = vec![Vec::new()];
     for (at, function) in chain.functions.iter().enumerate() {
@@ -294,7 +301,7 @@ fn flows(chain: &ServiceChain, taken: &mut BTreeSet<String>) -> Vec<Value> {
     }
     let mut names = std::iter::once(chain.name.clone()).chain((2..).map(|number| format!("{}-{number}", chain.name)));
     let mut of_path = |(at, path): (usize, Vec<String>)| {
-        // The first flow has the chain's own name.
+        // The first flow has the name of the chain.
         let name = names.find(|name| at == 0 || taken.insert(name.clone())).expect("numbers do not end");
         let mut flow = json!({ "name": name, "path": path });
         if let Some(slo) = chain.slo {

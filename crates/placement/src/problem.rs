@@ -26,9 +26,9 @@ pub enum Objective {
 pub struct MatchedModel {
     /// The name in the registry.
     pub name: String,
-    /// Whether it was made for the actual parameters, instead of the example's.
+    /// True if it was made for the actual parameters, and not for the parameters of the example.
     pub is_exact: bool,
-    /// The origins of its figures, for the home domain and for other domains.
+    /// The origins of its figures: for the home domain, and for other domains.
     pub origins: [ModelOrigin; 2],
     /// Half the width of the 95 % interval of λ, for the home domain and for other domains.
     pub intervals: [f64; 2],
@@ -48,7 +48,7 @@ pub struct PosedProblem {
 /// The reason why the search cannot start.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PoseError {
-    /// A chain's value is not possible on this server, or with this objective.
+    /// A value of a chain is not possible on this server, or with this objective.
     #[error("chain '{chain}': {what}")]
     Chain {
         /// The chain.
@@ -64,8 +64,9 @@ pub enum PoseError {
     Problem(ProblemError),
     /// The registry has no limits for a server of several domains.
     #[error(
-        "the models are of one memory domain (limits.link is null), and the server has {0}: allowed are models of \
-         several domains (`--models FILE`, such as `forebay lab placement` writes), or a topology of one such as 1x12"
+        "the models are of one memory domain (limits.link is null), and the server has {0} domains: allowed are \
+         models of several domains (`--models FILE`, such as `forebay lab placement` writes), or a topology of one \
+         domain such as 1x12"
     )]
     Link(usize),
 }
@@ -80,7 +81,7 @@ pub struct MissingModel {
     pub module: String,
     /// The function.
     pub function: String,
-    /// The name that a model of the actual parameters would have.
+    /// The name in the registry that a model of the actual parameters would have.
     pub key: String,
     /// The reason.
     pub why: String,
@@ -164,7 +165,9 @@ pub fn pose(
     Ok(PosedProblem { problem, models, notes })
 }
 
-/// Returns the model of a function, its name, and whether it was made for the actual parameters.
+/// Returns the name of a function's model, true if it was made for the actual parameters, and the model. `stated` is
+/// the model that the file states for the function. `has_remote` is true if the server has several domains, so that the
+/// model needs a remote part.
 fn matching<'r>(
     chain: &ServiceChain,
     function: &ChainFunction,
@@ -212,6 +215,7 @@ fn matching<'r>(
     Ok((name, is_exact, model))
 }
 
+/// Returns the properties of a model for the answer. Without a remote part, those of the local part are used.
 fn matched_model(name: &str, is_exact: bool, model: &FunctionModel, registry: &Registry) -> MatchedModel {
     let remote = model.remote.as_ref().unwrap_or(&model.local);
     let half = |drop: &DropModel| drop.interval_95.unwrap_or(1.96 * drop.error);
@@ -224,6 +228,7 @@ fn matched_model(name: &str, is_exact: bool, model: &FunctionModel, registry: &R
     }
 }
 
+/// Returns a function in the form of the search. Without a remote part, the figures of the local part are used.
 fn as_function(model: &FunctionModel, domains: usize, home: usize) -> Function {
     let remote = model.rates.remote.unwrap_or(model.rates.local);
     Function {
@@ -235,6 +240,8 @@ fn as_function(model: &FunctionModel, domains: usize, home: usize) -> Function {
     }
 }
 
+/// Returns a chain in the form of the search. The least rate follows from the delay objective, and from the rate if
+/// cores are minimised.
 fn as_chain(chain: &ServiceChain, functions: Vec<Function>, home: usize, batch: usize, objective: Objective) -> Chain {
     let length = functions.len();
     let mut least = chain.slo.map_or(0.0, |slo| rate_for_delay(slo, batch, length.max(chain.copies)));
@@ -246,7 +253,7 @@ fn as_chain(chain: &ServiceChain, functions: Vec<Function>, home: usize, batch: 
     Chain { functions, home, rate, weight, least, copies: chain.copies }
 }
 
-/// Returns the rate below which a chain misses its delay objective.
+/// Returns the rate, in packets per second, below which a chain may miss its delay objective `slo`, in seconds.
 ///
 /// By the batch model (Batchy eq. 12), each of the chain's workers delays a packet by a turn and by the call. Both take
 /// at most the time of a full batch at the worker's rate. No worker is slower than the chain. So `n` workers delay a
@@ -256,7 +263,8 @@ pub fn rate_for_delay(slo: f64, batch: usize, workers: usize) -> f64 {
     2.0 * workers as f64 * batch as f64 / slo
 }
 
-/// Returns the limits of each domain: those of the registry, in proportion to the cores that share the place.
+/// Returns the limits of each domain: the limits of the registry, scaled by the number of cores that share the place of
+/// contention.
 fn domain_limits(server: &Server, limits: &LoadLimits) -> Vec<Limits> {
     let all = server.cores();
     let of_domain = |cores: usize| {
@@ -267,7 +275,8 @@ fn domain_limits(server: &Server, limits: &LoadLimits) -> Vec<Limits> {
         Limits {
             cache: scaled(limits.cache, cores, cores_of(|cores| cores.cache)),
             memory: scaled(limits.memory, all, cores_of(|cores| cores.memory)),
-            // Without a link there is only one domain, so no function is remote.
+            // Without a limit of the link, the server has only one domain. No function is remote, so the value is not
+            // used.
             link: limits.link.map_or(limits.memory, |link| {
                 scaled(link, cores, limits.cores.map(|cores| cores.link.unwrap_or(cores.cache)))
             }),

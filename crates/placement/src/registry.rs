@@ -66,7 +66,7 @@ pub struct LoadLimits {
     /// The limit of the link between domains. `None` if the machine has one domain.
     pub link: Option<f64>,
     /// The numbers of cores on which the competitor ran. A server with other numbers of cores has proportional limits.
-    /// `None`: the limits are the same for any server.
+    /// If it is `None`, the limits are the same for any server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<SharingCores>,
 }
@@ -75,12 +75,12 @@ pub struct LoadLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharingCores {
-    /// The cores that share a last-level cache: those of a domain.
+    /// The cores that share a last-level cache: the cores of a domain.
     pub cache: usize,
     /// The cores that share a memory controller: all cores, because packets are in the memory of the network
     /// interface's domain.
     pub memory: usize,
-    /// The cores that share a link: those of a domain.
+    /// The cores that share a link: the cores of a domain. If it is `None`, `cache` is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<usize>,
 }
@@ -95,8 +95,8 @@ pub struct FunctionModel {
     pub metric: f64,
     /// The drop on the home domain of its chain.
     pub local: DropModel,
-    /// The drop on other domains. `None` if it is unknown. Its shape is that of `local`, because the search uses one
-    /// shape for a function.
+    /// The drop on other domains. `None` if it is unknown. It must have the shape of `local`, because the search uses
+    /// one shape for a function.
     pub remote: Option<DropModel>,
     /// The length of the packets of the co-runs, in bytes.
     pub packets_bytes: u32,
@@ -120,13 +120,13 @@ pub struct SoloRates {
 pub struct DropModel {
     /// The growth of λ with the competing level.
     pub shape: DropShape,
-    /// α. 0 or more, and `α + β + C ≤ 1`, except where `fit` is [`FitMethod::Lms`].
+    /// α. If `fit` is not [`FitMethod::Lms`], the three parameters are 0 or more, and their sum is at most 1.
     pub cache: f64,
     /// β.
     pub memory: f64,
     /// C.
     pub constant: f64,
-    /// The root of the mean squared error of λ, over the co-runs that the model was fitted to.
+    /// The root of the mean squared error of λ, over the co-runs to which the model was fitted.
     pub error: f64,
     /// The mean absolute error of λ over co-runs to which the model was not fitted. `None` if there were none.
     #[serde(default)]
@@ -137,7 +137,7 @@ pub struct DropModel {
     /// The method by which the parameters were found.
     #[serde(default, skip_serializing_if = "FitMethod::is_default")]
     pub fit: FitMethod,
-    /// The origin of the figures, if it differs from that of the [registry](Registry::origin).
+    /// The origin of the figures, if it differs from the [origin of the registry](Registry::origin).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<ModelOrigin>,
 }
@@ -322,8 +322,8 @@ impl Registry {
     /// other registry for errors.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Foreign`] if the other registry has another metric or other limits, because its demands
-    /// are not comparable then.
+    /// Returns [`RegistryError::Foreign`] if the other registry has another metric or other limits, because the demands
+    /// of the two registries are then not comparable. This registry is unchanged then.
     pub fn add(&mut self, other: Self, file: &str) -> Result<(), RegistryError> {
         let foreign = |what, value: String, allowed: String| {
             let is_same = value == allowed;

@@ -59,7 +59,7 @@ pub struct Outcome {
     pub bound: Option<f64>,
     /// The number of nodes of the search, if it counts them.
     pub nodes: Option<u64>,
-    /// The result of an independent check of the bound. `None` if there is no bound.
+    /// The result of an independent check of the bound. `None` if there is no bound, or if it was not checked.
     pub checked: Option<Checked>,
     /// The chains that are not placed.
     pub rejected: Vec<Rejection>,
@@ -80,7 +80,7 @@ pub enum SearchError {
     /// The problem is not valid.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// The method would take too long.
+    /// The method would have to examine too many placements.
     #[error(
         "--search {method}: {} placements: allowed are up to {MOST_LISTED:.0}: `--search exact` needs no list",
         if *count < 1e15 { format!("{count:.0}") } else { "more than 1e15".to_owned() }
@@ -99,12 +99,12 @@ pub enum SearchError {
         /// The option that the method does not support.
         option: &'static str,
     },
-    /// The search is wrong. This is a defect that should be reported.
+    /// The check has refuted the result of the search. This is a defect that should be reported.
     #[error("a fault of the search: {0}")]
     Refuted(#[from] Refuted),
 }
 
-/// The maximum number of search nodes when the rate of a single chain is computed, without the other chains.
+/// The maximum number of nodes of the search that computes the best rate of a chain alone on the server.
 const ALONE_NODES: u64 = 10_000;
 /// The maximum number of placements that are examined one by one.
 const MOST_LISTED: f64 = 1e7;
@@ -137,6 +137,8 @@ impl Objective {
 }
 
 /// A placement of the chains that are not rejected.
+///
+/// The fields have the same meaning as in [`Outcome`].
 #[derive(Default)]
 struct Solved {
     placement: Placement,
@@ -146,9 +148,10 @@ struct Solved {
     checked: Option<Checked>,
 }
 
-/// Searches for a placement. Chains that do not fit are rejected: first those that do not fit alone, then those whose
-/// absence costs least. For the objective of the fewest cores, and in searches other than [`Algorithm::Exact`], the
-/// chains of the smallest weight are rejected, the last of equal ones first.
+/// Searches for a placement. Chains that do not fit are rejected. First, the chains that do not fit alone on the server
+/// are rejected. If the others do not fit together, [`Algorithm::Exact`] rejects the chains whose absence costs the
+/// least value. For the objective of the fewest cores, and with other methods, chains are rejected one after the other:
+/// the chain of the smallest weight, and of several such chains the last one.
 ///
 /// # Errors
 /// Returns [`SearchError`] if the problem is not valid, or if the method does not support the request.
@@ -218,7 +221,8 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
     Ok(Outcome { kept, placement, value, bound, nodes, checked, rejected })
 }
 
-/// Returns the reason why a chain does not fit beside others that leave `free` cores.
+/// Returns the reason why a chain that needs `needed` cores does not fit on the server together with other chains,
+/// which leave `free` cores.
 fn beside(needed: usize, free: usize, effort: &SearchEffort<'_>) -> String {
     if needed > free {
         let cores = if needed == 1 { "core" } else { "cores" };
@@ -226,10 +230,11 @@ fn beside(needed: usize, free: usize, effort: &SearchEffort<'_>) -> String {
     } else if let Some(From { most, .. }) = effort.from {
         format!("no placement that `--moves {most}` allows keeps all objectives")
     } else {
-        "no placement beside the other chains keeps all objectives".to_owned()
+        "no placement together with the other chains keeps all objectives".to_owned()
     }
 }
 
+/// Returns the number of cores of the server.
 fn cores(problem: &Problem) -> usize {
     problem.domains.iter().map(|domain| domain.cores).sum()
 }
@@ -240,16 +245,19 @@ fn needs(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> usize {
     if effort.algorithm == Algorithm::Exact { chain.fewest_cores() } else { chain.functions.len() }
 }
 
+/// Returns true if the server has enough cores for the chains `kept`. Objectives are not checked.
 fn fits(problem: &Problem, kept: &[usize], effort: &SearchEffort<'_>) -> bool {
     kept.iter().map(|chain| needs(problem, *chain, effort)).sum::<usize>() <= cores(problem)
 }
 
+/// Returns the problem with only the chains `kept`.
 fn part(problem: &Problem, kept: &[usize]) -> Problem {
     let chains = kept.iter().map(|chain| problem.chains[*chain].clone()).collect();
     Problem { domains: problem.domains.clone(), chains }
 }
 
-/// Returns the reason if a chain alone does not fit on the server.
+/// Returns the reason why a chain does not fit alone on the server. `None` if it fits, or if there is no time to find
+/// out.
 fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<Option<String>, SearchError> {
     let mut part = part(problem, &[chain]);
     part.check_numbers()?;
@@ -263,7 +271,7 @@ fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<O
     if least <= 0.0 || effort.algorithm != Algorithm::Exact {
         return Ok(None);
     }
-    // One core for each function, or all copies at home, is enough in most cases.
+    // In most cases, one of two simple placements is enough: one core for each function, or all copies at home.
     let at_home = Way::Whole(vec![part.chains[0].home; part.chains[0].copies]);
     let simple = baselines::node_first(&part).ok().flatten().map(|found| found.placement);
     let mut simple = simple.into_iter().chain([vec![at_home]]);
@@ -272,12 +280,14 @@ fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<O
     }
     (part.chains[0].rate, part.chains[0].weight) = (f64::INFINITY, 1.0);
     let found = exact(&part, &Effort { nodes: ALONE_NODES, is_over: effort.is_over })?;
-    // If there was no time, nothing is proved, and the chain is kept.
+    // If the search found no placement in time, nothing is proved, and the chain is kept.
     let Some(best) = found.map(|found| found.bound) else { return Ok(None) };
     let [needed, best_shown] = [least, best].map(crate::format::rate);
     Ok((best < least).then(|| format!("its objectives need {needed}: alone it would forward at most {best_shown}")))
 }
 
+/// Searches for a placement of the chains `kept` with the selected method. `may_reject` lets the exact search reject
+/// chains. `None` if no placement was found.
 fn solve(
     problem: &Problem,
     kept: &[usize],
@@ -316,13 +326,14 @@ fn solve(
             found
         }
     };
-    // Enumeration ignores copies and minimum rates, so it is only a proof without them.
+    // Enumeration ignores copies and minimum rates, so it is a proof only if no chain has them.
     let is_all = part.chains.iter().all(|chain| chain.copies == 0 && chain.least <= 0.0);
     let bound = |value| (is_whole && is_all).then_some(value);
     Ok(found.map(|Found { placement, value }| Solved { placement, value, bound: bound(value), ..Solved::default() }))
 }
 
-/// Runs the exact search. A separate routine checks its certificate.
+/// Runs the exact search, and checks its certificate independently. The arguments and the result are those of
+/// [`solve`].
 fn certified(
     part: &Problem,
     kept: &[usize],

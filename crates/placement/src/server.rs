@@ -36,7 +36,8 @@ pub struct Home {
 }
 
 impl Server {
-    /// Returns the usable processors of a topology: one of each core, or all if `threads` is set.
+    /// Creates the server of a topology. Functions may use one processor of each physical core, or all processors if
+    /// `threads` is set.
     #[must_use]
     pub fn of(topology: &Topology, threads: bool) -> Self {
         let domains: Vec<_> = topology.domains();
@@ -60,10 +61,12 @@ impl Server {
         self.domains.iter().map(|domain| domain.cores.len()).sum()
     }
 
-    /// Returns the home domain of a chain: the one that it names, or the first one of its interface's NUMA node.
+    /// Returns the home domain of a chain: the domain that the chain states, or the first domain of its interface's
+    /// NUMA node. If neither is known, a domain is assumed, and the result has a note.
     ///
     /// # Errors
-    /// Returns the reason if it has none, with the allowed values.
+    /// Returns the fault and the allowed values if the stated domain or the interface does not exist, or if the server
+    /// has no cores.
     pub fn home(&self, chain: &ServiceChain) -> Result<Home, String> {
         let domains = self.domains.len();
         if domains == 0 {

@@ -18,7 +18,7 @@ use forebay_placement::search::{Algorithm, SearchEffort, search};
 use forebay_placement::server::Server;
 
 /// A Xorshift generator (Marsaglia 2003), which gives the same numbers in every run. If the second number is n > 0, one
-/// of n values is absurd. If it is 0, none is.
+/// of n values is absurd. If it is 0, no value is absurd.
 struct Random(u64, usize);
 
 impl Random {
@@ -33,7 +33,7 @@ impl Random {
         self.1 > 0 && self.below(self.1) == 0
     }
 
-    /// Returns one of the first `usual` values, or now and then any of the values.
+    /// Returns one of the first `usual` values, or, if the value is to be absurd, any of the values.
     fn one<'t>(&mut self, all: &[&'t str], usual: usize) -> &'t str {
         if self.is_absurd() { all[self.below(all.len())] } else { all[self.below(usual)] }
     }

@@ -1,4 +1,4 @@
-//! Horizontal bar charts. The bars lie, so that long names have room.
+//! Horizontal bar charts. The bars are horizontal, so that long names have room.
 
 use crate::chart::{TITLE, WIDTH, WORDS, rows};
 use crate::palette::{Colour, FAINT, GRID, INK, series};
@@ -6,54 +6,55 @@ use crate::pen::{Letters, Pen, Point, Side, drawing, shortened, width};
 use crate::scale::Scale;
 use crate::{PlotError, engineering};
 
-/// One value for each place of the chart, all in one colour.
+/// A group of bars in one colour: one value for each row of the chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// The name in the legend.
     pub name: String,
-    /// The value of each place. `None` is an unknown value: the chart shows `n/a`, not 0.
+    /// The value of each row. `None` is an unknown value, for which the chart shows `n/a`. There must be as many values
+    /// as rows.
     pub values: Vec<Option<f64>>,
-    /// Whether the value of each place is void, that is, carries no meaning. A void bar is hatched. A missing entry
-    /// means not void.
+    /// For each row, true if the value is void: it has no meaning, and its bar is hatched. A missing entry means that
+    /// the value is not void.
     pub void: Vec<bool>,
 }
 
-/// A bar chart. The places are rows, from top to bottom.
+/// A bar chart. It has a row for each of its places, from top to bottom.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
     /// The title of the chart.
     pub title: String,
     /// The label of the value axis, with the unit.
     pub label: String,
-    /// The name of each place (row).
+    /// The name of each row.
     pub places: Vec<String>,
     /// The groups of values.
     pub groups: Vec<Group>,
-    /// Whether the groups of a place are stacked in one bar. Otherwise each group has its own bar.
+    /// True if the values of all groups are stacked in one bar per row. Otherwise, each group has its own bar in a row.
     pub stacked: bool,
-    /// A second source with which the bars are compared.
+    /// Values of another source for comparison. `None` if there are none.
     pub reference: Option<Reference>,
 }
 
-/// The range that another source states for each place. It is drawn as a bracket over the bars.
+/// The range that another source states for each row. It is drawn as a bracket over the bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
     /// The name in the legend.
     pub name: String,
-    /// The lower and upper end for each place, which may be equal. `None`: the source states no range.
+    /// The lower and upper end for each row, which may be equal. `None` means that the source states no range.
     pub ranges: Vec<Option<(f64, f64)>>,
 }
 
 /// The height of a bar, in pixels.
 const BAR: f64 = 15.0;
-/// The distance between the lines of a hatching, in pixels.
+/// The horizontal distance between the lines of a hatched bar, in pixels.
 const HATCH: f64 = 5.0;
-/// The distance between places, in pixels.
+/// The distance between rows, in pixels.
 const GAP: f64 = 9.0;
-/// The share of the width that the names of the places may take.
+/// The largest share of the width that the names of the rows take.
 const NAMES: f64 = 0.55;
 
-/// Draws a void bar: its outline, filled with slanted lines.
+/// Draws a void bar: its outline, filled with slanted lines. The points are its upper left and lower right corners.
 fn hatch(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point), colour: Colour) {
     pen.line(&[(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], colour, 1.0);
     let height = bottom - top;
@@ -66,7 +67,8 @@ fn hatch(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point), colour: 
     }
 }
 
-/// Draws a range: a vertical line at each end and a horizontal line between them.
+/// Draws a range: a vertical line at each end, and a horizontal line between them. The points are the upper left and
+/// lower right corners.
 fn bracket(pen: &Pen<'_>, ((left, top), (right, bottom)): (Point, Point)) {
     for x in [left, right] {
         pen.line(&[(x, top), (x, bottom)], INK, 1.5);
@@ -168,6 +170,7 @@ impl Bars {
         }))
     }
 
+    /// Checks the lengths of lists and the values, for [`svg`](Self::svg).
     fn check(&self) -> Result<(), PlotError> {
         if self.places.is_empty() || self.groups.is_empty() {
             return Err(PlotError::Empty(self.title.clone()));
@@ -193,7 +196,7 @@ impl Bars {
         Ok(())
     }
 
-    /// Returns the right end of the longest bar or range.
+    /// Returns the largest value of a bar or range, or 1 if all values are 0 or unknown.
     fn longest(&self) -> f64 {
         let of = |number: usize| {
             let values = self.groups.iter().filter_map(|group| group.values[number]);
@@ -253,7 +256,7 @@ mod tests {
         assert!(svg.contains("the paper") && svg.contains(">\n8\n<"), "the axis goes to the range's end: {svg}");
     }
 
-    /// Regression: the range of the reference crossed the labels of the bars.
+    /// Regression test: the range of the reference crossed the labels of the bars.
     #[test]
     fn labels_stand_right_of_a_range_that_would_cross_them() {
         let mut drawn = bars(vec![vec![Some(1.4)]], false);
@@ -269,7 +272,7 @@ mod tests {
         assert!(place(&drawn) > free + 100.0, "{} {free}", place(&drawn));
     }
 
-    /// Regression: long names left the figure on its left side.
+    /// Regression test: long names extended beyond the left side of the figure.
     #[test]
     fn names_stay_inside() {
         let mut long = bars(vec![vec![Some(1.0)]], false);

@@ -8,17 +8,18 @@ use crate::scale::Scale;
 
 /// The width of a figure in pixels. A page shrinks the figure if there is less room.
 pub(crate) const WIDTH: f64 = 760.0;
-/// The height of the area between the axes.
+/// The height of the area between the axes, in pixels.
 const HEIGHT: f64 = 300.0;
-/// The room at the right of the x axis: half of the last mark's name.
+/// The space to the right of the x axis, in pixels. It has room for half of the last mark's name.
 const RIGHT: f64 = 24.0;
-/// The height of a row of text.
+/// The height of a row of text, in pixels.
 const ROW: f64 = 18.0;
-/// The font sizes of titles and of other text.
+/// The font size of titles, in pixels.
 pub(crate) const TITLE: f64 = 15.0;
+/// The font size of other text, in pixels.
 pub(crate) const WORDS: f64 = 12.0;
 
-/// Draws a figure and returns it as SVG.
+/// Draws a figure and returns it as SVG. Returns an error as [`Figure::svg`] describes.
 pub(crate) fn draw(figure: &Figure) -> Result<String, PlotError> {
     check(figure)?;
     let places: Vec<_> = figure.layers.iter().flat_map(Layer::places).collect();
@@ -60,6 +61,7 @@ pub(crate) fn draw(figure: &Figure) -> Result<String, PlotError> {
     }))
 }
 
+/// Returns the appearance of normal text.
 fn letters(colour: Colour, side: Side) -> Letters {
     Letters { size: WORDS, colour, side, upwards: false }
 }
@@ -97,6 +99,8 @@ fn check(figure: &Figure) -> Result<(), PlotError> {
     if any { Ok(()) } else { Err(PlotError::Empty(figure.title.clone())) }
 }
 
+/// Returns the scale of an axis for these values, with about `marks` marks. A named axis has half a unit of space at
+/// each end.
 fn scale(axis: &Axis, values: impl Iterator<Item = f64>, marks: usize) -> Scale {
     if axis.names.is_empty() {
         return Scale::around(values, axis.log, axis.ends, marks);
@@ -119,7 +123,8 @@ fn colours(figure: &Figure) -> Vec<Colour> {
     figure.layers.iter().map(&mut of).collect()
 }
 
-/// Returns the layers of the legend. A figure with only one named layer has no legend.
+/// Returns the layers of the legend with their colours. A figure with only one named layer has no legend, so the result
+/// is empty.
 fn legend(figure: &Figure) -> Vec<(Colour, &Layer)> {
     let all = colours(figure).into_iter().zip(&figure.layers);
     let named: Vec<_> =
@@ -127,7 +132,8 @@ fn legend(figure: &Figure) -> Vec<(Colour, &Layer)> {
     if named.len() > 1 { named } else { Vec::new() }
 }
 
-/// Arranges names in rows of the given width. Each entry is the index of a name and the x at which it starts.
+/// Arranges the names of a legend in rows that are `room` pixels wide. Each entry is the index of a name, and the x,
+/// relative to the start of the row, at which its symbol starts.
 pub(crate) fn rows(names: &[&str], room: f64) -> Vec<Vec<(usize, f64)>> {
     let mut rows: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut used = f64::INFINITY;
@@ -145,8 +151,8 @@ pub(crate) fn rows(names: &[&str], room: f64) -> Vec<Vec<(usize, f64)>> {
     rows
 }
 
-/// Returns the position and name of each event, and its row above the axes. The rows are chosen so that no name covers
-/// another.
+/// Returns the x position in pixels and the name of each event, and its row above the axes, from 0. The rows are chosen
+/// so that names do not overlap. `across` converts a value to a position.
 fn words(figure: &Figure, across: impl Fn(f64) -> f64) -> Vec<(f64, String, usize)> {
     let mut ends: Vec<f64> = Vec::new();
     let mut events: Vec<(f64, &str)> = Vec::new();
@@ -168,7 +174,7 @@ fn words(figure: &Figure, across: impl Fn(f64) -> f64) -> Vec<(f64, String, usiz
     events.into_iter().map(place).collect()
 }
 
-/// Draws the symbol before a name in the legend.
+/// Draws the symbol of a layer before its name in the legend.
 fn key(pen: &Pen<'_>, layer: &Layer, colour: Colour, (x, y): Point) {
     match layer {
         Layer::Line { .. } => {
@@ -184,16 +190,22 @@ fn key(pen: &Pen<'_>, layer: &Layer, colour: Colour, (x, y): Point) {
     }
 }
 
-/// The area between the axes.
+/// The area between the axes, in pixels.
 struct Frame<'s> {
+    /// The scale of the x axis.
     x: &'s Scale,
+    /// The scale of the y axis.
     y: &'s Scale,
+    /// The position of the y axis.
     left: f64,
+    /// The upper end of the area.
     top: f64,
+    /// The position of the x axis.
     bottom: f64,
 }
 
 impl Frame<'_> {
+    /// Returns the position of a point of the figure in pixels.
     fn at(&self, (x, y): Point) -> Point {
         let room = WIDTH - RIGHT - self.left;
         (self.left + self.x.place(x) * room, self.bottom - self.y.place(y) * (self.bottom - self.top))
@@ -219,7 +231,8 @@ impl Frame<'_> {
         pen.text(&figure.y.label, (13.0, f64::midpoint(top, bottom)), upwards);
     }
 
-    /// Returns the marks of the x axis. Of a named axis it returns as many names as there is room for.
+    /// Returns the marks of the x axis: values with names. If a named axis has too little room for all names, returns
+    /// every n-th name.
     fn marks_across(&self, axis: &Axis) -> Vec<(f64, String)> {
         if axis.names.is_empty() {
             return self.x.marks(8);
@@ -235,6 +248,7 @@ impl Frame<'_> {
         names.into_iter().enumerate().step_by(every).map(|(at, name)| (at as f64, name)).collect()
     }
 
+    /// Draws a layer.
     fn layer(&self, pen: &Pen<'_>, layer: &Layer, colour: Colour) {
         match layer {
             Layer::Line { points, .. } => {
@@ -273,12 +287,12 @@ impl Frame<'_> {
                 let height = self.at((self.x.ends().0, *y)).1;
                 pen.dashes((self.left, height), (WIDTH - RIGHT, height), colour, 1.5);
             }
-            // Drawn together with its name.
+            // `draw` draws an event together with its name.
             Layer::Event { .. } => {}
         }
     }
 
-    /// Returns the part of a line that lies between the axes (Liang and Barsky, 1984).
+    /// Returns the part of a line that lies between the axes (Liang and Barsky, 1984). Returns `None` if no part does.
     fn cut(&self, from: Point, to: Point) -> Option<(Point, Point)> {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let right = WIDTH - RIGHT;

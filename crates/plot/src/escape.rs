@@ -1,4 +1,4 @@
-//! Escapes text from outside for HTML and SVG.
+//! Escapes text that is not trusted for HTML and SVG.
 
 /// Escapes the characters that have a meaning in markup, and replaces the characters that XML does not allow.
 pub(crate) fn escape(text: &str) -> String {
@@ -16,7 +16,8 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// Returns a character if XML 1.0 (section 2.2) allows it, or else the replacement character U+FFFD.
+/// Returns the character if XML 1.0 (section 2.2) allows it and it does not change the reading direction. Otherwise,
+/// returns the replacement character U+FFFD.
 pub(crate) fn allowed(character: char) -> char {
     match character {
         '\t' | '\n' | '\r' => character,
@@ -28,12 +29,14 @@ pub(crate) fn allowed(character: char) -> char {
     }
 }
 
-/// Replaces the same characters in text that the drawing library escapes itself, and line breaks by spaces.
+/// Replaces the characters that are not [allowed], and line breaks by spaces. It is used for text that the drawing
+/// library itself escapes.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(allowed).map(|character| if character == '\n' { ' ' } else { character }).collect()
 }
 
-/// Returns a name for an anchor, made of letters, digits and hyphens.
+/// Returns a name for an anchor, made of letters, digits and hyphens, and never empty. Different texts may have the
+/// same name.
 pub(crate) fn anchor(text: &str) -> String {
     let mut name = String::new();
     for character in text.chars() {

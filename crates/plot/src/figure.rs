@@ -1,4 +1,4 @@
-//! A figure as a value. It describes the content, not the appearance.
+//! A figure as a value that describes the content. The other modules determine the appearance.
 
 use crate::{PlotError, chart};
 
@@ -6,8 +6,11 @@ use crate::{PlotError, chart};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     pub(crate) label: String,
+    /// True for a logarithmic axis.
     pub(crate) log: bool,
+    /// The fixed low and high end. `None` for an end that follows from the values.
     pub(crate) ends: (Option<f64>, Option<f64>),
+    /// The names of the values 0, 1, 2 … Empty for an axis of numbers.
     pub(crate) names: Vec<String>,
 }
 
@@ -25,14 +28,14 @@ impl Axis {
         self
     }
 
-    /// Sets both ends of the axis. A value outside them is an error.
+    /// Sets both ends of the axis. A value outside of them is an error when the figure is drawn.
     #[must_use]
     pub fn between(mut self, low: f64, high: f64) -> Self {
         self.ends = (Some(low), Some(high));
         self
     }
 
-    /// Makes the axis logarithmic: equal distances are equal ratios.
+    /// Makes the axis logarithmic: equal distances are equal ratios. All values must be above 0.
     #[must_use]
     pub fn log(mut self) -> Self {
         self.log = true;
@@ -47,7 +50,7 @@ impl Axis {
     }
 }
 
-/// A layer of a figure. All layers but events have an entry in the legend.
+/// A layer of a figure. All layers except events have an entry in the legend.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Layer {
     /// Points joined by a line. Each point has a dot.
@@ -78,8 +81,7 @@ pub enum Layer {
         /// The ranges as (x, low, high), sorted by x.
         ranges: Vec<(f64, f64, f64)>,
     },
-    /// A dashed line between two points, for comparison. It does not widen the axes: the parts outside them are cut
-    /// off.
+    /// A dashed line between two points, for comparison. It does not widen the axes: a part outside of them is cut off.
     Reference {
         /// The name in the legend.
         name: String,
@@ -105,6 +107,7 @@ pub enum Layer {
 }
 
 impl Layer {
+    /// Returns the name of the layer, which may be empty for a band.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Line { name, .. }
@@ -117,7 +120,7 @@ impl Layer {
         }
     }
 
-    /// Returns the coordinates that the axes must contain.
+    /// Returns the points that the axes must contain. `None` means any value on this axis.
     pub(crate) fn places(&self) -> Vec<(Option<f64>, Option<f64>)> {
         match self {
             Self::Line { points, .. } | Self::Points { points, .. } | Self::Steps { points, .. } => {

@@ -1,8 +1,8 @@
 //! Draws figures as SVG and writes reports as self-contained HTML pages.
 //!
-//! A figure is a plain value that describes the content. This crate decides the appearance once, so that all reports of
-//! Forebay look alike. The same figure always gives the same text. The crate reads no font and loads no file: it
-//! estimates text widths. Colours follow the light or dark scheme of the reader's browser.
+//! A figure is a plain value that describes the content. This crate determines the appearance, so that all reports of
+//! Forebay look the same. The same figure always gives the same text. The crate reads no fonts and no files, so it
+//! estimates the width of text. Colours follow the light or dark scheme of the reader's browser.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub use nest::{Cell, Grid, Nest, Sort};
 pub use number::engineering;
 pub use page::{Align, Block, Page, Section, Table};
 
-/// A figure that cannot be drawn.
+/// The reason why a figure cannot be drawn.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlotError {
     /// A value does not lie on its axis.
@@ -48,9 +48,9 @@ pub enum PlotError {
         figure: String,
         /// The name of the group, layer or grid.
         name: String,
-        /// The number of values that it has.
+        /// The number of values in the list.
         values: usize,
-        /// The number of values that it needs.
+        /// The required number of values.
         places: usize,
     },
 }

@@ -14,11 +14,11 @@ pub struct Nest {
     pub sorts: Vec<Sort>,
     /// The outermost boxes.
     pub boxes: Vec<Cell>,
-    /// The legend entry of void (dashed) boxes. It is omitted if there are none.
+    /// The legend entry of void (dashed) boxes. It is omitted if there are no void boxes.
     pub void: String,
     /// Lines of text below the boxes.
     pub notes: Vec<String>,
-    /// A table of numbers below the boxes.
+    /// A table of numbers below the boxes. `None` for no table.
     pub grid: Option<Grid>,
 }
 
@@ -27,21 +27,21 @@ pub struct Nest {
 pub struct Sort {
     /// The name in the legend.
     pub name: String,
-    /// The index of its colour.
+    /// The number of the colour, from 0. After the last colour, the first follows again.
     pub series: usize,
 }
 
 /// A box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// The text of the box. If the box contains others, the text is a line above them. Otherwise it may have several
-    /// lines.
+    /// The text of the box. If the box contains other boxes, the text is a line above them. Otherwise, the text may
+    /// have several lines.
     pub name: String,
-    /// The index of its type in [`Nest::sorts`].
+    /// The type of the box, as an index of [`Nest::sorts`].
     pub sort: usize,
-    /// Whether the box is drawn with dashes.
+    /// True if the box is void: it is drawn with dashes.
     pub void: bool,
-    /// The boxes inside it.
+    /// The boxes inside this box.
     pub parts: Vec<Cell>,
 }
 
@@ -52,21 +52,21 @@ pub struct Grid {
     pub title: String,
     /// The heads of both the rows and the columns.
     pub heads: Vec<String>,
-    /// The numbers, row by row.
+    /// The numbers, row by row. Each row must have as many numbers as there are heads.
     pub rows: Vec<Vec<String>>,
 }
 
 /// The margin at the left and right of the figure, in pixels.
 const MARGIN: f64 = 16.0;
-/// The distance between a box and the boxes inside it.
+/// The distance between a box and the boxes inside it, in pixels.
 const INSET: f64 = 7.0;
-/// The distance between boxes.
+/// The distance between boxes, in pixels.
 const GAP: f64 = 5.0;
-/// The height of a line.
+/// The height of a line of text, in pixels.
 const LINE: f64 = 15.0;
-/// The width of the smallest box.
+/// The width of the smallest box, in pixels.
 const LEAST: f64 = 24.0;
-/// The width of a column of a grid.
+/// The width of a column of a grid, in pixels.
 const COLUMN: f64 = 38.0;
 
 /// The opacity of boxes that contain others. It is low, so that the colours of the inner boxes are visible.
@@ -77,13 +77,15 @@ const INNERMOST: f64 = 0.3;
 /// A box with its size and the positions of the boxes inside it.
 struct LaidOutBox<'c> {
     cell: &'c Cell,
-    /// The part of its name that fits.
+    /// The lines of the box's text, shortened to the available width.
     lines: Vec<String>,
     size: Point,
+    /// The boxes inside this box, with their positions relative to its upper left corner.
     parts: Vec<(Point, LaidOutBox<'c>)>,
 }
 
 impl<'c> LaidOutBox<'c> {
+    /// Arranges a box that is at most `room` pixels wide. The caller may enlarge it later.
     fn of(cell: &'c Cell, room: f64) -> Self {
         let inner = room - 2.0 * INSET;
         let lines: Vec<_> = if cell.parts.is_empty() {
@@ -101,6 +103,7 @@ impl<'c> LaidOutBox<'c> {
         Self { cell, lines, size, parts }
     }
 
+    /// Draws the box and the boxes inside it. The point is its upper left corner.
     fn draw(&self, pen: &Pen<'_>, sorts: &[Sort], (left, top): Point) {
         let (right, bottom) = (left + self.size.0, top + self.size.1);
         let corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
@@ -128,7 +131,7 @@ impl<'c> LaidOutBox<'c> {
     }
 }
 
-/// Draws a filled box, or a dashed box if there is no opacity.
+/// Draws a box filled with this opacity, or a dashed box if `filled` is `None`.
 fn outline(pen: &Pen<'_>, corners: &[Point; 5], tint: Colour, filled: Option<f64>) {
     let Some(opacity) = filled else {
         for side in corners.windows(2) {
@@ -140,12 +143,14 @@ fn outline(pen: &Pen<'_>, corners: &[Point; 5], tint: Colour, filled: Option<f64
     pen.line(corners, tint, 1.0);
 }
 
+/// Returns the appearance of normal text.
 fn letters(colour: Colour, side: Side) -> Letters {
     Letters { size: WORDS, colour, side, upwards: false }
 }
 
-/// Arranges boxes in rows that are at most `room` wide, from `origin`. Boxes of the same type stay together, in rows of
-/// equal length. Returns the boxes with their positions, and the total size.
+/// Arranges boxes in rows that are at most `room` pixels wide, from the point `origin`. Successive boxes of the same
+/// type stay together, in rows with the same number of boxes. Returns the boxes with their positions, and the total
+/// size.
 fn placed(cells: &[Cell], room: f64, origin: Point) -> (Vec<(Point, LaidOutBox<'_>)>, Point) {
     let (mut parts, mut widest, mut top) = (Vec::new(), 0.0_f64, origin.1);
     for group in cells.chunk_by(|a, b| a.sort == b.sort && a.parts.is_empty() == b.parts.is_empty()) {
@@ -236,13 +241,14 @@ impl Nest {
 }
 
 impl Cell {
-    /// Returns whether the box, or any box inside it, passes a test.
+    /// Returns true if `test` returns true for the box or for any box inside it.
     fn has(&self, test: &dyn Fn(&Cell) -> bool) -> bool {
         test(self) || self.parts.iter().any(|part| part.has(test))
     }
 }
 
 impl Grid {
+    /// Draws the table with its title. `top` is the middle of the title, in pixels.
     fn draw(&self, pen: &Pen<'_>, top: f64) {
         pen.text(&self.title, (MARGIN, top), letters(INK, Side::Right));
         let column = |number: usize| MARGIN + COLUMN * (number as f64 + 1.0) + LEAST;

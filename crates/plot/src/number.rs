@@ -4,8 +4,8 @@
 const PREFIXES: [(f64, &str); 7] =
     [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-6, "µ"), (1e-9, "n")];
 
-/// Returns the prefix for a size. Thousandths are written with a decimal point, because `0.2` is easier to read than
-/// `200m`.
+/// Returns the factor and the prefix for numbers of this size. There is no prefix for thousandths, because `0.2` is
+/// easier to read than `200m`.
 fn prefix(size: f64) -> (f64, &'static str) {
     let size = size.abs();
     if size == 0.0 || (1e-3..1e3).contains(&size) {
@@ -27,8 +27,8 @@ pub fn engineering(value: f64) -> String {
     format!("{}{unit}", trimmed(&format!("{scaled:.*}", 4usize.saturating_sub(whole))))
 }
 
-/// Formats the mark at `value`. The marks are `step` apart; the result has enough decimals that no two marks look the
-/// same.
+/// Formats the mark at `value`. The distance between marks is `step`, and `largest` is the largest absolute value on
+/// the axis, whose prefix all marks have. The result has so many decimals that two marks never have the same text.
 pub(crate) fn tick(value: f64, step: f64, largest: f64) -> String {
     let (scale, unit) = prefix(largest.max(step));
     let decimals = (-(step / scale).abs().log10().floor()).clamp(0.0, 9.0) as usize;

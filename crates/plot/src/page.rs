@@ -1,15 +1,16 @@
 //! A self-contained HTML page of text, tables and figures, for light and dark screens and for paper.
 //!
-//! The page is also well-formed XML, so that programs can parse it as easily as browsers.
+//! The page is also well-formed XML, so that programs can parse it with an XML parser.
 
 use std::fmt::Write;
 
 use crate::escape::{anchor, escape};
 use crate::palette::{DARK, written};
 
+/// The style of the page. It loads no other files.
 const STYLE: &str = include_str!("page/style.css");
 
-/// The side of its column to which a table's text is aligned.
+/// The alignment of the text in a column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// For words.
@@ -21,7 +22,7 @@ pub enum Align {
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The caption. If it is empty, the table has none.
+    /// The caption. May be empty: then the table has no caption.
     pub caption: String,
     /// The head and the alignment of each column.
     pub columns: Vec<(String, Align)>,
@@ -42,8 +43,8 @@ pub enum Block {
     Facts(Vec<(String, String)>),
     /// A table.
     Table(Table),
-    /// A figure as SVG, drawn by this crate, with a caption. The title is the label for readers who cannot see the
-    /// figure.
+    /// A figure, which must be an SVG document from this crate, because it is not escaped. The title is the label for
+    /// readers who cannot see the figure.
     Figure {
         /// The title.
         title: String,
@@ -75,7 +76,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Returns the page as HTML text.
+    /// Returns the page as HTML text. All text except figures is escaped.
     #[must_use]
     pub fn html(&self) -> String {
         let mut out = String::new();
@@ -136,11 +137,13 @@ fn dark() -> String {
     style
 }
 
+/// Appends a line.
 fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{line}");
 }
 
+/// Appends an element.
 fn write(out: &mut String, block: &Block) {
     match block {
         Block::Text(text) => put(out, format_args!("<p>{}</p>", escape(text))),
@@ -167,6 +170,7 @@ fn write(out: &mut String, block: &Block) {
     }
 }
 
+/// Appends a table.
 fn write_table(out: &mut String, table: &Table) {
     put(out, format_args!("<div class=\"scroll\"><table>"));
     if !table.caption.is_empty() {

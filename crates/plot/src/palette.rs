@@ -1,7 +1,8 @@
 //! Colours that people with different colour vision can distinguish.
 //!
-//! The first ones come from Okabe and Ito, *Color universal design* (2008). Their order makes neighbours differ in
-//! lightness, too. A figure uses these colours. A page gives some of them a second value for dark screens ([`DARK`]).
+//! The first six colours of series come from Okabe and Ito, *Color universal design* (2008). In this order,
+//! neighbouring colours also differ in lightness. A figure uses these colours. A page gives some of them a second value
+//! for dark screens ([`DARK`]).
 
 /// A colour: red, green and blue.
 pub(crate) type Colour = [u8; 3];
@@ -13,7 +14,7 @@ pub(crate) const FAINT: Colour = [0x66, 0x66, 0x66];
 /// The colour of grid lines.
 pub(crate) const GRID: Colour = [0xDD, 0xDD, 0xDD];
 
-/// The colours of series, in order. After the last colour the first one follows again.
+/// The colours of series, in order. After the last colour, the first colour follows again.
 const SERIES: [Colour; 7] = [
     [0x00, 0x72, 0xB2],
     [0xD5, 0x5E, 0x00],
@@ -38,7 +39,8 @@ pub(crate) const DARK: [(Colour, Colour); 5] = [
     (SERIES[1], [0xF0, 0x8A, 0x3C]),
 ];
 
-/// Returns a colour as SVG and CSS write it. The drawing library writes it in the same form.
+/// Returns a colour in the form of SVG and CSS. The drawing library must write it in the same form, because the style
+/// for dark screens finds colours by this text.
 pub(crate) fn written([red, green, blue]: Colour) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }

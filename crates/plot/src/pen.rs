@@ -1,7 +1,7 @@
-//! Wraps the drawing library and uses this crate's own unit: CSS pixels with fractions.
+//! Wraps the drawing library. Its callers use this crate's unit: CSS pixels, with fractions.
 //!
-//! The library draws on whole numbers. Four of its units make a pixel; the size of the SVG element scales the drawing
-//! back.
+//! The library draws with whole numbers. Four units of the library are a pixel, and the size of the SVG element scales
+//! the drawing back.
 
 use std::convert::Infallible;
 
@@ -16,13 +16,13 @@ use crate::palette::Colour;
 
 /// The units of the drawing library per pixel.
 const FINE: f64 = 4.0;
-/// The average width of a letter of a sans-serif font, as a multiple of its height.
+/// The average width of a letter of a sans-serif font, as a multiple of the font size.
 const LETTER: f64 = 0.56;
 
 /// A point, in pixels from the upper left corner.
 pub(crate) type Point = (f64, f64);
 
-/// The side of its point on which a text stands.
+/// The position of a text relative to its point: to the right of the point, centred, or to the left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Right,
@@ -33,9 +33,11 @@ pub(crate) enum Side {
 /// The appearance of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Letters {
+    /// The font size, in pixels.
     pub(crate) size: f64,
     pub(crate) colour: Colour,
     pub(crate) side: Side,
+    /// True if the text runs from bottom to top.
     pub(crate) upwards: bool,
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
-/// Shortens a text to the given width. A shortened text ends in an ellipsis.
+/// Shortens a text to a width of `room` pixels. A shortened text ends in an ellipsis.
 pub(crate) fn shortened(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -58,6 +60,7 @@ pub(crate) struct Pen<'t> {
     area: DrawingArea<SVGBackend<'t>, plotters::coord::Shift>,
 }
 
+/// Converts a point to units of the library.
 fn fine((x, y): Point) -> (i32, i32) {
     ((x * FINE).round() as i32, (y * FINE).round() as i32)
 }
@@ -71,7 +74,7 @@ fn sure<T, E: std::fmt::Debug>(drawn: Result<T, E>) -> Result<T, Infallible> {
     Ok(drawn.expect("drawing into memory cannot fail"))
 }
 
-/// Makes a drawing of the given size and returns it as SVG.
+/// Makes a drawing of this size in pixels with `draw`, and returns it as an SVG document.
 pub(crate) fn drawing(size: Point, draw: impl FnOnce(&Pen<'_>)) -> String {
     let mut text = String::new();
     let (width, height) = fine(size);
@@ -87,20 +90,23 @@ pub(crate) fn drawing(size: Point, draw: impl FnOnce(&Pen<'_>)) -> String {
 }
 
 impl Pen<'_> {
+    /// Returns the style of a line that is `wide` pixels wide.
     fn stroke(tint: Colour, wide: f64, opacity: f64) -> ShapeStyle {
         ShapeStyle { color: colour(tint, opacity), filled: false, stroke_width: (wide * FINE).round() as u32 }
     }
 
+    /// Returns the style of a filled area.
     fn fill(tint: Colour, opacity: f64) -> ShapeStyle {
         ShapeStyle { color: colour(tint, opacity), filled: true, stroke_width: 0 }
     }
 
+    /// Draws a line through these points, `wide` pixels wide.
     pub(crate) fn line(&self, points: &[Point], tint: Colour, wide: f64) {
         let points: Vec<_> = points.iter().copied().map(fine).collect();
         let Ok(()) = sure(self.area.draw(&PathElement::new(points, Self::stroke(tint, wide, 1.0))));
     }
 
-    /// Draws a dashed line.
+    /// Draws a dashed line, `wide` pixels wide.
     pub(crate) fn dashes(&self, from: Point, to: Point, tint: Colour, wide: f64) {
         const DASH: f64 = 6.0;
         const GAP: f64 = 4.0;
@@ -116,23 +122,27 @@ impl Pen<'_> {
         }
     }
 
+    /// Fills the area inside of an outline.
     pub(crate) fn area(&self, outline: &[Point], tint: Colour, opacity: f64) {
         let outline: Vec<_> = outline.iter().copied().map(fine).collect();
         let Ok(()) = sure(self.area.draw(&Polygon::new(outline, Self::fill(tint, opacity))));
     }
 
+    /// Fills a rectangle between two opposite corners.
     pub(crate) fn rectangle(&self, from: Point, to: Point, tint: Colour) {
         let Ok(()) = sure(self.area.draw(&Rectangle::new([fine(from), fine(to)], Self::fill(tint, 1.0))));
     }
 
+    /// Draws a filled circle.
     pub(crate) fn dot(&self, at: Point, radius: f64, tint: Colour) {
         let circle = Circle::new(fine(at), (radius * FINE).round() as i32, Self::fill(tint, 1.0));
         let Ok(()) = sure(self.area.draw(&circle));
     }
 
+    /// Draws a text at a point, which is at half of the text's height.
     pub(crate) fn text(&self, text: &str, at: Point, letters: Letters) {
         let Letters { size, colour: tint, side, upwards } = letters;
-        // The library draws letters smaller by this factor.
+        // The library draws letters too small by this factor.
         let font = ("sans-serif", size * FINE * 1.24).into_font();
         let font = if upwards { font.transform(FontTransform::Rotate270) } else { font };
         let side = match side {

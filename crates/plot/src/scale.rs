@@ -5,15 +5,18 @@ use crate::number::tick;
 /// The scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scale {
+    /// The value at the low end.
     low: f64,
+    /// The value at the high end, above `low`.
     high: f64,
+    /// True for a logarithmic scale, whose ends are above 0.
     log: bool,
 }
 
 impl Scale {
-    /// Returns a scale that contains all `values`. They must be finite, and above 0 if `log` is set. An end that is
-    /// given is used as it is. A free end of a linear axis is moved outwards to a mark. If all values are equal, a free
-    /// axis is widened around them so that they lie in the middle.
+    /// Returns a scale that contains all `values`, which must be finite, and above 0 if `log` is set. A given end
+    /// (`from`, `to`) is not changed. A free end of a linear axis is moved outwards to a mark. If all values are equal,
+    /// a free axis is widened around them, so that they lie in the middle. `marks` is the approximate number of marks.
     pub(crate) fn around(
         values: impl Iterator<Item = f64>,
         log: bool,
@@ -37,7 +40,7 @@ impl Scale {
             let around = if low == 0.0 { 1.0 } else { low.abs() * 0.05 };
             (low, high) = (if from.is_some() { low } else { low - around }, high + around);
         }
-        // The margin keeps values off the frame at ends that are not given.
+        // The margin keeps a distance between the values and the free ends.
         let margin = (high - low) * 0.04;
         let step = step(high - low, marks);
         let (low, high) =
@@ -66,7 +69,7 @@ impl Scale {
         }
     }
 
-    /// Returns the values that have a mark, with their names. Their number is at most slightly above `most`.
+    /// Returns the values that have a mark, with their names. There are about `most` marks or fewer.
     pub(crate) fn marks(&self, most: usize) -> Vec<(f64, String)> {
         if self.log {
             return self.powers(most);
@@ -78,7 +81,8 @@ impl Scale {
         (first..=last).map(|number| number as f64 * step).map(|value| (value, tick(value, step, largest))).collect()
     }
 
-    /// Returns the marks of a logarithmic axis: powers of ten, with twos and fives in between if there is room.
+    /// Returns the marks of a logarithmic axis: powers of ten. If there is room, also 2 and 5 times, or 3 times, each
+    /// power of ten.
     fn powers(&self, most: usize) -> Vec<(f64, String)> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let between: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
@@ -93,7 +97,7 @@ impl Scale {
     }
 }
 
-/// Returns the smallest step of 1, 2 or 5 times a power of ten of which at most `most` fit into `span`.
+/// Returns the smallest step that fits into `span` at most `most` times. The step is 1, 2 or 5 times a power of ten.
 fn step(span: f64, most: usize) -> f64 {
     let least = span / most.max(1) as f64;
     let power = 10f64.powf(least.log10().floor());

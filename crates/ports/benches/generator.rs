@@ -8,8 +8,9 @@ use forebay_ports::sink::Sink;
 use forebay_units::{Frequency, Ticks};
 use serde_json::json;
 
-/// Runs are short, so that the fastest of many runs was not interrupted.
+/// The number of runs. The least result is used. Runs are short, so that at least one of them is not interrupted.
 const RUNS: usize = 300;
+/// The number of batches in a run.
 const BATCHES: u64 = 64;
 
 fn main() {
@@ -31,7 +32,7 @@ fn main() {
     }
 }
 
-/// Returns the least ticks per packet for taking packets from the pool and returning them.
+/// Returns the smallest number of ticks per packet, over all runs, to take packets from the pool and return them.
 fn pool_alone(pool: &Pool, most: usize) -> f64 {
     let mut batch = Batch::with_capacity(most);
     let mut least = f64::MAX;
@@ -46,7 +47,7 @@ fn pool_alone(pool: &Pool, most: usize) -> f64 {
     least
 }
 
-/// Returns the least ticks per packet of many runs.
+/// Returns the smallest number of ticks per packet, over all runs, from the generator to the sink.
 fn run(pool: &Pool, params: &serde_json::Value, most: usize) -> f64 {
     let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     let generator = ports().into_iter().find(|port| port.name == "generator").expect("registered");
@@ -54,8 +55,8 @@ fn run(pool: &Pool, params: &serde_json::Value, most: usize) -> f64 {
     let OpenPort { mut port, .. } = opened;
     let mut sink = Sink;
     let mut batch = Batch::with_capacity(most);
-    // Each call advances the generator's time by the duration of one batch, so that there is always work and never an
-    // overrun.
+    // Each call advances the generator's time by the duration of one batch. So a full batch is always due, and the
+    // queue never overflows.
     let (mut least, mut now) = (f64::MAX, 0);
     for _ in 0..RUNS {
         let (mut packets, start) = (0, Tsc.now());

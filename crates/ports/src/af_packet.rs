@@ -1,4 +1,4 @@
-//! A host interface, accessed by packet sockets with rings shared with the kernel.
+//! A port to a host interface. It uses packet sockets, with rings that are shared with the kernel.
 
 #[doc(hidden)]
 pub mod block;
@@ -33,48 +33,59 @@ use stamps::Stamps;
 
 /// The interval between checks of the ring's loss counters and of the interface's state.
 const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
-/// The length of an Ethernet header, the difference between a frame and its IP packet. A VLAN tag that the kernel
-/// removed goes into the headroom, so it does not count.
+/// The length of an Ethernet header, the difference between a frame and its IP packet. The MTU does not include a VLAN
+/// tag. A tag that the kernel removed is put back into the headroom of the packet, so it does not reduce the bytes that
+/// a packet holds.
 const HEADER: usize = 14;
 /// The MTU that is assumed if the interface does not exist yet.
 const DEFAULT_MTU: usize = 1_500;
 
 /// The receivers of a port. On a reload, the old port and the new port for the same interface share them, so that
-/// frames in the ring are not lost.
+/// frames in the ring are not lost. The last of these ports that is closed counts the remaining frames as dropped.
 struct Receivers {
-    /// Receivers of replaced rings, each with the time until which it is read. They are emptied first.
+    /// The receivers of replaced rings, each with the time until which the port reads it. The port empties these
+    /// receivers before it reads `current`.
     former: VecDeque<(Receiver, Ticks)>,
+    /// The receiver of the ring into which the kernel puts new frames.
     current: Receiver,
 }
 
 type Shared = Mutex<Receivers>;
 
-/// A port to an interface of the host.
+/// A port to an interface of the host. One worker calls it. After a reload, the new port for the same interface shares
+/// the receivers (`Claim`), and starts to read them when `receive` is first called.
 pub struct AfPacket {
     /// `None` once the port is closed.
     shared: Option<Arc<Shared>>,
     /// The new receiver, if the ring size differs from that of the previous port.
     new_receiver: Option<Receiver>,
-    /// The descriptor of the receiver from which this port reads. It is kept here, because a parked worker cannot hold
-    /// the lock of the receivers. `None` once the port is closed.
+    /// The descriptor of the receiver from which this port reads. This field has a copy, because a parked worker cannot
+    /// hold the lock of the receivers. `None` once the port is closed.
     input: Option<Arc<OwnedFd>>,
     /// True once `receive` has been called.
     receives: bool,
     /// True once `send` has been called.
     sends: bool,
+    /// The send socket with its ring.
     sender: Sender,
+    /// The state of the interface, and its last fault. Read at each check.
     watch: Watch,
-    /// Keeps the frames from the host's network stack.
+    /// Keeps the frames from the host's network stack. `None` with `host: true`, or once the port is closed.
     excluded: Option<Arc<Excluded>>,
-    /// The error due to which the host's stack gets the frames again, after the interface was recreated.
+    /// The error because of which the host's stack receives the frames again: the program could not be attached to the
+    /// recreated interface. Each check tries again. `None` if there is no such error.
     not_excluded: Option<String>,
+    /// Converts the kernel's time stamps to ticks.
     stamps: Stamps,
+    /// True if the port also receives frames for other Ethernet addresses.
     promiscuous: bool,
+    /// The interval between two readings of an empty ring.
     poll: Ticks,
     /// The time after which the kernel hands over an incomplete block: the longer one of this ring and the previous
     /// ring.
     retire: Ticks,
     check_interval: Ticks,
+    /// The time of the next check. [`Ticks::NEVER`] until the port is first called.
     check_at: Ticks,
     /// The packets of the current batch that could not be sent.
     refused: Batch,
@@ -82,7 +93,8 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// Starts to receive, as the first port of the interface or as the successor of another port.
+    /// Starts to receive, as the first port of the interface or as the successor of another port. `receive` calls this
+    /// once. A system error is counted, and the next check reports the state of the interface.
     #[cold]
     fn start(&mut self, now: Ticks) {
         self.receives = true;
@@ -96,10 +108,11 @@ impl AfPacket {
             failed |= receivers.current.bind(index, self.promiscuous).is_err();
         }
         if let Some(former) = former {
-            // The old receiver stops only now. A frame that comes in between is in both rings, but no frame is missing
-            // in both.
+            // The old receiver stops only after the new one is bound. A frame that arrives between these two steps is
+            // in both rings, and no frame is lost.
             failed |= former.stop().is_err();
-            // The kernel hands over the last block after its retire time. The receiver reads the block then.
+            // The kernel hands over the last block of the old ring after the retire time. Three times this time is a
+            // safe limit for reading the block.
             receivers.former.push_back((former, now + self.retire + self.retire + self.retire));
         }
         self.counters.errors.add(failed.into());
@@ -108,21 +121,23 @@ impl AfPacket {
         self.check_at = now + self.check_interval;
     }
 
-    /// Checks the state of the interface, and reads the loss counters.
+    /// Checks the state of the interface, attaches the port again if the interface was recreated, and reads the loss
+    /// counters. `receive` and `send` call this every [`CHECK_INTERVAL`].
     #[cold]
     #[inline(never)]
     fn check_interface(&mut self, now: Ticks) {
         self.check_at = now + self.check_interval;
         self.stamps.refresh();
         let Some(shared) = &self.shared else { return };
-        // Only a predecessor that is being closed can hold the lock, and only briefly.
+        // Another port of the interface holds the lock only for a short time: a successor that is being created, or a
+        // predecessor that has not ended yet.
         let mut receivers = lock(shared);
         let receivers = self.receives.then_some(&mut receivers.current);
         let cut_off = receivers.as_ref().is_some_and(|receiver| receiver.was_cut_off());
         let found = self.watch.check(cut_off);
         self.counters.errors.add(found.is_new_fault.into());
         self.watch.record(found, &self.counters.link);
-        // On a failure, the next check tries again.
+        // If this fails, the next check tries again. Only the first failure is counted.
         if let (Some(excluded), Some(state)) = (&self.excluded, self.watch.last()) {
             let error = excluded.follow(state.index).err().map(OpenError::exclude(self.watch.name()));
             self.counters.errors.add((error.is_some() && self.not_excluded.is_none()).into());
@@ -130,7 +145,7 @@ impl AfPacket {
         }
         if let Some(state) = found.bind {
             self.sender.set_mtu(state.mtu);
-            // If this fails because the interface has gone again, the next check notices it.
+            // If this fails because the interface has disappeared again, the next check detects that.
             let _ = self.sender.bind(state.index);
         }
         if let Some(receiver) = receivers {
@@ -151,7 +166,8 @@ impl Port for AfPacket {
             self.check_interface(intake.now);
         }
         let Some(shared) = &self.shared else { return Ready::Never };
-        // Only a replaced port locks this as well, once, when it is closed.
+        // A successor that is being created, or a predecessor that has not ended yet, may hold the lock for a short
+        // time. The worker does not wait for it.
         let mut receivers = match shared.try_lock() {
             Ok(receivers) => receivers,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -209,20 +225,26 @@ impl Port for AfPacket {
     }
 }
 
-/// Locks the receivers. After a panic the state is still valid, because the code only counts frames and reads memory.
+/// Locks the receivers. After a panic of another holder, the state is still valid, because the holders only count
+/// frames and read memory.
 fn lock(shared: &Shared) -> MutexGuard<'_, Receivers> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The record of the port that uses an interface.
+/// The record of the port that uses an interface. There is one for each interface, and it lasts as long as the pipeline
+/// runs ([`Setup::lasting`]), so a new port finds the receivers of the port that it replaces.
 #[derive(Default)]
 struct Claim(Mutex<ClaimState>);
 
+/// The state of a [`Claim`]. The next port that opens the interface replaces it.
 #[derive(Default)]
 struct ClaimState {
-    /// The port's name.
+    /// The name of the last port that opened the interface. While `shared` exists, only a port with this name may open
+    /// it.
     owner: String,
+    /// The receivers of the port. They no longer exist if all ports to the interface are closed.
     shared: Weak<Shared>,
+    /// The exclusion of the host's stack, which the next port keeps. Empty with `host: true`.
     excluded: Weak<Excluded>,
 }
 
@@ -230,20 +252,25 @@ struct ClaimState {
 struct Opened {
     watch: Watch,
     sender: Sender,
+    /// `None` if the previous port's receiver is used.
     receiver: Option<Receiver>,
     excluded: Option<Arc<Excluded>>,
 }
 
 /// The state that a port takes over with its interface, or the initial state of the first port.
 struct Inherited {
+    /// True if a running port has the interface, and the new port replaces it.
     takes_over: bool,
+    /// The exclusion of the host's stack by the previous port.
     excluded: Option<Arc<Excluded>>,
+    /// The network namespace of the interface. `None` for the namespace of the process.
     namespace_path: Option<PathBuf>,
 }
 
 impl Opened {
-    /// Creates the sockets, and a receiver if `sizes` is given. A port that takes over has run already, so it also
-    /// accepts an interface that is missing or down.
+    /// Creates the sockets, and a receiver if `sizes` is given, in the network namespace of the calling thread. `frame`
+    /// is the number of bytes that a packet of the pool holds.
+    /// A port that takes over also accepts an interface that is missing or down, because its predecessor ran already.
     fn here(params: &Params, sizes: Option<&RingSizes>, frame: usize, before: &Inherited) -> Result<Self, OpenError> {
         let takes_over = before.takes_over;
         let name = &params.interface;

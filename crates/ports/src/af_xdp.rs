@@ -38,44 +38,58 @@ const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
 /// The pause before the next attempt to send to an interface that is down or has no carrier, and before the next check
 /// for a missing device.
 const PAUSE: Nanos = Nanos(1_000_000);
-/// How long the kernel is not woken after it had no room for more frames.
+/// The time for which the port does not wake the kernel after the kernel had no room for more frames.
 const FULL_PAUSE: Nanos = Nanos(20_000);
-/// At the end, the port waits up to this many times for frames that the kernel has not sent yet.
+/// The largest number of waits, when the port is closed, for frames that the kernel has not sent yet.
 const MAX_FINISH_WAITS: usize = 200;
+/// The length of one of these waits.
 const FINISH_WAIT: Duration = Duration::from_millis(1);
 
-/// A port to an interface, by AF_XDP sockets.
+/// A port to an interface, by AF_XDP sockets. One worker calls it. On a reload, the next port with its name takes over
+/// the device when this port is closed (`claim.rs`).
 pub struct AfXdp {
+    /// The open interface. `None` while the port waits for it (`pending`), and once the port is closed.
     device: Option<Device>,
-    /// True if partial checksums are completed.
+    /// True if the port completes partial checksums on this device.
     completes_checksums: bool,
+    /// The parameter, from which `completes_checksums` is determined again for each new device.
     checksums: Checksums,
-    /// Where the device comes from, while `device` is `None`.
+    /// The origin of the device while `device` is `None`. `None` once the port is closed.
     pending: Option<PendingDevice>,
+    /// The port's claim on the interface.
     hold: Hold,
+    /// The options with which the interface is opened again after it was lost.
     options: DeviceOptions,
+    /// The memory that all `af_xdp` ports share.
     umem: Arc<Umem>,
     check_interval: Ticks,
+    /// The time of the next check.
     check_at: Ticks,
+    /// [`PAUSE`] in ticks.
     pause: Ticks,
+    /// [`FULL_PAUSE`] in ticks.
     full_pause: Ticks,
-    /// The time before which the kernel is not woken to send, and before which no packets are accepted if `stuck` is
-    /// set.
+    /// The time before which the port does not wake the kernel to send. If `stuck` is set, the port also accepts no
+    /// packets before this time.
     wake_at: Ticks,
+    /// True if the interface is down, has no carrier or is missing, as of the last attempt to send.
     stuck: bool,
-    /// The queue that is read first in the next call.
+    /// The number of the queue that the next call reads first, so that no queue is always last.
     first: usize,
+    /// The packets of the current batch that could not be sent. Empty between calls.
     refused: Batch,
     counters: Arc<PortCounters>,
 }
 
+/// The origin of a device that a port waits for.
 enum PendingDevice {
-    /// From the previous port of the interface.
+    /// The previous port of the interface hands the device over. `None` in the channel means that it has no device.
     Before(std::sync::mpsc::Receiver<Option<Device>>),
-    /// From a thread that opens it again.
+    /// A thread opens the interface again.
     Opened(Opener),
 }
 
+/// Adds the losses of a queue or device to the port's counters.
 fn count(counters: &PortCounters, losses: Losses) {
     counters.dropped.add(losses.dropped);
     counters.oversize.add(losses.oversize);
@@ -83,7 +97,8 @@ fn count(counters: &PortCounters, losses: Losses) {
 }
 
 impl AfXdp {
-    /// Checks the state of the interface, and reads the kernel's counters.
+    /// Checks the state of the interface, and reads the kernel's counters. Starts to open the interface again if it is
+    /// lost.
     #[cold]
     fn check_interface(&mut self, now: Ticks) {
         self.check_at = now + self.check_interval;
@@ -99,33 +114,35 @@ impl AfXdp {
         }
         if let Some(watch) = &mut device.watch {
             let found = watch.check(false);
-            // A missing interface is reported by the queues, which are closed then.
+            // If the interface is missing, the queues report this, and `handle_loss` closes them.
             if watch.last().is_some() {
                 watch.record(found, &self.counters.link);
             }
         }
     }
 
-    /// Closes a device that no other port takes over.
+    /// Closes a device that no other port takes over, and counts its losses.
     fn close_device(&self, device: Option<Device>) {
         if let Some(device) = device {
             count(&self.counters, device.close());
         }
     }
 
-    /// Handles the loss of the interface: starts to open it again when an interface with its name exists.
+    /// Handles the loss of the interface: closes the device, and starts a thread that opens an interface with this name
+    /// as soon as it exists.
     #[cold]
     fn handle_loss(&mut self) {
         let Some(mut device) = self.device.take() else { return };
         device.queues.iter_mut().for_each(queue::Queue::complete);
         self.counters.link.set(LinkState::Gone);
-        // Counts the loss itself, and the frames that were lost with it.
+        // Counts one error for the loss of the interface, and one for each frame that was not sent.
         self.counters.errors.add(1 + device.in_flight() as u64);
         self.pending =
             Some(PendingDevice::Opened(Opener::start(self.options.clone(), Arc::clone(&self.umem), Some(device))));
     }
 
-    /// Checks whether the device has arrived.
+    /// Checks, without waiting, whether the device has arrived from the previous port or from the thread. If the
+    /// previous port had no device, or one with other options, starts a thread that opens the interface.
     #[cold]
     fn await_device(&mut self) {
         let device = match &self.pending {
@@ -170,7 +187,7 @@ impl AfXdp {
         self.stuck &= !may;
     }
 
-    /// Handles a kernel error after sending.
+    /// Handles a state other than [`SendState::Accepted`] after sending: sets the pause before the next attempt.
     #[cold]
     fn handle_send_error(&mut self, sent: SendState, now: Ticks) {
         self.wake_at = now + if sent == SendState::Full { self.full_pause } else { self.pause };
@@ -180,13 +197,15 @@ impl AfXdp {
         }
     }
 
-    /// Waits until the kernel has sent its frames. Then hands the device over to the next port, or closes it.
+    /// Closes the port: waits until the kernel has sent its frames, then hands the device over to the next port, or
+    /// closes the device. Does nothing if it was called before. Returns an error for the user if frames may not have
+    /// been sent, or if the lost interface could not be opened again.
     fn finish(&mut self) -> Result<(), String> {
         let Some(mut device) = self.device.take() else {
             let mut opener = match self.pending.take() {
                 Some(PendingDevice::Opened(opener)) => opener,
                 Some(PendingDevice::Before(before)) => {
-                    // The device may have arrived although this port was never called.
+                    // The device may be in the channel, because this port was never called.
                     let device = before.try_recv().ok().and_then(|device| self.hold.pass_on(device));
                     self.close_device(device);
                     return Ok(());
@@ -222,10 +241,10 @@ impl AfXdp {
         }
         let unsent = device.in_flight();
         self.device = Some(device);
-        // Check once more, to count recent losses.
+        // This check counts the losses since the last check.
         self.check_interface(Ticks::ZERO);
         if self.device.is_none() {
-            // The check just found that the interface is gone.
+            // The check has found that the interface no longer exists.
             return self.finish();
         }
         self.counters.errors.add(unsent as u64);
@@ -233,7 +252,8 @@ impl AfXdp {
         if unsent == 0 {
             device = self.hold.pass_on(device);
         } else {
-            // Frames that were not sent would count for the next port.
+            // A device with unsent frames is closed instead, because the next port would count these frames. The next
+            // port then opens the interface itself.
             drop(self.hold.pass_on(None));
         }
         self.close_device(device);
@@ -269,7 +289,8 @@ impl Port for AfXdp {
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
         if self.completes_checksums {
-            // The kernel may have written the packets on another core, so all are prefetched before the first is read.
+            // The kernel may have written the packets on another core. Therefore, all packets are prefetched before the
+            // first is read.
             batch.prefetch(umem::FIRST);
             batch.iter_mut().for_each(|packet| _ = checksum::complete(packet));
         }
@@ -327,7 +348,8 @@ impl Drop for AfXdp {
     }
 }
 
-/// Returns true if partial checksums must be completed.
+/// Returns true if the port must complete partial checksums. With `auto`, the result is true for an interface without a
+/// physical device, and `false` while there is no device.
 fn completes_checksums(checksums: Checksums, device: Option<&Device>) -> bool {
     match checksums {
         Checksums::Complete => true,
@@ -336,13 +358,17 @@ fn completes_checksums(checksums: Checksums, device: Option<&Device>) -> bool {
     }
 }
 
-/// The memory of all `af_xdp` ports, as long as one of them exists, and the port for which it was created.
+/// The name of the port that created the memory of all `af_xdp` ports, and this memory. The memory exists as long as
+/// one of the ports. There is one value for all configurations while the pipeline runs.
 #[derive(Default)]
 struct Shared(Mutex<(String, Weak<Umem>)>);
 
 impl Shared {
-    /// Returns the memory for the port with this name. `stated` is the shape that the port's parameters require, if
-    /// any.
+    /// Returns the memory for the port with this name, and creates it if there is none. `stated` is the shape that the
+    /// port's parameters require, or `None` if they accept any shape.
+    ///
+    /// # Errors
+    /// Returns an error if the memory exists with another shape, or cannot be created.
     fn take(&self, port: &str, stated: Option<Shape>) -> Result<Arc<Umem>, SetupError> {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(umem) = shared.1.upgrade() {

@@ -1,8 +1,8 @@
 //! Loads programs that the kernel runs on frames, and attaches them by `bpf(2)`.
 //!
-//! The programs are small enough to be written as instructions, without a compiler or a library. A link
-//! (`BPF_LINK_CREATE`) ends with its last descriptor: for whatever reason the process ends, the program is detached
-//! from the interface.
+//! The programs are so short that they are written as instructions, without a compiler or a library. A link
+//! (`BPF_LINK_CREATE`) ends with its last descriptor. So the program is detached from the interface when the process
+//! ends, even if the process is killed.
 
 #![expect(unsafe_code, reason = "bpf(2) takes structures by address")]
 
@@ -17,7 +17,8 @@ const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_DETACH: libc::c_long = 34;
 
-/// `struct bpf_attr` for each command. The kernel takes the fields after a command's own fields as 0.
+/// `struct bpf_attr` for `BPF_MAP_CREATE`. Like each of the following structures, it ends after the fields that the
+/// command needs. The kernel takes the other fields as 0.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -30,6 +31,7 @@ struct MapCreate {
     name: [u8; 16],
 }
 
+/// `struct bpf_attr` for `BPF_MAP_UPDATE_ELEM`.
 #[repr(C)]
 struct MapUpdate {
     map: u32,
@@ -39,6 +41,7 @@ struct MapUpdate {
     flags: u64,
 }
 
+/// `struct bpf_attr` for `BPF_PROG_LOAD`.
 #[repr(C)]
 struct ProgLoad {
     kind: u32,
@@ -55,6 +58,7 @@ struct ProgLoad {
     attach_type: u32,
 }
 
+/// `struct bpf_attr` for `BPF_LINK_CREATE`.
 #[repr(C)]
 struct LinkCreate {
     program: u32,
@@ -67,18 +71,22 @@ struct LinkCreate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
+    /// The operation.
     pub code: u8,
     /// The destination register in the lower half, and the source register in the upper half.
     pub registers: u8,
+    /// The offset of a memory access or jump.
     pub offset: i16,
+    /// The immediate operand.
     pub value: i32,
 }
 
+/// Creates an instruction from the fields of [`Instruction`].
 pub(crate) const fn instruction(code: u8, registers: u8, offset: i16, value: i32) -> Instruction {
     Instruction { code, registers, offset, value }
 }
 
-/// A map from numbers to descriptors.
+/// A map from numbers of four bytes to descriptors.
 pub(crate) struct Map(OwnedFd);
 
 impl Map {
@@ -97,7 +105,7 @@ impl Map {
         self.0.as_raw_fd()
     }
 
-    /// Sets the entry `key` to `value`.
+    /// Sets the entry `key` to `value`, and replaces a previous value.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -146,6 +154,7 @@ impl Program {
     }
 
     /// Attaches the program to the interface with this index, in the network namespace of the calling thread.
+    /// `attach_type` must be the type with which the program was loaded, and `flags` belong to this type.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -159,8 +168,8 @@ impl Program {
 pub(crate) struct Link(OwnedFd);
 
 impl Drop for Link {
-    /// Detaches the program explicitly. Closing the descriptor is not enough, because a process that is being started
-    /// may have a copy of it for a moment.
+    /// Detaches the program explicitly. To close the descriptor is not sufficient, because a process that is being
+    /// started may have a copy of the descriptor for a short time.
     fn drop(&mut self) {
         let _ = bpf(LINK_DETACH, &(self.0.as_raw_fd() as u32));
     }
@@ -175,6 +184,7 @@ fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<RawFd> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as RawFd) }
 }
 
+/// Takes ownership of the descriptor that a command has returned. The command must return a new descriptor.
 fn descriptor(result: io::Result<RawFd>) -> io::Result<OwnedFd> {
     // SAFETY: these commands return a new descriptor, which nothing else owns.
     result.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) })

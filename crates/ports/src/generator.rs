@@ -1,7 +1,7 @@
-//! The generator: synthetic packets, at the arrival times of a schedule or as fast as they are taken.
+//! The generator: synthetic packets, at the arrival times of a schedule, or as fast as the worker takes them.
 //!
-//! As much as possible is computed in advance: frames, checksums, and the order of sessions and sizes. For each packet
-//! it remains to copy a fixed length, and to set a few bytes of the session, the length and the time.
+//! Frames, checksums, and the order of sessions and sizes are computed in advance. For each packet, the generator only
+//! copies a prepared frame, and sets a few bytes of the session, the length and the time.
 
 mod address;
 mod arrivals;
@@ -36,43 +36,50 @@ use frames::{Frames, Lines};
 use sessions::Sessions;
 use sizes::Sizes;
 
-/// A source of synthetic packets.
+/// A source of synthetic packets. Each worker has a generator, with a share of the sessions and of the rate.
 pub struct Generator {
+    /// The prepared frames, and the bytes of each session.
     frames: Frames,
-    /// The complete frames of all sessions, if frames are short and all of one size.
+    /// The complete frames of all sessions, if frames are short and have one size. They are then used instead of
+    /// `frames`.
     lines: Option<Lines>,
+    /// The order of the sessions.
     sessions: Sessions,
+    /// The arrival times and sizes of the packets.
     source: Source,
+    /// The indices of the sizes of the current batch's packets.
     sizes: Box<[u8; MAX_BATCH]>,
-    /// The sessions of the present batch.
+    /// The sessions of the current batch's packets.
     batch_sessions: Box<[u32; MAX_BATCH]>,
     counters: Arc<PortCounters>,
-    /// The reason why no packets can be sent.
+    /// The reason why no packets can be generated, which `close` reports.
     failure: Option<String>,
 }
 
 /// The source of the next packet's arrival time and size.
 enum Source {
-    /// As many packets as are requested.
+    /// A closed loop: as many packets as the worker requests, until `remaining` is 0. `u64::MAX` means without end.
     Closed { remaining: u64, sizes: Sizes },
-    /// The packets that have arrived.
+    /// An open loop: the packets that have arrived by the schedule.
     Open(Box<Queue>),
 }
 
 /// The ingress queue of the simulated device: packets that have arrived and wait.
 struct Queue {
+    /// The packets that have not arrived yet.
     schedule: Schedule,
-    /// Arrival times and sizes, oldest first.
+    /// The arrival times of the waiting packets, and the indices of their sizes, oldest first.
     waiting: VecDeque<(Ticks, u8)>,
-    /// The capacity of the queue.
+    /// The capacity of the queue, in packets.
     capacity: usize,
-    /// The arrival times of the present batch.
+    /// The arrival times of the current batch's packets.
     times: [Ticks; MAX_BATCH],
 }
 
 impl Queue {
-    /// Lets all due packets arrive, and takes up to `most` into `self.times` and `sizes`, oldest first. Returns the
-    /// number of packets taken, and the number of packets that found the queue full.
+    /// Lets all packets arrive that are due at `now`, and takes up to `most` packets from the queue, oldest first:
+    /// their arrival times into `self.times`, and the indices of their sizes into `sizes`. Returns the number of
+    /// packets taken, and the number of packets dropped because the queue was full.
     #[inline]
     fn take(&mut self, now: Ticks, most: usize, sizes: &mut [u8; MAX_BATCH]) -> (usize, u64) {
         self.schedule.start(now);
@@ -103,7 +110,8 @@ impl Queue {
         (taken, dropped)
     }
 
-    /// Puts packets that found no memory, from index `from` up to `to`, back to the front of the queue.
+    /// Puts packets back to the front of the queue because the pool had no memory for them: the packets of the last
+    /// `take` with the indices `from..to`.
     #[cold]
     fn put_back(&mut self, from: usize, to: usize, sizes: &[u8; MAX_BATCH]) {
         for index in (from..to).rev() {
@@ -113,7 +121,8 @@ impl Queue {
 }
 
 impl Generator {
-    /// Reports, once, that frames do not fit into chunks.
+    /// Handles a pool whose packets are shorter than the longest frame: counts one error, and keeps the text for
+    /// `close`.
     #[cold]
     fn too_long(&mut self, limit: usize) -> Ready {
         if self.failure.is_none() {
@@ -194,7 +203,7 @@ impl Port for Generator {
         Waits::None
     }
 
-    /// A generator only generates packets. It drops packets that leave by it.
+    /// A generator only generates packets. Packets that are sent to it remain in the batch, so the worker drops them.
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 
     fn is_endless(&self) -> bool {
@@ -214,7 +223,7 @@ impl Port for Generator {
 }
 
 impl ScheduledSource for Generator {
-    /// From here on the loop is closed: the packets in the queue are generated later.
+    /// Changes the open loop to a closed loop. The packets in the queue are not lost: they count as remaining packets.
     fn saturate(&mut self) {
         if let Source::Open(queue) = &self.source {
             let (sizes, remaining) = queue.schedule.rest();
@@ -269,7 +278,7 @@ impl DeclarePort for Generator {
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         params.check()?;
         if setup.checking() {
-            // A file is registered when it is read.
+            // When the pipeline is built, a file is registered when it is read.
             params.files().try_for_each(|(parameter, name)| setup.claim(parameter, name, false).map(|_| ()))?;
         }
         Ok(())

@@ -50,17 +50,17 @@ pub struct Params {
     /// The file to write packets to. An existing file is replaced. The name determines the format: pcap with
     /// nanoseconds, or pcapng if it ends in `.pcapng`; either compressed with gzip if `.gz` follows.
     write: Option<String>,
-    /// The replay speed: `original` (the capture's own timing), a factor, for example `2.5` (that many times faster),
-    /// or `fast` (as fast as packets are taken).
+    /// The replay speed: `original` (the capture's own timing), a factor, for example `2.5` (2.5 times faster), or
+    /// `fast` (as fast as the worker takes packets).
     #[serde(default)]
     #[schemars(extend("default" = "original"))]
     speed: Speed,
-    /// How many times the capture is replayed, from 1, or `forever`.
+    /// The number of times that the capture is replayed, from 1, or `forever`.
     #[serde(default)]
     #[schemars(extend("default" = 1))]
     loops: Loops,
-    /// The behaviour when packets come faster than the disk accepts them: `wait` for the disk, or `refuse` packets,
-    /// which counts them.
+    /// The behaviour if packets arrive faster than the disk accepts them: `wait` for the disk, or `refuse` packets and
+    /// count them.
     #[serde(default)]
     when_full: WhenFull,
 }
@@ -115,25 +115,29 @@ impl Default for Loops {
     }
 }
 
-/// A port that replays a capture, writes one, or both.
+/// A port that replays a capture, writes a capture, or both.
 pub struct Pcap {
+    /// The capture to replay. `None` if the port only writes.
     playback: Option<Playback>,
+    /// The file to write. `None` if the port only replays.
     writer: Option<Writer>,
-    /// Ticks per nanosecond of the capture; `None` for as fast as packets are taken.
+    /// The number of ticks per nanosecond of the capture. `None` if packets are replayed as fast as the worker takes
+    /// them.
     scale: Option<f64>,
     frequency: Frequency,
-    /// The time at which the capture's first packet was due.
+    /// The time at which the capture's first packet was due. `None` before the first packet.
     started: Option<Ticks>,
     /// An instant, and the corresponding time stamp in the written file, in nanoseconds.
     epoch: Option<(Ticks, u64)>,
     counters: Arc<PortCounters>,
     /// Faults to report in [`Port::close`].
     faults: Vec<String>,
+    /// True once the file could not be written, so that this is counted only once.
     write_failed: bool,
 }
 
 impl Pcap {
-    /// Counts read errors and keeps them for the end. Counts skipped packets.
+    /// Counts the read errors and the skipped packets since the last call. Keeps the texts of the errors for `close`.
     #[cold]
     fn collect_events(&mut self) {
         let (errors, skipped) = self.playback.as_mut().map(Playback::take_events).unwrap_or_default();
@@ -143,8 +147,9 @@ impl Pcap {
         skipped.iter().for_each(|(skip, count)| self.counters.skipped.add(&skip.to_string(), count));
     }
 
-    /// Returns the time stamp of the instant `now`. Replayed packets keep the capture's date: the first packet is due
-    /// at its own time stamp. Otherwise the stamp is the wall-clock time; a simulated clock starts in 1970.
+    /// Returns the time stamp for a packet that is written at `now`, in nanoseconds since 1970. If the port also
+    /// replays a capture, stamps continue from the capture's first time stamp. Otherwise, the stamp is the wall-clock
+    /// time, and a simulated clock starts in 1970.
     #[inline]
     fn stamp(&mut self, now: Ticks) -> u64 {
         let (instant, nanos) = *self.epoch.get_or_insert_with(|| (now, wall_clock(self.frequency, now)));
@@ -152,8 +157,8 @@ impl Pcap {
     }
 }
 
-/// Returns nanoseconds since 1970 by the system clock if ticks are those of the time-stamp counter. For a simulated
-/// clock it returns nanoseconds since the clock's origin, so that simulated runs are reproducible.
+/// Returns the time of the system clock, in nanoseconds since 1970, if ticks are those of the time-stamp counter. For a
+/// simulated clock, returns the nanoseconds since the clock's origin, so that simulated runs are reproducible.
 #[cold]
 fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
     if frequency == Tsc.frequency() {
@@ -166,7 +171,7 @@ fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
 impl Port for Pcap {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let Some(playback) = &mut self.playback else { return Ready::Never };
-        // Time starts with the first packet, which a stream may not have yet.
+        // The time of the replay starts with the first packet. A stream may not have this packet yet.
         if self.started.is_none() && !playback.ready() && playback.is_open() {
             return Ready::Input(intake.now);
         }
@@ -210,7 +215,8 @@ impl Port for Pcap {
                 Some(next) if next.bytes.len() > limit => {
                     self.counters.drop_oversize(next.bytes.len());
                     playback.advance();
-                    // Otherwise a capture of only such packets, replayed forever, would occupy the worker.
+                    // Without this limit, a capture that has only such packets and is replayed forever would occupy the
+                    // worker.
                     oversize += 1;
                     if oversize == intake.most {
                         break Ready::Now;
@@ -268,7 +274,7 @@ impl Port for Pcap {
 }
 
 impl ScheduledSource for Pcap {
-    /// From here on the capture is replayed as fast as its packets are taken.
+    /// After this, the capture is replayed as fast as the worker takes packets.
     fn saturate(&mut self) {
         self.scale = None;
     }
@@ -368,7 +374,8 @@ more, packets are refused and counted, and the error is reported at the end.";
                     let message = "the standard input is a terminal: use a pipe or a file";
                     return Err(SetupError::at("read", message));
                 }
-                // In simulated time, a packet that has not arrived yet would be late.
+                // In simulated time, the stream is read before time continues. Otherwise, a packet that has not arrived
+                // yet would be late.
                 let opened = Playback::stream(stdin, !setup.simulated());
                 Some(opened.map_err(|error| setup_error(&"the standard input", error))?)
             }

@@ -1,8 +1,9 @@
 //! Rings between parts of a pipeline. Packets that leave by one port enter by another port, on the same worker or on
-//! another one.
+//! another worker.
 //!
 //! Two pipelines in one configuration can pass packets to each other by rings. A pipeline can also lead packets back to
-//! an earlier module, which gates cannot: a ring is bounded, and packets that find it full are dropped and counted.
+//! an earlier module. Gates cannot do this, but a ring can, because it is bounded: packets for which a ring has no room
+//! are dropped and counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,9 +21,9 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The ring that packets leave into. Exactly one port leads into a ring.
+    /// The name of the ring into which packets leave. Exactly one port leads into a ring.
     to: Option<String>,
-    /// The ring that packets enter from. Exactly one port leads out of a ring.
+    /// The name of the ring from which packets enter. Exactly one port leads out of a ring.
     from: Option<String>,
     /// The largest number of packets that wait in the ring (1 to 1048576; 1024 by default). It is set at the port with
     /// `to`.
@@ -34,25 +35,31 @@ const DEFAULT_SIZE: usize = 1_024;
 /// The largest capacity of a ring, in packets.
 const MAX_SIZE: usize = 1 << 20;
 
-/// The ends of a ring that no port has.
+/// The ends of a ring that are not in use by a port.
 type Ends = (Option<Sender<Packet>>, Option<Receiver<Packet>>);
 
-/// A ring with those of its ends that no port has. On a reload, the new port takes the end that its predecessor
-/// returns.
+/// A ring, with the ends that are not in use by a port. On a reload, the new port takes the end that its predecessor
+/// returns. The ring exists as long as the pipeline runs.
 struct Shared {
+    /// The ends that are not in use by a port.
     ends: Mutex<Ends>,
-    /// The numbers of packets put into the ring, and taken from it.
+    /// The number of packets ever put into the ring.
     put_count: AtomicU64,
+    /// The number of packets ever taken from the ring.
     taken_count: AtomicU64,
 }
 
 /// A port into a ring, out of a ring, or both.
 pub struct Ring {
+    /// The ring into which packets leave, and its end. The end is `None` until the first packet is sent.
     to: Option<(Arc<Shared>, Option<Sender<Packet>>)>,
+    /// The ring from which packets enter, and its end. The end is `None` until packets are first received.
     from: Option<(Arc<Shared>, Option<Receiver<Packet>>)>,
-    /// Packets that were taken from the ring and did not fit into the requested batch.
+    /// Packets that were taken from the ring and did not fit into the requested batch. They enter first in the next
+    /// call.
     rest: Batch,
-    /// In simulated time: how long an empty ring is not read again. No packets come from outside the simulation.
+    /// The time after which an empty ring is read again in simulated time, because no packet from outside of the
+    /// simulation can arrive. `None` in real time.
     pause: Option<Ticks>,
     counters: Arc<PortCounters>,
 }
@@ -62,6 +69,7 @@ impl Shared {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Creates a ring for `size` packets. No port uses its ends yet.
     fn new(size: usize) -> Self {
         let (sender, receiver) = ring(size, MAX_BATCH);
         Self {
@@ -73,7 +81,7 @@ impl Shared {
 }
 
 impl Ring {
-    /// Takes messages until the batch is full or the ring is empty.
+    /// Adds packets that were sent at or before `now`. Stops when the batch has `most` packets or the ring is empty.
     fn fill(&mut self, batch: &mut Batch, most: usize, now: Ticks) {
         let Some((shared, Some(receiver))) = &mut self.from else { return };
         batch.append(&mut self.rest);
@@ -98,7 +106,7 @@ impl Port for Ring {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let Some((shared, end)) = &mut self.from else { return Ready::Never };
         if end.is_none() {
-            // The port has just started; its predecessor may not have returned the end yet.
+            // The port has just started. Its predecessor may not have returned the end yet, so later calls try again.
             *end = shared.ends().1.take();
         }
         self.fill(batch, intake.most, intake.now);
@@ -113,7 +121,7 @@ impl Port for Ring {
         Waits::None
     }
 
-    /// Packets that find the ring full stay in the batch.
+    /// Puts the whole batch into the ring, or leaves it in `batch` if the ring has no room for it.
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         let Some((shared, end)) = &mut self.to else { return };
         if end.is_none() {
@@ -126,7 +134,8 @@ impl Port for Ring {
         }
     }
 
-    /// Returns the number of packets in the ring, if this port leads into it.
+    /// Returns the number of packets in the ring if this port leads into it, and of the packets that were taken out of
+    /// a ring and have not entered yet.
     fn in_flight(&self) -> usize {
         let in_ring = |(shared, _): &(Arc<Shared>, _)| {
             let taken_count = shared.taken_count.load(Ordering::Acquire);
@@ -135,7 +144,7 @@ impl Port for Ring {
         self.to.as_ref().map_or(0, in_ring) + self.rest.len()
     }
 
-    /// Counts the packets in the ring as dropped by the port by which they would have entered.
+    /// Drops the packets in the ring from which this port reads, and counts them as dropped at this port.
     fn close(&mut self) -> Result<(), String> {
         let mut batch = Batch::with_capacity(MAX_BATCH);
         loop {

@@ -1,4 +1,4 @@
-//! The sink: drops the packets that leave by it.
+//! The sink: a port that drops the packets that are sent to it.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use crate::interface::namespace;
 use device::{ExcessBuffer, PreviousSettings, ReadOutcome, Settings, TapDevice};
 use opener::Opener;
 
-/// The largest MTU: the longest frame of any pool, less an Ethernet header and two tags.
+/// The largest MTU: the longest frame of any pool, minus an Ethernet header and two tags.
 const MAX_MTU: u16 = MAX_FRAME as u16 - 14 - 8;
 /// The smallest MTU, which every network must carry (RFC 791).
 const MIN_MTU: u16 = 68;
@@ -30,23 +30,26 @@ const CHECK_INTERVAL: Nanos = Nanos(20_000_000);
 
 /// A port to a host interface.
 pub struct Tap {
-    /// `None` after a failure, until the interface is created again, and after `close`.
+    /// The interface. `None` from a failure until the interface is created again, and after `close`.
     device: Option<Arc<TapDevice>>,
-    /// Creates a removed interface again.
+    /// Creates a removed interface again. `None` while the interface exists, and after `close`.
     opener: Option<Opener>,
-    /// The claim on the interface, and the name of the port.
+    /// The claim on the interface.
     claim: Arc<InterfaceClaim>,
+    /// The name of the port.
     port: String,
+    /// The settings with which a removed interface is created again.
     settings: Settings,
     /// The interface's previous settings, until a packet is received or sent. A port that was only created and never
     /// ran restores them.
     before: Option<PreviousSettings>,
+    /// The time after which the port reads the interface again after it had no more packets.
     poll: Ticks,
     /// The interval at which the port checks whether the interface has been created again.
     check_interval: Ticks,
     /// The buffer for the part of a frame that does not fit into a packet, so that the length of the frame is known.
     excess: ExcessBuffer,
-    /// The frames of the current batch that the host did not accept.
+    /// The frames of the current batch that the host did not accept. Empty between calls.
     refused: Batch,
     /// The fault to report in [`Port::close`].
     fault: Option<String>,
@@ -54,7 +57,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Handles the loss of the interface: starts to create it again.
+    /// Handles the loss of the interface: counts the error, closes the device, and starts to create the interface
+    /// again. `doing` is the failed operation, for example `reading from`.
     #[cold]
     fn fail(&mut self, doing: &str, error: &io::Error) {
         self.counters.errors.add(1);
@@ -64,7 +68,7 @@ impl Tap {
         self.opener = Some(Opener::start(Arc::clone(&self.claim), self.port.clone(), self.settings.clone()));
     }
 
-    /// Takes the recreated interface, if it exists.
+    /// Takes the recreated interface, if the opener has it. Returns the time of the next call of `receive`.
     #[cold]
     fn await_device(&mut self, now: Ticks) -> Ready {
         let Some(opener) = &self.opener else { return Ready::Never };
@@ -84,7 +88,7 @@ impl Port for Tap {
         self.before = None;
         let Some(device) = &self.device else { return self.await_device(intake.now) };
         let most = intake.most.min(batch.room());
-        // Frames that are too long use up the budget too, so that a flood of them does not occupy the worker.
+        // Frames that are too long also count in this loop. Otherwise a flood of such frames would occupy the worker.
         for _ in 0..most {
             let Some(mut packet) = intake.pool.take() else { break };
             let room = packet.tailroom();
@@ -157,30 +161,34 @@ impl Drop for Tap {
     }
 }
 
-/// The claim on an interface. On a reload, the new port shares the device with the old port until the old one is
-/// closed.
+/// The name of the port that has an interface, and the device as long as a port has it. On a reload, the new port
+/// shares the device with the old port until the old port is closed. There is one claim for each interface, as long as
+/// the pipeline runs.
 #[derive(Default)]
 struct InterfaceClaim(Mutex<(String, Weak<TapDevice>)>);
 
-/// A claimed interface, and its previous settings if they were changed.
+/// A claimed interface, and its previous settings if this claim has changed them.
 struct Claimed {
     device: Arc<TapDevice>,
+    /// The previous settings. `None` if the settings were not changed.
     before: Option<PreviousSettings>,
 }
 
 impl InterfaceClaim {
-    /// Returns the interface for the port with this name, and applies the settings.
+    /// Returns the interface for the port with this name, and applies the settings. Fails if a port with another name
+    /// has the interface.
     fn take(&self, port: &str, settings: &Settings) -> Result<Claimed, DeviceError> {
         self.find(port, settings, |device| device.change(settings).map(Some))
     }
 
-    /// Returns the interface for a port that had it before. If a successor has created it meanwhile, the successor's
-    /// settings remain.
+    /// Returns the interface for a port that has lost it, and creates the interface if it does not exist. If a
+    /// successor of the port has created it in the meantime, the successor's settings remain.
     fn retake(&self, port: &str, settings: &Settings) -> Result<Arc<TapDevice>, DeviceError> {
         self.find(port, settings, |_| Ok(None)).map(|taken| taken.device)
     }
 
-    /// Returns the interface. Calls `existing` if it is open already.
+    /// Returns the interface for the port with this name. Opens the interface, or calls `existing` if it is open
+    /// already.
     fn find(
         &self,
         port: &str,

@@ -17,8 +17,8 @@ pub struct RateLimit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Sets the trigger: the module runs on exactly this many packets at a time, at most the largest batch. With 0 it
-    /// runs on any number.
+    /// Sets the trigger: the module is called with exactly this number of packets, at most the largest batch. With 0 it
+    /// is called with any number of packets.
     SetTrigger {
         /// The module, by its index in the layout.
         module: usize,
@@ -46,7 +46,7 @@ pub enum Action {
         /// The limit; `None` removes it.
         limit: Option<RateLimit>,
     },
-    /// Multiplies the configured rate of every source that has one. With 0 the sources offer nothing.
+    /// Multiplies the configured rate of every source that has a rate. With 0 the sources offer no packets.
     SetOffer {
         /// The factor, 0 or more.
         factor: f64,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The number of packets that came into being, and of each fate.
+/// Numbers of packets by origin and by fate.
 ///
 /// `entered + created + taken = out + dropped + consumed + queued + held + in_flight + handed`, at any moment between
 /// two turns of a worker. Over all workers of a pipeline, `handed - taken` packets are on their way between two

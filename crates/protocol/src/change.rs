@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 /// The differences between two configurations, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigurationChange {
-    /// The number of modules whose state is taken over, by at least one worker.
+    /// The number of modules whose state at least one worker takes over.
     pub kept: usize,
-    /// Modules that are made again, because they changed or because other sessions come to their workers.
+    /// Modules that are made again, because their configuration changed or because other sessions come to their
+    /// workers.
     pub changed: Vec<String>,
     /// New modules.
     pub added: Vec<String>,
@@ -16,13 +17,13 @@ pub struct ConfigurationChange {
     pub removed: Vec<String>,
     /// Modules that run on other workers than before.
     pub moved: Vec<String>,
-    /// State whose sessions are lost, because it is made differently, runs on another number of workers, or was
-    /// removed. For a function without a named state, the module.
+    /// The states whose sessions are lost, because the state is made differently, runs on another number of workers, or
+    /// was removed. For a function without a named state, this is the name of the module.
     #[serde(default)]
     pub forgotten: Vec<String>,
-    /// Ports that are opened, for the first time or again.
+    /// Ports that the reload opens, including ports that it closes and opens again.
     pub ports_opened: Vec<String>,
-    /// Ports that are closed, for good or to be opened again.
+    /// Ports that the reload closes, including ports that it opens again.
     pub ports_closed: Vec<String>,
 }
 
@@ -70,9 +71,10 @@ pub struct ModuleMove {
 /// The result of a move.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
-    /// The modules that moved, in topological order. Empty if all of them were there already; nothing changed then.
+    /// The modules that moved, in topological order. Empty if all modules were on the requested workers already. Then
+    /// nothing has changed.
     pub moves: Vec<ModuleMove>,
-    /// Requested moves beyond the allowed number.
+    /// The requested moves that were not made, because more moves were requested than `most` allows.
     pub remaining: Vec<ModuleMove>,
     /// The reload that moved them.
     #[serde(flatten)]

@@ -20,7 +20,8 @@ pub struct Fault {
     pub path: String,
     /// What is wrong, with the value, what is allowed, and the hint.
     pub message: String,
-    /// The wrong value, if it is known apart from the message.
+    /// The wrong value, shortened and without quotes; `***` if it may be a secret. For a list of a wrong length, the
+    /// number of elements. `None` if only the message has the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The allowed values, if they are known apart from the message.

@@ -16,7 +16,7 @@ use crate::{VERSION, connect};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time limit of connecting while the listener's queue is full.
 const CONNECT: Duration = Duration::from_secs(2);
-/// The longest response, in bytes. A response without an end must not fill the memory.
+/// The longest response, in bytes. Without a limit, a response that does not end would fill the memory.
 const MAX_RESPONSE: u64 = 256 << 20;
 
 /// Why there is no response.
@@ -33,8 +33,8 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the connection to the running pipeline broke: {0}")]
     Broken(io::Error),
-    /// The response takes too long. The connection cannot be used further: a late response would be taken for that of
-    /// another request.
+    /// The response takes too long. The connection cannot be used after this error: a late response would be taken for
+    /// the response to the next request.
     #[error("the running pipeline does not answer: is it stopped, or the machine overloaded?")]
     Silent,
     /// The line is not a response.
@@ -92,7 +92,8 @@ pub struct Client {
     writer: BufWriter<UnixStream>,
     /// The time limit of a whole response.
     patience: Duration,
-    /// Whether a response may begin at any time: there is one when there is something to report.
+    /// Whether the responses of a stream are awaited. The server sends them when there is something to report, so the
+    /// time limit counts only from the first byte of a response.
     is_stream: bool,
     /// The instance, once it has responded to `hello`.
     hello: Option<Hello>,
@@ -113,10 +114,7 @@ impl Client {
             .map_err(failed)
     }
 
-    /// Sets the time limit of a whole response, more than zero.
-    ///
-    /// # Errors
-    /// Errors of the system calls.
+    /// Sets the time limit of a whole response, which must be more than zero.
     pub fn with_patience(self, patience: Duration) -> io::Result<Self> {
         self.reader.get_ref().set_write_timeout(Some(patience))?;
         Ok(Self { patience, ..self })
@@ -184,10 +182,8 @@ impl Client {
         self.request(request)
     }
 
-    /// Changes a table by the lines of `changes`.
-    ///
-    /// # Errors
-    /// As [`request`](Self::request).
+    /// Changes a table: sends `request`, then the lines of `changes` and the empty line that ends them. Empty lines of
+    /// `changes` are skipped. Returns the response to all changes.
     pub fn change(&mut self, request: &Request, changes: &mut dyn Read) -> Result<Response, ClientError> {
         self.send(request)?;
         let mut changes = BufReader::with_capacity(1 << 16, changes);
@@ -211,6 +207,7 @@ impl Client {
         self.write(request)
     }
 
+    /// Sends a request without an exchange of versions before it.
     fn write(&mut self, request: &Request) -> Result<(), ClientError> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
@@ -218,7 +215,8 @@ impl Client {
         sent.map_err(|error| self.reason(error))
     }
 
-    /// Returns why the other side accepts no more: it may have sent the reason.
+    /// Returns the error for a failed write. If the other side sent its reason before it closed the connection, the
+    /// result is that reason; otherwise it is `error`.
     fn reason(&mut self, error: io::Error) -> ClientError {
         let until = Instant::now() + self.patience;
         loop {
@@ -240,8 +238,8 @@ impl Client {
         self.response_until(until)
     }
 
-    /// Returns the next response if all of it arrives before `until`. A byte now and then does not extend the time.
-    /// Without `until` the response may begin at any time.
+    /// Returns the next response if all of it arrives before `until`. Single bytes that arrive do not extend this time.
+    /// Without `until` the response may begin at any time, and must be complete `patience` after its first bytes.
     fn response_until(&mut self, mut until: Option<Instant>) -> Result<Response, ClientError> {
         let mut line = Vec::new();
         loop {

@@ -85,7 +85,7 @@ pub(crate) mod tests {
         (listener, first)
     }
 
-    /// Connecting to a process that accepted no connection once waited for ever.
+    /// Regression: a client waited for ever if the process accepted no connection.
     #[test]
     fn a_listener_without_room_is_not_waited_for_for_ever() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");

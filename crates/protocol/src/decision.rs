@@ -12,7 +12,7 @@ use crate::snapshot::Snapshot;
 /// The changes after a period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Decision {
-    /// The actions of workers, in this order.
+    /// The actions, which every worker applies in this order.
     #[serde(rename = "all")]
     pub actions: Vec<Action>,
     /// The reasons of changed triggers.
@@ -52,7 +52,7 @@ pub enum ChangeReason {
     Optimum,
     /// A step along the gradient of the load.
     Gradient,
-    /// Packets arrive together in batches that are nearly as large already.
+    /// Even without a trigger, packets arrive in batches that are nearly as large.
     Arrives,
     /// Waiting for a batch would take longer than an objective allows.
     Slow,
@@ -60,7 +60,7 @@ pub enum ChangeReason {
     Recovery,
     /// No packets arrived.
     Idle,
-    /// No trigger is known to keep some objectives; without waiting they are kept better.
+    /// No trigger is known to keep some objectives. If no packet waits, they are kept better.
     Bare,
 }
 
@@ -69,7 +69,7 @@ pub enum ChangeReason {
 pub struct UnkeptObjective {
     /// The flow.
     pub flow: usize,
-    /// The delay of its packets at the chosen percentile, in seconds; `cause` says under which conditions.
+    /// The delay of its packets at the chosen percentile, in seconds. `cause` states the conditions of this value.
     pub least_s: f64,
     /// Its objective, in seconds.
     pub slo_s: f64,
@@ -91,8 +91,8 @@ pub enum UnkeptCause {
     /// All packets together take more time than a worker has, even in the largest batches. The delay is the present
     /// one.
     Load,
-    /// The configuration sets a trigger for which packets wait so long. No controller may change it. The delay is the
-    /// present one.
+    /// The configuration sets a trigger for which packets wait too long. No controller may change this trigger. The
+    /// delay is the present one.
     Stated,
     /// The flow offers more than its share and is held back. The delay excludes the queue in which its packets wait.
     Share,
@@ -121,19 +121,19 @@ pub enum ShortCause {
     Time {
         /// The worker.
         worker: usize,
-        /// The share of its time that they need: above 1.
+        /// The share of the worker's time that the objectives need: above 1.
         load: f64,
     },
-    /// Another flow passes all its modules, so that no module can separate the two.
+    /// Another flow passes all modules of this flow, so that no module can separate the two flows.
     Together {
-        /// That flow.
+        /// The other flow.
         with: usize,
         /// The module where both separate from other flows.
         module: usize,
     },
-    /// Its packets wait at a port with those of other flows, one of which offers too many.
+    /// The flow's packets wait at a port behind packets of other flows. One of the other flows offers too many packets.
     Held {
-        /// The module behind the port.
+        /// The module where both flows separate from further flows.
         module: usize,
     },
 }
@@ -142,14 +142,14 @@ impl fmt::Display for ChangeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rule => "the controller always sets it so",
-            Self::Room => "all objectives leave room for more",
+            Self::Room => "all objectives allow a larger trigger",
             Self::Optimum => "the least load within all objectives",
             Self::Gradient => "a step towards less load",
-            Self::Arrives => "packets come together in nearly as large batches already",
+            Self::Arrives => "even without a trigger, batches are nearly as large",
             Self::Slow => "waiting for a batch would take longer than an objective allows",
             Self::Recovery => "a flow takes longer than its objective",
             Self::Idle => "no packets came",
-            Self::Bare => "objectives are kept better where no packet waits",
+            Self::Bare => "objectives are kept better if no packet waits",
         })
     }
 }
@@ -163,8 +163,9 @@ impl Decision {
         self.short.clear();
     }
 
-    /// Sets a module's trigger, and its hold limit in seconds if there is one. Values that are in force already are
-    /// left out.
+    /// Adds the actions that set a module's trigger and, if `hold_s` is given, its hold limit in seconds. Leaves out
+    /// values that `snapshot` shows to be in force already, and the hold limit of a trigger of 0, which has no hold
+    /// limit. `reason` and `flow` are the reason of the change.
     pub fn set(
         &mut self,
         snapshot: &Snapshot,

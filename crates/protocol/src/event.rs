@@ -17,7 +17,7 @@ pub use text::{is_control, without_control};
 /// An event with its time and fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// Its number: 1 for the first event of a run, and one more for each next one.
+    /// Its number. The first event of a run has number 1, and the number increases by 1 for each event.
     pub id: u64,
     /// The time at which it was recorded: RFC 3339 in UTC, with milliseconds.
     pub time: String,
@@ -28,10 +28,10 @@ pub struct Event {
     /// The pipeline's name; empty before the configuration has been read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pipeline: String,
-    /// The subject of the event, and counters.
+    /// The subject of the event, and counters, by name.
     #[serde(flatten)]
     pub fields: BTreeMap<String, Value>,
-    /// The event in a sentence, and the next step.
+    /// The event in a sentence, and what the operator can do next.
     #[serde(rename = "msg")]
     pub message: String,
 }
@@ -44,7 +44,8 @@ impl Event {
         text::logfmt(self)
     }
 
-    /// Returns the event as one line of JSON, without the line's end, with the same guarantee.
+    /// Returns the event as one line of JSON, without the line's end. Text from outside cannot end the line or control
+    /// a terminal.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Numbers and texts are always serialisable.

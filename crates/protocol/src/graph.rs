@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::SchedulerKind;
 
-/// A pipeline's graph. A name belongs to one module or one port, so edges name their ends.
+/// A pipeline's graph. Each name is unique among modules and ports, so an edge identifies its two ends by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphReport {
     /// The version of this format: [`VERSION`](Self::VERSION).
@@ -52,8 +52,8 @@ pub struct GraphModule {
     pub function: String,
     /// The workers that run it.
     pub workers: Vec<usize>,
-    /// The module that runs for it if equal branches run as one; itself if it is the first of them. `None` if it runs
-    /// alone.
+    /// If equal branches run as one: the name of the module that runs for this module. It is the first of the branches,
+    /// and may be this module. `None` if this module runs alone.
     pub folded: Option<String>,
     /// Its output gates.
     pub gates: Vec<String>,
@@ -86,7 +86,8 @@ pub struct GraphEdge {
 pub struct GraphFlow {
     /// Its name.
     pub name: String,
-    /// Modules on its path, in order, with the gate if it matters: `vlans[100]`. Others may be between them.
+    /// The modules of the flow's path, in order. If the configuration states a gate of a module, it follows the name:
+    /// `vlans[100]`. Packets may pass other modules between two of them.
     pub path: Vec<String>,
     /// The delay objective, in microseconds.
     pub slo_us: Option<f64>,

@@ -1,4 +1,4 @@
-//! The shape of a pipeline for controllers: all that does not change while it runs.
+//! The shape of a pipeline for controllers: the properties that do not change while it runs.
 
 use forebay_units::Percentile;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerKind {
-    /// Everything that is ready runs, in topological order, once a turn.
+    /// Each module that is ready runs once a turn, in topological order.
     #[default]
     RunToCompletion,
     /// Modules share the worker's time by their weights.
@@ -45,7 +45,7 @@ pub struct ModuleLayout {
     pub before: Vec<usize>,
     /// Whether packets come to it from a port.
     pub entry: bool,
-    /// Whether the configuration sets its trigger. No controller changes it then.
+    /// Whether the configuration sets its trigger. Then no controller changes it.
     pub fixed: bool,
     /// The workers that run it.
     pub workers: Vec<usize>,
@@ -74,7 +74,7 @@ pub struct FlowLayout {
 }
 
 impl Layout {
-    /// Returns the modules that run themselves, with their indices.
+    /// Returns the modules for which no other module runs, with their indices.
     pub fn running(&self) -> impl Iterator<Item = (usize, &ModuleLayout)> {
         self.modules.iter().enumerate().filter(|(at, module)| module.leader == *at)
     }

@@ -16,7 +16,7 @@ use crate::connect;
 
 /// The longest name of a run.
 const LONGEST_NAME: usize = 40;
-/// A younger socket may not have its listener yet.
+/// The age up to which a named socket without a listener is kept, because its process may be about to listen.
 const NEW: Duration = Duration::from_secs(60);
 
 /// Why no socket was found.
@@ -38,7 +38,8 @@ pub enum LocateError {
         name: String,
         /// The names of all running pipelines.
         running: Vec<String>,
-        /// A suggestion that a program with a user may add: `" (did you mean 'edge'?)"`.
+        /// A suggestion, such as `" (did you mean 'edge'?)"`. It is empty here: a program that talks to a user may set
+        /// it.
         hint: String,
     },
     /// Several pipelines have this name.
@@ -56,6 +57,7 @@ fn options(names: &[String]) -> String {
     names.iter().map(|name| format!("\n  --instance {name}")).collect()
 }
 
+/// Lists the names of running pipelines for an error, at most eight of them.
 fn known(names: &[String]) -> String {
     if names.is_empty() {
         return ": none is running (`forebay list running`)".to_owned();
@@ -76,7 +78,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// Returns a unique name.
+    /// Returns a unique name: with the process ID if the run has no name.
     fn handle(&self) -> String {
         self.pid.map_or_else(|| self.name.clone(), |pid| format!("{}-{pid}", self.name))
     }
@@ -100,7 +102,8 @@ impl Listing {
         self.alive.iter().map(|it| if counts[&it.name] > 1 { it.handle() } else { it.name.clone() }).collect()
     }
 
-    /// Returns the socket of the pipeline with this name.
+    /// Returns the socket of the pipeline that `name` identifies: by the name of its run, else by its pipeline's name,
+    /// else by its name with the process ID. Returns an error if there is none, or if there are several.
     fn called(self, name: &str) -> Result<PathBuf, LocateError> {
         let plain = plain(name);
         let by = |is: &dyn Fn(&Located) -> bool| self.alive.iter().filter(|it| is(it)).cloned().collect::<Vec<_>>();
@@ -119,11 +122,12 @@ impl Listing {
     }
 }
 
+/// Returns the user ID of this process.
 fn own_user() -> u32 {
     fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
 }
 
-/// Returns the user's folder for sockets.
+/// Returns the user's folder for sockets, which may not exist.
 fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_dir()) {
         Some(folder) => PathBuf::from(folder).join("forebay"),
@@ -131,7 +135,7 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Returns the folders of all users if this is the administrator, else the user's own.
+/// Returns the folders of all users if this is the administrator, otherwise the user's own folder.
 fn folders() -> Vec<PathBuf> {
     let mut all = vec![folder()];
     if own_user() == 0 {
@@ -149,6 +153,8 @@ fn folders() -> Vec<PathBuf> {
     all
 }
 
+/// Makes the folder if it does not exist. Returns an error if another user owns it or can enter it, because another
+/// user must not be able to replace sockets in it.
 fn make_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -172,7 +178,8 @@ pub fn own_folder() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns a name with every character replaced that sockets' names do not have.
+/// Returns `name` as it stands in the names of sockets: at most [`LONGEST_NAME`] characters. The character `_` replaces
+/// each character that is not allowed there.
 fn plain(name: &str) -> String {
     let plain = |letter: char| if is_plain(letter) { letter } else { '_' };
     name.chars().map(plain).take(LONGEST_NAME).collect()
@@ -252,7 +259,8 @@ pub fn is_listened_at(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Lists the sockets of a folder with and without a listener. Skips a folder of another user.
+/// Lists the sockets of a folder with and without a listener. Skips a folder of another user, except for the
+/// administrator, and sockets that cannot be connected to for another reason.
 fn look(folder: &Path) -> Listing {
     let mut listing = Listing::default();
     let is_trusted = fs::symlink_metadata(folder)
@@ -283,7 +291,8 @@ pub fn running() -> Listing {
     all
 }
 
-/// Removes the sockets of killed processes.
+/// Removes the sockets of killed processes from a folder. A socket is removed only if it has no listener and its
+/// process does not exist, or, for a named socket, if it is older than [`NEW`].
 fn sweep(folder: &Path) {
     for socket in sockets(folder) {
         let gone = match socket.pid {
@@ -360,7 +369,7 @@ mod tests {
         assert_eq!(text, "no running pipeline is called 'edg' (did you mean 'edge'?): running are edge");
     }
 
-    /// A stopped process whose socket had no room kept every command that looks for runs waiting.
+    /// Regression: if the socket of a stopped process had no room, every command that looks for runs waited for it.
     #[test]
     fn a_run_without_room_for_a_connection_is_listed_and_reported_busy() {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");

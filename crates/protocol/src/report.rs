@@ -62,14 +62,15 @@ pub struct Report {
     pub workers: Vec<WorkerReport>,
     /// The ports.
     pub ports: Vec<PortReport>,
-    /// The clocks of the packets' arrival times (`poll`, `intended`, `kernel`). They determine what delays include.
+    /// The clocks of the packets' arrival times (`poll`, `intended`, `kernel`). They determine which part of a packet's
+    /// way is in its delay.
     pub arrival_clocks: Vec<Cow<'static, str>>,
     /// The number of times that the packet pool was empty.
     pub pool_exhausted: u64,
-    /// Lines of logs, alerts and copies that their files lack.
+    /// The lines of logs and alerts, and the copied packets, that are missing in their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_lines: Vec<LostLines>,
-    /// Flows that had missed an objective when a reload removed them, or removed the objective.
+    /// The flows that had missed an objective before a reload removed the flow or the objective.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed_flows: Vec<FlowReport>,
     /// The controller, if there is one.
@@ -116,7 +117,7 @@ impl Report {
     }
 }
 
-/// Rounds to six significant digits.
+/// Rounds to six significant digits. Zero, infinite values and NaN stay as they are.
 fn rounded(figure: f64) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;
@@ -175,8 +176,8 @@ impl Packets {
         self.consumed.values().sum()
     }
 
-    /// Replaces the totals by those of an exact census that was taken later. Packets that were created, dropped or
-    /// consumed in between have no reason yet: they are counted under `since`.
+    /// Replaces the totals by those of `census`, an exact census that was taken after this report. Packets that were
+    /// created, dropped or consumed between the two have no known reason: they are counted under the reason `since`.
     pub fn correct(&mut self, census: &Census) {
         (self.entered, self.out) = (census.entered, census.out);
         self.queued = census.queued + census.handed.saturating_sub(census.taken);
@@ -215,11 +216,12 @@ pub struct ModuleReport {
     pub packets: u64,
     /// Packets processed per second.
     pub rate_pps: f64,
-    /// Calls.
+    /// The number of calls.
     pub batches: u64,
-    /// Packets per call.
+    /// Packets per call; `None` without calls.
     pub batch_mean: Option<f64>,
-    /// Packets that arrive together: per turn with a trigger, else per call.
+    /// The mean number of packets that arrive together. With a trigger, it is per turn in which packets arrive; without
+    /// a trigger, per call.
     #[serde(default)]
     pub ingress_mean: Option<f64>,
     /// Calls by class of batch size: 1, 2, 3–4, 5–8, … 129–256 packets.
@@ -234,19 +236,19 @@ pub struct ModuleReport {
     pub ticks_per_packet: Option<f64>,
     /// Ticks per call, of the timed calls.
     pub ticks_per_batch: Option<f64>,
-    /// Instructions and core cycles per packet, of the metered calls; left out without a meter.
+    /// Instructions and core cycles per packet, measured in the metered calls; left out without a meter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metered: Option<Spent>,
-    /// Share of all workers' time, estimated from the timed calls.
+    /// The share of all workers' time that the module's calls take, estimated from the timed calls.
     pub share: Option<f64>,
-    /// The module that runs for it if equal branches run as one. Calls and their costs are measured for all branches
-    /// together and divided in proportion to packets.
+    /// If equal branches run as one: the name of the module that runs for this module. Calls and their costs are
+    /// measured for all branches together, and are divided in proportion to packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<String>,
     /// Packets dropped by the module, for any reason.
     pub dropped: u64,
-    /// The function's own counters, by heading and name. Headings with a counter per rule or table entry are left out
-    /// unless they were requested.
+    /// The function's own counters, by heading and name. Headings with a counter per rule or table entry are included
+    /// only if they were requested.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -265,10 +267,10 @@ pub struct FlowReport {
     pub slo_us: Option<f64>,
     /// The delay that must keep the objective: a percentile, or the mean.
     pub percentile: Option<Percentile>,
-    /// That delay, in microseconds.
+    /// The delay for which the objective is stated (`percentile`), in microseconds.
     #[serde(default)]
     pub at_percentile_us: Option<f64>,
-    /// Packets above the objective.
+    /// The number of packets with a delay above the objective.
     pub violations: Option<u64>,
     /// Whether the objective was kept; `None` without an objective or without packets.
     pub kept: Option<bool>,
@@ -278,18 +280,18 @@ pub struct FlowReport {
     /// The rate objective in bits per second, of frames without the overhead of the wire, if it is stated in bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rate_bps: Option<f64>,
-    /// Bits per second that left, if the rate objective is in bits.
+    /// The rate of the flow's packets that left, in bits per second, if the rate objective is in bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<f64>,
-    /// Packets that were turned away on the flow's path or lost before they entered, if it has a rate objective.
-    /// Packets of other flows with the same path are included.
+    /// The number of packets that were refused on the flow's path or lost before they entered, if the flow has a rate
+    /// objective. Packets of other flows with the same path are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turned_away: Option<u64>,
-    /// Whether the flow got that rate within 1 %, or everything that it offered; `None` without the objective or
-    /// without packets.
+    /// Whether the flow reached its rate objective within 1 %, or got through everything that it offered. `None`
+    /// without a rate objective or without packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_kept: Option<bool>,
-    /// Whether it missed its objectives only because the machine ran something else on a worker's core.
+    /// Whether the flow missed its objectives only because the machine ran other work on a worker's core.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub missed_by_machine: bool,
 }
@@ -302,7 +304,7 @@ impl FlowReport {
     }
 }
 
-/// A distribution of delays in microseconds. Percentiles are at most 1/16 above the true values, and never below.
+/// A distribution of delays in microseconds. A percentile is never below the true value, and is at most 1/16 above it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delay {
     /// The mean.
@@ -321,7 +323,7 @@ pub struct Delay {
     pub samples: u64,
 }
 
-/// Counts of a meter, per packet or per turn.
+/// The counts of a meter, per packet or per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spent {
     /// Instructions.
@@ -351,7 +353,7 @@ impl Spent {
     }
 }
 
-/// Times of sampled calls.
+/// The times of sampled calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
     /// Ticks per packet, of the timed calls.
@@ -365,14 +367,15 @@ pub struct Timing {
     pub metered: Option<Spent>,
 }
 
-/// Turns in which the machine must have had the core: longer than 50 µs and than eight usual turns.
+/// The turns in which the machine must have had the core: turns of more than 50 µs that also took more than eight usual
+/// turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stalls {
     /// The number of such turns.
     pub turns: u64,
-    /// Their share of the time.
+    /// The share of the time that these turns took.
     pub share: f64,
-    /// The share of the time of those of them that had something to do.
+    /// The share of the time that such turns took in which the worker had something to do.
     pub busy_share: f64,
 }
 
@@ -380,9 +383,9 @@ pub struct Stalls {
 /// the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineTime {
-    /// The hypervisor had its core.
+    /// The share of the time in which the hypervisor had the worker's core.
     pub steal: Option<f64>,
-    /// Another thread had its core.
+    /// The share of the time in which another thread had the worker's core.
     pub wait: Option<f64>,
 }
 
@@ -393,28 +396,30 @@ pub struct WorkerReport {
     pub id: usize,
     /// The core that it is bound to.
     pub core: Option<usize>,
-    /// Share of its time in turns that had something to do.
+    /// The share of its time in turns that had something to do (busy turns).
     pub busy: f64,
-    /// Share of its time by which timing made turns longer.
+    /// The share of its time by which the timing of calls made its turns longer.
     #[serde(default)]
     pub timing_share: f64,
-    /// Turns.
+    /// The number of turns.
     pub turns: u64,
-    /// Turns that had something to do.
+    /// The number of busy turns.
     pub busy_turns: u64,
-    /// Ticks of such a turn outside modules, ports and hand-over: scheduling, polling, timers. Of the timed turns.
+    /// The ticks of a busy turn outside modules, ports and hand-over: for scheduling, polling and timers. Measured in
+    /// the timed turns.
     pub residue_ticks_per_turn: Option<f64>,
-    /// Instructions and core cycles of such a turn, of the metered turns; left out without a meter.
+    /// The instructions and core cycles of a busy turn, measured in the metered turns; left out without a meter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metered: Option<Spent>,
-    /// The same outside modules, ports and hand-over.
+    /// The instructions and core cycles of a busy turn outside modules, ports and hand-over, measured in the metered
+    /// turns; left out without a meter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metered_residue: Option<Spent>,
     /// The cost of packets to and from other workers.
     pub handover: Timing,
     /// Turns in which the machine had the core.
     pub machine_stalls: Stalls,
-    /// The shares of its time without a core, as the system reports them.
+    /// The shares of its time in which the worker had no core, as the system reports them.
     #[serde(default)]
     pub machine_time: MachineTime,
     /// Packets handed over to other workers.
@@ -426,8 +431,9 @@ pub struct WorkerReport {
 }
 
 impl WorkerReport {
-    /// Returns the share of its time in which the machine had its core: the larger of the system's count and of the
-    /// worker's own long turns. The system may not count it, and never counts interrupts of the firmware.
+    /// Returns the share of its time in which the machine had the worker's core. This is the larger of two values: the
+    /// system's count, and the worker's own long turns. The reason is that the system may not count this time, and
+    /// never counts interrupts of the firmware.
     #[must_use]
     pub fn without_core(&self) -> f64 {
         let counted = self.machine_time.steal.unwrap_or(0.0) + self.machine_time.wait.unwrap_or(0.0);
@@ -448,7 +454,7 @@ pub struct PortReport {
     pub sent: u64,
     /// Packets lost before they entered.
     pub dropped: u64,
-    /// The dropped packets that were skipped, by reason: for example a link type that is not supported, or a frame
+    /// The part of `dropped` that was skipped, by reason: for example a link type that is not supported, or a frame
     /// longer than `pool.frame` (`oversize`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
@@ -458,9 +464,9 @@ pub struct PortReport {
     pub longest_oversize: Option<u64>,
     /// Packets that it refused to send.
     pub refused: u64,
-    /// Errors.
+    /// The number of errors.
     pub errors: u64,
-    /// Whether the run ended before the last packet of a port that has one.
+    /// Whether the run ended before the port's last packet. Always false for a port without a last packet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unread: bool,
     /// The cost of receiving packets from it.

@@ -20,16 +20,16 @@ pub enum Request {
     Config {},
     /// Requests the report of the whole run.
     Report {
-        /// Whether a second report is wanted: that of the time since the last `report` request of this connection.
+        /// Whether the response has a second report, about the time since the last `report` request of this connection.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         recent: bool,
         /// The modules whose counters per rule or table entry are wanted; `*` stands for all modules.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rules: Vec<String>,
     },
-    /// Watches the counters. The first response is that of `report`, as is the first one after each change of the
-    /// configuration; every other one has only the changes of the interval. Responses follow until the client closes
-    /// the connection or the run ends.
+    /// Watches the counters. The first response is a full report, as for `report`, and so is the first response after
+    /// each change of the configuration. Each other response has only the changes of the interval. Responses follow
+    /// until the client closes the connection or the run ends.
     Watch {
         /// The interval, in milliseconds: 100 to 60 000.
         interval_ms: u64,
@@ -39,12 +39,13 @@ pub enum Request {
         /// The configuration as YAML. Relative names of files are relative to the folder of the configuration in force,
         /// and every `***` stands for the secret that is in force in its place.
         text: String,
-        /// The folders outside of which the configuration may name no file; without it, it may name any.
+        /// The folders in which the configuration may name files. If it is missing, the configuration may name any
+        /// file.
         #[serde(default)]
         config_paths: Option<Vec<String>>,
     },
-    /// Changes to another configuration. Settings of the start and of earlier reloads stay in force unless `forget` is
-    /// set.
+    /// Changes to another configuration. Settings of the start and of earlier reloads stay in force, except with
+    /// `forget`.
     Reload {
         /// The configuration file (a path on the host of the instance) or `usecase:NAME`; without it, the file that the
         /// run was started from, read again.
@@ -54,7 +55,8 @@ pub enum Request {
         /// `config` returned contains them.
         #[serde(default)]
         text: Option<String>,
-        /// The folders outside of which the configuration may name no file; without it, it may name any.
+        /// The folders in which the configuration may name files. If it is missing, the configuration may name any
+        /// file.
         #[serde(default)]
         config_paths: Option<Vec<String>>,
         /// Additional settings, `key=value`. Each replaces an earlier setting of its key.
@@ -66,12 +68,12 @@ pub enum Request {
     },
     /// Moves modules of the configuration in force to other workers.
     Move {
-        /// The modules with their workers, the most wanted first.
+        /// The modules with their workers, in order of priority.
         modules: Vec<WantedWorkers>,
-        /// The largest number of modules that may move; without it, all may.
+        /// The largest number of modules that may move. If it is missing, there is no limit.
         #[serde(default)]
         most: Option<usize>,
-        /// Whether modules may move that lose their sessions.
+        /// Whether modules may move even if they lose their sessions.
         #[serde(default)]
         lose_sessions: bool,
     },
@@ -86,7 +88,7 @@ pub enum Request {
         /// The table; may be left out if the module has only one.
         #[serde(default)]
         table: Option<String>,
-        /// The last known entry: the response has those that follow it.
+        /// The last entry that the client knows. The response has the entries after it.
         #[serde(default)]
         after: Option<String>,
         /// A filter, if the table has filters: `10.0.0.0/8` for a table of sessions.
@@ -114,7 +116,7 @@ pub enum Request {
     },
     /// Requests the packets that are dropped from now on. There is a response for each packet.
     Drops {
-        /// The largest number of packets; without it, there is no limit.
+        /// The largest number of packets. If it is missing, there is no limit.
         #[serde(default)]
         count: Option<u64>,
         /// The time after which the stream ends, in nanoseconds.
@@ -128,16 +130,16 @@ pub enum Request {
     Act {
         /// The module.
         module: String,
-        /// The action. Its own module index is ignored.
+        /// The action. The module index in the action is ignored.
         action: Action,
     },
     /// Requests events.
     Events {
-        /// The number of the last known event; 0 for all that are kept.
+        /// The number of the last event that the client knows; 0 for all events that are kept.
         #[serde(default)]
         after: u64,
-        /// Whether later events are sent, too, as they are recorded. Responses follow until the client closes the
-        /// connection or the run ends.
+        /// Whether the instance also sends later events when it records them. Responses follow until the client closes
+        /// the connection or the run ends.
         #[serde(default)]
         follow: bool,
     },

@@ -23,13 +23,14 @@ pub enum Response {
     Config(Box<Configuration>),
     /// The report of the run. Its figures have six significant digits.
     Report {
-        /// Since the last `report` request of this connection, if it was requested.
+        /// The report of the time since the last `report` request of this connection, if it was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recent: Option<Box<Report>>,
-        /// Since the start of the run.
+        /// The report of the time since the start of the run.
         whole: Box<Report>,
-        /// Where every packet is, exactly. Each worker counts between two turns, a moment after the rest was read.
-        /// `None` if a worker did not respond.
+        /// The exact number of packets of each origin and fate. Each worker counts between two turns, shortly after the
+        /// other counters were read. `None` if a worker did not respond, and in the responses to `watch`, whose ticks
+        /// continue the counters of this report.
         census: Option<Census>,
     },
     /// The changes of one interval.
@@ -50,7 +51,8 @@ pub enum Response {
     Changed {
         /// The number of changes that were made.
         made: u64,
-        /// The number of entries that these added, removed or replaced. One change of a session table may end many.
+        /// The number of entries that the changes added, removed or replaced. One change of a session table may end
+        /// many sessions.
         #[serde(default)]
         entries: u64,
         /// The first refused changes: the number of the change, counted from 1, and the reason.
@@ -73,7 +75,7 @@ pub enum Response {
     Watched {
         /// The number of packets that were sent.
         sent: u64,
-        /// The number of packets that were dropped faster than they could be sent.
+        /// The number of packets that were lost because they were dropped faster than they could be sent.
         lost: u64,
     },
     /// The run has ended.
@@ -144,7 +146,7 @@ pub struct DroppedPacket {
     pub reason: String,
     /// Its bytes, in hexadecimal digits.
     pub frame: String,
-    /// Its length. `frame` may be only its first part.
+    /// Its length in bytes. `frame` may be only its first part.
     pub length: usize,
 }
 
@@ -157,6 +159,6 @@ pub struct TableSummary {
     pub table: String,
     /// The number of its entries.
     pub entries: usize,
-    /// How changes are written.
+    /// The syntax of changes.
     pub syntax: String,
 }

@@ -15,9 +15,9 @@ pub const LONG_CLASSES: usize = 16;
 /// A period of a running pipeline. Modules and flows have the indices of the [`Layout`](crate::Layout).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
-    /// When it was taken, in seconds since the run began.
+    /// The instant at which it was taken, in seconds since the run began.
     pub at_s: f64,
-    /// How long the period was, in seconds.
+    /// The length of the period, in seconds.
     pub period_s: f64,
     /// By module. A module for which another one runs has zeros.
     pub modules: Vec<ModuleSnapshot>,
@@ -37,11 +37,11 @@ pub struct ModuleSnapshot {
     pub packets: u64,
     /// Calls.
     pub calls: u64,
-    /// Packets that arrived, including those that were turned away.
+    /// Packets that arrived, including refused packets.
     pub came: u64,
-    /// With a trigger: packets that arrived, and turns in which at least one did.
+    /// With a trigger: the number of packets that arrived, and the number of turns in which at least one arrived.
     pub arrived: (u64, u64),
-    /// Calls that were timed, their packets, and their seconds.
+    /// The number of timed calls, the number of their packets, and their total duration in seconds.
     pub timed: (u64, u64, f64),
     /// The trigger at the end of the period.
     pub trigger: usize,
@@ -51,9 +51,9 @@ pub struct ModuleSnapshot {
     pub weight: u32,
     /// Packets in the input queue at the end of the period. Counted with a trigger or a scheduler that has weights.
     pub queued: u64,
-    /// The time for which the first of them has waited for the trigger, in seconds.
+    /// The time for which the first packet of the queue has waited for the trigger, in seconds.
     pub oldest_s: f64,
-    /// The estimated cost of a call, in seconds: T0, and T1 per packet. The estimator writes it.
+    /// The estimated cost of a call, in seconds: T0 per call, and T1 per packet. The estimator writes it.
     pub cost_s: (f64, f64),
 }
 
@@ -67,7 +67,7 @@ pub struct FlowSnapshot {
     /// Packets above the objective.
     pub violations: u64,
     /// The delay at the flow's percentile without the time that the machine took from workers. It is at most the
-    /// measured delay, and is an underestimate rather than an overestimate.
+    /// measured delay. If it is not exact, it is usually too low.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undisturbed_s: Option<f64>,
     /// Bytes of the packets that left. Counted if the rate objective of any flow is in bits.
@@ -97,7 +97,7 @@ pub struct DelaySnapshot {
 pub struct WorkerSnapshot {
     /// Seconds of turns that had something to do, without the time that the machine took.
     pub busy_s: f64,
-    /// The number of those turns.
+    /// The number of turns that had something to do.
     pub busy_turns: u64,
     /// The time that packets waited at ports before the worker took them, in seconds; `chosen` is the 99th percentile.
     pub port_wait_s: Option<DelaySnapshot>,
@@ -123,13 +123,15 @@ impl FlowSnapshot {
 }
 
 impl WorkerSnapshot {
-    /// Returns the seconds of a period in which the worker had its core; at least a hundredth of the period.
+    /// Returns the seconds of a period in which the worker had its core. The result is at least a hundredth of the
+    /// period, so that callers can divide by it.
     #[must_use]
     pub fn there_s(&self, period_s: f64) -> f64 {
         (period_s - self.away_s.unwrap_or(0.0)).max(period_s / 100.0)
     }
 
-    /// Returns whether the system reports at least half of the time of long turns as taken by the machine.
+    /// Returns whether the system's count of time without the core explains at least half of the time of long turns.
+    /// Then callers can rely on that count.
     #[must_use]
     pub fn knows_away(&self) -> bool {
         self.away_s.is_some_and(|away| away > 0.0 && away >= 0.5 * self.long_s)

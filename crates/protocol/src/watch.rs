@@ -1,4 +1,4 @@
-//! The messages of a stream of counters: only what changed since the message before.
+//! The messages of a stream of counters. Each message contains only the changes since the message before.
 //!
 //! A stream begins with a full [report](crate::Response::Report), and has another one after each change of the
 //! configuration. The indices in a [`Tick`] are those of the lists in that report. Elements without any change are left
@@ -35,12 +35,12 @@ pub struct Tick {
     pub flows: FlowColumns,
     /// Ports with packets.
     pub ports: PortColumns,
-    /// The share of its time in which each worker had something to do, in thousandths.
+    /// For each worker, the share of its time in which it had something to do, in thousandths.
     pub busy: Vec<u16>,
     /// Modules whose trigger, hold limit or weight changed, with the present values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<ModuleSettings>,
-    /// Triggers that the controller changed.
+    /// The changes of triggers that the controller made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<ChangeReport>,
     /// The objectives that no trigger keeps, if they changed.
@@ -74,7 +74,8 @@ pub struct FlowColumns {
     pub violations: Vec<u64>,
     /// The median delay, in microseconds, rounded to tenths.
     pub p50_us: Vec<Option<f64>>,
-    /// The delay that the objective is for (without one: the 99th percentile), in microseconds, rounded to tenths.
+    /// The delay for which the objective is stated, in microseconds, rounded to tenths. Without an objective, this is
+    /// the 99th percentile.
     pub chosen_us: Vec<Option<f64>>,
 }
 
@@ -110,11 +111,12 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+/// Rounds to tenths.
 fn tenths(value: Option<f64>) -> Option<f64> {
     value.map(|value| (value * 10.0).round() / 10.0)
 }
 
-/// Returns the indices of the elements of `all` that `changed` names.
+/// Returns the elements of `all` for which `is_changed` is true, with their indices.
 fn changed<T>(all: &[T], is_changed: impl Fn(&T) -> bool) -> impl Iterator<Item = (u32, &T)> {
     let numbered = all.iter().enumerate().filter(move |(_, one)| is_changed(one));
     // No pipeline has 2^32 modules.
@@ -122,7 +124,8 @@ fn changed<T>(all: &[T], is_changed: impl Fn(&T) -> bool) -> impl Iterator<Item 
 }
 
 impl Tick {
-    /// Returns the changes of the interval that `recent` reports. `previous` is the report of the interval before.
+    /// Returns the changes of the interval that `recent` reports. `previous` is the report of the interval before, of
+    /// the same configuration: both must have the same modules, flows and ports.
     #[must_use]
     pub fn of(recent: &Report, previous: &Report) -> Self {
         let packets = &recent.packets;

@@ -1,4 +1,4 @@
-//! Which crate may depend on which (ARCHITECTURE.md), and which has examples in its documentation.
+//! Tests the dependencies between crates (ARCHITECTURE.md), and which crates have examples in their documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,7 +41,8 @@ const ORDER: &[&str] = &[
     "cli",
 ];
 
-/// Crates whose dependencies within the workspace are fixed: other programs use them without the data plane.
+/// The crates whose dependencies within the workspace are fixed, because other programs use them without the data
+/// plane.
 const FIXED: &[(&str, &[&str])] = &[("units", &[]), ("protocol", &["units"]), ("models", &[]), ("host", &[])];
 
 /// All libraries that the protocol crate links, apart from those of the workspace.
@@ -123,7 +124,7 @@ fn only_tests_use_frames() {
 }
 
 /// Cargo takes seconds to look for examples in a crate that has none. So these crates have `doctest = false`. In a
-/// crate with an example, that line would hide it from tests.
+/// crate with an example, that line would prevent the test of the example.
 #[test]
 fn no_example_is_hidden_from_tests() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

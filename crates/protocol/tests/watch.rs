@@ -3,7 +3,8 @@
 use forebay_protocol::{Report, Tick};
 use proptest::prelude::*;
 
-/// A report with these counters: by module packets, batches and drops, by flow packets, by port received and sent.
+/// Returns a report with these counters: packets, batches and drops of each module, packets of each flow, received and
+/// sent packets of each port.
 fn report(modules: &[[u64; 3]], flows: &[u64], ports: &[[u64; 2]], trigger: u64) -> Report {
     let text = serde_json::json!({
         "pipeline": "p", "forebay": "0", "kind": "measured", "cpu": { "model": "n/a", "tsc_ghz": 1.0 },
@@ -79,7 +80,7 @@ proptest! {
         prop_assert_eq!(summed.packets.all_dropped(), modules.iter().map(|module| module[2]).sum::<u64>());
     }
 
-    /// A stream of another pipeline changes nothing, and nothing panics.
+    /// A tick of another pipeline is refused without a panic, and changes nothing.
     #[test]
     fn a_tick_that_does_not_fit_is_refused(index in 0u32..9, lengths in prop::collection::vec(0usize..3, 4)) {
         let mut whole = report(&[[0; 3]; 3], &[0; 2], &[[0; 2]; 2], 0);

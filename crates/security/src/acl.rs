@@ -51,6 +51,8 @@ impl From<Default> for Decision {
 const DENIED: Gate = Gate::drop(0);
 const NOT_IP: Gate = Gate::drop(1);
 const UNDECIDABLE: Gate = Gate::drop(2);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "denied", help: "A rule denies the packet, or no rule matches and the default is to deny." },
     Reason { name: "not_ip", help: "The frame is not IP, and such frames are denied ('other')." },
@@ -60,10 +62,13 @@ const DROPS: &[Reason] = &[
     },
 ];
 
-/// A list with the fates of packets that its rules do not decide about, and of denied packets.
+/// A list of rules, with the fates of frames that are not IP and of denied packets.
 struct Filter {
+    /// The rules and the default action for IP packets.
     list: RuleList,
+    /// The action for frames that are not IP.
     other: Default,
+    /// The gate of denied packets.
     denied: Gate,
 }
 
@@ -73,7 +78,7 @@ pub struct Acl {
     scratch: Box<Scratch>,
 }
 
-/// Buffers in which a batch is gathered: keys by family, with their indexes in the batch.
+/// Buffers for the packets of a batch: the keys of each family, with the indexes of their packets in the batch.
 struct Scratch {
     keys4: [Key4; MAX_BATCH],
     indexes4: [u8; MAX_BATCH],
@@ -134,7 +139,8 @@ impl Declare for Acl {
 }
 
 impl Scratch {
-    /// Classifies the packets of the batch at these indexes by one list.
+    /// Classifies the packets of the batch at these indexes by one list, and puts packets that do not pass on their
+    /// gates. There may be up to [`MAX_BATCH`] indexes.
     #[inline(always)]
     fn classify(
         &mut self,

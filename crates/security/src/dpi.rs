@@ -45,8 +45,8 @@ pub struct Params {
     /// `drop` drops them.
     #[serde(default)]
     fragments: Fragments,
-    /// The counts in reports: those of each `class` (the default), or also those of each `pattern` in the
-    /// configuration. The table `matches` has the counts of all patterns.
+    /// The counts in reports: the counts of each `class` (the default), or also of each `pattern` in the configuration.
+    /// The table `matches` has the counts of all patterns.
     #[serde(default)]
     count: Count,
     /// The largest number of patterns at a time, 1 to 1048576; 65536 by default. Each takes 8 bytes a worker for its
@@ -114,6 +114,8 @@ const DROP: &str = "drop";
 
 const PATTERN: Gate = Gate::drop(0);
 const FRAGMENT: Gate = Gate::drop(1);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "pattern", help: "A pattern is in the payload, and packets of its class are to be dropped." },
     Reason { name: "fragment", help: "The packet is a fragment, and fragments are to be dropped ('fragments')." },
@@ -121,16 +123,18 @@ const DROPS: &[Reason] = &[
 
 /// The patterns and counters of one module.
 struct Inspector {
+    /// The patterns, which the control plane may change between two batches.
     patterns: Reader<Current, Next>,
     /// The gate of each class.
     gates: Box<[Gate]>,
+    /// The number of bytes of each payload that are inspected.
     depth: usize,
     fragments: Fragments,
-    /// Packets by class, then clean packets and packets that were not inspected.
+    /// The number of packets of each class, then of clean packets, and last of packets that were not inspected.
     classes: Arc<[Counter]>,
     /// The packets that each pattern decided, by slot.
     matches: Arc<[Counter]>,
-    /// The same for the report, if the parameter `count` asks for it.
+    /// The same counts for the report, if the parameter `count` is `pattern`; otherwise empty.
     report_matches: Arc<[Counter]>,
 }
 
@@ -142,8 +146,11 @@ pub struct Dpi {
 
 /// The working memory of a batch.
 struct Scratch {
+    /// The start and the end of the payload of each inspected packet, in bytes into the frame.
     ranges: [(u16, u16); MAX_BATCH],
+    /// The index of each inspected packet in the batch.
     indices: [u16; MAX_BATCH],
+    /// The verdict on each inspected packet.
     verdicts: [Verdict; MAX_BATCH],
 }
 
@@ -163,7 +170,8 @@ struct Classes {
 }
 
 impl Params {
-    /// Returns the classes, their gates and the names of the gates.
+    /// Returns the classes, their gates and the names of the gates. Fails if a name is invalid, or if a class occurs
+    /// twice.
     fn classes(&self) -> Result<Classes, SetupError> {
         let only = || vec![Class { name: "match".to_owned(), gate: "match".to_owned() }];
         let classes = self.classes.clone().unwrap_or_else(only);
@@ -203,6 +211,7 @@ impl Params {
         Ok(Classes { names: classes.into_iter().map(|class| class.name).collect(), gates, gate_names: names })
     }
 
+    /// Reads the patterns. Returns the name of their source for errors, and the lines.
     fn read(&self, setup: &Setup<'_>) -> Result<(String, Vec<u8>), SetupError> {
         match &self.patterns {
             Source::Inline(lines) => Ok((LISTED.to_owned(), lines.join("\n").into_bytes())),
@@ -288,7 +297,7 @@ impl Declare for Dpi {
 }
 
 impl Inspector {
-    /// Returns the part of a packet to inspect, or the gate of a packet that is not inspected.
+    /// Returns the part of a packet to inspect, in bytes into the frame, or the gate of a packet that is not inspected.
     #[inline]
     fn look(&self, packet: &mut Packet) -> Result<Range<usize>, Gate> {
         let Some(layout) = PacketLayout::of(packet) else {
@@ -306,7 +315,8 @@ impl Inspector {
         Ok(start..end.min(start + depth))
     }
 
-    /// Inspects the packets of the batch at these indices.
+    /// Inspects the packets of the batch at these indices, counts them, and puts them on their gates. There may be up
+    /// to [`MAX_BATCH`] indices.
     #[inline]
     fn inspect(
         &mut self,

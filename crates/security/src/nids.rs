@@ -40,9 +40,12 @@ use rule::Action;
 use skipped::SkippedTable;
 use view::View;
 
+/// The gate of packets that a rule drops.
 const DENIED: Gate = Gate::drop(0);
 const UNDECIDABLE: Gate = Gate::drop(1);
 const UNDECIDED: Gate = Gate::drop(2);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." },
     Reason {
@@ -58,7 +61,7 @@ const DROPS: &[Reason] = &[
 ];
 const ALERTED: Gate = Gate::out(1);
 
-/// Counters of packets.
+/// The counters of packets, by outcome. The constants below are indices in this list.
 const PACKETS: [&str; 7] = ["clean", "alerted", "logged", "dropped", "passed", "unseen", "undecided"];
 const CLEAN: usize = 0;
 const DROPPED: usize = 3;
@@ -73,37 +76,44 @@ const LIMITED: usize = journal::COUNTERS.len();
 /// The function `nids`.
 pub struct Nids {
     rules: Arc<Ruleset>,
+    /// True if reported packets leave by the gate `alerted`.
     divert: bool,
+    /// The counts for `threshold` and `detection_filter`.
     limits: Limits,
     /// The number of packets that each rule matched.
     matches: Arc<[Counter]>,
-    /// The same for the report, if the parameter `count` asks for it.
+    /// The same counts for the report, if the parameter `count` is `rule`; otherwise empty.
     report_matches: Arc<[Counter]>,
+    /// The counters of [`PACKETS`].
     packets: Arc<[Counter]>,
     out: Out,
-    /// The search caches of each rule's expressions.
+    /// The search caches of each rule's expressions, by rule and expression.
     caches: Vec<Vec<regex::SearchCache>>,
+    /// The memory for tests of one packet.
     scratch: check::Scratch,
+    /// The fields of each packet of the batch; `None` if it is not IP.
     views: Box<[Option<View>]>,
-    /// The strings found in each packet, a bit each.
+    /// The strings found in each packet: a bit for each string, `words` words for each packet. [`search`](Self::search)
+    /// sets the bits, and [`test_rules`](Self::test_rules) clears them.
     found: Box<[u64]>,
-    /// Words of `found` for a packet.
+    /// The number of words of `found` for each packet.
     words: usize,
-    /// Whether any string was found, by packet.
+    /// For each packet: true if any string was found.
     any: Box<[bool]>,
-    /// The number of the last packet that each rule was tested on.
+    /// The `number` of the last packet that each rule was tested on.
     last_tested: Box<[u64]>,
-    /// The number of packets so far.
+    /// The number of packets that were tested so far, the present one included.
     number: u64,
-    /// Rules that match the packet.
+    /// The rules that match the present packet, by index.
     matching: Vec<u32>,
-    /// Rules that match the packet, provided that its session matches too.
+    /// The rules that match the present packet if its session matches too.
     pending: Vec<u32>,
     /// The table of sessions, if one is configured.
     sessions: Option<Arc<SessionLookup>>,
     /// Bits that rules keep for sessions, if a rule uses any.
     bits: Option<SessionBits>,
-    /// Whether a rule is undecided on the packet, and whether such a rule drops packets.
+    /// The first value is true if any rule is undecided on the present packet, the second if such a rule has the action
+    /// 'drop'.
     undecided: (bool, bool),
     /// The searches of a batch: the index of the packet, and the index of one of its groups.
     searches: Vec<(u16, u8)>,
@@ -111,7 +121,9 @@ pub struct Nids {
 
 /// The destination of alerts.
 struct Out {
+    /// The writer of the file; `None` if alerts do not go to a file.
     writer: Option<LineWriter<Alert>>,
+    /// The counters of the journal, and the counter [`LIMITED`].
     counts: Arc<[Counter]>,
 }
 
@@ -248,7 +260,8 @@ impl Out {
 }
 
 impl Nids {
-    /// Searches the packets' payloads for the strings of the rules in their groups.
+    /// Searches the payloads of a batch for the strings by which rules are found. Needs the `views` of all packets, and
+    /// writes the results to `found` and `any`.
     fn search(&mut self, batch: &[Packet]) {
         let Self { rules, views, found, words, any, searches, .. } = self;
         searches.clear();
@@ -290,8 +303,9 @@ impl Nids {
     }
 }
 
-/// Returns the gate and counter of a packet on which some rules are undecided. `drop` is the gate if such a rule has
-/// the action 'drop'. A matching rule with 'pass' still decides.
+/// Returns the gate and counter of a packet on which some rules are undecided. `judged` is the outcome of the rules
+/// that are decided. `drop` is the gate if an undecided rule has the action 'drop'. A matching rule with 'pass' still
+/// decides. Without a counter, the packet is only counted as undecided.
 #[cold]
 fn undecided_outcome(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
     match (judged, drop) {

@@ -24,12 +24,15 @@ pub struct Params {
     others: Others,
 }
 
-/// The function.
+/// The network function `balance`.
 pub struct Balance {
+    /// The worker's sessions, which all modules with this state share.
     distributor: Arc<Own<Distributor>>,
     services: Arc<Services>,
     outputs: Outputs,
+    /// The counters of sessions ([`COUNTERS`]).
     sessions: Arc<[Counter]>,
+    /// The counters of backends, one list for each of [`BACKENDS`].
     backends: [Arc<[Counter]>; BACKENDS.len()],
     serving_module: ServingModule,
 }
@@ -80,7 +83,7 @@ impl Declare for Balance {
 }
 
 impl Balance {
-    /// Publishes the counters, and asks to be woken as long as there are sessions that will end.
+    /// Publishes the counters, and schedules the next call without packets if there are sessions.
     fn publish_and_schedule(&mut self, distributor: &Distributor, context: &mut Context<'_>) {
         distributor.publish(&self.sessions, &self.backends);
         self.serving_module.schedule(distributor.is_empty(), context);
@@ -116,8 +119,8 @@ impl Function for Balance {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        // Publish the last values. If the next configuration has already taken over the sessions, the backends are
-        // others.
+        // Publish the last values. If the next configuration has already taken over the sessions, the roster has that
+        // configuration's backends, and their values must not go into these counters.
         if let Some(distributor) = self.distributor.lend().filter(|it| it.is_of(&self.services)) {
             distributor.publish(&self.sessions, &self.backends);
         }

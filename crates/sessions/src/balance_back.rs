@@ -21,8 +21,9 @@ pub struct Params {
     others: Others,
 }
 
-/// The function.
+/// The network function `balance_back`.
 pub struct BalanceBack {
+    /// The worker's sessions, which all modules with this state share.
     distributor: Arc<Own<Distributor>>,
     services: Arc<Services>,
     outputs: Outputs,

@@ -2,8 +2,8 @@
 //!
 //! [`balance`](crate::balance) sends packets for a service's address to one of its backends.
 //! [`balance_back`](crate::balance_back) gives the replies the service's address. The services belong to a
-//! configuration. A worker's sessions outlive a configuration; in the next one they are matched to its services by
-//! their backends ([`roster`]).
+//! configuration. A worker's sessions outlive a configuration. The next configuration finds the service of a session by
+//! the session's backend ([`roster`]).
 
 mod distributor;
 mod outcome;
@@ -33,7 +33,9 @@ const SESSIONS: usize = 1 << 16;
 
 /// The validated state: the services, and the parameters of each worker's session table.
 pub struct Balancer {
+    /// The key of the workers' sessions. The next configuration takes over the sessions if its key is the same.
     key: String,
+    /// The maximum number of sessions over all workers.
     sessions: usize,
     services: Arc<Services>,
 }
@@ -53,8 +55,13 @@ impl Balancer {
         &self.services
     }
 
-    /// Returns a worker's sessions. All of its modules that name this state share them, and the next configuration
-    /// takes them over. Also returns a registration for serving operators' requests, which one module has to keep.
+    /// Returns a worker's sessions. All modules of the worker that name this state share the sessions, and the next
+    /// configuration takes them over. Also returns a registration for serving operators' requests. At least one module
+    /// must keep it and serve the requests.
+    ///
+    /// # Errors
+    /// There is not enough memory, or there are several workers and a reply may come to another worker than the
+    /// session's worker.
     pub(crate) fn distributor(
         &self,
         setup: &mut Setup<'_>,

@@ -1,10 +1,10 @@
-//! The state of a connection as its packets show it, and how long it is kept without packets.
+//! The state of a connection as its packets show it, and the time for which the state is kept without packets.
 //!
 //! A translator or firewall follows TCP's state no closer than it needs to (RFC 5382 section 5, RFC 7857 section 2):
-//! whether a connection is opening, established or closing. Sequence numbers are not checked, so a packet that changes
-//! the state may be one that the hosts ignore (RFC 5961 section 3). No such packet alone may end a connection.
-//! Therefore this is the state machine of RFC 6146 section 3.5.2.2, in which traffic after a reset returns the
-//! connection to its previous state.
+//! whether a connection is opening, established or closing. Sequence numbers are not checked, so the hosts may ignore a
+//! packet that changes the state here (RFC 5961 section 3). No such packet alone may end a connection. Therefore this
+//! is the state machine of RFC 6146 section 3.5.2.2, in which traffic after a reset returns the connection to its
+//! previous state.
 
 mod headers;
 mod icmp;
@@ -92,7 +92,8 @@ const BY_NUMBER: [Phase; PHASES] = {
 pub struct Connection {
     /// The number of its [`Phase`].
     phase: u8,
-    /// Events of TCP that were seen: [`OPENED`] and the flags after it.
+    /// The events of TCP that were seen, as flags: [`OPENED`], [`ANSWERED`], [`ENDED`], [`ESTABLISHED`], and
+    /// [`MARKED`].
     seen: u8,
 }
 
@@ -100,10 +101,12 @@ pub struct Connection {
 const OPENED: u8 = 1;
 /// The SYN with an acknowledgement of the other side.
 const ANSWERED: u8 = 2;
-/// A FIN of the opener. Shifted left by one: of the other side.
+/// A FIN of the opener. The next higher bit is a FIN of the other side.
 const ENDED: u8 = 4;
+/// FINs of both sides.
 const BOTH_ENDED: u8 = 3 * ENDED;
-/// The handshake was complete. After a reset it shows that traffic returns the connection to the established phase.
+/// The handshake was complete. After a reset, this flag shows that traffic returns the connection to the established
+/// phase.
 const ESTABLISHED: u8 = 16;
 /// Another module stores something about the connection.
 const MARKED: u8 = 32;
@@ -135,8 +138,8 @@ impl Connection {
         BY_NUMBER[usize::from(self.phase) % PHASES]
     }
 
-    /// Whether both sides have agreed on the connection. For ICMP queries and other protocols no state is kept: a
-    /// `reply` shows that there are packets from both sides.
+    /// Returns true if both sides have agreed on the connection. For ICMP queries and other protocols no state is kept:
+    /// if the packet is a `reply`, there are packets from both sides.
     #[must_use]
     pub fn is_established(self, reply: bool) -> bool {
         match self.phase() {
@@ -154,14 +157,15 @@ impl Connection {
         self.seen |= MARKED;
     }
 
-    /// Whether it is [marked](Self::mark).
+    /// Returns true if the connection is [marked](Self::mark).
     #[must_use]
     pub fn is_marked(self) -> bool {
         self.seen & MARKED != 0
     }
 
-    /// Whether a packet with these TCP flags (0 for other protocols) leaves the state unchanged. `reply` is true for a
-    /// packet of the side that did not open the connection. Nearly all packets leave it unchanged.
+    /// Returns true if a packet with these TCP flags (0 for other protocols) certainly leaves the state unchanged, as
+    /// nearly all packets do. Otherwise [`passes`](Self::passes) must be called. `reply` is true for a packet of the
+    /// side that did not open the connection.
     #[inline(always)]
     #[must_use]
     pub fn goes_on(self, flags: u8, reply: bool) -> bool {
@@ -171,7 +175,8 @@ impl Connection {
         (steady >> self.phase) & 1 == 1 && flags & (SYN | FIN | RST) == 0
     }
 
-    /// Updates the state for a packet. `reply` is true for a packet of the side that did not open the connection.
+    /// Updates the state for a packet with these TCP flags (0 for other protocols). `reply` is true for a packet of the
+    /// side that did not open the connection.
     pub fn passes(&mut self, flags: u8, reply: bool) {
         let after = match self.phase() {
             Phase::UdpOpening if reply => Phase::UdpEstablished,
@@ -229,8 +234,8 @@ impl Connection {
                 self.seen = self.seen & (kept | !MARKED) | ANSWERED;
                 false
             }
-            // The third packet of the handshake; or a packet of the other side, if the connection is older than this
-            // table.
+            // The third packet of the handshake. Or, in a connection that is older than this table, a packet of the
+            // other side.
             (3, false, ACK) | (0, true, ACK) => true,
             // The connection from before a reset and a SYN is still alive.
             _ => self.seen & ESTABLISHED != 0 && flags & SYN == 0,
@@ -243,13 +248,13 @@ impl Connection {
     }
 }
 
-/// Whether a TCP packet with these flags may open a connection.
+/// Returns true if a TCP packet with these flags may open a connection: a SYN without ACK, FIN and RST.
 #[must_use]
 pub fn opens(flags: u8) -> bool {
     flags & (SYN | ACK | FIN | RST) == SYN
 }
 
-/// Whether no TCP sends these flags: none of SYN, ACK and RST, or SYN together with FIN or RST.
+/// Returns true if no TCP sends these flags: none of SYN, ACK and RST, or SYN together with FIN or RST.
 #[must_use]
 pub fn are_impossible(flags: u8) -> bool {
     flags & (SYN | ACK | RST) == 0 || flags & SYN != 0 && flags & (FIN | RST) != 0

@@ -30,9 +30,10 @@ use tracker::{COUNTERS, Refusal, Tracker};
 pub struct Params {
     /// The name of a state `connections`.
     state: String,
-    /// Rules that permit packets to open a connection, written as those of `acl`. Without them `default` decides.
+    /// Rules that permit packets to open a connection, in the syntax of the rules of `acl`. Without rules, `default`
+    /// decides.
     rules: Option<Rules>,
-    /// Decision for a packet that would open a connection and that no rule matches: `deny` (the default) or `permit`.
+    /// Decision for a packet that would open a connection if no rule matches it: `deny` (the default) or `permit`.
     #[serde(default)]
     default: Unmatched,
 }
@@ -48,6 +49,7 @@ enum Unmatched {
     Permit,
 }
 
+// The gates of the drop reasons. The numbers are the indices in `DROPS`.
 const DENIED: Gate = Gate::drop(0);
 const NO_SESSION: Gate = Gate::drop(1);
 const FRAGMENT: Gate = Gate::drop(2);
@@ -87,12 +89,15 @@ fn gate(refusal: Refusal) -> Gate {
     }
 }
 
-/// The function.
+/// The network function `firewall`.
 pub struct Firewall {
+    /// The worker's connections, which all modules with this state share.
     tables: Arc<Own<Tables>>,
     settings: Settings,
     rules: Option<Judge>,
+    /// The decision if there are no rules. The rules have the same decision for packets that no rule matches.
     default: Unmatched,
+    /// The counters ([`COUNTERS`]) of the connections over IPv4 and over IPv6.
     counters: [Arc<[Counter]>; 2],
     serving_module: ServingModule,
 }
@@ -139,19 +144,21 @@ impl Declare for Firewall {
     }
 }
 
-/// The keys of a group of packets; only plain packets have one.
+/// The keys of a group of packets. A packet that is not plain has the default key, which no connection has.
 struct Group {
     keys: [Tuple4; GROUP],
     /// TCP's control bits, and whether the key was reversed.
     flags: [(u8, bool); GROUP],
+    /// The spot of each key.
     spots: [Spot; GROUP],
 }
 
-/// Packets of a group that would open a connection, one bit each: those for which this is certain unless another packet
-/// opens it first, and those of them that the rules permit.
+/// Packets of a group that would open a connection. Bit n stands for the packet at index n.
 #[derive(Clone, Copy, Debug, Default)]
 struct NewConnections {
+    /// The packets that open a connection if the rules permit it and no earlier packet has opened the connection.
     known: u32,
+    /// The packets in `known` that the rules permit.
     permitted: u32,
 }
 
@@ -189,7 +196,7 @@ impl Firewall {
         NewConnections { known, permitted }
     }
 
-    /// Handles any packet.
+    /// Handles any packet and returns its gate.
     #[inline(never)]
     fn judge_one(&mut self, tables: &mut Tables, packet: &mut Packet, now: Slot) -> Gate {
         match Shown::<Tuple4>::of(packet) {
@@ -201,6 +208,7 @@ impl Firewall {
         }
     }
 
+    /// Handles a packet of one IP version with these headers and returns its gate. Updates or opens its connection.
     fn judge<T: Tuple>(&mut self, tracker: &mut Tracker<T>, shown: Shown<T>, packet: &mut Packet, now: Slot) -> Gate {
         let headers = match shown {
             Shown::Packet(headers) | Shown::Message(headers) => headers,
@@ -241,6 +249,7 @@ impl Firewall {
             .map_or_else(gate, |()| Gate::FIRST)
     }
 
+    /// Publishes the counters, and schedules the next call without packets if there are connections.
     fn publish_and_schedule(&mut self, tables: &Tables, context: &mut Context<'_>) {
         self.publish(tables);
         self.serving_module.schedule(tables.is_empty(), context);
@@ -290,7 +299,7 @@ impl Function for Firewall {
                         continue;
                     }
                 }
-                // A packet that was not plain may have opened the connection of a plain one.
+                // An earlier packet that was not plain may have opened the connection of this plain packet.
                 let known = new.known >> at & 1 == 1
                     && (tables.v4.opened() == openings || !tables.v4.table.find_at(plain.spots[at], key).is_some());
                 let gate = if !known {

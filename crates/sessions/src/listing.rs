@@ -1,7 +1,7 @@
 //! Workers' tables of sessions as operators see them: operators list, select and end sessions while packets run.
 //!
 //! A table belongs to its worker, and no other thread may read it. So an operator's request goes into a ring, which the
-//! worker checks once a batch. The worker visits a few entries of its table at a time, between batches and when it is
+//! worker checks once per batch. The worker visits a few entries of its table at a time, between batches and when it is
 //! woken, and sends the matching rows back. The worker never waits for the operator. It makes no system call and
 //! allocates no memory, because the request brings the memory for the rows.
 
@@ -25,37 +25,38 @@ use select::{Selector, position};
 
 use crate::connection::SlotClock;
 
-/// A worker's tables, whose entries are visited by index.
+/// A worker's tables, whose entries are visited by index. A worker's tables are numbered from 0.
 pub(crate) trait WorkerTables {
     /// Returns the receiver of requests for these tables.
     fn worker_side(&mut self) -> &mut WorkerSide;
 
-    /// Returns an upper bound of the indices ever used in a table; 0 for a table that does not exist.
+    /// Returns an upper bound of the indices that were ever used in a table: each index is smaller. Returns 0 for a
+    /// table that does not exist.
     fn index_limit(&self, table: u8) -> u32;
 
-    /// Returns the row at an index, if there is an entry.
+    /// Returns the row at an index, or `None` if there is no entry or it has ended.
     fn row(&self, table: u8, index: u32) -> Option<Row>;
 
-    /// Ends the entry at an index.
+    /// Ends the entry at an index, if there is one.
     fn end(&mut self, table: u8, index: u32);
 }
 
 /// Presentation of a type of table.
 #[derive(Debug)]
 pub(crate) struct TableType {
-    /// The table's name: `sessions`.
+    /// The table's name, such as `sessions`.
     pub(crate) name: &'static str,
-    /// Names of the ends of a row.
+    /// Names of the ends of a row, such as `inside`.
     pub(crate) ends: &'static [&'static str],
     /// The range of a worker's tables that are shown under this name.
     pub(crate) tables: Range<u8>,
     /// Syntax of changes. If entries cannot be ended, the text begins with the reason.
     pub(crate) syntax: &'static str,
-    /// Whether operators can end entries.
+    /// True if operators can end entries.
     pub(crate) ended: bool,
 }
 
-/// The operators' side of all workers' tables of one state.
+/// The operators' side of all workers' tables of one state, by the worker's number and the number of workers.
 #[derive(Default)]
 pub(crate) struct Listing(Mutex<BTreeMap<(usize, usize), Arc<OperatorSide>>>);
 
@@ -80,7 +81,8 @@ impl Listing {
     }
 }
 
-/// Adds a table of a state to what the module declares.
+/// Adds a table of a state to the tables of the module. `key` is the key of the listing. Modules with the same key
+/// share the table.
 pub(crate) fn add_table(
     listing: &Arc<Listing>,
     table_type: &'static TableType,
@@ -104,12 +106,13 @@ struct View {
 
 /// Maximum number of rows of a response.
 const ROWS: usize = 4_096;
-/// Maximum number of entries that a worker visits for one request; then the request is continued by another one.
+/// Maximum number of entries that a worker visits for one request. The next request continues behind these entries.
 const WALK: u32 = 1 << 16;
 
 impl View {
-    /// Visits all entries from a position on, and gives matching rows and their workers to `each` until it returns
-    /// false. With `ends`, the entries are ended instead. Returns the number of ended entries.
+    /// Visits all entries from a position (worker, table, index) on. Calls `each` with the worker and the row of each
+    /// matching entry, until `each` returns false. With `ends`, matching entries are ended instead. Returns the number
+    /// of ended entries. Returns an error if a worker does not respond.
     fn walk(
         &self,
         select: &Selector,
@@ -144,7 +147,7 @@ impl View {
         let TableType { syntax, ends, .. } = self.table_type;
         let (verb, entry) = Verb::split(line, syntax)?;
         if verb != Verb::Remove {
-            return Err(format!("packets make the entries of this table: allowed is {}", Verb::Remove.form(syntax)));
+            return Err(format!("only packets create entries of this table: allowed is {}", Verb::Remove.form(syntax)));
         }
         if !self.table_type.ended {
             return Err((*syntax).to_owned());
@@ -169,6 +172,7 @@ impl View {
     }
 }
 
+/// Returns the part of a wrong text that an error repeats.
 fn short(text: &str) -> String {
     text.chars().take(120).collect()
 }

@@ -65,11 +65,11 @@ pub struct Params {
     /// By default there is no limit.
     ports_per_address: Option<u16>,
     /// Computes outside addresses and ports from the inside address instead of choosing them at random (RFC 7422). Each
-    /// inside address has a block of ports, so finding out later which address used a port needs no log. The
-    /// computation is in docs/sessions.md; the table `blocks` shows the result.
+    /// inside address has a block of ports, so no log is needed to find out later which address used a port. The
+    /// computation is in docs/sessions.md. The table `blocks` shows the result.
     deterministic: Option<Deterministic>,
-    /// A log file that records which inside port had which outside port from when until when: one JSON object a line.
-    /// Computed ports (`deterministic`) are not in it.
+    /// A log file that records which inside port had which outside port, and at which time: one JSON object per line.
+    /// Computed ports (`deterministic`) are not recorded.
     log: Option<LogParams>,
     /// Ports that are always forwarded from outside to inside, for example those of a server.
     #[serde(default)]
@@ -130,13 +130,17 @@ type Forwarded = (u8, (u32, u16), (u32, u16));
 
 /// A validated state `nat`, from which each worker makes its translator.
 pub struct Nat {
+    /// The key of the workers' translators. The next configuration takes over the translators if its key is the same.
     key: String,
-    /// The first address, and the number of addresses.
+    /// The first outside address, and the number of outside addresses.
     pool: (u32, u32),
+    /// The first and the last outside port.
     ports: (u16, u16),
+    /// The maximum number of sessions over all workers.
     sessions: usize,
     when_full: WhenFull,
     filtering: Filtering,
+    /// The maximum number of outside ports of one inside address, for each protocol. `u16::MAX` means no limit.
     ports_per_address: u16,
     blocks: Option<Blocks>,
     /// The state's name, which each line of the log has.
@@ -236,6 +240,7 @@ impl DeclareState for Nat {
 }
 
 impl Forward {
+    /// Validates a forward. The pool is given by its first address and the number of addresses.
     fn read(&self, (first, count): (u32, u32)) -> Result<Forwarded, String> {
         let read = |field: &str, text: &str| {
             let parsed: Result<std::net::SocketAddrV4, _> = text.parse();
@@ -287,12 +292,13 @@ fn pool(text: &str) -> Result<(u32, u32), String> {
 }
 
 /// Rewrites the source (on the way out) or the destination (on the way in) of a packet whose headers are complete.
+/// Returns `None` for other packets, which may then be changed in part and must be dropped.
 pub(crate) fn translate(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
     packets::translate(packet, direction, becomes)
 }
 
-/// Translates an ICMP error: the packet that it quotes, and its source (on the way out) or its destination (on the way
-/// in).
+/// Translates an ICMP error: the packet that it quotes, and the error's own source (on the way out) or destination (on
+/// the way in). Returns `None` if the error is incomplete. It may then be changed in part and must be dropped.
 pub(crate) fn translate_error(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
     packets::translate_quoted(packet, direction, becomes)?;
     // The sender may also be a router inside. To the outside, all inside hosts show the same address.

@@ -31,7 +31,7 @@ enum Others {
     Pass,
 }
 
-/// The function.
+/// The network function `nat_in`.
 pub struct NatIn {
     handle: TranslatorHandle,
     outputs: Outputs,

@@ -16,12 +16,12 @@ pub struct Params {
     /// The name of a state `nat`.
     state: String,
     /// Whether packets from inside to an outside address of the pool go back inside, through a second gate named
-    /// `hairpin` (RFC 4787 REQ-9). Without it they are dropped as `hairpin`.
+    /// `hairpin` (RFC 4787 REQ-9). With `false` (the default) they are dropped as `hairpin`.
     #[serde(default)]
     hairpin: bool,
 }
 
-/// The function.
+/// The network function `nat_out`.
 pub struct NatOut {
     handle: TranslatorHandle,
     outputs: Outputs,

@@ -58,6 +58,7 @@ enum Unmatched {
     Drop,
 }
 
+// The gates of the drop reasons. The numbers are the indices in `DROPS`.
 const UNMATCHED: Gate = Gate::drop(0);
 const UNDECIDABLE: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
@@ -65,7 +66,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "undecidable", help: HIDES_ADDRESSES },
 ];
 
-/// The function.
+/// The network function `static_nat`.
 pub struct StaticNat {
     mappings: Reader<Mappings, Vec<MappingChange>>,
     translator: Translator,
@@ -125,6 +126,7 @@ fn not_ipv4(packet: &mut Packet) -> Gate {
 }
 
 impl Translator {
+    /// Returns the new address, or `None` if the address has no mapping in this direction.
     #[inline]
     fn translate(self, mappings: &Mappings, address: u32) -> Option<u32> {
         match self.direction {
@@ -133,8 +135,8 @@ impl Translator {
         }
     }
 
-    /// Returns the packet's protocol and its new address, if the address has a mapping. `None` if the packet is not
-    /// IPv4.
+    /// Returns the protocol of an IPv4 packet, and its new address if the address has a mapping. Returns `None` for
+    /// other packets.
     #[inline(always)]
     fn translated(self, mappings: &Mappings, packet: &mut Packet) -> Option<(u8, Option<[u8; 4]>)> {
         let header = packet.ipv4()?;
@@ -142,6 +144,7 @@ impl Translator {
         Some((header.protocol, self.translate(mappings, u32::from_be_bytes(address)).map(u32::to_be_bytes)))
     }
 
+    /// Translates a packet and returns its gate.
     #[inline(always)]
     fn pass(self, mappings: &Mappings, packet: &mut Packet) -> Gate {
         let Some((protocol, address)) = self.translated(mappings, packet) else { return not_ipv4(packet) };
@@ -174,8 +177,8 @@ impl Function for StaticNat {
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
         let Some((protocol, address)) = self.translator.translated(&self.mappings.live().look(), packet) else {
-            // ARP and a packet that hides its network layer may have the same session key, which is their Ethernet
-            // addresses.
+            // ARP packets pass, and packets that hide their network layer are dropped. Both may have the same session
+            // key, which then consists of their Ethernet addresses, so the effect on the key is unknown.
             let known = packet.network().0 != Network::Other;
             return known.then(|| Effect::to(not_ipv4(packet)));
         };

@@ -1,6 +1,6 @@
 //! Help text of the drop reason `undecidable`, for functions that translate addresses.
 
-/// Help text: the packet hides its network layer.
+/// The help text for packets that hide their network layer.
 pub(crate) const HIDES_ADDRESSES: &str = "\
     The packet has more than 4 VLAN tags, or an LLC and SNAP header before IP, or its IP header cannot be read, so \
     its addresses are not known.";

@@ -80,6 +80,7 @@ impl Simulator {
         self.layout().running().map(|(at, module)| ((at, module), report.modules[at]))
     }
 
+    /// Returns the report of the module `at`, whose counts are `result`. `seconds` is the length of the report.
     fn module(&self, at: usize, layout: &ModuleLayout, result: crate::ModuleReport, seconds: f64) -> ModuleReport {
         let (now, spent) = (self.present(at), self.spent(at, result.calls, result.packets));
         let each = |of: f64, count: u64| (count > 0).then(|| of / count as f64);

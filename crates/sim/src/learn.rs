@@ -25,7 +25,8 @@ use crate::pattern::Pattern;
 use crate::scene::{GONE, NO_FLOW, Scene, SourcePlan, WorkerPlan};
 use watch::{Entry, Observations, Trail, Watcher};
 
-/// The largest number of packets in flight at once. The observers can distinguish 255 packets.
+/// The largest number of packets in flight at once. It must be at most 255, because the observers distinguish packets
+/// by a mark of one byte that is not 0.
 const MAX_IN_FLIGHT: usize = 64;
 /// The simulated time between two checks of how many packets have been observed, in nanoseconds.
 const SLICE: u64 = 20_000;
@@ -77,6 +78,7 @@ impl Scene {
         let layout = plans[0].layout()?;
         let leader = |module: usize| layout.modules[module].leader;
         let graph = Graph::of(&plans[0], leader);
+        // The schedulers of the simulator count time in picoseconds.
         let frequency = Frequency::new(1e12);
         if let Some(limited) = plans[0].modules.iter().find(|module| module.share.limit.is_some()) {
             return Err(LearnError::Limit { module: limited.name.clone() });
@@ -151,7 +153,8 @@ fn module(target: &Target) -> Option<usize> {
     if let Target::Module(module) = *target { Some(module) } else { None }
 }
 
-/// Returns the topology that a worker's scheduler needs.
+/// Returns the topology that a worker's scheduler needs. The caller sets `nodes`, which is 0 here. `fed_otherwise` is
+/// true for modules that get packets from modules, or from a port that another worker reads.
 fn topology(plan: &Plan, graph: &Graph, frequency: Frequency) -> Topology {
     let mut fed_otherwise = vec![false; graph.gates.len()];
     graph.gates.iter().flatten().filter_map(module).for_each(|to| fed_otherwise[to] = true);
@@ -181,6 +184,7 @@ type Trails = BTreeMap<Entry, Vec<Trail>>;
 
 /// The result of observing packets.
 struct Observed {
+    /// The trails of at most the wanted number of packets of each source. A source without packets is missing.
     trails: Trails,
     /// By flow: the number of packets that were sent, and their bytes.
     lengths: BTreeMap<usize, (u64, u64)>,
@@ -188,7 +192,9 @@ struct Observed {
     lost_lines: Vec<LostLines>,
 }
 
-/// Runs the pipeline until the given number of packets of each source have been observed.
+/// Runs the pipeline until `packets` packets of each source have been observed, or until no more packets come. Consumes
+/// the plans. Sources saturate and modules have no triggers here: only the routes matter, and the caller takes the
+/// arrival times from the schedules.
 fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Observed, LearnError> {
     let names: Vec<String> = plans[0].modules.iter().map(|module| module.name.clone()).collect();
     let is_source = |port: &&PortPlan| port.entry.is_some() && port.open.as_ref().is_some_and(|open| open.receives);
@@ -244,13 +250,17 @@ fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<Observed, LearnError> 
 
 /// The distinct routes that have been observed.
 struct Routes<'g> {
+    /// By worker.
     worker_nodes: &'g [WorkerNodes<'g>],
+    /// The routes, one after the other, as in [`Scene::hops`].
     hops: Vec<u32>,
+    /// By route: the index of its first hop in `hops`.
     known: HashMap<Vec<u32>, u32>,
 }
 
 impl Routes<'_> {
-    /// Returns the index of the first hop of the route of a packet that entered by this worker's port.
+    /// Returns the index in `hops` of the first hop of a packet's route. Adds the route if it is new. `entry` is the
+    /// worker and the port by which the packet entered.
     fn begin(&mut self, entry: Entry, trail: &Trail, leader: impl Fn(usize) -> usize) -> u32 {
         let (mut worker, mut origin) = (entry.0, Origin::Port(entry.1));
         let mut route: Vec<u32> = Vec::new();

@@ -32,8 +32,8 @@
 //! - Extrapolated periods do not scatter: the controller sees the expected values of a period.
 //! - Hold limits that differ by less than 5 %, or by less than 0.2 % of the tightest objective, belong to the same
 //!   state.
-//! - After a controller has left a known state unchanged a hundred times in succession, it is no longer called for each
-//!   further period. Its log then receives a copy of the last period.
+//! - After a controller has left a known state unchanged a hundred times in succession, the simulator skips the whole
+//!   periods that follow. It does not call the controller for them, and the log receives copies of the last period.
 //! - A controller that never settles leaves little to extrapolate, and so does a load close to the capacity of the
 //!   workers. The simulation is then tens of times faster than real time, not thousands of times.
 //! - Flows with less than a quarter of an even share may be seen too seldom for their percentiles.

@@ -16,6 +16,7 @@ pub(crate) struct Graph {
     pub(crate) gates: Vec<Vec<Target>>,
     /// By port: the target that its packets enter.
     pub(crate) entries: Vec<Option<Target>>,
+    /// The workers of each module and port.
     pub(crate) placement: Arc<Placement>,
     /// By module: true if packets to it are dropped when the ring to its worker is full.
     pub(crate) drops: Vec<bool>,
@@ -31,7 +32,7 @@ impl Graph {
         gates.chain(ports.filter_map(|(port, (entry, _))| Some((Origin::Port(port), (*entry)?))))
     }
 
-    /// Returns all rings, in the order in which each worker reads its own.
+    /// Returns all rings, sorted. A worker reads its rings in this order.
     pub(crate) fn rings(&self) -> Vec<RingPlan> {
         let mut rings = Vec::new();
         for from in 0..self.placement.workers {
@@ -48,6 +49,7 @@ impl Graph {
 }
 
 impl Crossing {
+    /// Returns the reason why packets from `origin` to `target` go to another worker.
     fn of(origin: Origin, target: Target) -> Self {
         match (origin, target) {
             (Origin::Port(_), Target::Module(_)) => Self::Entry,
@@ -57,9 +59,13 @@ impl Crossing {
     }
 }
 
+/// A node at which packets to other workers wait. The order of the variants and of their fields is the order in which
+/// the nodes are numbered, and must be equal to the order in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TransferNode {
+    /// Packets to several workers, before they are divided.
     Spread(Crossing, Target),
+    /// Packets to the worker with this number.
     Transfer(Crossing, Target, usize),
 }
 
@@ -67,10 +73,12 @@ enum TransferNode {
 pub(crate) struct WorkerNodes<'g> {
     graph: &'g Graph,
     worker: usize,
+    /// The spread and transfer nodes, sorted. The index is the node's number after the drop node.
     transfers: Vec<TransferNode>,
 }
 
 impl<'g> WorkerNodes<'g> {
+    /// Finds the spread and transfer nodes of a worker.
     pub(crate) fn of(graph: &'g Graph, worker: usize) -> Self {
         let mut transfers = Vec::new();
         for (origin, target) in graph.edges(worker) {
@@ -87,11 +95,12 @@ impl<'g> WorkerNodes<'g> {
         Self { graph, worker, transfers }
     }
 
+    /// Returns the number of the drop node, which follows the modules and the ports.
     fn drop_node(&self) -> usize {
         self.graph.gates.len() + self.graph.entries.len()
     }
 
-    /// Returns the node of a target itself.
+    /// Returns the node of a target. It has the same number on every worker.
     pub(crate) fn node(&self, target: Target) -> usize {
         match target {
             Target::Module(module) => module,
@@ -114,14 +123,14 @@ impl<'g> WorkerNodes<'g> {
         spread.into_iter().chain(then).collect()
     }
 
-    /// Returns the first node from `origin` to `target`. It is the same for all destination workers.
+    /// Returns the first node that packets enter on the way from `origin` to `target`.
     pub(crate) fn first(&self, origin: Origin, target: Target) -> usize {
         let to = self.graph.placement.leads(self.worker, origin, target).and_then(|to| to.first().copied());
         let route = self.route(origin, target, to.unwrap_or(self.worker));
         route.first().copied().unwrap_or_else(|| self.node(target))
     }
 
-    /// Returns the type of each node.
+    /// Returns the type of each node. `rings` are the sorted rings of the same graph ([`Graph::rings`]).
     pub(crate) fn types(&self, rings: &[RingPlan]) -> Vec<NodeType> {
         let ring = |to: usize, crossing: Crossing| {
             let wanted = RingPlan { to, crossing, from: self.worker };
@@ -140,7 +149,8 @@ impl<'g> WorkerNodes<'g> {
         modules.chain(outs).chain(transfers).collect()
     }
 
-    /// Returns, by node, whether only one edge leads to it, so that a batch may bypass its queue.
+    /// Returns, by node, whether only one module or port of this worker leads to it. A batch may then bypass the queue
+    /// of the node.
     pub(crate) fn single_feed(&self) -> Vec<bool> {
         let mut feeders = vec![0; self.drop_node() + 1 + self.transfers.len()];
         for (port, entry) in self.graph.entries.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! The order in which a source's packets take routes, learnt from a sample of its packets.
 //!
-//! A periodic order, such as that of sessions that take turns, is repeated as it is. Any other order (sessions of
-//! unequal shares, functions that split at random) is replayed in stretches that start at random positions of the
-//! sample. This keeps the share of each route, and the correlation between neighbouring packets.
+//! A periodic order, for example if sessions take turns, is repeated as it is. Any other order (sessions of unequal
+//! shares, functions that split at random) is replayed in stretches that start at random positions of the sample. This
+//! keeps the share of each route, and the correlation between neighbouring packets.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ const STRETCH: usize = 1_024;
 pub(crate) struct Pattern {
     /// For each packet, the index of its first hop in the scene's hops.
     routes: Arc<[u32]>,
+    /// True if `routes` is one period, false if it is a sample.
     periodic: bool,
 }
 
@@ -43,12 +44,13 @@ fn period(items: &[u32]) -> usize {
     items.len() - borders.last().copied().unwrap_or(0)
 }
 
-/// Returns the route of each next packet.
+/// Replays a pattern packet by packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
     pattern: Pattern,
+    /// The index of the next packet in the pattern's routes.
     position: usize,
-    /// The number of packets until the next jump to a random position.
+    /// The number of packets until the next jump to a random position. Not used if the pattern is periodic.
     remaining: usize,
 }
 
@@ -59,6 +61,7 @@ impl Player {
         Self { pattern, position: 0, remaining }
     }
 
+    /// Returns the route of the next packet: the index of its first hop in the scene's hops.
     #[inline]
     pub(crate) fn next(&mut self, random: &mut Random) -> u32 {
         if self.remaining == 0 {

@@ -8,10 +8,11 @@ use crate::time::Picos;
 /// Consecutive packets at the same position of the same route that arrived at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The position of the packets in the scene's hops.
+    /// The index of the packets' present hop in the scene's hops.
     pub(crate) at: u32,
     /// The number of packets.
     pub(crate) count: u32,
+    /// The instant at which the packets arrived at the port.
     pub(crate) arrival: Picos,
 }
 
@@ -19,10 +20,12 @@ pub(crate) struct Run {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     pub(crate) runs: Vec<Run>,
+    /// The number of packets of all runs. Code that changes `runs` must also change this number.
     pub(crate) packets: u32,
 }
 
 impl Bundle {
+    /// Adds packets. They join the last run if they are equal to its packets.
     #[inline]
     pub(crate) fn push(&mut self, run: Run) {
         self.packets += run.count;
@@ -42,24 +45,29 @@ impl Bundle {
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     runs: VecDeque<Run>,
-    /// The number of packets in the batch that is being filled. They are the last ones of the queue.
+    /// The number of packets in the batch that is being filled. These are the last packets of the queue.
     filling: u32,
-    /// The sizes of the complete batches before it, and their sum.
+    /// The sizes of the complete batches, which wait before the batch that is being filled.
     complete: VecDeque<u32>,
+    /// The sum of `complete`.
     completed: u32,
     /// The number of packets that completes a batch: the trigger, or the largest batch.
     limit: u32,
     /// True if there is no trigger: incomplete batches run too.
     eager: bool,
-    /// With a trigger: the time since which the first packet of the incomplete batch waits.
+    /// The time since which the first packet of the incomplete batch waits. Valid only with a trigger.
     since: Picos,
-    /// With a trigger: the last time at which packets came, and the number of instants at which packets came.
+    /// The last time at which packets came while there was a trigger.
     last: Picos,
+    /// The number of instants at which packets came while there was a trigger. Packets that come at the same time count
+    /// as one instant.
     instants: u64,
+    /// The hold limit. Used only with a trigger.
     hold: Picos,
 }
 
 impl Queue {
+    /// Creates an empty queue without a trigger. `batch` is the largest batch.
     pub(crate) fn new(batch: u32) -> Self {
         Self {
             runs: VecDeque::new(),
@@ -97,6 +105,7 @@ impl Queue {
         self.is_ready()
     }
 
+    /// Records the time at which packets come, before they are counted in `filling`.
     fn record_arrival(&mut self, now: Picos) {
         if self.filling == 0 {
             self.since = now;
@@ -153,7 +162,7 @@ impl Queue {
         true
     }
 
-    /// Puts a batch back to the front of the queue, and leaves it empty.
+    /// Puts a batch that was taken back to the front of the queue as a complete batch. `bundle` is empty afterwards.
     pub(crate) fn put_back(&mut self, bundle: &mut Bundle) {
         self.complete.push_front(bundle.packets);
         self.completed += bundle.packets;
@@ -167,15 +176,18 @@ impl Queue {
         self.eager && self.filling == 0 && self.complete.is_empty()
     }
 
+    /// Returns true if [`take`](Self::take) returns a batch.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         !self.complete.is_empty() || (self.filling > 0 && (self.eager || self.filling >= self.limit))
     }
 
+    /// Returns the number of packets that wait.
     pub(crate) fn len(&self) -> u32 {
         self.filling + self.completed
     }
 
+    /// Returns true if a complete batch waits.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.complete.is_empty()
     }
@@ -185,19 +197,22 @@ impl Queue {
         (!self.eager && self.filling > 0).then(|| self.since + self.hold)
     }
 
-    /// Lets waiting packets run although they are fewer than the trigger.
+    /// Lets waiting packets run although they are fewer than the trigger. The caller reports to the scheduler that the
+    /// module is ready.
     pub(crate) fn release(&mut self) {
         if self.filling > 0 {
             self.complete_filling();
         }
     }
 
+    /// Makes the incomplete batch a complete one, of any size.
     fn complete_filling(&mut self) {
         self.completed += self.filling;
         self.complete.push_back(std::mem::take(&mut self.filling));
     }
 
-    /// Sets the trigger: 0, or up to `batch`. Waiting packets are divided into batches again.
+    /// Sets the trigger. 0 means no trigger, and values above `batch` mean `batch`. Waiting packets are divided into
+    /// batches again, so the caller checks [`is_ready`](Self::is_ready).
     pub(crate) fn set_trigger(&mut self, trigger: u32, batch: u32, now: Picos) {
         // Without a trigger, the queue does not record since when packets wait.
         let since = if self.eager { now } else { self.since };
@@ -214,6 +229,7 @@ impl Queue {
         (self.last, self.instants) = instants;
     }
 
+    /// Sets the hold limit. It also applies to packets that wait already.
     pub(crate) fn set_hold(&mut self, hold: Picos) {
         self.hold = hold;
     }
@@ -232,6 +248,8 @@ impl Queue {
         self.instants
     }
 
+    /// Returns the time since which the first packet of the incomplete batch waits. Valid only with a trigger and
+    /// packets that wait.
     pub(crate) fn since(&self) -> Picos {
         self.since
     }

@@ -55,6 +55,7 @@ pub struct FlowReport {
 }
 
 impl Report {
+    /// Adds up the counts of the workers in `counted`. `queued` is the number of packets that wait now.
     pub(crate) fn of(counted: &[Tally], seconds: f64, detail_s: f64, queued: u64) -> Self {
         let mut report = Self { seconds, detail_s, queued, ..Self::default() };
         let Some(first) = counted.first() else { return report };

@@ -5,18 +5,23 @@ use std::collections::VecDeque;
 use crate::queue::Bundle;
 use crate::time::Picos;
 
-/// The capacity of a ring is this many packets, or four of the largest batches if that is more. Each message needs
-/// `WORDS` slots in addition to those of its packets. Both are as in the engine.
+/// The least capacity of a ring in packets, as in the engine. If four of the largest batches are more packets, the ring
+/// has that capacity.
 const PACKETS: u32 = 1_024;
+/// The number of slots that a message needs in addition to one slot per packet, as in the engine.
 const WORDS: u32 = 2;
 
-/// A ring. Positions count all slots used since the start, so that the unused slots at the end of the ring are
-/// accounted for as in the engine.
+/// A ring. A position is the number of slots used since the start, including slots that stay empty at the end of the
+/// ring because the next message does not fit there. The ring is thus full exactly when the engine's ring is full.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
+    /// The messages that were sent and not taken yet, the oldest first.
     messages: VecDeque<Message>,
+    /// The number of slots, a power of two.
     slots: u64,
+    /// The position after the last message that was sent.
     written: u64,
+    /// The position after the last message that was taken.
     read: u64,
     /// Empty bundles for reuse.
     spares: Vec<Bundle>,
@@ -24,6 +29,7 @@ pub(crate) struct Ring {
 
 #[derive(Clone, Debug)]
 struct Message {
+    /// The time at which the message was sent.
     at: Picos,
     bundle: Bundle,
     /// The position after the message.
@@ -38,7 +44,7 @@ impl Ring {
         Self { messages: VecDeque::new(), slots: slots.into(), written: 0, read: 0, spares: Vec::new() }
     }
 
-    /// Sends a batch. Returns `false`, and leaves the batch as it is, if the ring is full.
+    /// Sends a batch and leaves it empty. If the ring is full, returns `false` and does not change the batch.
     pub(crate) fn send(&mut self, bundle: &mut Bundle, now: Picos) -> bool {
         let wanted = u64::from(bundle.packets + WORDS);
         let before_end = self.slots - self.written % self.slots;
@@ -54,12 +60,12 @@ impl Ring {
         true
     }
 
-    /// Returns the time at which the next message was sent.
+    /// Returns the time at which the next message was sent. `None` if the ring is empty.
     pub(crate) fn sent_at(&self) -> Option<Picos> {
         self.messages.front().map(|message| message.at)
     }
 
-    /// Takes the next message if it was sent by `now`.
+    /// Moves the batch of the next message into the empty `into`. Returns `false` if no message was sent until `now`.
     pub(crate) fn take(&mut self, now: Picos, into: &mut Bundle) -> bool {
         if self.sent_at().is_none_or(|at| at > now) {
             return false;

@@ -9,9 +9,9 @@ use forebay_units::Nanos;
 
 use crate::pattern::Pattern;
 
-/// Ends a route without a port: its packets are dropped or consumed.
+/// The last hop of a route whose packets are dropped or consumed.
 pub(crate) const GONE: u32 = u32::MAX;
-/// Follows the port of a route whose packets belong to no flow.
+/// The last hop of a route whose packets are sent and belong to no flow. It follows the hop of the port.
 pub(crate) const NO_FLOW: u32 = u32::MAX;
 
 /// A pipeline that can be simulated: its shape and its traffic. [`learn`](Self::learn) builds it from the pipeline
@@ -24,7 +24,7 @@ pub struct Scene {
     /// By flow: the mean length of its packets when they are sent, in bytes; 0 if none was sent.
     pub(crate) lengths: Vec<f64>,
     /// The routes, one after the other. A route is the sequence of nodes that a packet visits, each by its number on
-    /// its worker. After the port that sends the packet, the flow of the packet follows.
+    /// its worker. The last hop is not a node: it is the flow of a packet that is sent, or [`NO_FLOW`], or [`GONE`].
     pub(crate) hops: Arc<[u32]>,
     pub(crate) workers: Vec<WorkerPlan>,
     /// Rings between workers.
@@ -40,27 +40,28 @@ pub struct Scene {
 /// The plan of one worker.
 #[derive(Clone)]
 pub(crate) struct WorkerPlan {
+    /// The input of the worker's scheduler.
     pub(crate) topology: Topology,
-    /// The modules, the ports, the drop node, then the nodes at which packets to other workers wait.
+    /// The types of the modules, the ports and the drop node, then of the nodes at which packets to other workers wait.
     pub(crate) nodes: Vec<NodeType>,
-    /// By node: true if only one edge leads to it.
+    /// By node: true if only one module or port of this worker leads to it.
     pub(crate) single_feed: Vec<bool>,
     pub(crate) sources: Vec<SourcePlan>,
-    /// Rings from other workers, in the order in which they are read.
+    /// The indices of the rings from other workers, in the order in which they are read.
     pub(crate) ins: Vec<usize>,
 }
 
 /// The type of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeType {
-    /// A module that runs here or elsewhere, or one that is folded into another.
+    /// A module. It may run on other workers only, or be folded into another module: then no packets come here.
     Module,
     /// Packets are sent or dropped here.
     Out,
     /// Each packet goes on to the worker of its session.
     Spread,
-    /// All packets go to this ring. If the second value is a module, packets that find the ring full are dropped and
-    /// counted for that module.
+    /// All packets go to the ring with this index. If the second value is a module, packets are dropped while the ring
+    /// is full, and counted for this module. If it is `None`, they wait.
     Transfer(usize, Option<usize>),
 }
 
@@ -71,20 +72,24 @@ pub(crate) struct SourcePlan {
     pub(crate) port: usize,
     /// The node that its packets enter.
     pub(crate) entry: usize,
+    /// The arrival times.
     pub(crate) pace: Pace,
+    /// The routes of the packets.
     pub(crate) pattern: Pattern,
 }
 
-/// A ring from one worker to another.
+/// A ring from one worker to another. The order of the fields is the order in which rings are sorted and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RingPlan {
+    /// The worker that receives from it.
     pub(crate) to: usize,
     pub(crate) crossing: Crossing,
+    /// The worker that sends to it.
     pub(crate) from: usize,
 }
 
-/// The reason why packets go to another worker. The engine uses separate rings for each, so that workers never wait for
-/// each other in a circle.
+/// The reason why packets go to another worker. The engine has separate rings for each reason, so that workers never
+/// wait for each other in a circle. The values are indices of the worker's `stuck`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Crossing {
     /// Packets that have entered by a port and whose session belongs to another worker.

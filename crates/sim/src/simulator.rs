@@ -24,20 +24,21 @@ use crate::worker::CallCost;
 const FIRST_DECISION: Nanos = Nanos(1_000_000);
 /// The interval between two snapshots without a controller.
 const PERIOD: Nanos = Nanos(100_000_000);
-/// The approximate number of packets in a piece of a stretch at first.
+/// The approximate number of packets in a piece at the start of a stretch. Pieces become longer later.
 const PIECE_PACKETS: f64 = 256.0;
 /// The length of a piece when sources saturate, in seconds.
 const SATURATED_PIECE: f64 = 100e-6;
-/// The number of pieces that pass in a new state before its measurement begins; and the largest number of pieces that
-/// pass in a known state before it counts as a new one.
+/// The number of pieces that pass in a new state before its measurement begins.
 const WARM_PIECES: u32 = 4;
+/// The largest number of pieces that a known state may need to return to its figures. After this number of pieces, the
+/// state is measured again as a new state.
 const MAX_SETTLING_PIECES: u32 = 64;
-/// A state is known only after each flow has sent this many packets, and the slowest buffer has been filled this many
-/// times.
+/// The number of packets that each flow with a relevant share of the traffic must have sent before a state is known.
 const MIN_FLOW_PACKETS: u64 = 2_000;
+/// The number of times that the slowest buffer must have been filled before a state is known.
 const MIN_BUFFER_FILLS: f64 = 4.0;
-/// After so many decisions that leave a known state unchanged, the controller is assumed to leave it unchanged for
-/// good. No controller remembers more decisions.
+/// The number of successive decisions without a change of a known state after which the controller is assumed never to
+/// change it. No controller remembers more decisions.
 const SETTLED_DECISIONS: u32 = 100;
 /// The largest number of states that are remembered.
 const MAX_STATES: usize = 64;
@@ -71,37 +72,48 @@ pub enum Detail {
 pub struct Simulator {
     scene: Arc<Scene>,
     team: Box<dyn Workers>,
+    /// By module: the cost of a call.
     prices: Vec<CallCost>,
+    /// The controller, if there is one.
     runner: Option<(ControllerRunner, Settings)>,
+    /// The number of periods that have ended. It determines the length of the next period.
     decided: u32,
     log: Option<Box<dyn Log>>,
     snapshots: Snapshots,
+    /// The fraction of [`Detail::Within`]. `None` if every turn is simulated.
     within: Option<f64>,
-    /// The workers' clock, and the extrapolated time that this clock does not include.
+    /// The workers' clock, which does not include extrapolated time.
     clock: Picos,
+    /// The sum of the extrapolated time.
     extrapolated: Picos,
     /// The time of the controller's next decision.
     next: Picos,
     /// The time at which the present period began.
     period_began: Picos,
+    /// The offered rate of the sources, as a multiple of their configured rate.
     factor: f64,
+    /// The present state.
     state: State,
-    /// The number of pieces until the state has settled. Earlier pieces are not measured.
+    /// The number of pieces that may still pass before the present state has settled. They are not measured. 0 if the
+    /// state has settled.
     unsettled: u32,
+    /// Earlier states with known figures, at most `MAX_STATES`.
     others: Vec<State>,
     /// The number of decisions in succession that have left a known state unchanged.
     settled: u32,
     /// By worker: the counts of this period so far.
     counted: Vec<Tally>,
-    /// The counts at the beginning of the report, its time, and the extrapolated time until then.
+    /// By worker: the counts at the beginning of the report.
     before: Vec<Tally>,
+    /// The time at the beginning of the report, and the part of it that was extrapolated.
     began: (Picos, Picos),
-    /// The counts that forgotten states have contributed by extrapolation since then.
+    /// By worker: the extrapolated counts since the beginning of the report of states that were removed from `others`.
     forgotten: Vec<Tally>,
 }
 
 impl Simulator {
-    /// Creates the simulator of a scene whose modules' calls take `costs`, and whose triggers are set by `control`.
+    /// Creates the simulator of a scene. `costs` are the costs of a call by module, in seconds. Missing costs are 0.
+    /// The controller `control` sets triggers, hold limits and weights. Without it, they keep their configured values.
     ///
     /// # Errors
     /// Returns an error if the controller rejects its parameters.
@@ -149,7 +161,7 @@ impl Simulator {
         Ok(simulator)
     }
 
-    /// Passes every further period, and the decision after it, to `log`.
+    /// Passes every further period, and the decision after it, to `log`. Without a controller, `log` receives nothing.
     pub fn set_log(&mut self, mut log: Box<dyn Log>) {
         if let Some((_, settings)) = &self.runner {
             log.begin(settings, &self.scene.layout);
@@ -163,6 +175,7 @@ impl Simulator {
         self.time().seconds()
     }
 
+    /// Returns the simulated time: the sum of the time in detail and the extrapolated time.
     fn time(&self) -> Picos {
         self.clock + self.extrapolated
     }
@@ -173,7 +186,7 @@ impl Simulator {
         self.apply(&[Action::SetOffer { factor }]);
     }
 
-    /// Discards everything counted until now: the report begins here.
+    /// Begins the report: excludes all counts until now from it.
     pub fn begin_report(&mut self) {
         self.before = self.team.tallies();
         self.began = (self.time(), self.extrapolated);
@@ -182,7 +195,7 @@ impl Simulator {
         self.forgotten = empty_tallies(&self.scene);
     }
 
-    /// Advances the simulated time by so many seconds.
+    /// Advances the simulated time by `seconds`.
     pub fn run(&mut self, seconds: f64) {
         let until = self.time() + Picos::of_seconds(seconds);
         while self.time() < until {
@@ -195,7 +208,8 @@ impl Simulator {
         }
     }
 
-    /// Skips all whole periods until `until` at once, if each of them is like the last one.
+    /// Skips the whole periods that end by `until`, after the present period, if the controller is assumed not to
+    /// change the state. The log receives copies of the last period.
     fn leap(&mut self, until: Picos) {
         let Some(known) = self.state.known.as_mut().filter(|_| self.settled >= SETTLED_DECISIONS) else { return };
         let period = self.next - self.period_began;
@@ -241,8 +255,8 @@ impl Simulator {
         &self.scene.lost_lines
     }
 
-    /// Returns the number of packets that were dropped by backpressure on the path of a flow, or lost at ports whose
-    /// packets enter on it. As in the engine, this includes packets of other flows that share the path.
+    /// Returns the number of packets that backpressure dropped on the path of a flow, or that were lost at ports whose
+    /// packets enter the path. As in the engine, this includes packets of other flows that share the path.
     pub(crate) fn turned_away(&self, flow: &FlowLayout, report: &Report) -> u64 {
         let enters = |entry: &Option<usize>| entry.is_some_and(|module| flow.path.contains(&module));
         let lost = self.scene.entries.iter().zip(&report.lost).filter(|(entry, _)| enters(entry));
@@ -255,12 +269,13 @@ impl Simulator {
         self.team.module(module)
     }
 
-    /// Returns the seconds that so many calls with so many packets of a module take.
+    /// Returns the time, in seconds, that `calls` calls of a module with `packets` packets in total take.
     pub(crate) fn spent(&self, module: usize, calls: u64, packets: u64) -> f64 {
         let CallCost { fixed, each } = self.prices[module];
         fixed.seconds() * calls as f64 + each.seconds() * packets as f64
     }
 
+    /// Returns the length of the next period. The first periods are shorter than the configured period.
     fn next_interval(&self) -> Picos {
         let period = self.runner.as_ref().map_or(PERIOD, |(_, settings)| settings.period);
         Picos((FIRST_DECISION.0 << self.decided.min(32)).min(period.0) * 1_000)
@@ -284,7 +299,8 @@ impl Simulator {
         State { key, stretch: Stretch::new(piece), began: self.team.tallies(), known: None }
     }
 
-    /// Advances the time within a period.
+    /// Advances the time by `span`, which must not go beyond the end of the period. Simulates in detail until the state
+    /// is known and settled, and extrapolates the rest.
     fn pass(&mut self, span: Picos) {
         let mut remaining = span;
         if self.state.known.is_none() || self.unsettled > 0 {
@@ -303,7 +319,8 @@ impl Simulator {
         }
     }
 
-    /// Simulates a piece, or `remaining` if that is shorter. Returns the simulated span.
+    /// Simulates until the piece is complete, or for `remaining` if that is shorter. Judges the state after each piece.
+    /// Returns the simulated span.
     fn detail(&mut self, remaining: Picos) -> Picos {
         let Some(within) = self.within else {
             self.play(remaining);
@@ -333,7 +350,8 @@ impl Simulator {
         span
     }
 
-    /// Checks whether a piece after a change shows that the new state has been reached.
+    /// Checks whether a piece after a change of state has the figures of the known state. If the figures do not return,
+    /// or the state is new, a new measurement begins after the last unsettled piece.
     fn settle(&mut self, piece: Summary, within: f64) {
         self.unsettled -= 1;
         if self.state.known.is_some() && self.state.stretch.fits(piece, within) {
@@ -345,6 +363,7 @@ impl Simulator {
         }
     }
 
+    /// Simulates a span in detail. Returns its totals.
     fn play(&mut self, span: Picos) -> Summary {
         let before = self.team.summary();
         self.clock += span;
@@ -369,7 +388,7 @@ impl Simulator {
         length >= MIN_BUFFER_FILLS * slowest.fold(0.0, f64::max)
     }
 
-    /// Calls the controller and applies its actions.
+    /// Ends a period: builds its snapshot, calls the controller and applies its actions.
     fn decide(&mut self) {
         let now = self.time();
         let span = (now - self.period_began).seconds();
@@ -393,7 +412,8 @@ impl Simulator {
         self.apply(&all);
     }
 
-    /// Applies actions, and switches to another state if they change it.
+    /// Applies actions. If they change the state, switches to the remembered state that is like the new one, or to a
+    /// new state.
     fn apply(&mut self, actions: &[Action]) {
         if actions.is_empty() {
             return;
@@ -419,7 +439,7 @@ impl Simulator {
             self.others.push(was);
         }
         if self.others.len() > MAX_STATES {
-            // The first state was left longest ago, or nearly so: `swap_remove` changes the order.
+            // The first state is the oldest, or almost the oldest because `swap_remove` changes the order.
             let forgotten = self.others.remove(0).known;
             forgotten.iter().for_each(|known| known.add_to(&mut self.forgotten, known.extrapolated_s));
         }
@@ -431,11 +451,12 @@ fn empty_tallies(scene: &Scene) -> Vec<Tally> {
     vec![Tally::new(scene); scene.workers.len()]
 }
 
-/// Returns the counts between two times.
+/// Returns, by worker, the counts between two times.
 fn since(now: &[Tally], before: &[Tally]) -> Vec<Tally> {
     now.iter().zip(before).map(|(now, before)| now.since(before)).collect()
 }
 
+/// Adds the counts `more`, multiplied by `times`, to `counted`.
 fn add_times(counted: &mut [Tally], more: &[Tally], times: f64) {
     counted.iter_mut().zip(more).for_each(|(counted, more)| counted.add_times(more, times));
 }

@@ -12,18 +12,22 @@ use crate::tally::{ModuleTally, Tally};
 use crate::team::Workers;
 use crate::worker::CallCost;
 
-/// A percentile is used only if at least `ENOUGH_ABOVE` packets lie above it. After `WIDEST` periods the available
-/// packets are used anyway (as in the engine).
+/// The least number of packets above a percentile. Until there are as many, delays of further periods are added to
+/// those of earlier periods (as in the engine).
 const ENOUGH_ABOVE: f64 = 1.0;
+/// The largest number of periods whose delays are added up (as in the engine).
 const MAX_PERIODS: u32 = 10;
 
 /// Builds the snapshots of successive periods.
 pub(crate) struct Snapshots {
+    /// The last snapshot. It is overwritten for each period.
     snapshot: Snapshot,
+    /// By flow: the percentile of its delay objective.
     percentiles: Vec<Percentile>,
     /// By flow: mean bytes per packet. Present only if a rate objective is in bits.
     lengths: Option<Vec<f64>>,
-    /// By flow: the delays of the last periods, collected until they are enough, and the number of these periods.
+    /// By flow: the delays of the last periods, collected until enough of them lie above the percentile, and the number
+    /// of these periods.
     delays: Vec<(Distribution, u32)>,
 }
 
@@ -39,8 +43,8 @@ impl Snapshots {
         Self { snapshot, percentiles, lengths, delays: vec![<(Distribution, u32)>::default(); scene.flows] }
     }
 
-    /// Returns the snapshot of a period that ended at `at` and lasted `span`, in seconds, with the counts of the
-    /// workers.
+    /// Returns the snapshot of a period. It ended at `at` and lasted `span`, both in seconds. `counted` are the counts
+    /// of the period by worker, and `costs` the costs of a call by module.
     pub(crate) fn take(
         &mut self,
         (at, span): (f64, f64),
@@ -90,6 +94,7 @@ impl Snapshots {
     }
 }
 
+/// Returns the figures of delays in nanoseconds, converted to seconds. `None` without delays.
 fn delay(seen: &Distribution, percentile: Percentile) -> Option<DelaySnapshot> {
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let quantile = |share: f64| seen.quantile(share).map(seconds);

@@ -9,9 +9,11 @@ use crate::pattern::{Pattern, Player};
 use crate::queue::{Bundle, Run};
 use crate::time::Picos;
 
-/// Arrival times are kept in units of 2⁻³² nanoseconds, so that rates do not drift, and returned in whole nanoseconds.
-/// The engine does the same in simulated time, so packets that arrive in the same nanosecond there do so here.
+/// The number of binary places of arrival times. Times are kept in units of 2⁻³² nanoseconds, so that rates do not
+/// drift, and returned in whole nanoseconds. The engine does the same in simulated time. Packets that arrive in the
+/// same nanosecond there also do so here.
 const FRACTION: u32 = 32;
+/// The number of picoseconds in a nanosecond.
 const NANO: u64 = 1_000;
 
 /// The time at which a source must be read again.
@@ -26,16 +28,21 @@ pub(crate) enum Ready {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     spread: Spread,
+    /// The largest number of packets that wait at the port.
     capacity: usize,
+    /// The offered rate as a multiple of the configured rate. 0 pauses the source.
     factor: f64,
     player: Player,
     random: Random,
+    /// False until the source is read after a change of its rate. Arrivals begin at that time.
     started: bool,
-    /// The position of the next packet on an axis that stands still between bursts, the offset from this axis to time,
-    /// and the position on the axis at which the present burst ends.
+    /// The position of the next packet on an axis that does not advance between bursts, in units of 2⁻³² ns.
     axis: u128,
+    /// The offset from a position on the axis to its time.
     shift: u128,
+    /// The position on the axis at which the present burst ends.
     edge: u128,
+    /// The mean distance of two packets on the axis.
     gap: u128,
     /// Arrival times of packets that wait, oldest first.
     waiting: VecDeque<Picos>,
@@ -43,11 +50,13 @@ pub(crate) struct Source {
     pub(crate) lost: u64,
 }
 
+/// Converts seconds to units of 2⁻³² nanoseconds.
 fn fixed(seconds: f64) -> u128 {
     (seconds * 1e9 * (1u64 << FRACTION) as f64).round() as u128
 }
 
 impl Source {
+    /// Creates a source with its configured rate.
     pub(crate) fn new(pace: Pace, pattern: Pattern, random: Random) -> Self {
         let mut source = Self {
             spread: pace.spread,
@@ -67,7 +76,7 @@ impl Source {
         source
     }
 
-    /// Starts again with `factor` times the configured rate. A factor of 0 pauses the source.
+    /// Starts again with `factor` times the configured rate. A factor of 0 pauses the source. Packets that wait remain.
     pub(crate) fn set_offer(&mut self, factor: f64) {
         self.factor = factor;
         (self.axis, self.shift, self.started) = (0, 0, false);
@@ -106,7 +115,7 @@ impl Source {
         if self.factor == 0.0 { Picos::NEVER } else { Picos(((self.axis + self.shift) >> FRACTION) as u64 * NANO) }
     }
 
-    /// Advances to the packet after the next one.
+    /// Advances the axis by one packet.
     #[inline]
     fn pass(&mut self) {
         self.axis += match self.spread {
@@ -121,6 +130,7 @@ impl Source {
         }
     }
 
+    /// Makes `now` the start of the axis. Random arrivals do not begin with a packet at `now`.
     fn start(&mut self, now: Picos) {
         self.started = true;
         self.shift = u128::from(now.nanos()) << FRACTION;
@@ -129,7 +139,8 @@ impl Source {
         }
     }
 
-    /// Adds up to `most` packets that have arrived to `bundle`.
+    /// Adds up to `most` packets that have arrived until `now` to `bundle`. Further packets wait, or are lost if the
+    /// queue of the port is full. Returns the time at which the source must be read again.
     pub(crate) fn take(&mut self, now: Picos, most: u32, bundle: &mut Bundle) -> Ready {
         if self.spread == Spread::Saturating {
             for _ in 0..most {

@@ -3,9 +3,11 @@
 use crate::stretch::Stretch;
 use crate::tally::Tally;
 
-/// Hold limits that differ by less than `SAME_HOLD`, as a fraction, or by less than `SAME_DELAY` of the tightest
-/// objective, belong to the same state. Their effect on the waiting time is smaller still.
+/// The largest difference of hold limits in the same state, as a fraction of the limit. The effect on the waiting time
+/// is smaller than this difference.
 const SAME_HOLD: f64 = 0.05;
+/// The largest difference of hold limits in the same state, as a fraction of the tightest objective. One of the two
+/// conditions is enough.
 const SAME_DELAY: f64 = 0.002;
 
 /// Identifies a state.
@@ -34,6 +36,7 @@ impl StateKey {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) key: StateKey,
+    /// The measurement of the state.
     pub(crate) stretch: Stretch,
     /// By worker: the counts when the stretch began.
     pub(crate) began: Vec<Tally>,
@@ -46,15 +49,15 @@ pub(crate) struct State {
 pub(crate) struct StateFigures {
     /// By worker: the counts of the stretch.
     pub(crate) counted: Vec<Tally>,
-    /// The length of time in which these counts accrue on average, in seconds.
+    /// The time in which these counts occur on average, in seconds.
     pub(crate) span_s: f64,
     /// The time that has been extrapolated with these figures, in seconds.
     pub(crate) extrapolated_s: f64,
 }
 
 impl StateFigures {
-    /// Builds the figures of a stretch of `seconds` in which sources offered `offered` packets per second, if that is
-    /// known.
+    /// Builds the figures of a stretch of `seconds`. `offered` is the rate of all sources in packets per second, or
+    /// `None` if a source saturates.
     pub(crate) fn new(counted: Vec<Tally>, seconds: f64, offered: Option<f64>) -> Self {
         let sum = |of: fn(&Tally) -> u64| counted.iter().map(of).sum::<u64>();
         let ended =
@@ -66,7 +69,7 @@ impl StateFigures {
         Self { counted, span_s: carried.map_or(seconds, |offered| ended as f64 / offered), extrapolated_s: 0.0 }
     }
 
-    /// Adds the expected counts of so many seconds.
+    /// Adds the expected counts of `seconds` to `counted`.
     pub(crate) fn add_to(&self, counted: &mut [Tally], seconds: f64) {
         counted
             .iter_mut()

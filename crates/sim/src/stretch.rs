@@ -8,8 +8,10 @@
 
 use crate::tally::Summary;
 
-/// The number of pieces before the first verdict, and the number at which neighbours are joined.
+/// The number of pieces before the first verdict.
 const MIN_PIECES: usize = 16;
+/// The number of pieces at which each two neighbours are joined. It is twice `MIN_PIECES`, so that enough pieces
+/// remain.
 const MAX_PIECES: usize = 32;
 /// The two-sided 95 % quantile of Student's t distribution with 15 degrees of freedom. With more pieces it is slightly
 /// conservative.
@@ -33,6 +35,7 @@ pub(crate) enum Verdict {
 /// A stretch of detailed simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Stretch {
+    /// The complete pieces.
     pieces: Vec<Summary>,
     /// The length of a piece, in seconds.
     pub(crate) piece: f64,
@@ -40,9 +43,10 @@ pub(crate) struct Stretch {
     partial: Summary,
 }
 
-/// A figure as numerator and denominator, of which a piece contributes one value each.
+/// Returns the numerator and the denominator of a figure for one piece.
 type Figure = fn(&Summary) -> (f64, f64);
 
+/// The figures that must be known: the rate, the load and the calls per second, and the mean delay.
 const FIGURES: [Figure; 4] = [
     |summary| (summary.left, summary.time),
     |summary| (summary.busy, summary.time),
@@ -56,7 +60,7 @@ impl Stretch {
         Self { pieces: Vec::new(), piece, partial: Summary::default() }
     }
 
-    /// Adds what happened in a span of the initial length of pieces.
+    /// Adds the totals of a simulated span, which must not be longer than [`until_complete`](Self::until_complete).
     pub(crate) fn add(&mut self, summary: Summary) {
         self.partial = self.partial.plus(summary);
         if self.partial.time < 0.999 * self.piece {
@@ -79,7 +83,8 @@ impl Stretch {
         self.pieces.iter().fold(self.partial.time, |length, piece| length + piece.time)
     }
 
-    /// Returns whether the figures are known to within the fraction `within`.
+    /// Returns whether all figures are known to within the fraction `within`. While a piece is incomplete, the result
+    /// is [`Verdict::More`].
     pub(crate) fn verdict(&self, within: f64) -> Verdict {
         if self.pieces.len() < MIN_PIECES || !self.partial_is_empty() {
             return Verdict::More;
@@ -94,10 +99,12 @@ impl Stretch {
         }
     }
 
+    /// Returns true if no piece is incomplete.
     fn partial_is_empty(&self) -> bool {
         self.partial.time == 0.0
     }
 
+    /// Returns the verdict on one figure.
     fn figure(&self, figure: Figure, within: f64) -> Verdict {
         let pieces: Vec<(f64, f64)> = self.pieces.iter().map(figure).collect();
         let sum =
@@ -109,13 +116,14 @@ impl Stretch {
             let nothing = self.pieces.iter().all(|piece| piece.calls == 0.0);
             return if nothing { Verdict::Known } else { Verdict::More };
         }
-        // Deviations of a ratio: of each numerator from the mean ratio times its denominator.
+        // The deviation of a piece from the mean ratio: numerator minus mean ratio times denominator.
         let count = pieces.len() as f64;
         let below = sum(&pieces).1 / count;
         let off: Vec<f64> = pieces.iter().map(|(above, under)| (above - all * under) / below).collect();
         let variance = off.iter().map(|off| off * off).sum::<f64>() / (count - 1.0);
         let error = (variance / count).sqrt();
         let (first, second) = pieces.split_at(pieces.len() / 2);
+        // Each half has half of the pieces. The standard error of the difference is therefore twice that of the mean.
         let apart = (ratio(sum(first)) - ratio(sum(second))).abs();
         if apart > within * all && apart > MAX_DIFFERENCE * 2.0 * error {
             return Verdict::Moving;
@@ -127,7 +135,8 @@ impl Stretch {
         if tiny || (sure && correlation <= MAX_CORRELATION) { Verdict::Known } else { Verdict::More }
     }
 
-    /// Returns true if a short span in this state has figures like those of the stretch.
+    /// Returns true if all figures of a short span are close to the figures of the stretch: within four standard
+    /// deviations, or within the fraction `within`.
     pub(crate) fn fits(&self, summary: Summary, within: f64) -> bool {
         FIGURES.iter().all(|figure| {
             let pieces: Vec<(f64, f64)> = self.pieces.iter().map(figure).collect();
@@ -139,7 +148,7 @@ impl Stretch {
             let all = sum.0 / sum.1;
             let off = |(above, below): (f64, f64)| above / below.max(f64::MIN_POSITIVE) - all;
             let variance = pieces.iter().map(|piece| off(*piece).powi(2)).sum::<f64>() / pieces.len() as f64;
-            // Pieces may have been joined since they were as short as this span.
+            // Joined pieces are longer than this span, and the variance of a shorter span is larger.
             let shorter = (self.piece / summary.time).max(1.0);
             off((above, below)).abs() <= (4.0 * (variance * shorter).sqrt()).max(within * all)
         })

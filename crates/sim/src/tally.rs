@@ -10,14 +10,18 @@ use crate::time::Picos;
 pub(crate) struct Tally {
     pub(crate) modules: Vec<ModuleTally>,
     pub(crate) flows: Vec<FlowTally>,
-    /// The duration of busy turns in picoseconds, and the number of these turns.
+    /// The sum of the durations of busy turns, in picoseconds.
     pub(crate) busy: u64,
+    /// The number of busy turns.
     pub(crate) busy_turns: u64,
-    /// The time that packets had waited at ports, in nanoseconds.
+    /// The times that packets had waited at ports, in nanoseconds. All packets of a batch count with the time of its
+    /// first packet.
     pub(crate) port_wait: Distribution,
-    /// Packets taken from sources; and, by port, packets lost because the port's queue was full.
+    /// Packets taken from sources.
     pub(crate) entered: u64,
+    /// By port: packets lost because the port's queue was full.
     pub(crate) lost: Vec<u64>,
+    /// Packets that were sent by ports.
     pub(crate) left: u64,
     /// Packets that were dropped or consumed in functions, or that the graph drops.
     pub(crate) gone: u64,
@@ -26,20 +30,25 @@ pub(crate) struct Tally {
 /// The counts of a module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModuleTally {
+    /// Packets that were processed.
     pub(crate) packets: u64,
     pub(crate) calls: u64,
     /// Packets that came, including those that backpressure dropped.
     pub(crate) came: u64,
-    /// With a trigger: the packets that came, and the number of instants at which packets came.
+    /// Packets that came while there was a trigger.
     pub(crate) arrived: u64,
+    /// The number of instants at which packets came while there was a trigger.
     pub(crate) arrivals: u64,
+    /// Packets to this module that backpressure dropped, or that found the ring to its worker full.
     pub(crate) turned_away: u64,
 }
 
 /// The counts of a flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowTally {
+    /// Packets that were sent.
     pub(crate) packets: u64,
+    /// Packets whose delay exceeded the objective.
     pub(crate) violations: u64,
     /// Delays in nanoseconds.
     pub(crate) delay: Distribution,
@@ -56,7 +65,7 @@ impl Tally {
         }
     }
 
-    /// Applies `each` to every count and the corresponding count of `other`.
+    /// Applies `each` to every count and the corresponding count of `other`. Distributions are excluded.
     fn with(&mut self, other: &Self, each: impl Fn(&mut u64, u64)) {
         for (mine, theirs) in self.modules.iter_mut().zip(&other.modules) {
             let ModuleTally { packets, calls, came, arrived, arrivals, turned_away } = mine;
@@ -103,15 +112,20 @@ impl Tally {
 /// A few totals that show whether a state is steady. Reading them is cheap, so they are read after every piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Summary {
+    /// The time, in seconds.
     pub(crate) time: f64,
+    /// The number of packets that were sent.
     pub(crate) left: f64,
+    /// The number of calls of modules.
     pub(crate) calls: f64,
+    /// The sum of the durations of busy turns, in seconds.
     pub(crate) busy: f64,
     /// The sum of the delays of all packets that were sent, in seconds.
     pub(crate) delay: f64,
 }
 
 impl Summary {
+    /// Returns the totals since `earlier`.
     pub(crate) fn minus(self, earlier: Self) -> Self {
         Self {
             time: self.time - earlier.time,
@@ -122,6 +136,7 @@ impl Summary {
         }
     }
 
+    /// Returns the totals of two spans together. Also adds the times.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             time: self.time + other.time,
@@ -132,7 +147,7 @@ impl Summary {
         }
     }
 
-    /// Adds the counts of a worker at `now`.
+    /// Sets the time to `now` and adds the counts of a worker: `busy` in picoseconds and `delay` in nanoseconds.
     pub(crate) fn count(&mut self, now: Picos, left: u64, calls: u64, busy: u64, delay: u64) {
         self.time = now.seconds();
         self.left += left as f64;

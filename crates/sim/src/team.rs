@@ -1,5 +1,5 @@
-//! The workers of a pipeline in simulated time, and the rings between them. Of the workers that have work, the one with
-//! the earliest clock runs next.
+//! The workers of a pipeline in simulated time, and the rings between them. The worker whose next turn is earliest runs
+//! next.
 
 use std::sync::Arc;
 
@@ -12,16 +12,18 @@ use crate::tally::{Summary, Tally};
 use crate::time::Picos;
 use crate::worker::{CallCost, NextTurn, Worker};
 
-/// The time of a simulated turn itself, as in the engine.
+/// The time that a turn takes in addition to the calls of modules, as in the engine's `drive`.
 const TURN: Picos = Picos(64_000);
 
 /// The workers of a pipeline, with any scheduler.
 pub(crate) trait Workers {
     /// Advances the time to `until`.
     fn run(&mut self, until: Picos);
+    /// Applies a controller's actions to all workers. Every worker then runs a turn at once.
     fn apply(&mut self, actions: &[Action]);
     /// Returns the counts of each worker since its start.
     fn tallies(&mut self) -> Vec<Tally>;
+    /// Returns the totals of all workers since their start.
     fn summary(&self) -> Summary;
     /// Returns the rate that all sources offer together, in packets per second; `None` if one saturates.
     fn offered(&self) -> Option<f64>;
@@ -36,10 +38,15 @@ pub(crate) trait Workers {
 /// The state of a module between two turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ModuleNow {
+    /// The trigger; 0 if there is none.
     pub(crate) trigger: usize,
+    /// The hold limit; 0 without a trigger.
     pub(crate) hold: Picos,
+    /// The weight; 0 with a scheduler that does not share time.
     pub(crate) weight: u32,
+    /// The number of packets in the module's queues on all workers, as last published.
     pub(crate) queued: u64,
+    /// The longest time that a packet has waited for the trigger, as last published; 0 without a trigger.
     pub(crate) oldest: Picos,
 }
 
@@ -48,10 +55,12 @@ pub(crate) struct Team<S> {
     scene: Arc<Scene>,
     workers: Vec<Worker<S>>,
     rings: Vec<Ring>,
+    /// By worker.
     next_turns: Vec<NextTurn>,
 }
 
 impl<S: Scheduler> Team<S> {
+    /// Creates the workers and rings of a scene. `costs` are by module.
     pub(crate) fn new(scene: &Arc<Scene>, costs: &[CallCost], seed: u64) -> Self {
         let workers = (0..scene.workers.len()).map(|id| Worker::new(scene, id, costs.to_vec(), seed)).collect();
         let rings = scene.rings.iter().map(|_| Ring::new(scene.layout.batch as u32)).collect();

@@ -1,4 +1,5 @@
-//! Simulated time in picoseconds. It resolves costs of a fraction of a nanosecond, and spans half a year.
+//! Simulated time in picoseconds. Costs may thus be fractions of a nanosecond, and a simulation may last up to half a
+//! year.
 
 use std::ops::{Add, AddAssign, Sub};
 
@@ -10,9 +11,10 @@ const SECOND: f64 = 1e12;
 
 impl Picos {
     pub(crate) const ZERO: Self = Self(0);
+    /// The last instant. Sums do not exceed it.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// Rounds seconds to picoseconds. Returns [`NEVER`](Self::NEVER) if they are too many.
+    /// Converts seconds to picoseconds, rounded. Returns [`NEVER`](Self::NEVER) if the time is too long for the type.
     pub(crate) fn of_seconds(seconds: f64) -> Self {
         Self((seconds * SECOND).round() as u64)
     }

@@ -20,9 +20,10 @@ use crate::tally::Tally;
 use crate::time::Picos;
 use buffers::Gauge;
 
-/// Buffers are checked every so many turns, and in every idle turn. A buffer over its hold limit may be checked late by
-/// the shortest limit divided by `LATE`. Both are as in the engine.
+/// The number of turns between two checks of the buffers, as in the engine. Every idle turn checks them, too.
 const SWEEP_EVERY: u32 = 16;
+/// The shortest hold limit divided by this number is the least time between two checks that are due by time, as in the
+/// engine. A buffer over its limit may be checked that much later.
 const LATE: u64 = 32;
 
 /// The cost of a call: a fixed part, and a part for each packet.
@@ -43,60 +44,85 @@ pub(crate) enum NextTurn {
 
 /// A port by which packets enter.
 struct Gateway {
+    /// The node that its packets enter.
     entry: usize,
     /// The index of the port in the pipeline.
     port: usize,
     source: Source,
+    /// The time at which the source must be read again.
     ready: Ready,
 }
 
 /// A simulated worker.
 pub(crate) struct Worker<S> {
+    /// The exact time. Each call advances it by its cost.
     pub(crate) clock: Picos,
     scene: Arc<Scene>,
+    /// The number of the worker.
     id: usize,
     scheduler: S,
+    /// By node.
     queues: Vec<Queue>,
     /// The number of nodes that are modules.
     modules: usize,
+    /// By module.
     costs: Vec<CallCost>,
+    /// The ports that this worker reads.
     gateways: Vec<Gateway>,
     /// The order in which gateways are read by schedulers that share time. The gateway that gave packets last comes
     /// last.
     read_order: Vec<usize>,
-    /// By type of crossing: true if packets could not be sent to other workers in this turn; and the nodes at which
-    /// they wait.
+    /// By type of crossing: true if a ring was full when modules ran last, so that packets wait here.
     stuck: [bool; 3],
+    /// The nodes at which these packets wait. They are tried again in the next turn.
     waiting: Vec<usize>,
-    /// The time as the worker knows it: the start of the turn, or the last departure of packets.
+    /// The time that the engine's worker would know: the start of the turn, or the last departure of packets. Queues
+    /// and delays use this time, not `clock`.
     now: Picos,
+    /// The start of the present or last turn.
     began: Picos,
+    /// True if packets came or a module ran in the last turn. The time of that turn is counted when the next one
+    /// starts.
     was_busy: bool,
+    /// The number of turns, modulo 2³².
     turn: u32,
-    /// Modules with a trigger; the time before which their buffers need no check; the shortest hold limit.
+    /// The modules with a trigger.
     buffered: Vec<usize>,
+    /// The time before which buffers need no check, except in idle turns and every `SWEEP_EVERY` turns.
     sweep_at: Picos,
+    /// The shortest hold limit; `NEVER` without triggers.
     least_hold: Picos,
-    /// By module: the hold limit that was set, and the flows with objectives that pass.
+    /// By module: the hold limit that the configuration or a controller has set. `None` if it is derived.
     hold_stated: Vec<Option<Picos>>,
+    /// By module: the flows whose path it is on.
     flows_of: Vec<Vec<usize>>,
+    /// By flow: the delay objective in nanoseconds.
     objectives: Vec<Option<u64>>,
+    /// The number of packets after which a node gives way to other ready nodes, if the scheduler does not share time.
     budget: u32,
+    /// The largest batch.
     batch: u32,
+    /// An empty batch that is filled from a port or a ring. It is kept so that its memory is reused.
     intake: Bundle,
     /// An empty batch for the scheduler. Schedulers look at packets only with a rate limit, and a scene has none.
     empty_batch: Batch,
-    /// By module: the published state of its queue; and the time of the next publication.
+    /// By module: the published state of its queue.
     gauges: Vec<Gauge>,
+    /// The time from which a busy turn publishes the queues again.
     publish_at: Picos,
+    /// By module: the weight; 0 with a scheduler that does not share time.
     pub(crate) weights: Vec<u32>,
+    /// The counts since the start. Counts of arrivals are valid only after [`count_queues`](Self::count_queues).
     pub(crate) tally: Tally,
-    /// The number of calls, and the sum of the delays of packets in nanoseconds.
+    /// The number of calls of all modules since the start.
     pub(crate) calls: u64,
+    /// The sum of the delays of all packets that were sent, in nanoseconds.
     pub(crate) delay: u64,
 }
 
 impl<S: Scheduler> Worker<S> {
+    /// Creates the worker `id` of a scene. `costs` are by module. `seed` determines all random numbers of the worker's
+    /// sources.
     pub(crate) fn new(scene: &Arc<Scene>, id: usize, costs: Vec<CallCost>, seed: u64) -> Self {
         let plan = &scene.workers[id];
         let (modules, batch) = (scene.layout.modules.len(), scene.layout.batch as u32);
@@ -155,7 +181,7 @@ impl<S: Scheduler> Worker<S> {
         &self.scene.workers[self.id]
     }
 
-    /// Runs one turn. Returns when the next one must run.
+    /// Runs one turn, which begins at `clock`. Returns the time at which the next turn must run.
     pub(crate) fn turn(&mut self, rings: &mut [Ring]) -> NextTurn {
         let start = self.clock;
         if self.was_busy {
@@ -194,12 +220,12 @@ impl<S: Scheduler> Worker<S> {
         self.scheduler.holds(gateway.port) || self.scheduler.waits(gateway.port, gateway.entry)
     }
 
-    /// Returns the earliest time at which a message that waits for this worker was sent.
+    /// Returns the earliest time at which a message that waits for this worker was sent. `None` if no message waits.
     pub(crate) fn sent_to(&self, rings: &[Ring]) -> Option<Picos> {
         self.plan().ins.iter().filter_map(|ring| rings[*ring].sent_at()).min()
     }
 
-    /// Returns the number of packets that wait for modules and at sources.
+    /// Returns the number of packets that wait at nodes, and the number of packets that wait at sources.
     pub(crate) fn waiting(&self) -> (u64, u64) {
         let queued = self.queues.iter().map(|queue| u64::from(queue.len())).sum();
         (queued, self.gateways.iter().map(|gateway| gateway.source.waiting() as u64).sum())

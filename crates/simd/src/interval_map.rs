@@ -1,54 +1,60 @@
 //! A map from intervals of 32-bit or 128-bit keys to values. It is a static tree of wide nodes with one vector
 //! comparison per node, above one array of values.
 //!
-//! A table indexed by an address's upper bits needs fewer instructions per lookup, but takes hundreds of kilobytes that
-//! compete with the packets for the cache. Here, 272 boundaries take 18 cache lines and 4 912 take 300. No branch
-//! depends on the key, so the lookups of a whole batch overlap.
+//! A table that is indexed by the upper bits of an address needs fewer instructions per lookup, but it takes hundreds
+//! of kilobytes, which compete with the packets for the cache. Here, 272 ends of intervals take 18 cache lines, and
+//! 4912 ends take 300. No branch depends on the key, so the lookups of a whole batch overlap.
 
 use crate::level::{Isa, Level};
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// The deepest tree: nine-way nodes over the largest number of ends.
+/// The largest depth of a tree: the depth with nine-way nodes and the largest number of ends.
 const MAX_DEPTH: usize = 8;
-/// The most ends of a map. The tree could hold 8 · 9⁷.
+/// The largest number of ends of a map. A tree of the largest depth has room for 8 · 9⁷.
 const MAX_ENDS: usize = 1 << 24;
 
 /// A key type, and the node that holds ends of this type.
 pub trait Key: Copy + Ord {
     /// The highest key.
     const MAX: Self;
-    /// Number of ends in a node, a power of two.
+    /// The number of ends in a node, a power of two.
     const LANES: usize;
     /// A node.
     type Node: Clone + std::fmt::Debug + Send + Sync;
-    /// Builds a node over at most [`Key::LANES`] ends. The remaining lanes hold the highest key, which is below no key.
+    /// Builds a node of at most [`Key::LANES`] ends, which must ascend. The remaining lanes contain the highest key,
+    /// which is not below any key.
     fn node(ends: &[Self]) -> Self::Node;
-    /// Returns how many of the node's ends are below this key. This is the definition that the vector kernels
-    /// implement.
+    /// Returns the number of the node's ends that are below this key. The vector kernels must have the same result.
     fn ends_below(self, node: &Self::Node) -> usize;
-    /// Implements [`IntervalMap::look_up_batch`] at the map's level.
+    /// Implements [`IntervalMap::look_up_batch`] with the instructions of the map's level. The slices must have the
+    /// same length.
     fn look_up_batch(map: &IntervalMap<Self>, keys: &[Self], values: &mut [u32]);
 }
 
-/// Sixteen ascending ends, with the sign bit flipped so that signed vector comparison orders them as unsigned.
+/// Sixteen ascending ends. The sign bit of each end is flipped, because vector comparisons are signed and the ends are
+/// unsigned.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Node32([i32; 16]);
 
-/// Eight ascending ends, split into upper and lower halves, with sign bits flipped.
+/// Eight ascending ends, split into upper and lower halves. The sign bit of each half is flipped.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Node128 {
+    /// The upper halves of the ends.
     high: [i64; 8],
+    /// The lower halves of the ends.
     low: [i64; 8],
 }
 
+/// Flips the sign bit: the order of the results as signed numbers is that of the arguments as unsigned numbers.
 fn flip32(value: u32) -> i32 {
     (value ^ 1 << 31) as i32
 }
 
+/// Flips the sign bit, as [`flip32`] does.
 fn flip64(value: u64) -> i64 {
     (value ^ 1 << 63) as i64
 }
@@ -56,31 +62,34 @@ fn flip64(value: u64) -> i64 {
 /// Intervals over all keys, each with a value.
 #[derive(Clone, Debug)]
 pub struct IntervalMap<K: Key> {
-    /// All levels, the root first. Invariant: a descent from the root by the number of ends below any key stays inside,
-    /// because a node with `c` children has `c - 1` ends before the padding.
+    /// The nodes of all levels of the tree, the root first. Invariant: a descent from the root, which goes to the child
+    /// whose index is the number of ends below the key, stays inside `nodes` for any key. A node with `c` children has
+    /// `c - 1` ends before the padding.
     nodes: Vec<K::Node>,
-    /// The start of each level in `nodes`, the root's first.
+    /// The index in `nodes` at which each level starts, the root's level first.
     offsets: [usize; MAX_DEPTH],
+    /// The number of levels, at least 1.
     depth: usize,
-    /// One value per interval. Invariant: there is one more value than ends, so that the number of ends below any key
-    /// is an index.
+    /// One value per interval. Invariant: there is one more value than ends, so the number of ends below any key is a
+    /// valid index.
     values: Vec<u32>,
+    /// The instructions with which lookups are made.
     level: Level,
 }
 
 impl<K: Key> IntervalMap<K> {
-    /// Creates a map of intervals. `ends` are the last keys of all intervals but the last, which ends with the highest
-    /// key.
+    /// Creates a map of intervals. `ends` are the last keys of all intervals except the last, which ends with the
+    /// highest key. `values` are the values of the intervals, in the same order.
     ///
     /// # Panics
-    /// Panics if `ends` is not strictly ascending or has more than 2²⁴ keys, or if `values` does not have exactly one
-    /// value more.
+    /// Panics if `ends` is not strictly ascending or has more than 2²⁴ keys, or if the number of `values` is not the
+    /// number of `ends` plus 1.
     pub fn new(ends: &[K], values: Vec<u32>, level: Level) -> IntervalMap<K> {
         assert!(ends.windows(2).all(|pair| pair[0] < pair[1]), "interval ends must ascend");
         assert!(ends.len() <= MAX_ENDS, "{} interval ends: at most {MAX_ENDS} are allowed", ends.len());
         assert_eq!(values.len(), ends.len() + 1, "one value per interval");
         let fanout = K::LANES + 1;
-        // Leaves hold every end; `last` is the largest end below each node.
+        // The leaves contain all ends. `last` has the largest end in the subtree of each node of the present level.
         let mut tree: Vec<Vec<K::Node>> = Vec::new();
         let mut last: Vec<K> = ends.chunks(K::LANES).map(|chunk| chunk[chunk.len() - 1]).collect();
         let mut leaves: Vec<K::Node> = ends.chunks(K::LANES).map(K::node).collect();
@@ -119,6 +128,7 @@ impl<K: Key> IntervalMap<K> {
         size_of_val(self.nodes.as_slice()) + size_of_val(self.values.as_slice())
     }
 
+    /// Does the same without vector instructions. This is the definition that the vector kernels implement.
     fn look_up_batch_scalar(&self, keys: &[K], values: &mut [u32]) {
         for (value, &key) in values.iter_mut().zip(keys) {
             let mut index = 0;

@@ -1,17 +1,20 @@
-//! The instruction-set level of a kernel. It is detected once and then passed as a value that proves that the machine
-//! has it.
+//! The instruction-set level of a kernel. It is detected once, and then passed as a value. The value proves that the
+//! machine has these instructions.
 
 /// The instructions that the vector kernels may use. Only [`Level::detect`] and [`Level::available`] create values, so
 /// a value above [`Level::SCALAR`] proves that this machine executes these instructions. The soundness of the kernels
-/// depends on that.
+/// depends on this, so no other code may create values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(pub(crate) Isa);
 
+/// The instruction sets, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Isa {
     Scalar,
+    /// AVX2 and POPCNT.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// AVX-512 F and BW, in addition to the previous instructions.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -25,7 +28,7 @@ impl Level {
         Level::available().last().copied().unwrap_or(Level::SCALAR)
     }
 
-    /// Returns every level of this machine, lowest first. Tests run a kernel at each.
+    /// Returns every level of this machine, lowest first. Tests run a kernel at each level.
     pub fn available() -> Vec<Level> {
         #[allow(unused_mut)]
         let mut levels = vec![Level::SCALAR];

@@ -1,8 +1,8 @@
 //! Prefetches cache lines before they are needed.
 //!
-//! A lookup in a table larger than the cache takes one or two memory latencies. Batched lookups hide them: first
-//! prefetch the lines of all packets, then read them. The instruction never faults and changes only the cache, so the
-//! wrapper is safe for any index.
+//! A lookup in a table larger than the cache takes one or two memory latencies. Lookups of a batch hide these
+//! latencies: they first prefetch the cache lines for all packets, and then read the lines. The instruction never
+//! faults and changes only the cache, so the wrapper is safe for any index.
 
 /// Prefetches `slice[index]` into all cache levels.
 ///

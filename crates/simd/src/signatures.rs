@@ -1,7 +1,8 @@
 //! Compares the eight signatures of a hash bucket with one value.
 //!
-//! The instruction set is fixed at compile time. The kernel is a comparison and a mask if the build has AVX2, and two
-//! comparisons with the SSE2 of every x86-64 processor. It is small enough to be inlined into the caller's loop.
+//! The instruction set is fixed at compile time. If the build has AVX2, the kernel is a comparison and a mask.
+//! Otherwise, it is two comparisons with SSE2, which every x86-64 processor has. The kernel is so small that it is
+//! inlined into the caller's loop.
 
 /// Returns a mask whose bit i is set if the i-th signature is `wanted`.
 #[inline(always)]
@@ -15,7 +16,7 @@ pub fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
     scalar(signatures, wanted)
 }
 
-/// Computes the same mask one by one. This is the definition of [`equal`].
+/// Computes the same mask, one signature after the other. This is the definition of [`equal`].
 #[must_use]
 pub fn scalar(signatures: &[u32; 8], wanted: u32) -> u8 {
     signatures.iter().rev().fold(0, |mask, signature| mask << 1 | u8::from(*signature == wanted))
@@ -39,7 +40,7 @@ mod avx2 {
     }
 }
 
-// Tests compare this version with the scalar one in builds with AVX2, too.
+// Tests compare this version with the scalar version, also in builds with AVX2.
 #[cfg(all(target_arch = "x86_64", any(test, not(target_feature = "avx2"))))]
 mod sse2 {
     use std::arch::x86_64::{

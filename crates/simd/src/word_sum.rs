@@ -1,17 +1,17 @@
-//! The sum of 16-bit words for the Internet checksum (RFC 1071), for long texts.
+//! The sum of 16-bit words for the Internet checksum (RFC 1071), for long data.
 //!
-//! The instruction that adds words in pairs treats them as signed. With the highest bit inverted, each word is 2¹⁵ too
-//! small; the difference is added at the end.
+//! The instruction that adds words in pairs treats them as signed. Therefore, the highest bit of each word is inverted,
+//! which makes the word 2¹⁵ too small. The difference is added at the end.
 
 use crate::level::{Isa, Level};
 
-/// Bytes that the kernels process at a time, so that sums of 32 bits cannot overflow.
+/// The largest number of bytes in one call of a kernel. With this number, the kernel's sums of 32 bits cannot overflow.
 #[cfg(any(test, target_arch = "x86_64"))]
 const PIECE: usize = 1 << 16;
 
-/// Returns the sum of the two-byte words of `bytes` in machine order. An odd last byte counts as if a zero byte
-/// followed.
-// Not inlined: it is not called for short texts.
+/// Returns the sum of the two-byte words of `bytes` in the byte order of the machine. If the number of bytes is odd, a
+/// byte of 0 is assumed after the last byte. The sum is not folded to 16 bits.
+// This function is not inlined, because it is not called for short data.
 #[inline(never)]
 #[must_use]
 pub fn word_sum(bytes: &[u8], level: Level) -> u64 {
@@ -37,9 +37,10 @@ fn scalar(bytes: &[u8]) -> u64 {
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// The amount by which each word is too small.
+    /// The amount by which each word is too small after its highest bit is inverted.
     const LESS: i64 = 1 << 15;
 
+    /// Returns the sum of the words of at most `PIECE` bytes. The machine must have AVX2.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn sum_avx2(bytes: &[u8]) -> u64 {
         let (blocks, rest) = bytes.as_chunks::<32>();
@@ -70,6 +71,7 @@ mod x86 {
         (i64::from(sum) + LESS * 16 * blocks.len() as i64).cast_unsigned() + fours + super::scalar(rest)
     }
 
+    /// Returns the sum of the words of at most `PIECE` bytes. The machine must have AVX-512 F and BW.
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(super) unsafe fn sum_avx512(bytes: &[u8]) -> u64 {
         let (blocks, rest) = bytes.as_chunks::<64>();
@@ -77,7 +79,7 @@ mod x86 {
         let add = |sums, words| _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_xor_si512(words, flip), ones));
         // SAFETY: these are 64 readable bytes, and an unaligned load accepts any address.
         let load = |block: &[u8; 64]| unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
-        // The remaining bytes are filled up with zeros.
+        // The last block is filled up with zeros.
         let mask = (1u64 << rest.len()) - 1;
         // SAFETY: the load does not read the bytes that the mask excludes.
         let filled = unsafe { _mm512_maskz_loadu_epi8(mask, rest.as_ptr().cast()) };

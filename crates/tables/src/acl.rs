@@ -3,7 +3,7 @@
 //! Rules come from code or from files ([`rule_file`]), which hold [`readable`] rules or ClassBench's ([`classbench`]).
 //! [`Classifier::build`] compiles a list once into an immutable value that is shared by `Arc` and replaced as a whole.
 //! [`Classifier::classify_batch`] classifies a batch of packets at a time so that their table look-ups overlap. The
-//! first rule that permits or denies a packet decides; `count` rules count the packets that pass them.
+//! first rule that permits or denies a packet decides. A `count` rule before it counts the packet if it matches.
 //!
 //! [`Classifier::build`] chooses the cheapest compiled form that fits ([`Backend`]). Compiling takes up to seconds. A
 //! list that is being changed is therefore kept in [`Tuples`] instead: a change takes a microsecond, but each packet
@@ -44,9 +44,10 @@ use key::CHUNK;
 /// files from exhausting the machine's memory.
 pub const MAX_RULES: usize = 1 << 17;
 
-/// The number of rules up to which [`Backend::Bits`] is mostly faster than tuples; its work grows faster with the
-/// number of rules. (`benches/acl.rs` on Zen 4, ticks a packet: at 10 000 rules 260 to 1 190 against 360 to 660, at 30
-/// 000 rules 920 to 4 390 against 440 to 2 290.)
+/// The largest number of rules for which [`Backend::Bits`] is usually faster than [`Tuples`]. As the number of rules
+/// grows, the time of bits per packet grows faster than the time of tuples. (`benches/acl.rs` on Zen 4, in ticks per
+/// packet: at 10 000 rules, bits take 260 to 1 190 and tuples 360 to 660. At 30 000 rules, bits take 920 to 4 390 and
+/// tuples 440 to 2 290.)
 const MAX_BITS_RULES: usize = 10 << 10;
 
 /// The reason why a rule list was not compiled.
@@ -55,7 +56,7 @@ pub enum BuildError {
     /// The list is longer than [`MAX_RULES`].
     #[error("{rules} rules in one list; at most {MAX_RULES} are allowed")]
     TooManyRules {
-        /// Rules given.
+        /// The number of rules given.
         rules: usize,
     },
     /// The back end cannot hold the list within its memory bound, or compiling it would exceed the [budget].
@@ -66,9 +67,9 @@ pub enum BuildError {
         budget::BYTES
     )]
     DoesNotFit {
-        /// Rules given.
+        /// The number of rules given.
         rules: usize,
-        /// Back end.
+        /// The back end.
         backend: Backend,
     },
     /// Tuples classify packets faster than a compiled form of this many rules would.
@@ -77,7 +78,7 @@ pub enum BuildError {
          vectors"
     )]
     Slower {
-        /// Rules given.
+        /// The number of rules given.
         rules: usize,
     },
 }
@@ -88,8 +89,8 @@ pub enum Backend {
     /// Field classes are crossed into one verdict, with a fixed number of table reads and no branch. For lists whose
     /// tables stay small, which is most lists.
     Cross,
-    /// The rule sets of source, destination and service are intersected bit by bit, up to 1 024 rules at a time. Memory
-    /// grows linearly with any list.
+    /// The rule sets of source, destination and service are intersected bit by bit, up to 1 024 rules at a time. For
+    /// every list, the memory grows linearly with the number of rules.
     Bits,
 }
 
@@ -120,6 +121,7 @@ pub type Classifier4 = Classifier<u32>;
 /// A compiled IPv6 rule list.
 pub type Classifier6 = Classifier<u128>;
 
+/// The tables of the back end.
 #[derive(Clone, Debug)]
 enum Compiled<A: RuleAddress> {
     Cross(Box<cross::Cross<A>>),
@@ -131,7 +133,7 @@ impl<A: RuleAddress> Classifier<A> {
     /// about get `default`.
     ///
     /// # Errors
-    /// [`BuildError`]. After any error but the first, [`Tuples`] can hold the list.
+    /// [`BuildError`]. [`Tuples`] can hold the list after every error except [`BuildError::TooManyRules`].
     pub fn build(rules: impl Into<Arc<[Rule<A>]>>, default: Decision) -> Result<Classifier<A>, BuildError> {
         let rules = rules.into();
         match Classifier::build_with(Arc::clone(&rules), default, Backend::Cross) {
@@ -153,6 +155,7 @@ impl<A: RuleAddress> Classifier<A> {
         Classifier::build_within(rules.into(), default, backend, &mut Budget::whole())
     }
 
+    /// Like [`build_with`](Self::build_with), with a budget from the caller. Tests read from it how much was taken.
     fn build_within(
         rules: Arc<[Rule<A>]>,
         default: Decision,
@@ -172,9 +175,9 @@ impl<A: RuleAddress> Classifier<A> {
         }
     }
 
-    /// Sets the numbers by which verdicts and counters identify the rules; without this call they are positions in the
-    /// list. A rule thus keeps its number when rules are inserted before it. Takes one number a rule, each below
-    /// 2³¹ - 1.
+    /// Sets the numbers by which verdicts and counters identify the rules, so that a rule keeps its number when rules
+    /// are inserted before it. Without this call, the numbers are the positions in the list. `numbers` has one number
+    /// for each rule, each below 2³¹ - 1. This may be called only once for a compiled list.
     ///
     /// # Panics
     /// If `numbers` and the rules differ in count.
@@ -189,7 +192,7 @@ impl<A: RuleAddress> Classifier<A> {
     }
 
     /// Writes the verdict on each key, and counts a hit for each rule that decided or counted. `hits` should come from
-    /// [`Classifier::hits`]; rules beyond its length share one counter.
+    /// [`Classifier::hits`]: rules whose numbers are not below its length share one counter.
     ///
     /// # Panics
     /// If `keys` and `verdicts` differ in length.

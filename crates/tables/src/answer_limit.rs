@@ -5,12 +5,13 @@
 
 use forebay_units::{Frequency, Ticks};
 
-/// Allows a number of answers per second on average, and at once as many as in a second.
+/// Allows a number of answers per second on average. As many answers are allowed at once as in a second.
 pub struct AnswerLimit {
-    /// The time of a token in ticks; 0: no answer is allowed.
+    /// The time of a token, in ticks. If it is 0, no answer is allowed.
     each: u64,
-    /// How far ahead of now the bucket's instant may be.
+    /// The largest distance from now to `full_at` at which an answer is allowed, in ticks.
     burst: u64,
+    /// The instant at which the bucket is full again, in ticks.
     full_at: u64,
 }
 
@@ -23,7 +24,7 @@ impl AnswerLimit {
         Self { each, burst: each * u64::from(per_second.max(1) - 1), full_at: 0 }
     }
 
-    /// Returns whether one more answer is allowed now; if so, takes its token.
+    /// If one more answer is allowed now, takes a token and returns true. Otherwise returns false.
     pub fn take(&mut self, now: Ticks) -> bool {
         let full_at = self.full_at.max(now.0);
         if self.each == 0 || full_at - now.0 > self.burst {

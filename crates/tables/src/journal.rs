@@ -1,8 +1,8 @@
 //! Records on their way to a file: workers put them into rings, and a separate thread formats and writes them as lines.
 //!
-//! A worker makes no system call and does not wait, unless its line writer may wait ([`LineWriter::waiting`]). A record
-//! that finds the ring full is lost and counted. A line that the disk does not accept is counted, too. The thread polls
-//! the rings, so no worker has to wake it.
+//! A worker makes no system call and does not wait. The exception is a worker whose line writer may wait
+//! ([`LineWriter::waiting`]). A record that finds the ring full is lost and counted. A line that the disk does not
+//! accept is counted, too. The thread polls the rings, so no worker has to wake it.
 
 mod line_writer;
 mod pages;
@@ -25,15 +25,16 @@ use pages::{Out, Page};
 pub trait Record: Copy + Send + 'static {
     /// Data that formatting needs in addition to the record, for example the rules to which its numbers refer.
     type With: Send + Sync + 'static;
-    /// Capacity of a worker's ring, in records.
+    /// The capacity of a worker's ring, in records.
     const RING: usize;
-    /// The state that results from the records so far, if a new file must begin with it.
+    /// The state that results from the records so far, if a new file must begin with this state. Otherwise `()`.
     type Memory: Memory<Self>;
 
-    /// Time in nanoseconds after 1970.
+    /// Returns the time of the event, in nanoseconds after 1970.
     fn nanos(&self) -> u64;
 
-    /// Returns the line, for a file that belongs to `owner`.
+    /// Returns the line without a line break, for a file that belongs to `owner`. If it returns `None`, no line is
+    /// written.
     fn line(&self, owner: &str, with: &Self::With) -> Option<String>;
 }
 
@@ -56,9 +57,9 @@ impl<R> Memory<R> for () {
     }
 }
 
-/// Interval at which the thread polls the rings.
+/// The interval at which the thread polls the rings.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Size of a write, and limit of what waits for room on the disk, in bytes.
+/// The size of a write, and the largest size of the lines that wait for room on the disk, in bytes.
 const CHUNK: usize = 1 << 16;
 
 /// Formats a time of nanoseconds after 1970 as RFC 3339 does.
@@ -79,11 +80,13 @@ pub fn check(path: &Path) -> Result<(), String> {
     check_writable(path).map_err(|error| cannot(path, &error))
 }
 
+/// Returns the error that a file cannot be written.
 fn cannot(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("cannot write {}: {why}", path.display())
 }
 
-/// The journal of a file. After a reload the new owner of the same name continues with it.
+/// The journal of a file. After a reload the new owner of the same name continues with it. The slot does not keep the
+/// journal alive: the file is closed when the last user drops the journal.
 pub struct JournalSlot<R: Record>(Mutex<Weak<Journal<R>>>);
 
 impl<R: Record> Default for JournalSlot<R> {
@@ -93,7 +96,7 @@ impl<R: Record> Default for JournalSlot<R> {
 }
 
 impl<R: Record> JournalSlot<R> {
-    /// Returns the journal of the file. Opens the file unless it is open already.
+    /// Returns the journal of the file. Opens the file if it is not open yet; otherwise the arguments are not used.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -114,6 +117,7 @@ pub struct Journal<R: Record> {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The part of a journal that its thread and its line writers use, too.
 struct Shared<R: Record> {
     state: Mutex<State<R>>,
     /// Notified when a caller waits in `flush`, when the journal ends, and when all records are written.
@@ -130,19 +134,22 @@ struct Shared<R: Record> {
 struct Ring<R: Record> {
     records: Consumer<R>,
     with: Arc<R::With>,
-    /// The counters ([`COUNTERS`]). The thread counts [`UNWRITTEN`], the worker the others.
+    /// The counters ([`COUNTERS`]). The thread counts `UNWRITTEN`, the worker the others.
     counts: Arc<[Counter]>,
 }
 
+/// The state of a journal under its lock. Workers take the lock only to flush and to add a ring.
 struct State<R: Record> {
     rings: Vec<Ring<R>>,
-    /// Number of requested flushes, and number of completed ones.
+    /// The number of requested flushes.
     requested: u64,
+    /// The number of completed flushes.
     completed: u64,
+    /// True when the journal is being dropped. The thread then writes the remaining records and ends.
     ended: bool,
     /// The first error of a write.
     fault: Option<String>,
-    /// The error of the last attempt to open the file again, if it failed. No line is missing.
+    /// The error of the last attempt to open the file again, if this attempt failed. No line is missing.
     not_reopened: Option<String>,
 }
 
@@ -151,7 +158,7 @@ impl<R: Record> Shared<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Measures the offset between the workers' clock and the system's.
+    /// Measures the offset between the workers' clock and the system's clock, and stores it in `origin`.
     fn set_clock(&self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let ticks = self.frequency.nanos(Tsc.now()).0;
@@ -191,7 +198,8 @@ impl<R: Record> Journal<R> {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Returns a worker's line writer for this file. `rate` limits the lines a second.
+    /// Returns a worker's line writer for this file, with a new ring. `counts` are the counters ([`COUNTERS`]), `rate`
+    /// is the largest number of lines per second, and `simulated` is true if the worker runs in simulated time.
     pub fn line_writer(
         self: &Arc<Self>,
         with: Arc<R::With>,
@@ -245,6 +253,7 @@ impl<R: Record> Drop for Journal<R> {
 /// A record that was taken out of its ring, with its formatting data and counters.
 type Taken<R> = (R, Arc<<R as Record>::With>, Arc<[Counter]>);
 
+/// Runs the journal's thread: writes the records of all rings to `out` until the journal ends.
 fn write_all<R: Record>(shared: &Shared<R>, out: impl Out) {
     let mut page = Page::new(out);
     let mut taken: Vec<Taken<R>> = Vec::with_capacity(R::RING);
@@ -258,7 +267,7 @@ fn write_all<R: Record>(shared: &Shared<R>, out: impl Out) {
         let result = page.write(&mut taken, ended, shared);
         let mut state = shared.lock();
         if let Err(error) = result {
-            // Records are taken from the rings in spite of the error, so that no worker waits for room.
+            // Records are still taken from the rings after an error, so that no worker waits for room.
             state.fault.get_or_insert_with(|| {
                 format!("cannot write {}, which is not complete: {error}", shared.path.display())
             });
@@ -271,15 +280,15 @@ fn write_all<R: Record>(shared: &Shared<R>, out: impl Out) {
         if ended {
             return;
         }
-        // If the rings were full, there are probably more records by now, so do not wait.
+        // If as many records as a ring holds were taken, there are probably more by now. Then do not wait.
         if state.requested == requested && !state.ended && taken.len() < R::RING {
             let _ = shared.changed.wait_timeout(state, PERIOD);
         }
     }
 }
 
-/// Takes the records that are in the rings now. Later ones wait, so that a worker that keeps writing does not delay the
-/// thread.
+/// Appends the records that are in the rings now to `taken`. Later records remain in the rings, so that a worker that
+/// keeps writing does not delay the thread.
 fn take<R: Record>(state: &mut State<R>, taken: &mut Vec<Taken<R>>) {
     for Ring { records, with, counts } in &mut state.rings {
         for _ in 0..records.slots() {

@@ -2,9 +2,10 @@
 //!
 //! Open addressing with linear probing (Knuth, volume 3, section 6.4). The table is at most half full, and keys and
 //! values are in one array, so a look-up is nearly always one load. Nothing is allocated after the start. A removed
-//! entry leaves no tombstone: the entries behind it move up (section 6.4, algorithm R). When the table is full, a hand
-//! goes round and finds entries that may be evicted. It examines a few slots at a time, so that no packet waits for a
-//! search of the whole table.
+//! entry leaves no tombstone: the entries behind it move up (section 6.4, algorithm R). When the table is full, the
+//! caller can evict an entry ([`Keyed::forget_one`]). The search for this entry continues where the last one ended, as
+//! the hand of a clock does. It examines a few slots at a time, so that no packet waits for a search of the whole
+//! table.
 
 use forebay_memory::{NoMemory, filled};
 use forebay_simd::prefetch::prefetch_read;
@@ -36,9 +37,10 @@ struct Slot<V> {
     value: V,
 }
 
+/// The key of a free slot.
 const FREE: u64 = 0;
 
-/// Slots that are examined for an entry to evict.
+/// The number of slots that one search for an entry to evict examines.
 const EVICTION_LOOKS: usize = 16;
 
 /// A table of values by key.
@@ -47,12 +49,15 @@ pub struct Keyed<V> {
     slots: Box<[Slot<V>]>,
     start: Start,
     len: usize,
+    /// The largest number of entries.
     most: usize,
+    /// The slot at which the next search for an entry to evict begins.
     hand: usize,
 }
 
-/// The first slot of the search for a key, by multiplicative hashing. It is universal for a random odd multiplier
-/// (Dietzfelbinger, Hagerup, Katajainen and Penttonen, Journal of Algorithms, 1997).
+/// The hash function that gives the first slot of the search for a key. It is multiplicative hashing, which is
+/// universal for a random odd multiplier (Dietzfelbinger, Hagerup, Katajainen and Penttonen, Journal of Algorithms,
+/// 1997).
 #[derive(Clone, Copy, Debug)]
 struct Start {
     multiplier: u64,
@@ -95,7 +100,8 @@ impl<V> Entries<'_, V> {
 }
 
 impl<V: Copy + Default> Keyed<V> {
-    /// Creates a table of up to `most` entries. Tables with different seeds put keys into different slots.
+    /// Creates a table of up to `most` entries. Tables with different seeds put keys into different slots: a secret
+    /// seed prevents senders from choosing keys that collide.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -127,17 +133,20 @@ impl<V: Copy + Default> Keyed<V> {
     }
 
     #[inline]
+    /// Returns the slot after a slot. The first slot follows the last one.
     fn next(&self, at: usize) -> usize {
         (at + 1) & (self.slots.len() - 1)
     }
 
-    /// Returns the entries alone, for a loop that adds none: the fields that a search needs stay in registers.
+    /// Returns a view of the entries, for a loop that adds and removes none. In such a loop, the fields that a search
+    /// needs stay in registers.
     #[inline]
     pub fn entries(&mut self) -> Entries<'_, V> {
         Entries { slots: &mut self.slots, start: self.start }
     }
 
-    /// Adds a value under a key that is not in the table. Returns `None` if the table is full.
+    /// Adds a value under a key that is not in the table, which the caller must have checked. Returns `None` if the
+    /// table is full.
     pub fn insert(&mut self, key: TableKey, value: V) -> Option<&mut V> {
         if self.is_full() {
             return None;
@@ -151,7 +160,9 @@ impl<V: Copy + Default> Keyed<V> {
         Some(&mut self.slots[at].value)
     }
 
-    /// Evicts one entry for which `idle` returns true, if the hand meets one in the next few slots. Returns its value.
+    /// Evicts the first entry in the next few slots for which `idle` returns true, and returns its value. Returns
+    /// `None` if there is none. The next call continues with the slots behind, so repeated calls examine the whole
+    /// table.
     pub fn forget_one(&mut self, idle: impl Fn(&V) -> bool) -> Option<V> {
         for _ in 0..EVICTION_LOOKS {
             let at = self.hand;
@@ -166,7 +177,7 @@ impl<V: Copy + Default> Keyed<V> {
         None
     }
 
-    /// Removes the entry at `hole`. Entries behind it move up unless they already are where their search starts.
+    /// Removes the entry at `hole`. Entries behind it move up if their search passes the hole.
     fn remove_at(&mut self, mut hole: usize) {
         let mask = self.slots.len() - 1;
         let mut at = hole;
@@ -176,7 +187,7 @@ impl<V: Copy + Default> Keyed<V> {
             if key == FREE {
                 break;
             }
-            // Does the search for this key pass the hole? It does if it starts at the hole or before it.
+            // The search for this key passes the hole if it starts at the hole or before it.
             if at.wrapping_sub(self.start.of(key)) & mask >= at.wrapping_sub(hole) & mask {
                 self.slots[hole] = self.slots[at];
                 hole = at;
@@ -199,7 +210,7 @@ mod tests {
     enum Operation {
         Get(u64),
         Insert(u64, u32),
-        /// Evict one entry whose value is a multiple of this.
+        /// Evicts one entry whose value is a multiple of this number.
         Forget(u32),
     }
 

@@ -29,7 +29,7 @@
 //! # Example
 //!
 //! ```
-//! use forebay_functions::tables::lpm::{Ipv4Table, NO_ROUTE, Prefix};
+//! use forebay_tables::lpm::{Ipv4Table, NO_ROUTE, Prefix};
 //!
 //! let mut table = Ipv4Table::new();
 //! table.insert(Prefix::new(0x0a00_0000, 8)?, 1)?; // 10.0.0.0/8
@@ -37,7 +37,8 @@
 //! // A batch is looked up in steps, so that the memory reads of all addresses overlap.
 //! let addresses = [0x0a01_0203, 0x0a02_0203, 0x0b00_0001];
 //! addresses.iter().for_each(|address| table.prefetch(*address));
-//! let mut next_hops = addresses.map(|address| table.begin(address));
+//! let mut next_hops = [0; 3];
+//! table.begin_all(&addresses, &mut next_hops);
 //! table.finish(&addresses, &mut next_hops);
 //! assert_eq!(next_hops, [2, 1, NO_ROUTE]);
 //! assert_eq!(table.lookup(addresses[0]), 2); // a single look-up
@@ -79,7 +80,7 @@ pub struct NextHopError(pub u32);
 pub struct Table<A: Address> {
     rib: Rib<A>,
     fib: Fib<A>,
-    /// The changes of the present update. A field, so that its allocation is reused.
+    /// The changes of the present update. Empty between updates. This is a field so that its memory is reused.
     changes: Changes<A>,
 }
 
@@ -145,8 +146,8 @@ impl<A: Address> Table<A> {
         self.fib.prefetch(address);
     }
 
-    /// Makes the first step of the look-ups of all addresses. `begun` has as many slots. [`finish`](Self::finish) does
-    /// the rest.
+    /// Makes the first step of the look-ups of all addresses. `begun` must be as long as `addresses`.
+    /// [`finish`](Self::finish) does the rest.
     #[inline(always)]
     pub fn begin_all(&self, addresses: &[A], begun: &mut [u32]) {
         self.fib.begin_all(addresses, begun);

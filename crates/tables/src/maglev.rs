@@ -1,5 +1,4 @@
-//! Maglev hashing: a table that maps a hash to a member, such that few hashes change their member when members come and
-//! go.
+//! Maglev hashing: a table that maps a hash to a member. When members come and go, few hashes change their member.
 //!
 //! Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4. Every member
 //! has a permutation of all places of the table. The members take turns, and in its turn a member occupies the first
@@ -28,10 +27,10 @@ pub enum MaglevError {
     /// The size is not a prime or is out of range.
     #[error("{0} places: allowed are primes from 3 to {MOST_PLACES}, such as 65537")]
     Places(u32),
-    /// There are fewer places than members.
+    /// There are fewer places than members with a weight, or more than [`MOST_MEMBERS`] members.
     #[error("{members} members do not fit {places} places")]
     Members {
-        /// The number of members with a weight.
+        /// The number of members, with or without a weight.
         members: usize,
         /// The number of places.
         places: u32,
@@ -45,22 +44,27 @@ pub enum MaglevError {
 pub const MOST_PLACES: u32 = 1 << 21;
 /// The largest number of members of a table.
 pub const MOST_MEMBERS: usize = VACANT as usize;
+/// The mark of a place that no member occupies yet.
 const VACANT: u16 = u16::MAX;
 
 /// A Maglev table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maglev {
+    /// The index of the member that occupies each place.
     places: Box<[u16]>,
 }
 
-/// The start of a member's permutation, and the step to the next place (section 3.4).
+/// A member's permutation of the places (section 3.4).
 #[derive(Clone, Copy, Debug)]
 struct Permutation {
+    /// The place at which the next search starts.
     offset: u64,
+    /// The distance to the next place.
     skip: u64,
 }
 
 impl Permutation {
+    /// Derives a member's permutation of the places from its identity. The number of places must be a prime above 2.
     fn of(identity: u64, places: u32) -> Self {
         // The seeds are fixed, so that all machines build the same table.
         let (first, second) = (Seed::new(1).hash(identity, 0), Seed::new(2).hash(identity, 0));
@@ -91,15 +95,16 @@ impl Maglev {
         if turns.len() > places as usize || members.len() > MOST_MEMBERS {
             return Err(MaglevError::Members { members: turns.len().max(members.len()), places });
         }
-        // The first member wins if two want the same place. This must not depend on the order of the list.
+        // If two members want the same place in a round, the first member gets it. The first member must not depend on
+        // the order of the list.
         turns.sort_by_key(|it| (it.member.identity, it.number));
         Ok(Self::populate(places, turns)?)
     }
 
-    /// Algorithm 1. With unequal weights, a member takes a share of the turns of the heaviest members (section 3.4,
-    /// "altering the relative frequency of the backends' turns"): after k rounds it has had k times its weight divided
-    /// by the greatest weight. Rounds in which a member has no turn are skipped: beside one heavy member, thousands of
-    /// light members would otherwise go through nearly all rounds without a turn.
+    /// Fills the table by algorithm 1. A member with the greatest weight has a turn in each round. Other members have
+    /// fewer turns (section 3.4, "altering the relative frequency of the backends' turns"): after k rounds, k times the
+    /// member's weight divided by the greatest weight, rounded down. A heap orders the members by their next turn,
+    /// because thousands of light members would otherwise go through nearly all rounds without a turn.
     fn populate(places: u32, mut turns: Vec<Turns>) -> Result<Option<Self>, NoMemory> {
         let Some(most) = turns.iter().map(|it| it.member.weight).max() else { return Ok(None) };
         let mut table = filled(VACANT, places as usize)?;
@@ -126,7 +131,7 @@ impl Maglev {
         usize::from(self.places[at as usize])
     }
 
-    /// Returns the member of each place.
+    /// Returns the member of each place, as its index in the list that the table was built from.
     #[must_use]
     pub fn places(&self) -> &[u16] {
         &self.places
@@ -150,7 +155,8 @@ impl Turns {
 }
 
 impl Permutation {
-    /// Returns the first vacant place of the permutation. There must be one. Later searches continue behind it.
+    /// Returns the first vacant place of the permutation. The table must have a vacant place. The next search continues
+    /// behind this place.
     fn first_vacant<'t>(&mut self, table: &'t mut [u16]) -> &'t mut u16 {
         let places = table.len() as u64;
         loop {

@@ -13,10 +13,10 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Martians {
-    /// Packets with such addresses are dropped and counted.
+    /// Packets with martian addresses are dropped and counted.
     #[default]
     Drop,
-    /// They pass like any other packet.
+    /// Packets with martian addresses pass like other packets.
     Pass,
 }
 
@@ -35,13 +35,14 @@ const SPECIAL: [bool; 256] = {
 const NONE: [bool; 256] = [false; 256];
 
 impl Martians {
-    /// Returns the first octets of addresses, source or destination, for which [`refuses`](Self::refuses) may return
-    /// true for an IPv4 packet.
+    /// Returns a table of first octets. [`refuses`](Self::refuses) can return true for an IPv4 packet only if the first
+    /// octet of its source or destination is marked here.
     pub fn marked(self) -> &'static [bool; 256] {
         if self == Self::Drop { &SPECIAL } else { &NONE }
     }
 
-    /// Returns whether a packet with a valid IP header is refused for its addresses.
+    /// Returns true if a packet must be dropped for its addresses. An IP header must be valid. Returns false for
+    /// packets other than IP.
     pub fn refuses(self, packet: &mut Packet) -> bool {
         if self == Self::Pass {
             return false;
@@ -62,9 +63,9 @@ impl Martians {
     }
 }
 
-/// Returns whether an IPv4 address is a martian (RFC 1812 section 5.3.7). No host has an address of the networks 0 and
-/// 127, as source or destination. Addresses from 224.0.0.0 on are never sources. From 240.0.0.0 on only the broadcast
-/// address is a destination.
+/// Returns true if the source or the destination of an IPv4 packet is a martian (RFC 1812 section 5.3.7). Sources and
+/// destinations in the networks 0 and 127 are martians. Addresses from 224.0.0.0 on are never sources. From 240.0.0.0
+/// on, only the broadcast address is a destination.
 #[cold]
 fn is_martian_v4(source: u32, destination: u32) -> bool {
     let is_broadcast = destination == u32::MAX;
@@ -80,9 +81,9 @@ fn is_martian_v4(source: u32, destination: u32) -> bool {
     bad_source || bad_destination
 }
 
-/// Returns whether an IPv6 address is a martian. No node on a network has the unspecified address, the loopback address
-/// or an address that stands for IPv4 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5). Multicast addresses are never sources,
-/// and packets to groups of the scopes 0 and 1 leave no node (section 2.7).
+/// Returns true if the source or the destination of an IPv6 packet is a martian. The unspecified address, the loopback
+/// address and addresses that stand for IPv4 are martians (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5). Multicast addresses
+/// are never sources, and packets to groups of the scopes 0 and 1 leave no node (section 2.7).
 #[cold]
 fn is_martian_v6(source: u128, destination: u128) -> bool {
     let link_scope = destination >> 112 == 0xff02;

@@ -21,7 +21,7 @@ pub enum NoMatch {
 }
 
 impl NoMatch {
-    /// Returns the gate, where `gates` is the number of gates, and `drop` the gate for drops.
+    /// Returns the gate. `gates` is the number of gates, and `drop` is the gate for drops.
     ///
     /// # Errors
     /// A number beyond the last gate, as a fault of the parameter at `path`.
@@ -76,7 +76,8 @@ pub enum RejectAction {
 }
 
 impl RejectAction {
-    /// Returns the gate for rejected packets: `drop`, or the gate after the `before` other gates.
+    /// Returns the gate for rejected packets: `drop`, or the gate with the number `before`, which is the number of
+    /// other gates.
     #[must_use]
     pub fn resolve(self, before: u16, drop: Gate) -> Gate {
         match self {
@@ -86,7 +87,7 @@ impl RejectAction {
     }
 }
 
-/// Returns the gate with this number, where `gates` is the number of gates.
+/// Returns the gate with this number. `gates` is the number of gates.
 ///
 /// # Errors
 /// A number beyond the last gate, as a fault of the parameter at `path`.
@@ -115,8 +116,8 @@ pub fn number(text: &str) -> Option<u128> {
 /// The file name in faults of a list that is parsed as lines of a file.
 pub const LISTED: &str = "line";
 
-/// Converts the faults of a list that was parsed as lines of a file named [`LISTED`], one fault a line, to faults of
-/// the list's elements.
+/// Converts the faults of a list that was parsed as lines of a file named [`LISTED`] to faults of the list's elements.
+/// `faults` has one fault per line, as `line:NUMBER: MESSAGE`. `path` is the parameter with the list.
 pub fn of_elements(path: &str, list: &[String], faults: &str) -> SetupError {
     // An element may have several lines.
     let element = |line: usize| {
@@ -149,7 +150,8 @@ pub fn of_elements(path: &str, list: &[String], faults: &str) -> SetupError {
     all
 }
 
-/// Replaces the other line that a message names by its element.
+/// If a message mentions another line ("in line NUMBER"), replaces the line by the element of the list that contains
+/// it.
 fn with_element(path: &str, message: &str, element: impl Fn(usize) -> usize) -> String {
     let of_line = || {
         let (before, after) = message.split_once(" in line ")?;

@@ -12,7 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::sessions::Tuple4;
 
-/// An Ethernet header, an IPv4 header without options, and the number of bytes of a TCP header.
+/// An Ethernet header, an IPv4 header without options, and the 20 bytes after it: a TCP header without options, or a
+/// UDP header and 12 more bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Plain {
@@ -27,12 +28,12 @@ pub struct Plain {
     rest: [u8; 16],
 }
 
-/// Bits that are set in fragments: more fragments follow, or an offset.
+/// The bits of the IPv4 field with flags and offset that are set only in fragments: "more fragments" and the offset.
 pub const FRAGMENT: u16 = 0x3fff;
 
 impl Plain {
     /// Returns the headers of a plain packet: TCP or UDP over IPv4, untagged, without IP options, not a fragment, with
-    /// a complete transport header. `None` means only that the packet is not plain.
+    /// a complete transport header. Returns `None` for all other packets, which may also be valid.
     #[inline(always)]
     #[must_use]
     pub fn of(packet: &Packet) -> Option<&Self> {
@@ -46,7 +47,7 @@ impl Plain {
         packet.view_mut::<Self>(0).filter(|it| it.is_plain())
     }
 
-    /// As [`of_mut`](Self::of_mut), for a packet that is known to be plain.
+    /// As [`of_mut`](Self::of_mut), for a packet that is known to be plain. Checks only the length.
     #[inline(always)]
     #[must_use]
     pub fn known_mut(packet: &mut Packet) -> Option<&mut Self> {

@@ -60,7 +60,7 @@ pub struct RuleList {
 }
 
 impl Rules {
-    /// Reads, checks and compiles the rules. `default` is the decision about packets that no rule matches.
+    /// Reads, checks and compiles the rules. `default` is the decision about packets that no rule decides about.
     fn compile(&self, default: Decision, setup: &Setup<'_>) -> Result<List, SetupError> {
         let file = match self {
             Rules::Synthetic(Synthetic { synthetic: count, seed }) => {
@@ -92,8 +92,9 @@ impl Rules {
 }
 
 impl RuleList {
-    /// Compiles rules, creates their counters, and puts them into the module's table of the name `table`. `default` is
-    /// the decision about IP packets that no rule matches.
+    /// Compiles rules, creates their counters, and puts the rules into the module's table with the name `table`.
+    /// `default` is the decision about IP packets that no rule decides about. All workers of a module share the rules
+    /// and the table. Modules with equal parameters share the compiled list.
     ///
     /// # Errors
     /// Rules that cannot be read, parsed or compiled, as faults of the parameter `rules`.
@@ -115,7 +116,7 @@ impl RuleList {
     }
 }
 
-/// Returns whether a text is a rule where the name of a file is expected.
+/// Returns true if a text is probably a rule, written where the name of a file is expected.
 fn is_rule(text: &str) -> bool {
     let mut words = text.split_whitespace();
     let first = words.next().unwrap_or_default();
@@ -123,7 +124,7 @@ fn is_rule(text: &str) -> bool {
     begins && words.next().is_some()
 }
 
-/// Returns each rule as it is shown beside its counter.
+/// Returns the name of each rule's counter: the rule's index and the rule.
 fn numbered<A: RuleAddress>(list: &Form<A>) -> impl Iterator<Item = String> {
     let rules = list.rules().unwrap_or_default();
     rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}"))

@@ -2,10 +2,10 @@
 //!
 //! Memory is bounded and allocated at the start. A line of the index ([`index`]) holds eight signatures and eight entry
 //! numbers. An entry holds the session, its end time and its links in a timer wheel ([`wheel`]). Look-ups run a batch
-//! at a time, in steps, and each step prefetches the memory that the next step needs. A hit takes two memory accesses;
-//! one of them is to an index line that few other keys share.
+//! at a time, in steps, and each step prefetches the memory that the next step needs. A hit takes two memory accesses:
+//! one to a line of the index, and one to the entry.
 //!
-//! A session may be found by two keys, one a side. A translated session, for example, has an inside key and an outside
+//! A session can have two keys, one for each side. A translated session, for example, has an inside key and an outside
 //! key.
 
 mod hash;
@@ -44,12 +44,14 @@ pub trait Session: Copy + FromZeros {
         Self::SIDES
     }
 
-    /// Returns its key of `side`, 0 or 1.
+    /// Returns its key of `side`, 0 or 1. A key must not change while the session is in a table.
     fn key(&self, side: u32) -> Self::Key;
 }
 
 /// A session that was found, and the side whose key found it. Valid until a session is removed
 /// ([`Sessions::removals`]).
+///
+/// The number is twice the session's number, plus the side. The index stores the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found(u32);
 
@@ -91,17 +93,17 @@ pub enum Refused {
     Crowded,
 }
 
-/// A time, in slots of the wheel. The owner of the table chooses when time 0 is. A session that ends at [`NEVER`] does
-/// not expire and is not evicted.
+/// A time, in time slots. The owner of the table chooses the length of a time slot, and when time 0 is. A session that
+/// ends at [`NEVER`] does not expire and is not evicted.
 pub type Slot = u32;
 
-/// A cache line if the session is small enough to leave room for the other fields.
+/// A session with its links in the wheel and its end time. It takes one cache line if the session is small enough.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
 struct Entry<S> {
     session: S,
     link: Link,
-    /// When the session ends unless it is prolonged. In a free entry: the number of the next free entry.
+    /// The time at which the session ends if it is not prolonged. In a free entry: the number of the next free entry.
     ends: Slot,
 }
 
@@ -118,8 +120,8 @@ pub struct Sessions<S: Session> {
     /// Indexed by session number. Number 0 is not used.
     entries: Zeroed<Entry<S>>,
     wheel: Wheel,
-    /// The binary logarithm of how many time slots make one slot of the wheel, chosen so that the wheel covers the
-    /// longest session.
+    /// The binary logarithm of the number of time slots in one slot of the wheel. It is chosen so that one turn of the
+    /// wheel covers the longest session.
     grain: u32,
     seed: Seed,
     /// The first entry that was never used.
@@ -132,9 +134,10 @@ pub struct Sessions<S: Session> {
 
 /// The largest number of keys that are looked up together.
 pub const GROUP: usize = 32;
-/// How many entries an eviction examines: sessions in a slot may have been prolonged since they were put there.
+/// The number of entries that an eviction examines, because sessions may have been prolonged since they were put into
+/// their slot of the wheel. If none of these sessions ends, the eviction examines more.
 const EVICTION_LOOKS: usize = 16;
-/// Slots of the table in [`Sessions::first_ones`], which finds keys that occur twice.
+/// The number of slots of the hash table in [`Sessions::first_ones`], which finds keys that occur twice.
 const FIRSTS: usize = 4 * GROUP;
 /// The largest number of sessions in a table: number and side must fit into an index entry.
 pub const MOST: usize = 1 << 28;
@@ -148,7 +151,7 @@ impl<S: Session> Sessions<S> {
         Self::with_keys(most, most.saturating_mul(S::SIDES as usize), seed)
     }
 
-    /// Like [`new`](Self::new), for sessions that have at most `keys` keys together.
+    /// Like [`new`](Self::new), for a table whose sessions have at most `keys` keys in total.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -164,8 +167,9 @@ impl<S: Session> Sessions<S> {
     }
 
     /// Makes the (empty) table ready for sessions that last up to `longest` slots. A session is removed at most 1/2048
-    /// of that time after its end. A session that lasts longer than the wheel covers is put off once a turn of the
-    /// wheel. Without this call the wheel covers 4 096 slots (512 seconds if a slot is an eighth of a second).
+    /// of that time after its end. A session that lasts longer than the wheel covers is moved to a later slot once per
+    /// turn of the wheel. Without this call the wheel covers 4 096 time slots (512 seconds if a time slot is an eighth
+    /// of a second).
     #[must_use]
     pub fn lasting(mut self, longest: Slot) -> Self {
         self.last_up_to(longest);
@@ -231,7 +235,8 @@ impl<S: Session> Sessions<S> {
         self.removals
     }
 
-    /// Returns a session that was found.
+    /// Returns a session that was found. `found` must be valid ([`Found`]) and not [`Found::NONE`]. This also applies
+    /// to the following methods that take a [`Found`].
     #[inline(always)]
     #[must_use]
     pub fn get(&self, found: Found) -> &S {
@@ -274,7 +279,8 @@ impl<S: Session> Sessions<S> {
         self.wheel.insert(&mut self.entries, number, turn);
     }
 
-    /// Inserts a session. No session in the table may have one of its keys.
+    /// Inserts a session that ends at `ends`. The caller must know that no session in the table has one of its keys.
+    /// The table is unchanged after an error.
     ///
     /// # Errors
     /// [`Refused`].
@@ -314,6 +320,7 @@ impl<S: Session> Sessions<S> {
         Ok(Found(number << 1))
     }
 
+    /// Removes one key of a session from the index.
     #[inline]
     fn unindex(&mut self, session: &S, number: u32, side: u32) {
         let spot = self.spot(session.key(side));
@@ -349,7 +356,8 @@ impl<S: Session> Sessions<S> {
         None
     }
 
-    /// Evicts the session that seems to end soonest after a short search, to make room for a new one.
+    /// Evicts and returns the session that ends soonest among a few candidates, to make room for a new one. Returns
+    /// `None` if no session ever ends.
     #[inline]
     pub fn evict_soonest(&mut self) -> Option<S> {
         let (number, ahead) = self.wheel.soonest()?;
@@ -359,8 +367,9 @@ impl<S: Session> Sessions<S> {
         Some(self.remove(Found(soonest << 1)))
     }
 
-    /// Puts off sessions that were prolonged, starting with `number`, until it meets one that was not prolonged or has
-    /// examined enough. Returns the one of these that ends soonest, or `None` if none of them ends.
+    /// Moves sessions that were prolonged to later slots, starting with `number`, until it meets a session that was not
+    /// prolonged or has examined [`EVICTION_LOOKS`] sessions. Returns the examined session that ends soonest, or `None`
+    /// if no session ends.
     #[inline(never)]
     fn put_off_some(&mut self, number: u32, ends: Slot) -> Option<u32> {
         let mut soonest = Some((ends, number)).filter(|(ends, _)| *ends != NEVER);
@@ -384,7 +393,7 @@ impl<S: Session> Sessions<S> {
     /// Moves an entry from its present slot of the wheel to the later slot in which it ends.
     fn put_off(&mut self, number: u32, ends: Slot) {
         self.wheel.remove(&mut self.entries, number);
-        // Not into the slot that is being examined.
+        // Slot `at() + 1` is being examined: the entry must not be put there again.
         let turn = self.turn(ends).max(self.wheel.at() + 2);
         self.wheel.insert(&mut self.entries, number, turn);
     }

@@ -1,13 +1,13 @@
 //! Token buckets with exact arithmetic, for meters and shapers.
 //!
-//! A tick adds the rate in bits a second, and a byte costs eight times the ticks a second. Both are whole numbers, so
-//! nothing is ever rounded and a bucket is exact to a fraction of a byte after any time. A packet takes one
-//! multiplication and no division. A time longer than it takes to fill a bucket is cut off before the multiplication,
-//! so no wait overflows.
+//! A tick adds as many tokens as the rate has bits per second. A byte costs eight times as many tokens as a second has
+//! ticks. Both are whole numbers, so nothing is ever rounded and a bucket is exact to a fraction of a byte after any
+//! time. A packet takes one multiplication and no division. A time that is longer than the time to fill the bucket is
+//! shortened to it before the multiplication, so that no product overflows.
 
 use forebay_units::{BitRate, Bytes, Frequency, Ticks};
 
-/// The range of rates, in bits a second.
+/// The allowed rates, in bits per second.
 const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e12;
 
 /// A rate or a burst out of range. The message gives the value and the allowed range.
@@ -24,7 +24,7 @@ pub enum RateError {
 /// The unit of tokens, the same for all buckets on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// Tokens that a byte costs: eight times the ticks a second.
+    /// The number of tokens that a byte costs: eight times the number of ticks per second.
     per_byte: u64,
 }
 
@@ -49,7 +49,7 @@ impl Scale {
         Bytes(((1 << 62) / self.per_byte) >> 20 << 20)
     }
 
-    /// Returns the tokens of a burst.
+    /// Returns the number of tokens of a burst.
     ///
     /// # Errors
     /// The burst is 0 or more than [`most`](Self::most).
@@ -61,19 +61,21 @@ impl Scale {
     }
 }
 
-/// How fast a bucket fills and how many tokens it holds. Buckets with the same limits share one.
+/// The fill rate and the size of a bucket. Buckets with the same limits can share one value, because the caller keeps
+/// the tokens of each bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Tokens that a tick adds: the rate in bits a second.
+    /// The number of tokens that a tick adds, equal to the rate in bits per second.
     pub per_tick: u64,
-    /// Tokens of a full bucket.
+    /// The number of tokens of a full bucket.
     pub full: u64,
-    /// Ticks that it takes to fill an empty bucket.
+    /// The number of ticks that it takes to fill an empty bucket.
     pub fill: u64,
 }
 
 impl Rate {
-    /// Creates a rate of so many bits a second for a bucket of `full` tokens.
+    /// Creates the limits of a bucket that holds `full` tokens ([`Scale::burst`]) and fills at this rate. The rate is
+    /// rounded to whole bits per second.
     ///
     /// # Errors
     /// The rate is below 1 kbit/s or above 1 Tbit/s.
@@ -85,7 +87,7 @@ impl Rate {
         Ok(Self { per_tick, full, fill: full.div_ceil(per_tick) })
     }
 
-    /// Returns the tokens after `span` of a bucket that has `tokens` now.
+    /// Returns the number of tokens that a bucket will have after `span`, if it has `tokens` now (at most `full`).
     #[inline]
     #[must_use]
     pub fn after(self, tokens: u64, span: Ticks) -> u64 {

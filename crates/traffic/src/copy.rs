@@ -13,10 +13,10 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Number of copies of a packet, each for a separate gate: 1 to 16, 1 by default.
+    /// The number of copies of a packet, each for a separate gate: 1 to 16, 1 by default.
     #[serde(default = "one")]
     copies: u16,
-    /// Copies one of this many packets: 1 (the default) copies every packet, n copies every n-th packet (count-based
+    /// The sampling interval in packets: 1 (the default) copies every packet, n copies every n-th packet (count-based
     /// sampling, RFC 5475 section 5.1).
     #[serde(default = "every")]
     every: u32,
@@ -45,16 +45,20 @@ const SHORTEST: u16 = 14;
 const COPIED: usize = 0;
 const CREATES: &[Reason] = &[Reason { name: "copied", help: "A copy of a packet that passed." }];
 
-/// Indices of the counters.
+/// The index of the counter of copies that were not made, because the pool was empty.
 const LOST: usize = 0;
+/// The index of the counter of copies that do not have all bytes.
 const CUT: usize = 1;
 
-/// The function.
+/// The network function `copy`.
 pub struct Copy {
+    /// The number of copies of a packet, 1 to [`MOST`]. Copy n leaves through gate n.
     copies: u16,
+    /// The sampling interval in packets, at least 1.
     every: u32,
+    /// The maximum number of bytes of a copy.
     snap: usize,
-    /// Number of packets that pass before the next one is copied.
+    /// The number of packets that pass before the next packet is copied. It counts on from batch to batch.
     until_next: u32,
     counts: Arc<[Counter]>,
 }
@@ -98,6 +102,7 @@ impl Declare for Copy {
 }
 
 impl Copy {
+    /// Creates the copies of one packet. The packet itself passes, even if the pool is empty.
     fn copy(&self, packet: &Packet, context: &mut Context<'_>) {
         for gate in 1..=self.copies {
             let Some(copy) = context.create(COPIED, Gate::out(gate), packet) else {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Params {}
 
-/// The function: its two counters, packets and bytes.
+/// The network function `counter`, with two counters: packets and bytes.
 pub struct Counter {
     counts: Arc<[Count]>,
 }

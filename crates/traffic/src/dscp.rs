@@ -15,8 +15,8 @@ pub fn read(packet: &mut Packet) -> Option<u8> {
     Some((header.version_class_label.get() >> 22) as u8 & 0x3f)
 }
 
-/// Writes the packet's code point if the packet is IP. The congestion notification bits (RFC 3168) stay, and the IPv4
-/// checksum is updated by the difference (RFC 1624 equation 3).
+/// Writes the packet's code point, 0 to 63. Changes nothing if the packet is not IP. The congestion notification bits
+/// (RFC 3168) stay, and the IPv4 checksum is updated by the difference (RFC 1624 equation 3).
 #[inline]
 pub fn write(packet: &mut Packet, dscp: u8) {
     match packet.network().0 {
@@ -50,7 +50,7 @@ pub fn assured(dscp: u8) -> Option<(u8, u8)> {
     is_assured.then_some((dscp >> 3, dscp >> 1 & 3))
 }
 
-/// Returns the code point of a class and a drop precedence.
+/// Returns the assured forwarding code point of a class, 1 to 4, and a drop precedence, 1 to 3.
 #[inline]
 #[must_use]
 pub fn assured_code(class: u8, precedence: u8) -> u8 {
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!((header.traffic_class, header.flow_label.value()), (code << 2 | 3, 0x5_0000));
             assert_eq!(six.data()[18..], v6[18..]);
         }
-        // All values of the checksum, including those with a carry.
+        // All values of the checksum, including values with a carry.
         for identification in 0..=u16::MAX {
             let mut header = *four.view::<forebay_packet::wire::ipv4::Ipv4>(14).expect("a header");
             (header.identification, header.traffic_class) = (identification.into(), 0xfc);

@@ -1,4 +1,4 @@
-//! The fields of an IPv4 header that accounts need, read once: the length and the addresses.
+//! The fields of an IPv4 header that meters and shapers need, read once: the length and the addresses.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
@@ -45,7 +45,7 @@ impl Ipv4View {
         Some(Self { source: frame.source.get(), destination: frame.destination.get(), length })
     }
 
-    /// As [`of`](Self::of), for any frame.
+    /// Reads the header like [`of`](Self::of), for any frame.
     #[cold]
     #[inline(never)]
     fn of_any(packet: &mut Packet) -> Option<Self> {

@@ -15,7 +15,7 @@ use super::{Ipv4View, dscp};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyBy {
-    /// None: all packets have one account.
+    /// No property: all packets have one account.
     #[default]
     None,
     /// The source address: IP, or MAC if the frame is not IP.
@@ -29,7 +29,7 @@ pub enum KeyBy {
     Vlan,
     /// The differentiated services code point. Frames that are not IP have one account.
     Dscp,
-    /// A metadata word, such as `{ word: teid }`, which an earlier function writes. It is 0 if none does.
+    /// A metadata word, such as `{ word: teid }`, which an earlier function writes. If no function writes it, it is 0.
     Word(String),
 }
 
@@ -37,7 +37,8 @@ pub enum KeyBy {
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
     field: KeyField,
-    /// Seed of the hash of longer keys. It has 64 bits, so two different keys collide with a probability of 2⁻⁶⁴.
+    /// The seed of the hash of longer keys. The hash has 64 bits, so two different keys collide with a probability of
+    /// 2⁻⁶⁴.
     seed: [u64; 2],
 }
 
@@ -70,9 +71,9 @@ impl Selector {
         Ok(Some(Self { field, seed: [seed, seed.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15)] }))
     }
 
-    /// Writes to `made` the result of `make` for each packet's key, in order. `make` also gets the result of `measure`
-    /// for the packet. `measure` gets the IPv4 header if the key needed it. The type of key is chosen once for all
-    /// packets, and each type has its own loop.
+    /// For each packet, calls `measure`, and then `make` with the packet's key and the result of `measure`. Writes the
+    /// results of `make` to `made`, in the order of the packets. `measure` gets the IPv4 header if the key needs it, so
+    /// that the header is read once. The type of key is chosen once for all packets, and each type has its own loop.
     #[inline(always)]
     pub fn keys<L, K>(
         &self,
@@ -104,16 +105,18 @@ impl Selector {
         (product >> 64) as u64 ^ product as u64
     }
 
+    /// Returns the key of the source or destination address. `ipv4` is the packet's IPv4 header, if it has one.
     #[inline]
     fn address(&self, packet: &mut Packet, ipv4: Option<Ipv4View>, source: bool) -> TableKey {
         if let Some(ipv4) = ipv4 {
             let address = if source { ipv4.source } else { ipv4.destination };
-            // The mark distinguishes IPv4 addresses from MAC addresses, which have another mark.
+            // Bit 32 marks an IPv4 address. MAC addresses have another mark.
             return TableKey::new(1 << 32 | u64::from(address));
         }
         TableKey::new(self.long_address(packet, source))
     }
 
+    /// Returns the key of an IPv6 or MAC address.
     #[inline(never)]
     fn long_address(&self, packet: &mut Packet, source: bool) -> u64 {
         if let Some(header) = packet.ipv6() {
@@ -125,6 +128,7 @@ impl Selector {
         address.iter().fold(1 << 8, |number, byte| number << 8 | u64::from(*byte))
     }
 
+    /// Returns the key of the session, which is the same for both directions.
     #[inline]
     fn session(&self, packet: &mut Packet) -> u64 {
         let Some((header, source, destination)) = packet.plain_session() else { return self.any_session(packet) };
@@ -133,11 +137,13 @@ impl Selector {
         self.both(sides.0, sides.1, header.protocol.into())
     }
 
-    /// As [`session`](Self::session), for any packet. Addresses longer than those of IPv4 are hashed first.
+    /// Returns the key of the session like [`session`](Self::session), for any packet. Addresses longer than 32 bits
+    /// are hashed first.
     #[inline(never)]
     fn any_session(&self, packet: &mut Packet) -> u64 {
         let key = packet.session_key();
-        // Address families never share keys: the bytes of 10.1.0.7 are also those of a01:7::.
+        // The families need different keys, because the address bytes alone may be equal: 10.1.0.7 and a01:7:: have the
+        // same first bytes.
         let v4 = key.network == Network::Ipv4;
         let side = |address: [u8; 16], port: u16| {
             let address = u128::from_be_bytes(address);
@@ -146,7 +152,7 @@ impl Selector {
             }
             self.fold((address >> 64) as u64, address as u64).wrapping_add(u64::from(port).rotate_right(16))
         };
-        // An Ethernet address is not an IPv6 address.
+        // This distinguishes Ethernet addresses from IPv6 addresses.
         let family = if key.network == Network::Other { 1 << 8 } else { 0 };
         let sides = (side(key.source, key.source_port), side(key.destination, key.destination_port));
         self.both(sides.0, sides.1, family | u64::from(key.protocol))
@@ -159,7 +165,7 @@ impl Selector {
     }
 }
 
-/// Writes the result of `make` for each packet.
+/// Writes the result of `make` for each packet. `view` reads the IPv4 header if the key needs it.
 #[inline(always)]
 fn each<L, K>(
     (batch, made): (&mut [Packet], &mut [K]),

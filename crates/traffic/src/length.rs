@@ -1,4 +1,4 @@
-//! The number of bytes that count in a packet.
+//! The length of a packet for meters and shapers.
 
 use forebay_packet::Packet;
 use schemars::JsonSchema;
@@ -19,9 +19,10 @@ pub enum Layer {
     Wire,
 }
 
-/// Check sequence (4), preamble with delimiter (8) and gap (12), IEEE 802.3 sections 3.1.1 and 4.4.2.
+/// The number of bytes around a frame on a wire: check sequence (4), preamble with delimiter (8) and gap (12), IEEE
+/// 802.3 sections 3.1.1 and 4.4.2.
 const AROUND: usize = 24;
-/// Length of the shortest frame, without its check sequence.
+/// The length of the shortest frame in bytes, without its check sequence.
 const SHORTEST: usize = 60;
 
 impl Layer {
@@ -32,7 +33,8 @@ impl Layer {
         self.length_of(packet, None)
     }
 
-    /// As [`length`](Self::length), if the packet's IPv4 header may have been read already.
+    /// Returns the same as [`length`](Self::length). `ipv4` is the packet's IPv4 header if it was already read, so that
+    /// it is not read again.
     #[inline(always)]
     #[must_use]
     pub fn length_of(self, packet: &mut Packet, ipv4: Option<Ipv4View>) -> usize {
@@ -44,6 +46,7 @@ impl Layer {
     }
 }
 
+/// Returns the IP length of a packet that is not IPv4, or the length of the payload of a frame that is not IP.
 #[inline(never)]
 fn long_length(packet: &mut Packet) -> usize {
     let (_, start) = packet.network();

@@ -1,8 +1,8 @@
-//! `meter`: colours packets by whether they exceed a rate, with the meters of RFC 2697 and RFC 2698, one for all
-//! packets or one for each key.
+//! `meter`: colours packets by whether they exceed a rate, with the meters of RFC 2697 and RFC 2698. All packets have
+//! one meter, or each key has a meter.
 //!
 //! A batch is processed in steps, each a short loop: first the keys and lengths of the packets, then the accounts, then
-//! the gates. So the accounts of a large table can be prefetched.
+//! the gates. Because of these steps, the accounts of a large table can be prefetched.
 
 mod algorithm;
 mod marking;
@@ -33,8 +33,8 @@ pub struct Params {
     /// Instead of `srtcm`, a two rate three colour marker (RFC 2698), such as `{ cir: 10Mbps, cbs: 64KiB, pir: 20Mbps,
     /// pbs: 128KiB }`.
     trtcm: Option<TwoRateParams>,
-    /// Which packets share a meter: `none` (the default: all packets), `source`, `destination`, `session`, `vlan`,
-    /// `dscp`, or a metadata word such as `{ word: teid }`.
+    /// The property that packets of one meter have in common: `none` (the default: all packets share a meter),
+    /// `source`, `destination`, `session`, `vlan`, `dscp`, or a metadata word such as `{ word: teid }`.
     #[serde(default)]
     key: KeyBy,
     /// Maximum number of keys with their own meter: 1 to 4194304, 65536 by default. Each takes 64 to 128 bytes.
@@ -44,17 +44,18 @@ pub struct Params {
     /// dropped (`drop`, counted as `no_meter`).
     #[serde(default)]
     when_full: WhenFull,
-    /// Where the colour of arriving packets is read: `blind` (the default: nowhere), `dscp` or `word`.
+    /// The source of the colour of arriving packets: `dscp`, `word`, or `blind` (the default: all packets arrive
+    /// green).
     #[serde(default)]
     aware: Aware,
     /// Writes the colour into the code point as drop precedence (RFC 2597): `af` for packets of assured forwarding, a
     /// class from 1 to 4 for all IP packets. Without it code points do not change.
     remark: Option<Remark>,
-    /// Whether the colour is written to the metadata word `colour`: 1 green, 2 yellow, 3 red.
+    /// Writes the colour to the metadata word `colour`: 1 green, 2 yellow, 3 red. `false` by default.
     #[serde(default)]
     word: bool,
-    /// Which bytes count: those of the IP packet (`ip`, the default, as in the RFCs), of the `frame`, or the bytes on a
-    /// `wire`.
+    /// The bytes that count: the bytes of the IP packet (`ip`, the default, as in the RFCs), of the `frame`, or the
+    /// bytes on a `wire`.
     #[serde(default = "layer")]
     layer: Layer,
 }
@@ -70,7 +71,7 @@ fn layer() -> Layer {
 /// Maximum number of keys.
 pub(crate) const MOST_KEYS: usize = 1 << 22;
 
-/// Action for packets whose key has no meter because all are in use.
+/// The action for packets whose key has no meter because all meters are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
@@ -82,25 +83,32 @@ pub enum WhenFull {
 }
 
 const NO_METER: Gate = Gate::drop(0);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] =
     &[Reason { name: "no_meter", help: "All meters are in use by other keys, and `when_full` is `drop`." }];
 
-/// Gates by colour; the last one is for packets without a meter.
+/// The gates by colour. The last gate is for packets without a meter.
 const GATES: [Gate; 4] = [Gate::out(0), Gate::out(1), Gate::out(2), NO_METER];
+/// The index in [`GATES`] of packets without a meter, in place of a colour.
 const UNMETERED: u8 = 3;
 
-/// Indices of the counters after those of the colours.
+/// The index of the counter of packets that use the shared meter. The counters before it count the colours.
 const SHARED: usize = 3;
+/// The index of the counter of meters that were given to another key.
 const FORGOTTEN: usize = 4;
 
-/// The function.
+/// The network function `meter`.
 pub struct Meter {
     marker: Marker,
     accounts: Accounts,
+    /// Computes the keys of packets; `None` if all packets have one meter.
     selector: Option<Selector>,
     marking: Marking,
     layer: Layer,
+    /// Converts bytes to tokens.
     scale: Scale,
+    /// The counters: one for each colour, [`SHARED`] and [`FORGOTTEN`].
     counts: Arc<[Counter]>,
     scratch: Box<Scratch>,
 }
@@ -112,10 +120,10 @@ enum Marker {
     Two(TwoRate),
 }
 
-/// Tokens of each key.
+/// The buckets of all keys.
 struct Accounts {
     table: Keyed<Account>,
-    /// The account of all packets if there are no keys; otherwise that of all keys without their own account.
+    /// The account of all packets if there are no keys, otherwise the account of all keys without their own account.
     one: Account,
     when_full: WhenFull,
 }
@@ -124,13 +132,16 @@ struct Accounts {
 #[derive(Clone, Copy, Default)]
 struct Charge {
     key: TableKey,
+    /// The number of tokens that the packet costs.
     cost: u64,
 }
 
 /// Buffers for the steps of a batch.
 struct Scratch {
     charges: [Charge; MAX_BATCH],
+    /// The colours with which packets arrive. Not used in colour-blind mode.
     incoming: [Colour; MAX_BATCH],
+    /// The new colours, or [`UNMETERED`].
     colours: [u8; MAX_BATCH],
 }
 
@@ -171,8 +182,8 @@ impl Declare for Meter {
         let marking = Marking::new(params.aware, params.remark, params.word, setup)?;
         let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.secret())
             .map_err(no_memory("capacity", format!("the meters of {} keys", params.capacity)))?;
-        // The buckets are full before the first packet: the clock's origin is long ago, or the account equals a fresh
-        // one.
+        // The buckets are full before the first packet: either the origin of the clock is long ago, or the account
+        // equals a fresh one.
         let one = match marker {
             Marker::Single(algorithm) => algorithm.fresh(Ticks::ZERO),
             Marker::Two(algorithm) => algorithm.fresh(Ticks::ZERO),
@@ -196,7 +207,8 @@ impl Declare for Meter {
 }
 
 impl Accounts {
-    /// Finds the keys and costs of the packets, and prefetches their accounts.
+    /// Writes the keys and costs of the packets to `charges`, and prefetches their accounts. `cost` returns the number
+    /// of tokens of a packet. Without a selector, only the costs are written.
     #[inline(always)]
     fn charge(
         &mut self,
@@ -218,7 +230,8 @@ impl Accounts {
         });
     }
 
-    /// Colours a batch, each packet with its key's account, or all with one account.
+    /// Writes the colours of a batch to `colours`. With `keyed`, each packet uses the account of its key, otherwise all
+    /// packets use one account. `incoming` returns the colour with which a packet arrives.
     #[inline(always)]
     fn colour(
         &mut self,
@@ -256,7 +269,8 @@ impl Accounts {
         }
     }
 
-    /// Colours a packet whose key has no account.
+    /// Returns the colour of a packet whose key has no account, or [`UNMETERED`]. Creates the account if there is room,
+    /// or if an account with full buckets can be removed for it.
     #[cold]
     #[inline(never)]
     fn colour_new(
@@ -332,7 +346,8 @@ impl Function for Meter {
     }
 }
 
-/// Assigns packets to the gates of their colours. Usually all packets of a batch have the same colour.
+/// Assigns packets to the gates of their colours, and counts the colours. Usually all packets of a batch have the same
+/// colour, which takes the fast path.
 #[inline]
 fn decide(colours: &[u8], counts: &[Counter], context: &mut Context<'_>) {
     let Some(first) = colours.first() else { return };

@@ -1,9 +1,9 @@
-//! `shaper`: limits packets to a rate. Packets that exceed it wait instead of being dropped.
+//! `shaper`: limits packets to a rate. Packets that exceed the rate wait.
 //!
-//! Token buckets have exact arithmetic (`tables::token_bucket`), so a packet leaves at the exact tick at which it may.
-//! Keys either have a rate each, and their packets wait in the order in which they are due. Or they share a rate and
-//! take turns by deficit round robin (Shreedhar and Varghese 1996). The quantum is the length of the longest packet so
-//! far, so each turn sends at least one packet.
+//! Token buckets have exact arithmetic (`tables::token_bucket`), so a packet leaves at the first tick at which there
+//! are enough tokens for it. If each key has a rate, the queue whose first packet is due first sends next. If all keys
+//! share a rate, they take turns by deficit round robin (Shreedhar and Varghese 1996). The quantum is the length of the
+//! longest packet so far, so each turn sends at least one packet.
 
 mod queues;
 
@@ -32,13 +32,15 @@ use crate::{KeyBy, Layer, Selector};
 pub struct Params {
     /// The rate, such as `10Mbps`: 1kbps to 1Tbps.
     rate: BitRate,
-    /// Maximum number of bytes that leave at once after a pause, such as `16KiB`: at least the longest packet.
+    /// Maximum number of bytes that leave at once after a pause, such as `16KiB`. It must be at least the length of the
+    /// longest packet: longer packets are dropped.
     burst: Bytes,
-    /// Which packets wait in the same queue: `none` (the default: all packets), `source`, `destination`, `session`,
-    /// `vlan`, `dscp`, or a metadata word such as `{ word: teid }`.
+    /// The property that packets of one queue have in common: `none` (the default: all packets wait in one queue),
+    /// `source`, `destination`, `session`, `vlan`, `dscp`, or a metadata word such as `{ word: teid }`.
     #[serde(default)]
     key: KeyBy,
-    /// Whether every key has the rate for itself (`each`, the default), or `all` keys share it and take turns.
+    /// The keys that share the rate: `each` key has the rate for itself (the default), or `all` keys share it and take
+    /// turns.
     #[serde(default, rename = "for")]
     share: Share,
     /// Maximum number of keys with their own queue: 1 to 1048576, 4096 by default. The other keys share one queue.
@@ -52,7 +54,7 @@ pub struct Params {
     /// Maximum number of packets that wait in all: 1 to 1048576, 4096 by default. The pool must be larger.
     #[serde(default = "held")]
     held: usize,
-    /// Which bytes count: those of the `frame` (the default), of the IP packet (`ip`), or the bytes on a `wire`.
+    /// The bytes that count: the bytes of the `frame` (the default), of the IP packet (`ip`), or the bytes on a `wire`.
     #[serde(default = "layer")]
     layer: Layer,
 }
@@ -76,7 +78,7 @@ fn layer() -> Layer {
 /// Maximum number of keys, and of packets that wait.
 const MOST: usize = 1 << 20;
 
-/// Which packets share the rate.
+/// The keys that share the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
@@ -90,6 +92,8 @@ pub enum Share {
 const QUEUE_FULL: Gate = Gate::drop(0);
 const ALL_FULL: Gate = Gate::drop(1);
 const OVER_BURST: Gate = Gate::drop(2);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
     Reason {
         name: "queue_full",
@@ -102,32 +106,41 @@ const DROPS: &[Reason] = &[
 /// The queue of keys without their own queue, and of all packets if there are no keys.
 const SHARED: u32 = 0;
 
-/// Indices of the counters.
+/// The index of the counter of packets that pass at once.
 const PASSED_COUNT: usize = 0;
+/// The index of the counter of packets that wait.
 const DELAYED_COUNT: usize = 1;
+/// The index of the counter of packets that use the shared queue because their key has none.
 const SHARED_COUNT: usize = 2;
 
-/// The function.
+/// The network function `shaper`.
 pub struct Shaper {
+    /// The rate and the burst, in tokens.
     rate: Rate,
+    /// Converts bytes to tokens.
     scale: Scale,
+    /// Computes the keys of packets; `None` if all packets have one queue.
     selector: Option<Selector>,
     layer: Layer,
     share: Share,
+    /// The maximum number of waiting packets and bytes of one queue.
     limit: (u32, u64),
-    /// Queue of each key, and the queues without a key.
+    /// The queue of each key.
     table: Keyed<u32>,
+    /// The queues that no key has.
     spare: Vec<u32>,
+    /// The queues with their accounts, by number. Queue [`SHARED`] is always in use.
     queues: Queues,
-    /// With a rate for each key: the queues that wait, by the time at which their first packet is due.
+    /// With a rate for each key: the queues with packets, by the time at which the first packet is due.
     due: BinaryHeap<Reverse<(Ticks, u32)>>,
-    /// With a shared rate: the queues that wait, in the order of their turns.
+    /// With a shared rate: the queues with packets, in the order of their turns.
     turns: VecDeque<u32>,
-    /// Length of the longest packet so far.
+    /// The length of the longest packet so far, in the bytes that count.
     quantum: u64,
-    /// Number of the present call, from 1.
+    /// The number of calls of `process` and `wake` so far, this one included.
     call: u64,
     counts: Arc<[Counter]>,
+    /// The keys of the batch's packets.
     keys: Box<[TableKey; MAX_BATCH]>,
 }
 
@@ -193,12 +206,13 @@ impl Declare for Shaper {
 }
 
 impl Shaper {
-    /// Returns the account that pays for a queue's packets.
+    /// Returns the queue whose tokens are used for the packets of a queue.
     fn account(&self, queue: u32) -> u32 {
         if self.share == Share::All { SHARED } else { queue }
     }
 
-    /// Pays for a packet of `queue` if there are enough tokens. Returns true if it has paid.
+    /// Takes the tokens for a packet of `queue` if there are enough. Returns true if it has taken them. `cost` is the
+    /// number of tokens.
     fn pay(&mut self, queue: u32, cost: u64, now: Ticks) -> bool {
         let account = self.account(queue);
         let (rate, account) = (self.rate, self.queues.queue(account));
@@ -210,14 +224,15 @@ impl Shaper {
         true
     }
 
-    /// Returns the time at which there are enough tokens for a packet of `queue`.
+    /// Returns the time at which there are enough tokens for a packet of `queue` that costs `cost` tokens.
     fn affordable(&mut self, queue: u32, cost: u64) -> Ticks {
         let account = self.account(queue);
         let (rate, account) = (self.rate, self.queues.queue(account));
         account.at + rate.until(account.tokens, cost)
     }
 
-    /// Returns the queue whose packet leaves next, and the time at which it may leave.
+    /// Returns the queue whose packet leaves next, and the time at which the packet may leave; `None` if no packet
+    /// waits. With a shared rate, this begins the turn of the queue.
     fn next(&mut self) -> Option<(Ticks, u32)> {
         if self.share == Share::Each {
             return self.due.peek().map(|Reverse(next)| *next);
@@ -233,13 +248,14 @@ impl Shaper {
         Some((self.affordable(queue, self.scale.cost(first.bytes as usize)), queue))
     }
 
-    /// Enters a queue into the heap, after a packet came to the front of the queue.
+    /// Adds a queue to `due`. Must be called once for each packet that comes to the front of a queue. `first` is this
+    /// packet.
     fn wait(&mut self, queue: u32, first: Waiting) {
         let due = self.affordable(queue, self.scale.cost(first.bytes as usize));
         self.due.push(Reverse((due, queue)));
     }
 
-    /// Releases the packets that may leave now.
+    /// Releases all packets that may leave now.
     fn release(&mut self, context: &mut Context<'_>, now: Ticks) {
         while let Some((due, queue)) = self.next() {
             let Some(first) = self.queues.first(queue).filter(|_| due <= now) else { return };
@@ -273,7 +289,7 @@ impl Shaper {
         }
     }
 
-    /// Returns the queue of a key.
+    /// Returns the queue of a key, which may be the shared queue.
     fn queue_of(&mut self, key: TableKey, now: Ticks) -> u32 {
         if let Some(queue) = self.table.entries().get(key) {
             return *queue;
@@ -306,7 +322,8 @@ impl Shaper {
         }
     }
 
-    /// Decides about a packet of `queue`: it passes, waits, or is dropped. Returns true if it passes.
+    /// Decides about a packet of `queue`: it passes, waits, or is dropped. Returns true if it passes. `index` is its
+    /// index in the batch.
     fn admit(&mut self, index: usize, bytes: usize, queue: u32, context: &mut Context<'_>) -> bool {
         let (now, cost, of) = (context.now(), self.scale.cost(bytes), *self.queues.peek(queue));
         let is_empty = if self.share == Share::All { self.queues.is_empty() } else { of.packets == 0 };
@@ -332,7 +349,7 @@ impl Shaper {
         false
     }
 
-    /// Asks to be woken when the next packet may leave.
+    /// Requests a call of `wake` at the time at which the next packet may leave.
     fn schedule(&mut self, context: &mut Context<'_>, now: Ticks) {
         if let Some((due, _)) = self.next() {
             context.wake_at(due.max(now));

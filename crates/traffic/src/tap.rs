@@ -30,17 +30,21 @@ fn whole() -> u16 {
     u16::MAX
 }
 
-/// The function.
+/// The network function `tap`.
 pub struct Tap {
-    /// Absent if the configuration was only checked.
+    /// The writer of the file; `None` if the configuration is only checked.
     writer: Option<Writer>,
+    /// The maximum number of bytes of each packet in the file.
     snap: usize,
+    /// The number of packets that may still be copied.
     remaining: u64,
+    /// True in simulated time, which starts in 1970.
     simulated: bool,
     frequency: Frequency,
-    /// An instant, and its time in nanoseconds after 1970.
+    /// An instant, and its time in nanoseconds after 1970; `None` before the first packet.
     epoch: Option<(Ticks, u64)>,
-    /// Number of packets that were copied, and of those that were not because the disk was too slow or failed.
+    /// The number of packets that were copied, and the number of packets that were not copied because the disk was too
+    /// slow or failed.
     counts: Arc<[Counter]>,
 }
 
@@ -86,8 +90,8 @@ impl Declare for Tap {
 }
 
 impl Tap {
-    /// Returns the time of `now` in nanoseconds after 1970. The system's clock is read once; after that, ticks are
-    /// added.
+    /// Returns the time of `now` in nanoseconds after 1970. The clock of the system is read only in the first call.
+    /// Later calls add the ticks since then.
     fn stamp(&mut self, now: Ticks) -> u64 {
         let nanos = |span: Ticks| self.frequency.nanos(span).0;
         let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

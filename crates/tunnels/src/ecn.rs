@@ -1,22 +1,25 @@
-//! Passes congestion that routers on a tunnel's path have signalled on to the inner packet (RFC 6040).
+//! Copies the congestion mark that routers on a tunnel's path have set from the outer packet to the inner packet (RFC
+//! 6040).
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
 
-/// The two bits of a traffic class, and the value for congestion experienced.
+/// The two bits of a traffic class that hold the mark.
 const ECN: u8 = 0x03;
+/// The mark ECT(1).
 const ECT_1: u8 = 0x01;
+/// The mark "congestion experienced".
 const CE: u8 = 0x03;
 
-/// Returns whether an outer traffic class never changes the inner packet: the transport does not support congestion
-/// notification, or it does and no congestion was met, ECT(0).
+/// Returns true if the mark in an outer traffic class never changes the inner packet. This is so for Not-ECT (the
+/// transport does not support congestion notification) and for ECT(0) (no congestion was met).
 #[inline(always)]
 pub fn is_neutral(outer_class: u8) -> bool {
     outer_class & 1 == 0
 }
 
-/// Returns the bits of the inner packet (RFC 6040 figure 4). `None` if the packet must be dropped: congestion was met,
-/// and the inner packet cannot be marked.
+/// Returns the mark of the inner packet after decapsulation (RFC 6040 figure 4). Returns `None` if the packet must be
+/// dropped, because congestion was met and the inner packet cannot be marked.
 fn combined(outer: u8, inner: u8) -> Option<u8> {
     match (outer & ECN, inner & ECN) {
         (CE, 0) => None,
@@ -27,7 +30,8 @@ fn combined(outer: u8, inner: u8) -> Option<u8> {
     }
 }
 
-/// Passes the outer packet's mark on to the decapsulated `packet`. Returns false if it must be dropped.
+/// Combines the mark of the outer packet's traffic class with that of the decapsulated `packet`, if it is IP. Returns
+/// false if the packet must be dropped.
 pub fn pass_on(packet: &mut Packet, outer_class: u8) -> bool {
     if is_neutral(outer_class) {
         return true;

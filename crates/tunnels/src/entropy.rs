@@ -1,6 +1,6 @@
-//! The fields of the inner packet that the outer headers show: its traffic class, and in the UDP source port its
-//! session. Routers that balance load over equal paths keep sessions together and spread tunnels (RFC 7348 section 5,
-//! TS 29.281 section 4.4.2.3).
+//! The fields of the inner packet that the outer headers show: its traffic class, and a hash of its session in the UDP
+//! source port. By this port, routers that balance load over equal paths keep the packets of a session on one path, and
+//! spread the sessions of a tunnel over several paths (RFC 7348 section 5, TS 29.281 section 4.4.2.3).
 
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4;
@@ -8,8 +8,8 @@ use forebay_packet::{Network, Packet, SessionKey};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The bits of a port that the session determines: the dynamic ports, which RFC 7348 recommends, have 14 free bits (RFC
-/// 6335 section 6).
+/// The bits of a source port that the session determines. RFC 7348 recommends the dynamic ports, which have 14 free
+/// bits (RFC 6335 section 6).
 pub const CHOSEN: u16 = 0x3fff;
 
 const ETHERNET: usize = size_of::<Ethernet>();
@@ -17,9 +17,9 @@ const ETHERNET: usize = size_of::<Ethernet>();
 /// The fields of an inner packet that the outer headers show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Its traffic class; 0 if it is not IP.
+    /// The traffic class, or 0 if the packet is not IP.
     pub class: u8,
-    /// A hash of its session, of which the upper bits should be used.
+    /// A hash of the session. Use its upper bits, because these depend on all addresses and ports.
     pub session: u64,
 }
 
@@ -54,14 +54,15 @@ pub struct Inner {
 }
 
 impl Inner {
-    /// Returns the header of a usual packet, TCP or UDP and not a fragment. With `unpadded`, the frame must end with
-    /// the packet. `None` is no statement about other packets.
+    /// Returns the headers of a usual packet: TCP or UDP over IPv4 without options, and not a fragment. With
+    /// `unpadded`, the frame must have no padding after the packet. Returns `None` for all other packets, which may
+    /// also be valid.
     #[inline(always)]
     pub fn of(packet: &Packet, unpadded: bool) -> Option<&Self> {
         const MIDDLE: u32 = 0x3fff_00ff;
         let inner: &Self = packet.view(0)?;
         let (start, expected) = (inner.start.get(), u64::from(EtherType::IPV4) << 48 | 0x4500 << 32);
-        // In both cases at least the ports belong to the packet: without padding the frame has as many bytes.
+        // In both cases the packet contains at least its ports. Without padding this follows from the frame's length.
         let fits = if unpadded {
             start & 0xffff_ff00_ffff_0000 == expected + ((packet.len() - ETHERNET) << 16) as u64
         } else {
@@ -81,7 +82,7 @@ impl Inner {
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Returns the fields that the outer headers show, the same as [`Shown::of`].
+    /// Returns the fields that the outer headers show. They are equal to those of [`Shown::of`] for the same packet.
     #[inline(always)]
     pub fn shown(&self) -> Shown {
         let session = mix(addresses(self.addresses), u32::from_le_bytes(self.ports));
@@ -90,7 +91,7 @@ impl Inner {
 }
 
 impl Shown {
-    /// Returns the fields of any frame, from its outermost headers, even if it is a tunnel packet.
+    /// Returns the fields of any frame. They come from its outermost headers, even if the packet is itself in a tunnel.
     pub fn of(packet: &mut Packet) -> Self {
         let class = match packet.network().0 {
             Network::Ipv4 => packet.ipv4().map_or(0, |header| header.traffic_class),

@@ -9,21 +9,24 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use forebay_graph::{Setup, SetupError};
 
-/// Draws identification numbers.
+/// Draws identification numbers. For each batch, call [`draw`](Self::draw) once, and then [`take`](Self::take) for each
+/// packet.
 pub struct Identifications {
+    /// The counter that all modules with the source address share.
     next: Arc<AtomicU16>,
-    /// The next of the drawn numbers.
+    /// The next drawn number that has not been taken.
     next_drawn: u16,
 }
 
 impl Identifications {
-    /// Creates the source of numbers for packets from one address.
+    /// Creates the source of numbers for packets from one IPv4 address, in host byte order.
     pub fn of(source: u32, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let key = format!("identifications of {}", std::net::Ipv4Addr::from_bits(source));
         Ok(Self { next: setup.lasting(&key, |_| Ok(AtomicU16::new(0)))?, next_drawn: 0 })
     }
 
-    /// Draws as many numbers as a batch can need. Unused numbers of the batch before are skipped.
+    /// Draws `count` numbers for a batch, at least one for each packet. Numbers of the previous batch that were not
+    /// taken are skipped.
     #[inline(never)]
     pub fn draw(&mut self, count: usize) {
         self.next_drawn = self.next.fetch_add(count as u16, Ordering::Relaxed);

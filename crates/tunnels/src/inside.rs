@@ -4,16 +4,17 @@ use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Network, Packet};
 
-/// Why a frame cannot be put into a tunnel.
+/// The reason why a frame cannot be put into a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is not IP.
+    /// The frame is not IP.
     NotIp,
-    /// It ends before the packet that its header announces.
+    /// The frame is shorter than its IP header states, or the stated length is impossible or not supported (jumbograms).
     Truncated,
 }
 
-/// Returns the offset of a packet's IP header and the packet's length, or why it cannot be put into a tunnel.
+/// Returns the offset of a frame's outermost IP header and the length of the IP packet without padding, in bytes. As an
+/// error returns the reason why the frame cannot be put into a tunnel.
 #[inline]
 pub fn ip_packet_span(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     let Some((header, room)) = packet.ipv4_and_room() else { return ipv6_packet_span(packet) };
@@ -24,7 +25,7 @@ pub fn ip_packet_span(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     Ok((packet.len() - room, length))
 }
 
-/// The same for a frame that is not IPv4.
+/// As [`ip_packet_span`], for a frame that is not IPv4.
 #[inline(never)]
 fn ipv6_packet_span(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     let (Network::Ipv6, start) = packet.network() else { return Err(Unfit::NotIp) };

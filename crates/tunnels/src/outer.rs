@@ -1,5 +1,5 @@
-//! Writes the outer Ethernet, IPv4 and UDP headers and the eight bytes of the tunnel header. Everything that is known
-//! in advance is computed in advance; the rest is combined in registers and written in a few stores.
+//! Writes the outer Ethernet, IPv4 and UDP headers and the eight bytes of the tunnel header. The fields that do not
+//! depend on the packet are computed in advance. The rest is combined in registers and written in a few stores.
 //!
 //! Fields are not patched into a template in memory: narrow stores followed by the next function's wider loads would
 //! cost more than the whole header (docs/performance.md).
@@ -20,9 +20,9 @@ const IPV4: usize = size_of::<Ipv4>();
 const UDP: usize = size_of::<Udp>();
 /// The tunnel header without options, of GTP-U and of VXLAN.
 const TUNNEL: usize = 8;
-/// Bytes of all outer headers.
+/// The number of bytes of all outer headers.
 const HEADERS: usize = ETHERNET + IPV4 + UDP + TUNNEL;
-/// Bytes of the outer packet besides tunnel options and the inner packet.
+/// The number of bytes of the outer packet without tunnel options and the inner packet.
 pub const OVERHEAD: usize = IPV4 + UDP + TUNNEL;
 /// Don't fragment (RFC 791 section 3.1).
 const DF: u16 = 0x4000;
@@ -31,23 +31,23 @@ const DF: u16 = 0x4000;
 pub struct OuterSettings {
     /// The source address.
     pub source: Endpoint,
-    /// The UDP source port, fixed or by flow.
+    /// The UDP source port: fixed, or derived from the session.
     pub source_port: SourcePort,
     /// The UDP destination port.
     pub destination_port: u16,
     /// Whether the UDP checksum is computed; otherwise it is 0.
     pub udp_checksum: bool,
-    /// The code point, fixed or that of the inner packet.
+    /// The code point: fixed, or copied from the inner packet.
     pub dscp: Dscp,
     /// Whether routers may not fragment the outer packet.
     pub df: bool,
     /// The time to live, 1 to 255.
     pub ttl: u8,
-    /// The longest outer packet, in bytes.
+    /// The longest outer packet, in bytes: 68 to 65535. The default is 65535.
     pub mtu: Option<u16>,
 }
 
-/// Why a packet cannot be put into a tunnel. The packet is then unchanged.
+/// The reason why a packet cannot be put into a tunnel. The packet is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The outer packet would be longer than allowed.
@@ -62,7 +62,7 @@ pub enum Refusal {
 pub struct Start(u64, u64);
 
 impl Start {
-    /// Returns the header of a frame.
+    /// Returns the header of a frame, or `None` if the frame is shorter than the header.
     #[inline(always)]
     pub fn of(packet: &Packet) -> Option<Self> {
         let header: &[u8; ETHERNET] = packet.data().first_chunk()?;
@@ -97,27 +97,28 @@ pub struct Outer {
     first: u64,
     /// The next eight bytes, with ones in place of the checksum.
     second: u64,
-    /// The UDP header without the session's bits of the source port. Its length is smaller by that of the whole packet,
-    /// which is added later.
+    /// The UDP header without the session's bits of the source port. The length in it is minus the length of the IPv4
+    /// header: the length of the outer packet is added later.
     third: u64,
     /// The bits of the inner traffic class that are kept.
     class: u8,
     /// The bits of the source port that the session determines, at their position.
     chosen: u64,
+    /// True if the UDP checksum is computed. Otherwise it is 0.
     checksum: bool,
-    /// The longest outer packet.
+    /// The longest outer packet, in bytes.
     most: usize,
     /// Identification numbers; `None` if they have no meaning (RFC 6864 section 4.1) and are 0.
     identifications: Option<Identifications>,
-    /// Whether packets have neither an identification nor a UDP checksum.
+    /// True if packets have no identification and no UDP checksum.
     plain: bool,
 }
 
 impl Outer {
-    /// Checks the settings.
+    /// Checks the settings and computes the constant fields.
     ///
     /// # Errors
-    /// A time to live or an MTU that is out of range, as a fault of that parameter.
+    /// A time to live or an MTU that is out of range, as a fault of the parameter `ttl` or `mtu`.
     pub fn new(settings: &OuterSettings, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let OuterSettings { source, source_port, destination_port, udp_checksum, dscp, df, ttl, mtu } = *settings;
         if ttl == 0 {
@@ -154,13 +155,13 @@ impl Outer {
         })
     }
 
-    /// Returns whether packets have neither an identification nor a UDP checksum, and can be [written](Self::write) as
-    /// `PLAIN`.
+    /// Returns true if packets have no identification and no UDP checksum. They can then be [written](Self::write) as
+    /// `PLAIN`, which is faster.
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// Prepares for a batch of `count` packets. Required unless packets are written as `PLAIN`.
+    /// Prepares for a batch of `count` packets. Call this before each batch whose packets are not written as `PLAIN`.
     #[inline]
     pub fn begin(&mut self, count: usize) {
         if let Some(identifications) = &mut self.identifications {
@@ -168,14 +169,22 @@ impl Outer {
         }
     }
 
-    /// Returns whether an outer packet of `total` bytes is allowed.
+    /// Returns true if an outer packet of `total` bytes is allowed.
     pub fn allows(&self, total: usize) -> bool {
         total <= self.most
     }
 
-    /// Puts the frame without its first `cut` bytes into a tunnel to `peer`. `tunnel` returns the tunnel header as a
-    /// number, for the number of bytes after it. The first `OPTIONS` bytes of `options` follow the header. The outer
-    /// frame begins with `start`. `PLAIN` is allowed if [`is_plain`](Self::is_plain) returns true.
+    /// Puts the frame without its first `cut` bytes into a tunnel to `peer`, an IPv4 address in host byte order.
+    ///
+    /// - `start` becomes the outer Ethernet header. It must have the EtherType of IPv4.
+    /// - `tunnel` gets the number of bytes after the tunnel header, options included. It returns the tunnel header as a
+    ///   number whose first byte in the packet is the highest.
+    /// - The first `OPTIONS` bytes of `options` follow the tunnel header.
+    /// - `PLAIN` is allowed if [`is_plain`](Self::is_plain) returns true. Without `PLAIN`, [`begin`](Self::begin) must
+    ///   have been called for the batch.
+    ///
+    /// # Errors
+    /// [`Refusal`].
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "all are values in registers")]
     pub fn write<const OPTIONS: usize, const PLAIN: bool>(

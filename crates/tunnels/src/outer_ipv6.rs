@@ -1,8 +1,8 @@
 //! Writes the outer headers of tunnels over IPv6, and the mandatory UDP checksum.
 //!
-//! The session determines the source port, as over IPv4, and the flow label, which routers that do not read UDP use to
-//! balance load (RFC 6438). Routers never fragment IPv6 packets (RFC 8200 section 5), so there are no identification
-//! numbers.
+//! The session determines the source port, as over IPv4, and the flow label. Routers that do not read UDP use the flow
+//! label to balance load (RFC 6438). Routers never fragment IPv6 packets (RFC 8200 section 5), so there are no
+//! identification numbers.
 
 use forebay_graph::SetupError;
 use forebay_packet::Packet;
@@ -19,32 +19,33 @@ use super::settings::{Dscp, SourcePort};
 const ETHERNET: usize = size_of::<Ethernet>();
 /// The tunnel header without options.
 const TUNNEL: usize = 8;
-/// Bytes of the outer packet besides tunnel options and the inner packet.
+/// The number of bytes of the outer packet without tunnel options and the inner packet.
 pub const OVERHEAD: usize = size_of::<Ipv6>() + size_of::<Udp>() + TUNNEL;
 /// The least MTU of an IPv6 link (RFC 8200 section 5).
 const LEAST_MTU: u16 = 1_280;
-/// The longest packet without a jumbo payload.
+/// The longest packet without a jumbo payload, in bytes.
 const MOST: usize = size_of::<Ipv6>() + u16::MAX as usize;
 
 /// The configuration of the outer headers.
 pub struct OuterIpv6Settings {
     /// The source address.
     pub source: [u8; 16],
-    /// The UDP source port, fixed or by flow.
+    /// The UDP source port: fixed, or derived from the session.
     pub source_port: SourcePort,
     /// The UDP destination port.
     pub destination_port: u16,
-    /// The code point, fixed or that of the inner packet.
+    /// The code point: fixed, or copied from the inner packet.
     pub dscp: Dscp,
     /// The hop limit, 1 to 255.
     pub hop_limit: u8,
-    /// The longest outer packet, in bytes.
+    /// The longest outer packet, in bytes: 1280 to 65535. The default is the longest packet without a jumbo payload.
     pub mtu: Option<u16>,
 }
 
 /// Writes outer headers.
 pub struct OuterIpv6 {
     settings: OuterIpv6Settings,
+    /// The longest outer packet, in bytes.
     most: usize,
 }
 
@@ -52,7 +53,7 @@ impl OuterIpv6 {
     /// Checks the settings.
     ///
     /// # Errors
-    /// A hop limit or an MTU that is out of range, as a fault of that parameter.
+    /// A hop limit or an MTU that is out of range, as a fault of the parameter `ttl` or `mtu`.
     pub fn new(settings: OuterIpv6Settings) -> Result<Self, SetupError> {
         if settings.hop_limit == 0 {
             return Err(SetupError::at("ttl", "with 0 the first router drops the packet: allowed are 1 to 255"));
@@ -67,13 +68,17 @@ impl OuterIpv6 {
         Ok(Self { settings, most })
     }
 
-    /// Returns whether an outer packet of `total` bytes is allowed.
+    /// Returns true if an outer packet of `total` bytes is allowed.
     pub fn allows(&self, total: usize) -> bool {
         total <= self.most
     }
 
     /// Puts the IP packet behind an Ethernet header without tags into a tunnel to `peer`. `tunnel` is the tunnel header
-    /// without its length, which is bits 32 to 47; `options` follow it.
+    /// as a number whose first byte in the packet is the highest. Its bits 32 to 47 must be 0: the length of the
+    /// options and the inner packet is added there. `options` follow the tunnel header.
+    ///
+    /// # Errors
+    /// [`Refusal`].
     #[inline]
     pub fn write(
         &self,
@@ -97,8 +102,8 @@ impl OuterIpv6 {
             // The lower two bits are congestion notification, which is always copied (RFC 6040 section 4.1).
             Dscp::Fixed(dscp) => dscp << 2 | shown.class & 0x03,
         };
-        // The uppermost bits of the session hash, some of which are also in the source port. 0 would mean no label (RFC
-        // 6437 section 2).
+        // The uppermost bits of the session hash. Some of them are also in the source port. 0 would mean that there is
+        // no label (RFC 6437 section 2).
         let label = ((shown.session >> 44) as u32).max(1);
         let segment = total - size_of::<Ipv6>();
         let mut ip = Ipv6::new_zeroed();

@@ -1,6 +1,7 @@
 //! Checks and removes the outer headers of tunnel packets.
 //!
-//! Each function has its own fast path for nearly all packets. The slow path here finds the reason of an error.
+//! Each network function has a fast path for nearly all packets. The slow path here handles the other packets, and
+//! finds the reason of an error.
 
 use std::net::IpAddr;
 
@@ -11,12 +12,12 @@ use forebay_packet::wire::udp::{self, Udp};
 use forebay_packet::{Network, Packet};
 use zerocopy::FromBytes;
 
-/// Why a frame is not a datagram of the tunnel.
+/// The reason why a frame is not a datagram of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Not IP, not UDP, or to another port.
+    /// The frame is not IP, not UDP, or to another port.
     Other,
-    /// Part of a datagram.
+    /// The frame has a fragment of a datagram.
     Fragment,
     /// Lengths contradict each other or go beyond the frame.
     Length,
@@ -24,14 +25,14 @@ pub enum Fault {
     Checksum,
 }
 
-/// The offsets of a datagram's parts in the frame, in bytes, and fields of its headers.
+/// The offsets of a datagram's parts from the start of the frame, in bytes, and fields of its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
-    /// The IP header.
+    /// The offset of the IP header.
     pub ip: usize,
-    /// The UDP payload.
+    /// The offset of the UDP payload.
     pub payload: usize,
-    /// The offset after the payload.
+    /// The offset of the first byte after the payload.
     pub end: usize,
     /// The outer traffic class.
     pub class: u8,
@@ -43,8 +44,11 @@ pub struct Datagram {
     pub source_port: u16,
 }
 
-/// Finds the datagram to `port` in a frame. If `verified`, a present checksum must be correct (RFC 1122 section
-/// 4.1.3.4), and over IPv6 it must be present (RFC 8200 section 8.1).
+/// Finds the datagram to the UDP port `port` in a frame. If `verified` is true, a checksum must be correct if it is
+/// present (RFC 1122 section 4.1.3.4), and over IPv6 it must be present (RFC 8200 section 8.1).
+///
+/// # Errors
+/// [`Fault`].
 pub fn datagram(packet: &mut Packet, port: u16, verified: bool) -> Result<Datagram, Fault> {
     let (network, ip) = packet.network();
     let (bytes, six) = match network {
@@ -87,7 +91,7 @@ fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     if header.protocol != ipv4::UDP {
         return Err(Fault::Other);
     }
-    // Only the first fragment has the tunnel header, and no fragment has the lengths that it announces.
+    // Only the first fragment has the tunnel header, and its UDP length is that of the whole datagram.
     if header.is_fragment() {
         return Err(Fault::Fragment);
     }
@@ -96,7 +100,7 @@ fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     Ok((header_len, bytes.get(header_len..total).ok_or(Fault::Length)?))
 }
 
-/// The same for an IPv6 packet, whose extension headers are skipped.
+/// As [`segment_of_ipv4`], for an IPv6 packet. Extension headers are skipped.
 fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     if ipv6::upper_protocol(bytes, 0) != Some(ipv4::UDP) {
         return Err(Fault::Other);
@@ -110,9 +114,10 @@ fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     Ok((start, bytes.get(start..end).ok_or(Fault::Length)?))
 }
 
-/// Reduces the frame to the IP packet from `start` to `end`, behind an Ethernet header with the frame's addresses and
-/// the EtherType of the packet's version, as a point-to-point interface would deliver it. Returns false, and changes
-/// nothing, if it is not an IP packet or its fixed header is cut short.
+/// Removes everything around the inner IP packet, which is at the offsets from `start` to `end`. The packet gets an
+/// Ethernet header with the frame's addresses and the EtherType of the packet's IP version, as a point-to-point
+/// interface would deliver it. Returns false, without a change, if this is not an IP packet or its fixed header is cut
+/// short.
 pub fn unwrap_ip(packet: &mut Packet, start: usize, end: usize) -> bool {
     let Some(inner) = packet.data().get(start..end) else { return false };
     let ether_type = match inner.first().map(|byte| byte >> 4) {

@@ -62,7 +62,7 @@ pub fn family_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// Returns whether an address may be that of a single host.
+/// Returns true if an address may belong to a single host.
 pub fn is_any_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => may_be_host_v4(four.to_bits()),
@@ -70,7 +70,7 @@ pub fn is_any_host(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether an IPv4 address may be that of a single host.
+/// Returns true if an IPv4 address, in host byte order, may belong to a single host.
 pub fn is_host(address: u32) -> bool {
     may_be_host_v4(address)
 }
@@ -78,7 +78,7 @@ pub fn is_host(address: u32) -> bool {
 /// The outer UDP source port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourcePort {
-    /// 49152 to 65535, by a hash of the inner addresses and ports.
+    /// A port from 49152 to 65535, derived from the inner addresses and ports.
     #[default]
     Session,
     /// Always this port.
@@ -106,7 +106,7 @@ impl JsonSchema for SourcePort {
     }
 }
 
-/// The QoS flow of a PDU Session Container.
+/// The QoS flow in the PDU Session Container of GTP-U packets. The caller must check that a fixed flow is at most 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qfi {
     /// Always this flow.
@@ -135,7 +135,7 @@ impl JsonSchema for Qfi {
     }
 }
 
-/// The outer differentiated services code point (RFC 2474).
+/// The outer differentiated services code point, 0 to 63 (RFC 2474).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dscp {
     /// The inner packet's code point.

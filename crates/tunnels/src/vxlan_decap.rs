@@ -23,13 +23,13 @@ const WORD: &str = "vni";
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The network identifiers that are accepted, 0 to 16777215, up to 64; without them any.
+    /// The accepted network identifiers: up to 64, each from 0 to 16777215. Without this parameter all are accepted.
     #[serde(default)]
     vnis: Vec<u32>,
-    /// The addresses that packets may be sent to, up to 8; without them any.
+    /// The accepted outer destination addresses, up to 8. Without this parameter all are accepted.
     #[serde(default)]
     local: Vec<Endpoint>,
-    /// The outer UDP destination port, by default the registered one, 4789.
+    /// The outer UDP destination port. The default is the registered port, 4789.
     #[serde(default = "port")]
     port: u16,
     /// Whether outer UDP checksums are verified if present: `true` (the default) or `false`.
@@ -45,6 +45,7 @@ fn yes() -> bool {
     true
 }
 
+// The gates of the drop reasons. The numbers are the indices in `DROPS`.
 const NOT_VXLAN: Gate = Gate::drop(0);
 const FRAGMENT: Gate = Gate::drop(1);
 const BAD_LENGTH: Gate = Gate::drop(2);
@@ -82,14 +83,14 @@ struct Plain {
 }
 
 const ETHERNET: usize = size_of::<Ethernet>();
-/// Bytes before the inner frame.
+/// The number of bytes before the inner frame.
 const HEADERS: usize = size_of::<Plain>() - ETHERNET;
 
 /// The network function `vxlan_decap`.
 pub struct VxlanDecap {
-    /// Empty: any network.
+    /// The accepted network identifiers. If empty, all are accepted.
     vnis: Vec<u32>,
-    /// Empty: any address.
+    /// The accepted outer destination addresses. If empty, all are accepted.
     local: Vec<u32>,
     port: u16,
     verify: bool,
@@ -101,10 +102,11 @@ impl Declare for VxlanDecap {
     const NAME: &'static str = "vxlan_decap";
     const SUMMARY: &'static str = "takes frames out of a VXLAN over IPv4";
     const HELP: &'static str = "\
-        The inner frame (RFC 7348) leaves as it was encapsulated, with its VLAN tag; its network is in the metadata \
-        word `vni`. Reserved bits of the header are ignored. Congestion that the outer packet has met is passed on \
-        (RFC 6040). The outer IPv4 checksum is not checked (`ip_validate` before it does that), fragments are not \
-        reassembled, and the sources of frames are not learned.";
+        The function removes the outer headers. The inner frame (RFC 7348) is unchanged and keeps its VLAN tag. Its \
+        network is in the metadata word `vni`. Reserved bits of the header are ignored. A congestion mark of the outer \
+        packet is copied to the inner packet (RFC 6040). `vxlan_decap` does not check the outer IPv4 checksum: to \
+        check it, put `ip_validate` before `vxlan_decap`. The function does not reassemble fragments, and does not \
+        learn the sources of frames.";
     const EXAMPLE: &'static str = "{ vnis: [4096, 4097], local: [192.0.2.1] }";
     const TRAFFIC: &'static str =
         "{ tunnel: { vxlan: { source: 198.18.0.1, destination: 192.0.2.1, vni: 4096, networks: 2 } } }";
@@ -147,7 +149,8 @@ impl VxlanDecap {
         self.vnis.is_empty() || self.vnis.contains(&vni)
     }
 
-    /// Unwraps a frame of a known network with plain headers. Returns false, and changes nothing, for all other frames.
+    /// Unwraps a frame of an accepted network with plain headers. Returns false, without a change, for all other
+    /// frames: [`unusual`](Self::unusual) handles these.
     #[inline(always)]
     fn usual(&self, packet: &mut Packet) -> bool {
         let Some(Plain { ethernet, outer, udp, vxlan, .. }) = packet.view(0) else { return false };
@@ -174,7 +177,7 @@ impl VxlanDecap {
         taken
     }
 
-    /// Handles all other packets.
+    /// Unwraps any frame and returns its gate. A frame that is dropped for congestion is already unwrapped.
     #[cold]
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet) -> Gate {
@@ -207,7 +210,8 @@ impl VxlanDecap {
 
 impl Function for VxlanDecap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        // Not `filter`: it has two loops, and the compiler would share one copy of `usual` between them.
+        // `Context::filter` is not used: it has two loops, and the compiler would share one copy of `usual` between
+        // them.
         for (index, packet) in batch.iter_mut().enumerate() {
             if !self.usual(packet) {
                 let gate = self.unusual(packet);

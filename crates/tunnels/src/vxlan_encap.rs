@@ -18,23 +18,24 @@ use crate::settings::{Dscp, Endpoint, SourcePort};
 pub struct Params {
     /// The outer source address.
     source: Endpoint,
-    /// The outer destination address: the tunnel endpoint (VTEP) that frames are sent to.
+    /// The outer destination address: the tunnel endpoint (VTEP) to which frames are sent.
     peer: Endpoint,
     /// The network identifier, 0 to 16777215.
     vni: u32,
-    /// The outer UDP source port: `session` (the default), a port from 49152 to 65535 by a hash of the inner addresses
-    /// and ports, or a number.
+    /// The outer UDP source port: `session` (the default: a port from 49152 to 65535, derived from the inner addresses
+    /// and ports), or a number.
     #[serde(default)]
     #[schemars(extend("default" = "session"))]
     source_port: SourcePort,
-    /// The outer UDP destination port, by default the registered one, 4789.
+    /// The outer UDP destination port. The default is the registered port, 4789.
     #[serde(default = "port")]
     port: u16,
-    /// Whether the outer UDP checksum is computed. Otherwise it is 0, which means none.
+    /// Whether the outer UDP checksum is computed: `true`, or `false` (the default). With `false` it is 0, which means
+    /// that there is no checksum.
     #[serde(default)]
     udp_checksum: bool,
-    /// The outer differentiated services code point: `copy`, the inner one (the default; 0 if the frame is not IP), or
-    /// 0 to 63.
+    /// The outer differentiated services code point: `copy` (the default: the code point of the inner packet, or 0 if
+    /// the frame is not IP), or a number from 0 to 63.
     #[serde(default)]
     #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
@@ -44,8 +45,8 @@ pub struct Params {
     /// The outer time to live, 1 to 255.
     #[serde(default = "ttl")]
     ttl: u8,
-    /// The longest outer packet in bytes, from 68. Longer packets are dropped. Without it, the longest that IPv4 can
-    /// express: 65535.
+    /// The longest outer packet in bytes, from 68. Longer packets are dropped. The default is 65535, the longest packet
+    /// of IPv4.
     mtu: Option<u16>,
 }
 
@@ -61,6 +62,7 @@ fn ttl() -> u8 {
     64
 }
 
+// The gates of the drop reasons. The numbers are the indices in `DROPS`.
 const TRUNCATED: Gate = Gate::drop(0);
 const TOO_LONG: Gate = Gate::drop(1);
 const NO_HEADROOM: Gate = Gate::drop(2);
@@ -121,13 +123,14 @@ impl Declare for VxlanEncap {
 }
 
 impl VxlanEncap {
+    /// Encapsulates a frame. [`Outer::write`] describes the preconditions and errors.
     #[inline(always)]
     fn put<const PLAIN: bool>(&mut self, packet: &mut Packet, start: Start, shown: Shown) -> Result<(), Refusal> {
         self.outer.write::<0, PLAIN>(packet, 0, start, shown, self.peer, |_| self.header, [0; 8])
     }
 
-    /// Encapsulates a usual frame: IPv4 with ports. Returns false, and changes nothing, for all others and for those
-    /// that cannot be sent.
+    /// Encapsulates a usual frame: TCP or UDP over IPv4. Returns false, without a change, for all other frames and for
+    /// frames that cannot be sent. [`unusual`](Self::unusual) handles these.
     #[inline(always)]
     fn usual<const PLAIN: bool>(&mut self, packet: &mut Packet) -> bool {
         let Some(inner) = Inner::of(packet, false) else { return false };
@@ -149,7 +152,7 @@ impl VxlanEncap {
         }
     }
 
-    /// Processes the rest of a batch, from the first packet that is not usual on.
+    /// Processes the packets of a batch from index `first` on. The first of these is known to be unusual.
     #[inline(never)]
     fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {

@@ -9,7 +9,7 @@ pub struct Frequency {
 }
 
 impl Frequency {
-    /// Creates a frequency of `hertz` ticks per second, at least 1.
+    /// Creates a frequency of `hertz` ticks per second. Values below 1 become 1.
     #[must_use]
     pub fn new(hertz: f64) -> Self {
         Self { hertz: if hertz >= 1.0 { hertz } else { 1.0 } }
@@ -21,19 +21,20 @@ impl Frequency {
         self.hertz
     }
 
-    /// Returns the number of ticks in a span, rounded down.
+    /// Returns the number of ticks in a span, rounded down. Exact if a tick is a nanosecond.
     #[must_use]
     pub fn ticks(self, span: Nanos) -> Ticks {
         if self.is_nano() { Ticks(span.0) } else { Ticks((span.0 as f64 * self.hertz / 1e9) as u64) }
     }
 
-    /// Returns the length of a span of ticks, to the nearest nanosecond; exact if a tick is a nanosecond.
+    /// Returns the length of a span of ticks, rounded to the nearest nanosecond. Exact if a tick is a nanosecond.
     #[must_use]
     pub fn nanos(self, span: Ticks) -> Nanos {
         if self.is_nano() { Nanos(span.0) } else { Nanos((span.0 as f64 / self.hertz * 1e9).round() as u64) }
     }
 
-    /// Returns whether a tick is a nanosecond. A floating-point quotient would sometimes be off by one.
+    /// Returns whether a tick is a nanosecond. Ticks of a nanosecond are not converted, because a floating-point
+    /// quotient could differ by one.
     #[expect(clippy::float_cmp, reason = "the number is exactly the one passed to `new`")]
     fn is_nano(self) -> bool {
         self.hertz == 1e9

@@ -1,4 +1,4 @@
-//! Which of a flow's delays must keep its objective: that of a share of its packets, or their mean.
+//! The delay of a flow that must keep its objective: a percentile of the delays of its packets, or their mean.
 
 use std::fmt;
 
@@ -73,7 +73,7 @@ impl fmt::Display for Percentile {
 }
 
 impl Percentile {
-    /// Whether it is a share of packets that there can be: above 0 to 100.
+    /// Returns whether the percentage is in its range: above 0 to 100.
     #[must_use]
     pub fn is_sound(self) -> bool {
         match self {
@@ -82,7 +82,7 @@ impl Percentile {
         }
     }
 
-    /// The share of packets that is not to exceed the objective, 0 to 1; `None` for the mean.
+    /// Returns the share of packets that must not exceed the objective, 0 to 1. `None` for the mean.
     #[must_use]
     pub fn share(self) -> Option<f64> {
         match self {
@@ -91,14 +91,15 @@ impl Percentile {
         }
     }
 
-    /// Returns how many of `packets` samples lie above the percentile. For the mean it is all of them.
+    /// Returns the number of samples above the percentile, out of `packets` samples. For the mean, it is `packets`.
     #[must_use]
     pub fn samples_above(self, packets: u64) -> f64 {
         packets as f64 * (1.0 - self.share().unwrap_or(0.0))
     }
 
-    /// Returns true if packets missed an objective, in any unit. `violations` of them were above it, and their mean was
-    /// `mean`. Violations are counted packet by packet, because measured percentiles may be up to 1/16 too high.
+    /// Returns true if the delays of `packets` packets missed the objective. `violations` is the number of packets
+    /// above the objective, and `mean` the mean delay in the unit of the objective, if it is known. Violations are
+    /// counted packet by packet, because measured percentiles may be up to 1/16 too high.
     #[must_use]
     pub fn is_missed(self, objective: f64, packets: u64, violations: u64, mean: Option<f64>) -> bool {
         match self {
@@ -107,9 +108,9 @@ impl Percentile {
         }
     }
 
-    /// How many times longer the packet that waits longest for a batch waits than this says. The packets of a batch
-    /// come one after the other: with the mean it is twice as long. A percentile is taken to be that of those that wait
-    /// longest.
+    /// Returns the longest wait for a batch, as a multiple of the wait that the percentile or the mean shows. The
+    /// packets of a batch come one after the other, so the longest wait is twice the mean. A percentile is assumed to
+    /// show the longest wait.
     #[must_use]
     pub fn longest(self) -> f64 {
         if self == Self::Mean { 2.0 } else { 1.0 }

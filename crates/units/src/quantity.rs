@@ -1,8 +1,8 @@
 //! Quantities with units, as written in configurations: `300us`, `5Mpps`, `10Gbps`, `64KiB`.
 //!
-//! Each type is one `quantity!` at the end of this file, with its units from small to large. A new unit needs only its
-//! entry there. Frequent wrong spellings of it go into [`SPELLINGS`]. Other crates read the units of a JSON Schema with
-//! [`units_of`] and never take its pattern apart themselves.
+//! Each type is one `quantity!` at the end of this file, with its units from small to large. A new unit needs only an
+//! entry there. Frequent wrong spellings of the unit are added to [`SPELLINGS`]. Other crates must read the units of a
+//! JSON Schema with [`units_of`], and must not parse its pattern themselves.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,10 +41,10 @@ pub enum UnitError {
     },
 }
 
-/// Above this value, whole numbers are no longer exact.
+/// The largest allowed value. Somewhat above it, whole numbers are no longer exact in floating point.
 const MAX_EXACT: f64 = 9e15;
 
-/// Other spellings of units, each with its unit. An ambiguous spelling has several entries.
+/// Other spellings of units, in lower case, each with its unit. An ambiguous spelling has several entries.
 const SPELLINGS: &[(&str, &str)] = &[
     ("sec", "s"),
     ("secs", "s"),
@@ -99,7 +99,8 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("bytes", "B"),
 ];
 
-/// Returns the largest quantity with these units, in the last of them: `9000Tbps`.
+/// Returns the largest quantity of the type that has these units, in its largest unit: `9000Tbps`. `units` are from
+/// small to large. `None` if no type has them.
 #[must_use]
 pub fn most<'u>(units: impl IntoIterator<Item = &'u str>) -> Option<String> {
     let all = [Nanos::UNITS, PacketRate::UNITS, BitRate::UNITS, Bytes::UNITS];
@@ -107,6 +108,7 @@ pub fn most<'u>(units: impl IntoIterator<Item = &'u str>) -> Option<String> {
     all.iter().find(|of| of.last().is_some_and(|(name, _)| *name == last)).map(|of| largest(of))
 }
 
+/// Returns the largest allowed quantity, in the last of these units.
 fn largest(units: &[Unit]) -> String {
     let (name, scale) = units.last().copied().unwrap_or(("", 1.0));
     format!("{}{name}", (MAX_EXACT / scale).floor())
@@ -135,7 +137,7 @@ pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> Strin
     }
 }
 
-/// Splits a quantity into number and unit.
+/// Splits a quantity into number and unit. Either may be empty.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -151,7 +153,7 @@ fn pattern(units: &[Unit]) -> String {
     format!("{}{}{}", PATTERN.0, names.join("|"), PATTERN.1)
 }
 
-/// Returns the units in the pattern of a quantity's JSON Schema, the largest last. `None` for other patterns.
+/// Returns the units in the pattern of a quantity's JSON Schema, from small to large. `None` for other patterns.
 #[must_use]
 pub fn units_of(pattern: &str) -> Option<Vec<&str>> {
     Some(pattern.strip_prefix(PATTERN.0)?.strip_suffix(PATTERN.1)?.split('|').collect())
@@ -160,6 +162,8 @@ pub fn units_of(pattern: &str) -> Option<Vec<&str>> {
 /// A unit's name and its value in the type's base unit. The largest unit is last.
 type Unit = (&'static str, f64);
 
+/// Parses a quantity. Returns its value in the base unit. `what` and `example` describe the expected quantity in
+/// errors.
 fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) -> Result<f64, UnitError> {
     let quoted: String = text.chars().take(40).collect();
     let bad = || UnitError::Other {
@@ -179,7 +183,8 @@ fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) 
     Err(UnitError::Large { value: quoted.clone(), what, most: largest(units) })
 }
 
-/// Units that are not a factor of 1 000 above the next smaller one: in them, 100s would be 1.6666min.
+/// The units that are used only for whole numbers when a value is written. Otherwise, 100s would be written as
+/// 1.6666min.
 const WHOLE: [&str; 3] = ["min", "h", "d"];
 
 /// Writes a value in the largest unit in which it is at least 1. Minutes, hours and days are used only for whole
@@ -193,6 +198,7 @@ fn write(f: &mut fmt::Formatter<'_>, value: f64, units: &[Unit]) -> fmt::Result 
 
 /// A number type that stores a quantity.
 trait Amount {
+    /// Returns the number of this type that is nearest to `value`.
     fn nearest(value: f64) -> Self;
 }
 

@@ -1,8 +1,8 @@
-//! One random generator for everything that needs numbers without a pattern: SplitMix64 (Steele, Lea and Flood,
-//! "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17).
+//! The random generator for all code that needs numbers without a pattern: SplitMix64 (Steele, Lea and Flood, "Fast
+//! splittable pseudorandom number generators", OOPSLA 2014, figure 17).
 //!
-//! It is fast, has a state of one word, and gives the same numbers for the same seed on every machine. It is not for
-//! secrets: two outputs are enough to find the state.
+//! It is fast, has a state of one word, and gives the same numbers for the same seed on every machine. It must not be
+//! used for secrets, because two outputs are enough to find the state.
 
 /// The step of the generator's state: the odd number nearest to 2⁶⁴ divided by the golden ratio.
 pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -23,21 +23,21 @@ pub struct Random {
 }
 
 impl Random {
-    /// A generator that starts from `seed`.
+    /// Creates a generator that starts from `seed`.
     #[inline]
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The `stream`-th generator of a seed. Two streams have no visible relation.
+    /// Creates the generator number `stream` of a seed. The numbers of two streams have no visible relation.
     #[must_use]
     pub const fn stream(seed: u64, stream: u64) -> Self {
         let start = seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95);
         Self { state: mix(start.wrapping_add(GAMMA)) }
     }
 
-    /// Returns the state, which is no random number: it grows by [`GAMMA`] with each one.
+    /// Returns the state. It is not a random number, because it increases by [`GAMMA`] with each number.
     #[must_use]
     pub const fn state(&self) -> u64 {
         self.state
@@ -50,7 +50,8 @@ impl Random {
         mix(self.state)
     }
 
-    /// Returns what the `n`-th call of [`bits`](Self::bits) from now on returns (1 is the next one), without a change.
+    /// Returns the result of the `n`-th call of [`bits`](Self::bits) from now on, without changing the state. 1 means
+    /// the next call.
     #[inline]
     #[must_use]
     pub const fn peek(&self, n: u64) -> u64 {
@@ -87,7 +88,8 @@ impl Random {
         -(((self.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64).ln()
     }
 
-    /// Returns a normally distributed number (mean 0, variance 1): the sum of twelve uniform ones, less 6.
+    /// Returns an approximately normally distributed number (mean 0, variance 1): the sum of twelve uniform numbers
+    /// minus 6. It is between −6 and 6.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

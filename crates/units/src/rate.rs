@@ -19,7 +19,7 @@ pub enum Rate {
 }
 
 impl<'de> Deserialize<'de> for Rate {
-    /// The error names a number that is too large, or suggests a unit that is nearly the one given.
+    /// Parses a rate. The error names a number that is too large, or suggests a unit that is similar to the given unit.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
         let errors = match (text.parse(), text.parse()) {
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Rate {
         };
         let helps = |error: &UnitError| !matches!(error, UnitError::Other { advice, .. } if advice.is_empty());
         let error = errors.into_iter().find(helps).map(|error| error.to_string());
-        // The words of serde for an untagged value that has none of the allowed forms.
+        // The text is similar to that of serde for an untagged value that has none of the allowed forms.
         Err(serde::de::Error::custom(error.as_deref().unwrap_or("data did not match any form")))
     }
 }

@@ -1,14 +1,15 @@
 //! Instants and spans on the engine's clock.
 //!
 //! Packets carry their arrival time, so this crate defines the unit. The clock that produced a tick knows its length in
-//! nanoseconds (`forebay-measure`): the period of the time-stamp counter in a real run, a chosen period in virtual
+//! nanoseconds (`forebay-measure`): the period of the time-stamp counter in a real run, or a chosen period in simulated
 //! time.
 
 use std::ops::{Add, AddAssign, Sub};
 
-/// A number of ticks of the engine's clock: an instant counted from the clock's own origin, or a span between two.
+/// A number of ticks of the engine's clock: an instant, counted from the origin of the clock, or a span between two
+/// instants.
 ///
-/// Ticks count a *reference* clock (the invariant time-stamp counter); they are not core cycles.
+/// Ticks count a *reference* clock (the invariant time-stamp counter). They are not core cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Ticks(pub u64);
@@ -19,7 +20,7 @@ impl Ticks {
     /// An instant later than every other.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// Returns the span from `earlier` to `self`, or zero if `earlier` is the later of the two.
+    /// Returns the span from `earlier` to `self`, or zero if `earlier` is later.
     #[inline]
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {

@@ -62,7 +62,7 @@ def echo(udp):
         try:
             udp.sendto(datagram, sender)
         except OSError:
-            pass  # the first call after an ICMP error fails; the sender repeats its datagram
+            pass  # the first call after an ICMP error fails. The sender repeats its datagram.
 
 
 udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

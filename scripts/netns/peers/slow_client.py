@@ -1,4 +1,5 @@
-"""Downloads a file over one connection, a quarter of it and then, at each SIGUSR1, another one. Prints its length and checksum.
+"""Downloads a file over one connection: first a quarter, and at each SIGUSR1 another quarter. Prints the length and the
+checksum.
 
 usage: slow_client.py HOST PORT
 """

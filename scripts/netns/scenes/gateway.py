@@ -12,7 +12,7 @@ def play(stage, report, kind):
     file, size, checksum = random_file(stage, "file", megabytes)
     stage.namespace("inside")
     stage.forwarder("gateway")
-    # A router beyond, with a smaller MTU on its other link.
+    # A router behind the gateway's outside link, with a smaller MTU on the router's other link.
     stage.router("isp")
     stage.namespace("server")
     stage.link(("inside", "lan"), ("gateway", "lan"))

@@ -23,7 +23,7 @@ def play(stage, report, kind):
     for space in ("client", "gateway", "server"):
         stage.namespace(space)
     stage.router("isp")
-    # It requests an address when the DHCP server is ready.
+    # The client requests an address only when the DHCP server is ready.
     stage.call("client", "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", "net.ipv6.conf.default.accept_ra=1")
     stage.link(("client", "lan"), ("gateway", "enp2s0"))
     stage.ip("client", "link set lan address 02:00:00:00:00:0a")

@@ -31,7 +31,7 @@ def play(stage, report, kind):
         report.of(f"ping {said}", lambda: ping(stage, "left", host))
         report.of(f"ping the router {said}", lambda: ping(stage, "left", router))
         report.of(f"traceroute {said}", lambda: traceroute(stage, "left", host, [router, host]))
-        # 1500 bytes in total: they fit the left link but not the right one.
+        # Packets of 1500 bytes: the left link takes them, and the right link does not.
         size, expected = (1472, "mtu = 1400") if version == 4 else (1452, "mtu=1400")
         report.of(f"error with the path's MTU {said}",
                   lambda: refused_ping(stage, "left", host, expected, "-M", "do", size=size))

@@ -17,7 +17,7 @@ def play(stage, report, _):
     for space in ("near", "far"):
         stage.namespace(space)
     stage.forwarder("wan")
-    # The example is copied to another folder, and so is its key.
+    # The example and its key are copied to another folder.
     for file in (EXAMPLES.parent / "vpn-site.yaml", EXAMPLES.parent / "vpn.key", PEERS / "esp.yaml"):
         shutil.copy(file, stage.path(file.name))
 
@@ -39,7 +39,8 @@ def play(stage, report, _):
         stage.ip(space, f"route replace {prefix} via {gateway}")
     stage.peer("near", "server.py", "near", 8080)
 
-    # Datagrams of any length may be fragmented. The tunnel's MTU, which Linux would know, is not that of the interface.
+    # Datagrams of any length may be fragmented. Linux would know the tunnel's MTU, which differs from the interface's
+    # MTU.
     stage.call("far", "sysctl", "-qw", "net.ipv4.ip_no_pmtu_disc=1")
 
     report.of("ping from the site", lambda: ping(stage, "near", FAR))

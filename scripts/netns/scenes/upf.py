@@ -56,7 +56,8 @@ def play(stage, report, kind):
         report.of(f"UDP by a user {said}", lambda: echo(stage, "gnb", host, 8080, 1000))
     stage.ip("gnb", "link set ue mtu 4000")
     for version, host, users in ((4, "198.51.100.2", ("10.60.0.1", "10.60.0.2")), (6, "2001:db8:6::2", ("2001:db8:60:1::1",))):
-        # The tunnel adds 44 bytes, and the data network's MTU is 1500: first only outer fragments, then inner ones too.
+        # The tunnel adds 44 bytes, and the data network's MTU is 1500. Shorter packets cause only outer fragments,
+        # longer ones also inner fragments.
         headers = 28 if version == 4 else 48
         for inner in (1456, 1457, 1500) + ((1501, 3500) if version == 4 else ()):
             report.of(f"ping of {inner} bytes with its headers by a user IPv{version}", lambda: ping(
@@ -85,7 +86,8 @@ def play(stage, report, kind):
     kernel_gtp(stage, report, (file, size, checksum))
     made = report.balanced(forebay)["packets"]["created"]
     indications = {name: count for name, count in made.items() if name.endswith(".error_indication")}
-    # One for a tunnel that `decap` does not know, and two for pings in a tunnel that it knows but that has no session.
+    # One error indication for a tunnel that `decap` does not know, and two for pings in a tunnel that `decap` knows but
+    # that has no session.
     report.check("error indications were sent", indications == {"decap.error_indication": 1, "up.error_indication": 2}, indications)
 
 
@@ -95,13 +97,13 @@ def unanswered(stage, user):
 
 
 def limited(stage, forebay):
-    """Checks that the second user gets at most its 8 of 40 Mbit/s, plus the burst."""
+    """Checks that the second user, who sends 40 Mbit/s, gets at most 8 Mbit/s plus the burst."""
     before = forebay.drops().get("up.over_rate", 0)
     end = iperf_end(stage, "gnb", "198.51.100.2", "-u", "-b", "40M", "-l", 1200, "-B", "10.60.0.2", megabytes=2)
     dropped = forebay.drops().get("up.over_rate", 0) - before
     sent = end["sum"]["packets"]
-    # At this rate it takes 420 ms. 8 Mbit/s are a fifth of it, and 100 ms' worth may pass at once; more on a busy
-    # machine.
+    # At this rate, the transfer takes 420 ms. The limit of 8 Mbit/s is a fifth of the rate, and the bytes of 100 ms may
+    # pass at once. On a busy machine, more may pass.
     least = 0 if stage.options.short else sent // 10
     return least <= dropped < sent, f"{dropped} of {sent} datagrams at 40 Mbit/s are above 8 Mbit/s (up.over_rate)"
 
@@ -137,7 +139,7 @@ def kernel_gtp(stage, report, file):
     done = stage.ip("gnb", "link add gtp0 type gtp role sgsn", ok=None)
     if done.code != 0:
         return report.missing(what, f"the kernel has none (CONFIG_GTP), or iproute2 does not know it: {done.last_line()}")
-    # For the kernel, a tunnel of a user with both types of addresses is two tunnels; for the UPF it may be one.
+    # If a user has addresses of both types, the kernel needs two tunnels. The UPF may use one tunnel.
     tunnels = [f"{user}={teid}:{peer}" for user, (teid, peer) in USERS.items() if user in ("10.60.0.1", "2001:db8:60:2::")]
     done = stage.attempt("gnb", sys.executable, PEERS / "kernel_gtp.py", "gtp0", "192.0.2.1", *tunnels)
     if done.code != 0:

@@ -13,7 +13,7 @@ SITES = (("one", 1), ("other", 2))
 def play(stage, report, kind):
     megabytes = stage.options.megabytes
     file, size, checksum = random_file(stage, "file", megabytes)
-    # The network between the sites is a bridge, at which anybody could listen.
+    # The network between the sites is a bridge, on which an attacker could read all packets. The scene captures them.
     stage.bridge("net", "wire")
     gates = []
     for site, number in SITES:
@@ -48,7 +48,7 @@ def play(stage, report, kind):
         report.of(f"UDP in fragments {said}", lambda: echo(stage, "site-one", host, 80, 4000))
         report.of(f"iperf3 UDP {said}", lambda: iperf(
             stage, "site-one", host, "-u", "-b", "50M", "-l", 1200, megabytes=max(megabytes // 20, 1)))
-    # The following traffic would be a capture of hundreds of megabytes.
+    # A capture of the following traffic would have hundreds of megabytes.
     wire.end()
     count = capture.kinds(seen)
     report.check("only ESP on the wire", set(count) == {"ESP", "ARP"}, capture.listed(count))

@@ -17,7 +17,7 @@ def play(stage, report, kind):
         report.of(f"ping from the kernel's end {said}", lambda: ping(stage, "far", near))
         report.of(f"ping to it, as long as may be {said}", lambda: ping(stage, "near", far, "-M", "do", size=1450 - least))
         report.of(f"UDP in fragments {said}", lambda: echo(stage, "near", far, 8080, 4000))
-        # The following packets would make a long capture.
+        # A capture of the following packets would be too long.
         wire.end()
         tunnel.downloads(report, version, far, near)
         report.of(f"iperf3 UDP {said}",

@@ -1,9 +1,9 @@
 //! Finds the cause of a change of ticks per packet, from other figures that changed.
 //!
-//! Ticks per packet are instructions per packet times ticks per instruction. Some instructions belong to the call,
-//! whatever the number of packets. The causes are examined in this order: a worker that sleeps or waits counts ticks
-//! without work; smaller batches divide a call's cost among fewer packets; more instructions mean more code; any other
-//! change is more ticks for the same instructions: memory or branches.
+//! Ticks per packet are instructions per packet times ticks per instruction. Some instructions are executed once per
+//! call, regardless of the number of packets. The causes are examined in this order: a worker that sleeps or waits
+//! counts ticks without work; smaller batches divide a call's cost among fewer packets; more instructions mean more
+//! code; any other change is more ticks for the same instructions: memory or branches.
 
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ pub(super) fn less_busy(slept: Interval) -> Option<Why> {
     (slept.low > SLEEP).then(|| Why { cause: Cause::LessBusy, evidence: evidence() })
 }
 
-/// Returns the cause of the change of a part's ticks.
+/// Returns the cause of the change of a part's ticks. The caller has found that the change is significant.
 pub(super) fn of(part: &Part, slept: Option<Interval>) -> Why {
     let change = part.change.map_or(0.0, |change| change.middle);
     let share = |[a, b]: [Option<f64>; 2]| Some(b? / a? - 1.0);

@@ -10,7 +10,7 @@ pub struct CountedBuild {
     pub forebay: String,
     /// `release`, or `debug` with its internal checks.
     pub profile: String,
-    /// The instruction set that it was compiled for, and the one of the emulated processor.
+    /// The instruction set for which it was compiled, and the instruction set of the emulated processor.
     pub instruction_set: String,
     /// The C library, if known: most copies are made by it.
     pub c_library: Option<String>,
@@ -25,12 +25,13 @@ pub struct CountedBuild {
 pub struct OtherBuild {
     /// The instruction set or build profile of the baseline.
     pub before: String,
-    /// The same for this program.
+    /// The instruction set or build profile of this program.
     pub now: String,
 }
 
 impl CountedBuild {
-    /// Checks that this build's counts can be compared with those of `now`. Returns a note if the C libraries differ.
+    /// Checks that the counts of this build (the baseline) can be compared with the counts of `now`. Returns a note if
+    /// the C libraries differ.
     ///
     /// # Errors
     /// [`OtherBuild`]: the instruction sets differ, or only one of the builds has internal checks.
@@ -55,6 +56,7 @@ impl CountedBuild {
         }))
     }
 
+    /// Returns the build of this process.
     pub(super) fn this() -> Self {
         Self {
             forebay: env!("CARGO_PKG_VERSION").to_owned(),

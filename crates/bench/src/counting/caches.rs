@@ -91,7 +91,8 @@ fn rounded(bytes: u64) -> u64 {
     1 << bytes.max(least).ilog2()
 }
 
-/// Returns the totals of a profile, divided by the packets.
+/// Returns the totals of a profile, divided by the packets. `None` if an event is missing or no instruction was
+/// counted.
 fn parse(profile: &str, packets: u64) -> Option<Misses> {
     let line = |key: &str| profile.lines().find_map(|line| line.strip_prefix(key));
     let names: Vec<_> = line("events:")?.split_ascii_whitespace().collect();

@@ -18,13 +18,14 @@ use crate::named::{NAMES, Named, NamedPort, PortCalls};
 const SLICE: Nanos = Nanos(10_000);
 /// The number of slices after which counting ends even if too few packets entered.
 const PATIENCE: usize = 100_000;
-/// The simulated cost of a module's call, similar to real functions. So the distance between packets is that of a busy
-/// worker: meters and timers see time pass, and a scheduler that shares time has time to share.
+/// The simulated cost of a module's call, similar to real functions. So packets have the distances that they have for a
+/// busy worker: meters and timers see time pass, and a scheduler that shares time has time to share.
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 
-/// Runs the counted pipeline, with the modules from `first` on called through named functions. `load` creates the
-/// plans. From then on, this process's memory blocks start at pages ([`align_to_pages`](allocator::align_to_pages)) if
-/// its allocator is [`AligningAllocator`](allocator::AligningAllocator).
+/// Runs the counted pipeline and returns its packets and calls. `NAMES` modules and ports, from the index `first` on,
+/// are called through named functions. `load` creates the plans. From then on, this process's memory blocks start at
+/// pages ([`align_to_pages`](allocator::align_to_pages)) if its allocator is
+/// [`AligningAllocator`](allocator::AligningAllocator).
 ///
 /// # Errors
 /// The pipeline cannot be created.
@@ -40,6 +41,8 @@ pub fn serve<E: From<StartError> + Send>(
     })
 }
 
+/// Wraps the modules and ports from the index `first` on, saturates all sources, and runs the plans. Indices count
+/// modules first, then ports. The calls of all ports are counted.
 fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Served, StartError> {
     let calls: Vec<Arc<PortCalls>> = plans[0].ports.iter().map(|_| Arc::default()).collect();
     for plan in &mut plans {
@@ -69,6 +72,7 @@ fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Ser
     served.map(|served| Served { functions, folds, port_kinds, batch, build: CountedBuild::this(), ..served })
 }
 
+/// Runs the plans with one type of scheduler: first the uncounted packets, then the counted ones.
 fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortCalls>]) -> Result<Served, StartError> {
     let costs = vec![COST; plans[0].modules.len()];
     let SimulatedTeam { mut workers, .. } = SimulatedTeam::<S>::new(plans, &costs, None)?;
@@ -106,6 +110,7 @@ fn counted<S: Scheduler>(worker: &mut Worker<Simulated, S>) -> Next {
     worker.turn()
 }
 
+/// Returns the number of packets that entered through all ports since the start.
 fn entered<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> u64 {
     let ports = |worker: &Worker<Simulated, S>| {
         worker.telemetry().ports.iter().map(|port| port.counters.received.get()).sum::<u64>()
@@ -113,15 +118,20 @@ fn entered<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> u64 {
     workers.iter().map(ports).sum()
 }
 
-/// The packets that entered, and the packets and calls of modules and ports.
+/// The packets that entered, and the packets and calls of modules and ports, since the start.
 struct Tally {
     packets: u64,
+    /// By module: its name, packets and calls.
     modules: Vec<(String, u64, u64)>,
+    /// By port: its name, received packets and sent packets.
     ports: Vec<(String, u64, u64)>,
+    /// By port: receive calls that returned packets, and send calls.
     port_calls: Vec<[u64; 2]>,
 }
 
 impl Tally {
+    /// Reads the counts of all workers, added up by module and by port. All workers have the same modules and ports in
+    /// the same order.
     fn of<S: Scheduler>(workers: &[Worker<Simulated, S>], calls: &[Arc<PortCalls>]) -> Self {
         let mut modules: Vec<(String, u64, u64)> = Vec::new();
         let mut ports = modules.clone();
@@ -146,6 +156,7 @@ impl Tally {
         Self { packets: entered(workers), modules, ports, port_calls }
     }
 
+    /// Returns the counts since `before`, without the properties of the pipeline.
     fn since(self, before: &Self) -> Served {
         let since = |now: Vec<(String, u64, u64)>, before: &[(String, u64, u64)]| {
             let pairs = now.into_iter().zip(before);

@@ -1,4 +1,5 @@
-//! Runs the gate: counts all pipelines, compares them, and counts those whose batches have changed once more.
+//! Runs the gate: counts all pipelines and compares them. Pipelines whose batches have changed are counted once more,
+//! with other batches.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ pub enum GateError {
     Case(#[from] CaseError),
     /// The counts cannot be compared.
     #[error(transparent)]
-    CountedBuild(#[from] OtherBuild),
+    Build(#[from] OtherBuild),
     /// The baseline does not have this pipeline.
     #[error("'{asked}' is not in the baseline: it has {there} (--update adds one)")]
     Unknown {
@@ -107,7 +108,8 @@ pub struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Compares the present counts with cases of a baseline.
+    /// Counts these cases of the baseline `before` with the present build, and compares the counts. Returns the answer
+    /// and the present counts, in the order of `cases`.
     ///
     /// # Errors
     /// [`GateError`].
@@ -153,8 +155,8 @@ impl Gate<'_> {
         Ok((answer, now.cases))
     }
 
-    /// Compares with another build, which counts the same pipelines now: `pipelines` with settings, or all built-in
-    /// ones if none is named. Pipelines that only one of the builds has are listed in the answer.
+    /// Compares with another build, which counts the same pipelines now. These are `pipelines` with the settings `set`,
+    /// or all built-in pipelines if none is named. Pipelines that only one of the builds has are listed in the answer.
     ///
     /// # Errors
     /// [`GateError`].
@@ -184,6 +186,7 @@ impl Gate<'_> {
         Ok(Baseline { schema: SCHEMA, build: counted.build, extent, cases: counted.cases })
     }
 
+    /// Counts these pipelines with `program` and reports the progress.
     fn count(&self, program: &Path, asked: &[Asked], extent: Extent) -> Result<crate::cases::Counted, GateError> {
         let mut done = 0;
         let mut report = |_: &Asked| {
@@ -194,19 +197,23 @@ impl Gate<'_> {
     }
 }
 
-/// Returns a batch size with which a module whose batches have become smaller by `factor` may have its earlier batches.
-/// If it is the present size, returns half of it.
+/// Returns the batch size for the second count. It is `factor` times `batch`, so that a module whose batches have
+/// become smaller by `factor` may have its earlier batches. If this is the present size, returns half of it; `None` if
+/// half of it is 0.
 fn other_batch(batch: usize, factor: f64) -> Option<usize> {
     let wanted = (batch as f64 * factor).round().clamp(1.0, LARGEST) as usize;
     let other = if wanted == batch { batch / 2 } else { wanted };
     (other > 0).then_some(other)
 }
 
-/// The pipelines to compare between two builds, and those that only one of them has.
+/// The pipelines to compare between two builds, and the pipelines that only one of the builds has.
 #[derive(Debug, PartialEq)]
 pub(super) struct Shared {
+    /// The pipelines to compare.
     pub(super) asked: Vec<Asked>,
+    /// Pipelines that only the present build has, with their settings.
     pub(super) new: Vec<String>,
+    /// Pipelines that only the other build has.
     pub(super) gone: Vec<String>,
 }
 
@@ -251,7 +258,8 @@ pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) 
     if cases.is_empty() { Err(GateError::Nothing) } else { Ok(cases) }
 }
 
-/// Returns the pipelines that `pipelines` stand for without a baseline. Built-in pipelines have default settings.
+/// Returns the pipelines that `pipelines` stand for, by name or by group, without a baseline. Built-in pipelines have
+/// their default settings if `set` is empty.
 #[must_use]
 pub fn ask(pipelines: &[String], set: &[String]) -> Vec<Asked> {
     let all = pipelines.iter().flat_map(|pipeline| match built_in(pipeline) {
@@ -264,8 +272,8 @@ pub fn ask(pipelines: &[String], set: &[String]) -> Vec<Asked> {
     all.collect()
 }
 
-/// Returns the pipelines of a baseline after an update: its own, without built-in ones that do not exist any more, and
-/// `more`.
+/// Returns the pipelines of a baseline after an update: the pipelines of `before` and `more`, each once. Built-in
+/// pipelines that do not exist any more are left out.
 #[must_use]
 pub fn updated(before: Option<&Baseline>, more: &[Asked]) -> Vec<Asked> {
     let gone = |asked: &Asked| match asked.pipeline.split_once(':') {
@@ -301,7 +309,8 @@ impl Changes {
     }
 }
 
-/// Returns the changes from one baseline to another.
+/// Returns the changes from one baseline to another. A pipeline of both has the same name and the same settings.
+/// Without `before`, all pipelines are new.
 #[must_use]
 pub fn changes(before: Option<&Baseline>, now: &Baseline, limit: f64) -> Changes {
     let find = |baseline: Option<&'_ Baseline>, like: &Case| -> Option<Case> {

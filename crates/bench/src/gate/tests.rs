@@ -71,7 +71,7 @@ fn modules_that_come_and_go_are_named() {
     );
 }
 
-/// Handing packets on has a cost per call, and there are more calls. That does not make a batch smaller.
+/// Passing packets on to a module has a cost per call. A further module means more calls, but not smaller batches.
 #[test]
 fn another_module_does_not_count_as_smaller_batches_of_the_residue() {
     let all = |count: usize, batch| {

@@ -58,12 +58,14 @@ pub(super) struct Local {
 struct Set {
     level: Level,
     bytes: Option<usize>,
+    /// The lines. The first word of each line is the number of the next line.
     ring: Vec<u32>,
     /// Ticks per line of each run.
     figures: Vec<f64>,
 }
 
 impl Local {
+    /// Creates the sets of all levels. Fails if a thread cannot be bound to the core.
     pub(super) fn new(core: usize) -> io::Result<Self> {
         let sets = sets([1, 2, 3].map(|level| cache(core, level)));
         let levels = sets.map(|(level, bytes)| {
@@ -74,6 +76,7 @@ impl Local {
         Ok(Self { core, levels: levels.into_iter().collect::<io::Result<_>>()? })
     }
 
+    /// Measures each level once.
     pub(super) fn run(&mut self) -> io::Result<()> {
         for set in self.levels.iter_mut().filter(|set| set.bytes.is_some()) {
             let ring = &set.ring;
@@ -82,6 +85,7 @@ impl Local {
         Ok(())
     }
 
+    /// Returns the results of all runs, by level.
     pub(super) fn steps(self) -> Vec<LevelLatency> {
         let step = |set: Set| {
             let Set { level, bytes, figures, .. } = set;
@@ -91,7 +95,8 @@ impl Local {
     }
 }
 
-/// Measures the ticks per line of main memory that the first core has filled and the second reads.
+/// Measures the ticks per line of main memory that the first core has filled and the second reads. `None` if the size
+/// of the caches is unknown.
 pub(super) fn remote([owner, reader]: [usize; 2]) -> io::Result<Option<f64>> {
     let [.., (_, bytes)] = sets([1, 2, 3].map(|level| cache(owner, level)));
     let Some(bytes) = bytes else { return Ok(None) };
@@ -99,9 +104,10 @@ pub(super) fn remote([owner, reader]: [usize; 2]) -> io::Result<Option<f64>> {
     std::thread::scope(|scope| joined(on(scope, reader, || chase(&ring)))).map(Some)
 }
 
-/// Returns the size of the set for each level. A cache's set is half of the cache. It is missing if it is smaller than
-/// twice the next smaller cache. The set of the last-level cache is at most four times the second-level cache, because
-/// other cores use it too. The set of main memory is four times the last-level cache.
+/// Returns the size of the set for each level, in bytes, from the sizes of the three caches. The set of a cache is half
+/// of the cache. The set is missing if it is smaller than twice the next smaller cache, because that cache would serve
+/// many reads. The set of the last-level cache is at most four times the second-level cache, because other cores use it
+/// too. The set of main memory is four times the last-level cache.
 fn sets([first, second, third]: [Option<usize>; 3]) -> [(Level, Option<usize>); 4] {
     let half = |cache: Option<usize>| cache.map(|bytes| bytes / 2);
     let beyond = |set: Option<usize>, before: Option<usize>| {

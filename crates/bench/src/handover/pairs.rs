@@ -27,6 +27,7 @@ impl Relation {
     }
 }
 
+/// Returns the relation of two cores. If the node of one is unknown, both count as cores of one node.
 fn relation(a: Core, b: Core) -> Relation {
     if a.physical == b.physical {
         Relation::Siblings

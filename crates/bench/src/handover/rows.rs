@@ -9,7 +9,7 @@ pub struct Row {
     pub cores: String,
     /// The relation of the cores; `own` for a core's own memory, `n/a` if the host does not report it.
     pub relation: &'static str,
-    /// The transferred unit.
+    /// The transferred unit and the type of access, for tables.
     pub what: String,
     /// The latency in ticks.
     pub ticks: Option<Spread>,
@@ -18,7 +18,7 @@ pub struct Row {
 }
 
 impl Handover {
-    /// Returns the rows of a core's own memory, then those of each pair of cores.
+    /// Returns the rows of a core's own memory, then the rows of each pair of cores.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let own = self.local.iter().map(|step| {
@@ -41,6 +41,7 @@ impl Handover {
     }
 }
 
+/// Returns the rows of a pair of cores.
 fn of_pair(pair: &Pair) -> Vec<Row> {
     let remote = pair.relation == Relation::OtherNode;
     let known = pair.relation == Relation::Siblings || pair.nodes.iter().all(Option::is_some);
@@ -65,7 +66,7 @@ fn of_pair(pair: &Pair) -> Vec<Row> {
     rows
 }
 
-/// Formats a number of bytes in the largest binary unit of which it is a whole number.
+/// Formats a number of bytes in the largest binary unit that gives a whole number.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),

@@ -1,8 +1,8 @@
 //! The figures of a history, and their values in a saved measurement.
 //!
-//! A new figure needs a variant here, its entry in [`Figure::ALL`] and the four `match`es of this file; the compiler
-//! finds the latter. Options, tables and pages take everything else from here. A name that is in use must not change:
-//! users write it in options, and scripts read it in JSON.
+//! A new figure needs a variant here, an entry in [`Figure::ALL`], and arms in the four `match`es of this file. The
+//! compiler reports missing arms, but not a missing entry. Options, tables and pages take everything else from here. A
+//! name that is in use must not change: users write it in options, and scripts read it in JSON.
 
 use serde::Serialize;
 
@@ -57,7 +57,8 @@ impl Figure {
         self.written(saved, module).filter(|(_, origin)| !void || *origin == Origin::Emulated)
     }
 
-    /// Returns the value as it was saved.
+    /// Returns the value as it was saved, with its origin, also for a void measurement. `None` if the measurement does
+    /// not have the module or the figure.
     fn written(self, saved: &Saved, module: &str) -> Option<(f64, Origin)> {
         let (modules, chain) = (&saved.measurement.modules, &saved.measurement.chain);
         if module == CHAIN {

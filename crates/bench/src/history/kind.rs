@@ -1,10 +1,12 @@
-//! Defines which values can be compared over time: those of one subject, and counts of one build configuration.
+//! Defines which values can be compared over time: values of one subject. Counts must also be of one build
+//! configuration.
 
 use crate::cases::named;
 use crate::measurement::Origin;
 use crate::saved::Saved;
 
-/// A pipeline as it was named, with its settings. The contents of a file may change; such a change is shown.
+/// A pipeline as it was named, with its settings. If the contents of its file change, the series continues and shows
+/// the effect of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subject<'s> {
     pub(super) pipeline: &'s str,
@@ -41,8 +43,8 @@ impl<'s> ValueGroup<'s> {
 pub(super) struct Build<'s> {
     /// The instruction set, if known.
     pub(super) set: Option<&'s str>,
-    /// True for a build with internal checks. Earlier versions do not report this; measurements of such builds are
-    /// rarely saved.
+    /// True for a build with internal checks. False if the version did not report its build profile, because
+    /// measurements of builds with checks are rarely saved.
     pub(super) debug: bool,
 }
 
@@ -60,7 +62,8 @@ impl<'s> Build<'s> {
         (of_module || measurement.chain.ipp.is_some()).then(|| Self::of(saved))
     }
 
-    /// Returns the properties in which it differs from others in `all`, or `None` if there are no others.
+    /// Returns the properties of this build in which other builds of `all` differ, for names of series. `None` if no
+    /// build differs.
     pub(super) fn difference(&self, all: &[Self]) -> Option<String> {
         let mut parts = Vec::new();
         if all.iter().any(|other| other.set != self.set) {

@@ -1,9 +1,9 @@
 //! Measures one function in the running engine: the time of a call, for each batch size.
 //!
-//! The pipeline is the one that the gate counts, with a source that always has packets. A trigger makes the module run
-//! on batches of exactly one size; the trigger changes while packets run. The sizes alternate, upwards and downwards,
-//! for several rounds, so that a disturbance affects all sizes. Load on the same physical core only adds time to a
-//! call. Therefore the lower quartile of all rounds counts.
+//! The pipeline is the same as for the gate, with a source that always has packets. A trigger makes the module run on
+//! batches of exactly one size. The trigger changes while packets run: in each round, to every size in ascending or in
+//! descending order, so that a disturbance affects all sizes. Load on the same physical core only adds time to a call.
+//! Therefore the lower quartile of all rounds counts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use super::{Effort, ProfileError};
 const WARM_UP: Duration = Duration::from_millis(10);
 /// The time after which no packets of the previous trigger remain.
 pub(super) const SETTLE: Duration = Duration::from_millis(1);
-/// The hold time: packets wait for a full batch.
+/// The hold time of all modules. It is so long that packets always wait for a full batch.
 const HOLD: Nanos = Nanos(1_000_000_000);
 /// The number of spans to try if no call was timed, because the machine stalled.
 const TRIES: usize = 200;
@@ -42,8 +42,10 @@ const AGAIN: u32 = 6;
 pub(super) const SHORTEST: Duration = Duration::from_micros(100);
 /// The number of undisturbed rounds that are enough.
 const ENOUGH: usize = 4;
-/// If a module receives no packet in this time, and the worker had `TURNS` busy turns in it, the module is unreachable.
+/// If a module receives no packet in this time, and the worker had [`TURNS`] busy turns in it, the module is
+/// unreachable.
 const COMES: Duration = Duration::from_secs(3);
+/// The number of busy turns that show that the worker ran (see [`COMES`]).
 const TURNS: u64 = 1000;
 
 /// The time of calls, in ticks.
@@ -71,15 +73,15 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Adds the rounds of a later measurement.
+    /// Adds the rounds of a later measurement with the same sizes.
     pub(super) fn add(&mut self, more: Self) {
         self.samples.resize_with(more.samples.len(), Vec::new);
         self.samples.iter_mut().zip(more.samples).for_each(|(all, more)| all.extend(more));
         self.stalled = (self.stalled.0 + more.stalled.0, self.stalled.1 + more.stalled.1);
     }
 
-    /// Returns, by batch size, the lower quartile of the undisturbed rounds. If there are fewer than `ENOUGH` of them,
-    /// all rounds count.
+    /// Returns, by batch size, the lower quartile of the undisturbed rounds. If there are fewer than [`ENOUGH`] of
+    /// them, all rounds count. `None` if a size has no sample.
     pub(super) fn sizes(&self) -> Option<Vec<Sample>> {
         let size = |samples: &Vec<Sample>| {
             let alone: Vec<_> = samples.iter().filter(|sample| sample.away <= ALONE).copied().collect();
@@ -109,7 +111,8 @@ pub(super) fn sizes(batch: usize) -> Vec<usize> {
     powers.chain([batch]).collect()
 }
 
-/// Measures the function in `source`, on `cores` if they were chosen already.
+/// Measures the function in `source`, whose first module must be this function. Runs on `cores`, which are chosen at
+/// the first call. `name` is for errors.
 pub(super) fn measure(
     name: &str,
     source: &Source,
@@ -149,14 +152,15 @@ pub(super) fn reached(instance: &dyn Instance, span: Duration) -> Vec<bool> {
     report.modules.iter().map(|module| module.packets > 0).collect()
 }
 
-/// Makes all modules of a pipeline wait for full batches.
+/// Makes all modules of a pipeline wait for full batches. `modules` is their number. Called before [`rounds`].
 pub(super) fn fill(instance: &dyn Instance, modules: usize, batch: usize) -> Result<(), String> {
     let wait = |module| [Action::SetHold { module, hold: HOLD }, Action::SetTrigger { module, trigger: batch }];
     instance.act(&(0..modules).flat_map(wait).collect::<Vec<_>>())
 }
 
-/// Measures modules that do the same work, for each batch size. The first one is timed; all of them get batches of this
-/// size. The last size is the largest.
+/// Measures modules that do the same work, for each size of [`sizes`] in this order. All of them get batches of the
+/// measured size, and the first one is timed. Afterwards, and if a size cannot be measured, these modules wait for full
+/// batches again. The error is the reason for the user.
 pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]) -> Result<Measured, String> {
     let (board, sizes) = (instance.board(), sizes(effort.batch));
     let mut measured = Measured { samples: vec![Vec::new(); sizes.len()], stalled: (0.0, 0.0) };
@@ -196,7 +200,8 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
     Ok(measured)
 }
 
-/// Measures a span; extends it until a call was timed. Returns the sample and the length of the span in seconds.
+/// Measures a span and extends it until a call was timed. Returns the sample and the length of the whole span in
+/// seconds. Returns the reason if no packet comes, the pipeline has ended, or the worker does not run.
 fn look(
     instance: &dyn Instance,
     board: &Arc<PipelineCounters>,
@@ -220,10 +225,10 @@ fn look(
             return Err("no packet came to it");
         }
         if tries >= TRIES && began.elapsed() > PATIENCE {
-            return Err("other programs had the processor");
+            return Err("other programs used the core for too long");
         }
     }
-    Err("other programs had the processor")
+    Err("other programs used the core for too long")
 }
 
 /// Returns the share of the time in which another thread or another machine had the worker's core. The length of a turn
@@ -232,6 +237,7 @@ fn away(worker: &WorkerReport) -> f64 {
     worker.machine_time.wait.unwrap_or(0.0) + worker.machine_time.steal.unwrap_or(0.0)
 }
 
+/// Returns the sample of a span. `None` if no call of the first module was timed, or no packet entered.
 fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
     let (module, worker) = (report.modules.get(*modules.first()?)?, report.workers.first()?);
     let (call, packets) = (module.ticks_per_batch?, module.batch_mean?);

@@ -3,23 +3,27 @@
 /// The 97.5 % quantile of Student's t distribution by degrees of freedom, from 1. It gives two-sided 95 % intervals.
 const STUDENT: [f64; 8] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
 
-/// A cost with a fixed part and a part for each unit of x. Neither is negative.
+/// A cost with a fixed part and a part for each unit of x. Neither part is negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
+    /// The cost at x = 0.
     pub(super) fixed: f64,
+    /// The additional cost for each unit of x.
     pub(super) each: f64,
-    /// Half the widths of the 95 % intervals, before negative values are set to 0.
+    /// Half the width of the 95 % interval of `fixed`, before negative values are set to 0.
     pub(super) fixed_within: f64,
+    /// Half the width of the 95 % interval of `each`, before negative values are set to 0.
     pub(super) each_within: f64,
-    /// The 95 % intervals, cut off at 0.
+    /// The 95 % interval of `fixed`, cut off at 0.
     pub(super) fixed_95: [f64; 2],
+    /// The 95 % interval of `each`, cut off at 0.
     pub(super) each_95: [f64; 2],
     /// The share of the costs' variance that the line explains; `None` if there is no variance.
     pub(super) r2: Option<f64>,
 }
 
-/// Fits a line to `points` of (x, cost). It needs at least three points whose x are not all equal. Returns `None` if it
-/// does not have them or if all costs are 0.
+/// Fits a line to `points` of (x, cost). Returns `None` if there are fewer than three points, if all x are equal, or if
+/// no cost is above 0.
 pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     let student = STUDENT[points.len().checked_sub(3)?.min(STUDENT.len() - 1)];
     let largest = points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
@@ -40,7 +44,7 @@ pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     let (fixed, each, [fixed_95, each_95]) = {
         let intervals = [(fixed, fixed_within), (each, each_within)]
             .map(|(value, within)| [value - within, value + within].map(|end| end.max(0.0)));
-        // If one part would be negative, the best line with this part set to 0.
+        // If one part would be negative, this is the best line with this part set to 0.
         match (fixed < 0.0, each < 0.0) {
             (true, _) => (0.0, sum(&|x, y| x * y) / sum(&|x, _| x * x), intervals),
             (_, true) => (y_mean, 0.0, intervals),

@@ -66,7 +66,8 @@ pub fn keys(source: &Source) -> Vec<(String, String, String)> {
 }
 
 /// Returns the key of a function with these parameters. Parameters that give the same costs have the same key:
-/// addresses, and digits of numbers after the second, do not count.
+/// addresses, and digits of numbers after the second, do not count. `state` contains the parameters of all states; file
+/// names are relative to `base`. A profile belongs to one build, so the form of a key may change from build to build.
 fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
     let mut shape = Shape { state, base: base.to_owned(), hasher: DefaultHasher::new() };
     if is_kind_with_secrets(function) {
@@ -88,6 +89,7 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
+    /// Adds a value to the hash. Each type has its own first byte, so that values of different types differ.
     fn add(&mut self, value: &Value) {
         match value {
             Value::Null => self.hasher.write_u8(0),
@@ -117,6 +119,8 @@ impl Shape<'_> {
         }
     }
 
+    /// Adds a text, or the parameters of the state that has this name. If a file has this name, its contents are added
+    /// too.
     fn text(&mut self, text: &str) {
         // The name of a state stands for its parameters, and the name of a file for its contents.
         if let Some(state) = self.state.get(text) {
@@ -155,12 +159,14 @@ fn without_addresses(text: &str) -> String {
 #[derive(Default)]
 struct Ways {
     lines: Vec<String>,
-    /// The first and the last elements of the lines. A port in `starts` receives packets; a port in `ends` sends them.
+    /// The first elements of the lines. A port among them receives packets.
     starts: BTreeSet<String>,
+    /// The last elements of the lines. A port among them sends packets.
     ends: BTreeSet<String>,
 }
 
 impl Ways {
+    /// Reads the lines of the section `pipeline` of a configuration.
     fn of(written: &Value) -> Self {
         let lines: Vec<_> =
             written.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -170,8 +176,7 @@ impl Ways {
         Self { lines, starts, ends }
     }
 
-    /// Returns the lines as JSON. In them, packets that would leave through one of `ports` leave through [another
-    /// port](out_of).
+    /// Returns the lines as JSON. Each of `ports` at the end of a line is replaced by [its sink](out_of).
     fn with_ends(&self, ports: &[&str]) -> Value {
         let line = |line: &String| match line.rsplit_once("->") {
             Some((before, end)) if ports.contains(&end.trim()) => format!("{before}-> {}", out_of(end.trim())),
@@ -187,8 +192,9 @@ fn out_of(port: &str) -> String {
 }
 
 impl Pipeline {
-    /// Prepares a configuration: removes its controller, its buffers and its workers. Captures are replayed in a loop.
-    /// Interfaces are replaced by generators.
+    /// Prepares a configuration. Removes its controller, buffers, workers, scheduler, shares and minimum rates, and
+    /// disables folding. Captures are replayed in a loop. Interfaces are replaced by generators and sinks. `batch` is
+    /// the largest batch; `None` keeps the configured one.
     ///
     /// # Errors
     /// [`ProfileError::Pipeline`]: the configuration is invalid.
@@ -240,7 +246,8 @@ impl Pipeline {
         Ok(Self { source, modules, batch, replaced })
     }
 
-    /// Returns the modules to measure, one for each key that is missing in `profile`, or one for each key with `again`.
+    /// Returns the modules to measure, each with its key. There is one module for each key that `profile` does not
+    /// have, or with `again`, one for each key.
     #[must_use]
     pub fn wanted(&self, profile: &Profile, again: bool) -> Vec<(String, String)> {
         let mut wanted: Vec<(String, String)> = Vec::new();
@@ -255,8 +262,9 @@ impl Pipeline {
 }
 
 impl Profile {
-    /// Measures these modules of a pipeline, each with its key. Calls `begins` at the beginning of each step. If a
-    /// module cannot be measured, the others still are.
+    /// Measures these modules of a pipeline, each with its key ([`Pipeline::wanted`]), and stores their costs in the
+    /// profile. Calls `begins` at the beginning of each step. If a module cannot be measured, the other modules still
+    /// are.
     ///
     /// # Errors
     /// [`ProfileError`]. Then no cost is replaced.
@@ -300,7 +308,7 @@ impl Profile {
                     found.measured.push((*module).to_owned());
                 }
                 None => {
-                    let why = "other programs took so much that the cost of its calls is unknown: measure again";
+                    let why = "other programs used the core too much to find the cost of its calls: measure again";
                     found.missing.insert((*module).to_owned(), why.to_owned());
                 }
             }
@@ -318,7 +326,8 @@ struct Target<'a> {
     alike: Vec<usize>,
 }
 
-/// Measures each target in several passes. Returns the targets that could be measured.
+/// Measures each target in several passes. Returns the targets that could be measured. The others are added to
+/// `found.missing`, with the reason.
 fn passes<'a>(
     instance: &dyn Instance,
     targets: &'a [Target<'_>],

@@ -1,6 +1,6 @@
 //! Stores profiles in the user's cache, one file for each CPU model, build and largest batch.
 //!
-//! A profile of another build or another machine is not valid here, because the code or the costs differ.
+//! A profile of another build or another machine is not valid, because the code or the costs differ.
 
 use std::fmt;
 use std::fs;
@@ -44,7 +44,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of this machine and program, with a largest batch.
+    /// Returns the key of this machine and this program, with `batch` as the largest batch.
     ///
     /// # Errors
     /// The program's own file cannot be read.
@@ -60,8 +60,8 @@ impl Key {
         })
     }
 
-    /// The name of the file: first the CPU model, which people look for, then the parts that distinguish it from other
-    /// files.
+    /// Returns the name of the file: first the CPU model, which people look for, then the parts that distinguish it
+    /// from other files.
     #[must_use]
     pub fn file_name(&self) -> String {
         let plain = |text: &str| -> String {
@@ -197,6 +197,7 @@ impl Profile {
         }
     }
 
+    /// Parses the contents of a file and checks the costs. The caller checks the key.
     fn parse(bytes: &[u8]) -> Result<Self, Unusable> {
         #[derive(Deserialize)]
         struct Any {
@@ -214,6 +215,7 @@ impl Profile {
         }
     }
 
+    /// Returns the profile if it belongs to `key`.
     fn of(self, key: &Key) -> Result<Self, Unusable> {
         let Key { cpu, build, batch } = &self.key;
         let belongs_to = || format!("{cpu}, Forebay {build}, batches of {batch}");
@@ -226,7 +228,7 @@ impl Profile {
     }
 
     /// Stores the profile. The file is replaced atomically. Functions that only the existing file has are kept, because
-    /// two programs may have measured some each. Returns the path of the file.
+    /// another process may have measured them meanwhile. Returns the path of the file.
     ///
     /// # Errors
     /// [`StoreError::Io`].

@@ -1,21 +1,25 @@
 //! Removes the debug sections from a program; they are most of its size. Symbols stay: counting needs them to
 //! distinguish modules.
 //!
-//! Sections that are not loaded are copied one after the other behind those that are. The section table keeps its
+//! Sections that are not loaded are copied one after the other, behind the loaded sections. The section table keeps its
 //! length, because sections refer to each other by number. A file that is not a 64-bit little-endian ELF file is not
 //! changed (System V gABI, chapters 4 and 5).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The length of the ELF header; the offsets of its fields for the section table, the size of an entry and the number
-/// of entries; the length of an entry.
+/// The length of the ELF header, in bytes.
 const HEADER: usize = 64;
+/// The offset of the field of the ELF header that contains the offset of the section table.
 const SECTIONS_AT: usize = 0x28;
+/// The offset of the field of the ELF header that contains the size of an entry. The number of entries and the index of
+/// the section of names follow, in 16 bits each.
 const SECTION_SIZE: usize = 0x3a;
+/// The length of an entry of the section table, in bytes.
 const SECTION: usize = 64;
-/// The types of an unused entry and of a section without contents in the file.
+/// The type of an unused entry.
 const NULL: u32 = 0;
+/// The type of a section without contents in the file.
 const NO_BITS: u32 = 8;
 /// The largest alignment of a section that is not loaded.
 const ALIGNED: usize = 64;
@@ -25,27 +29,34 @@ const LOADED: u64 = 2;
 /// The header of a section.
 #[derive(Clone, Copy)]
 struct Section {
+    /// The offset of the section's name in the section of names.
     name: usize,
     kind: u32,
     flags: u64,
+    /// The offset of the contents in the file.
     at: usize,
+    /// The length of the contents, in bytes.
     size: usize,
     align: usize,
 }
 
+/// Reads `N` bytes. `None` beyond the end.
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
+/// Reads a number of 64 bits.
 fn long(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(word(bytes, at)?)).ok()
 }
 
+/// Reads a number of 16 bits.
 fn short(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes(word(bytes, at)?)))
 }
 
 impl Section {
+    /// Reads the entry of the section table at the offset `at`.
     fn read(bytes: &[u8], at: usize) -> Option<Self> {
         Some(Self {
             name: u32::from_le_bytes(word(bytes, at)?) as usize,
@@ -57,6 +68,7 @@ impl Section {
         })
     }
 
+    /// Returns the range of the contents in the file.
     fn range(&self) -> Option<Range<usize>> {
         Some(self.at..self.at.checked_add(self.size)?)
     }
@@ -67,11 +79,12 @@ impl Section {
     }
 }
 
-/// Returns the program without debug sections.
+/// Returns the program without debug sections. A file that is not understood is returned unchanged.
 pub(super) fn slim(program: &[u8]) -> Cow<'_, [u8]> {
     cut(program).map_or(Cow::Borrowed(program), Cow::Owned)
 }
 
+/// Returns the program without debug sections, or `None` if its header or the order of its sections is not as expected.
 fn cut(program: &[u8]) -> Option<Vec<u8>> {
     if !program.starts_with(b"\x7fELF\x02\x01\x01") {
         return None;

@@ -103,7 +103,7 @@ fn measurements_of_earlier_versions_are_read() {
     let measured = &early.measurement;
     assert_eq!((measured.modules[0].kind, measured.modules[0].packets), (crate::ticks::PartType::Module, 0));
     assert_eq!((&measured.profile, measured.chain.void, &measured.search), (&None, false, &None));
-    // Writing it again does not lose anything.
+    // Writing it again keeps all fields.
     let again = serde_json::to_string(early).expect("plain values");
     assert_eq!(&serde_json::from_str::<Saved>(&again).expect("a measurement"), early);
 }

@@ -203,7 +203,7 @@ fn a_load_is_decided_once_no_trial_could_change_it() {
     assert_eq!(side(&[]), None);
     assert_eq!([side(&[good, good]), side(&[good, bad, good, good])], [None, Some(Side::Below)]);
     assert_eq!([side(&[bad, bad]), side(&[bad, good, bad, bad])], [None, Some(Side::Above)]);
-    // Good short trials decide nothing. Bad ones count unless enough good ones balance them.
+    // Good short trials decide nothing. Bad short trials count if there are too few good ones to balance them.
     assert_eq!(side(&[(0.5, 0.0); 20]), None);
     assert_eq!(side(&[(0.5, 0.1); 6]), Some(Side::Above));
     assert_eq!(side(&[(0.5, 0.0), (0.5, 0.1), good, good, good]), Some(Side::Below));

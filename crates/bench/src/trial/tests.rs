@@ -181,8 +181,8 @@ fn a_real_pipeline_is_tried_at_several_loads() {
     let mut trials = Measured::new(Arc::clone(&instance), load);
     let span = Duration::from_millis(100);
     let over = trials.run(50_000.0, span).expect("it runs");
-    // The generator is polled once per turn, which takes the time of two packets: 20 of these packets, or 40 of those
-    // below.
+    // The generator is polled once per turn. A turn takes the time of two packets, in which 20 packets of this trial
+    // are due, or 40 packets of the trial below.
     assert!(over.offered >= 4_960 && over.lost > over.offered / 2 && over.took >= span, "{over:?}");
     let disturbances = trials.disturbances();
     assert!(disturbances.len() == 1 && disturbances[0].span_s >= 0.1, "{disturbances:?}");

@@ -330,7 +330,7 @@ fn lanes(lanes: usize) -> String {
     format!("batch: 32\nports:\n{ports}  out: {{ sink: }}\nmodules:\n{modules}pipeline:\n{paths}")
 }
 
-/// A generator, modules in a row (name, function, parameters), and a sink.
+/// A generator, a chain of modules (name, function, parameters), and a sink.
 fn chain(modules: &[(&str, &str, &str)]) -> String {
     let path: String = modules.iter().map(|(name, ..)| format!("{name}[0] -> ")).collect();
     let mut text = format!("ports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\nmodules:\n");

@@ -1,4 +1,4 @@
-//! The command line of `measure handover`, and its place beside that of `measure`.
+//! The command line of `measure handover`, and how it is combined with the command line of `measure`.
 
 use forebay_measure::machine::allowed_cores;
 

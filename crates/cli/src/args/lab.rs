@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use forebay_lab::{
-    batching::{self, Part},
+    batching::{self, BatchingPart},
     placement,
 };
 use forebay_units::Nanos;
@@ -48,6 +48,8 @@ Examples:
 The command writes results.json, models.json for `forebay place`, a CSV file for each table, and index.html, which \
 needs no other file. Everything is simulated except the times of searches and the part `validity`. An interrupted run \
 is continued if --out, --short and --seed are the same.")]
+    /// Repeat the placement experiments of Octans: how much functions slow down on shared caches, predictions of this,
+    /// gains of placements
     Placement(LabPlacement),
 }
 
@@ -82,7 +84,7 @@ pub(crate) struct LabBatching {
     pub(crate) short: bool,
     /// Only these parts
     #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = parts())]
-    pub(crate) only: Vec<Part>,
+    pub(crate) only: Vec<BatchingPart>,
     /// Decision period of the controllers, at least 1ms (default: 10ms)
     #[arg(long, value_name = "TIME", value_parser = period)]
     pub(crate) period: Option<Nanos>,
@@ -123,6 +125,7 @@ pub(crate) struct LabPlacement {
     pub(crate) json: bool,
 }
 
+/// Returns a parser for the names of the parts of `lab placement`.
 fn placement_parts() -> impl TypedValueParser<Value = placement::PlacementPart> {
     let names = || placement::PlacementPart::ALL.iter().map(|part| part.name());
     // clap has already refused all other names.
@@ -147,7 +150,7 @@ fn runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|runs| (1..=10_000).contains(runs)).ok_or_else(|| "allowed are 1 to 10000".to_owned())
 }
 
-/// Parses a use case of the experiment, with optional sizes.
+/// Parses the name of a use case that the experiment has, with optional sizes.
 fn usecase(text: &str) -> Result<String, String> {
     let text = text.trim();
     let name = text.split(' ').next().unwrap_or_default();
@@ -157,9 +160,10 @@ fn usecase(text: &str) -> Result<String, String> {
     }
 }
 
-fn parts() -> impl TypedValueParser<Value = Part> {
-    let names = || Part::ALL.iter().map(|part| part.name());
+/// Returns a parser for the names of the parts of `lab batching`.
+fn parts() -> impl TypedValueParser<Value = BatchingPart> {
+    let names = || BatchingPart::ALL.iter().map(|part| part.name());
     // clap has already refused all other names.
     PossibleValuesParser::new(names())
-        .map(|name| Part::ALL.iter().copied().find(|part| part.name() == name).unwrap_or(Part::Static))
+        .map(|name| BatchingPart::ALL.iter().copied().find(|part| part.name() == name).unwrap_or(BatchingPart::Static))
 }

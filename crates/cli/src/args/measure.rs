@@ -65,7 +65,7 @@ pub(crate) struct Count {
     pub(crate) packets: u64,
 }
 
-/// Parses a measuring time. Shorter times hardly contain one turn.
+/// Parses a measuring time. A shorter time could contain less than one turn.
 fn duration(text: &str) -> Result<Nanos, String> {
     super::values::time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 1h")
 }

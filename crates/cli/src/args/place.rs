@@ -37,8 +37,8 @@ pub(crate) struct PlaceOptions {
     /// Place functions on all hardware threads (default: on one thread of each core)
     #[arg(long)]
     pub(crate) smt: bool,
-    /// Read models from this file instead of this machine's models. The option can be repeated: all files are read,
-    /// and the last file that has a model of a function counts
+    /// Read models from this file instead of this machine's models. The option can be repeated: if several files have a
+    /// model of a function, the last of these files counts
     #[arg(long, value_name = "FILE")]
     pub(crate) models: Vec<PathBuf>,
     /// Refuse functions without a model. By default `place` measures them on this machine first, unless `--models` or

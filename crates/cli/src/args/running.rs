@@ -19,7 +19,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// True if the command line names a pipeline.
+    /// Returns true if the command line names a running pipeline.
     pub(crate) fn is_named(&self) -> bool {
         self.socket.is_some() || self.instance.is_some()
     }

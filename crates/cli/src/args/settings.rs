@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns all settings: each as it was written, and as a `KEY=VALUE` setting.
+    /// Returns all settings, each as it was written on the command line, and as a `KEY=VALUE` setting.
     pub(crate) fn all(&self) -> impl Iterator<Item = (String, String)> {
         let set = self.set.iter().map(|set| (format!("--set {}", shown_setting(set)), set.clone()));
         let scheduler = self.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
@@ -42,7 +42,8 @@ impl Settings {
         set.chain(scheduler).chain(controller).chain(seed).chain(workers)
     }
 
-    /// Returns the same problems. A problem of a setting that has its own option names that option.
+    /// Returns the problems with their places as the user wrote them: if a setting has an option of its own, the place
+    /// is that option.
     pub(crate) fn as_written(&self, mut problems: Problems) -> Problems {
         for (written, setting) in self.all() {
             let as_set = format!("--set {}", shown_setting(&setting));
@@ -57,8 +58,8 @@ impl Settings {
     }
 }
 
-/// If a controller was named without the parameters that it needs, returns a setting with room for them: `--controller`
-/// and `control.batching=NAME` cannot carry parameters.
+/// Returns a setting that has room for a controller's parameters, if a controller was named without the parameters that
+/// it needs. The reason is that `--controller NAME` and `control.batching=NAME` cannot carry parameters.
 fn with_parameters(fault: &Fault) -> Option<String> {
     if let Some(written) = fault.hint.as_deref().and_then(|hint| hint.strip_prefix("write `batching: ")) {
         return Some(format!("control.batching={}", written.strip_suffix('`')?));

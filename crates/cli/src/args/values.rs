@@ -6,8 +6,8 @@ use forebay_pipeline::shown_setting;
 use forebay_protocol::WantedWorkers;
 use forebay_units::Nanos;
 
-/// Parses a setting of a configuration. Refuses an empty value, which would remove a key such as an objective; `null`
-/// removes a key.
+/// Parses a setting of a configuration. Refuses an empty value, because it would remove a key such as an objective by
+/// mistake. `null` removes a key.
 pub(super) fn setting(text: &str) -> Result<String, String> {
     let setting = parameter(text)?;
     match setting.split_once('=') {
@@ -30,6 +30,7 @@ pub(super) fn parameter(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses a module with its trigger.
 pub(super) fn trigger(text: &str) -> Result<(String, usize), String> {
     let parts = text.rsplit_once('=').and_then(|(module, n)| Some((module.to_owned(), n.parse().ok()?)));
     parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
@@ -68,6 +69,7 @@ pub(super) fn time_within(text: &str, allowed: RangeInclusive<Nanos>, range: &st
     if allowed.contains(&time) { Ok(time) } else { Err(format!("allowed are {range}")) }
 }
 
+/// Parses a module, function or `*` with the cost of its calls in nanoseconds. A missing cost per packet is 0.
 pub(super) fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> {
     let parts = text.rsplit_once('=').and_then(|(name, cost)| {
         let (per_batch, per_packet) = cost.split_once('+').unwrap_or((cost, "0"));
@@ -81,7 +83,7 @@ pub(super) fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> 
     })
 }
 
-/// Parses a whole number. The error names the allowed range.
+/// Parses a whole number. The error states the allowed range.
 pub(super) fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     let number = text.parse::<u64>().ok().and_then(|number| N::try_from(number).ok());
     number.ok_or_else(|| format!("allowed are whole numbers from 0 to {}", u64::MAX))

@@ -32,7 +32,8 @@ pub(super) struct CoRunsReport {
     pub(super) cores: Seats,
     /// The caches of the function's core.
     pub(super) caches: CachesReport,
-    /// The share of a span for which other programs or the host may have had a core; longer spans are void.
+    /// The share of a span for which other programs or the host may have had a core. Spans with a larger share are
+    /// void.
     pub(super) allowed_away: f64,
     /// True if the measurement was interrupted, so that runs are missing.
     pub(super) interrupted: bool,
@@ -40,13 +41,13 @@ pub(super) struct CoRunsReport {
     pub(super) metrics: Vec<Verdict>,
     /// The chosen metric.
     pub(super) metric: ChosenMetric,
-    /// The loads at which a competing level is 1; null without a run beside a synthetic competitor.
+    /// The loads at which a competing level is 1; null if there is no run beside a synthetic competitor.
     pub(super) limits: Option<LimitsReport>,
-    /// For each function, or key of a pipeline's module: its model.
+    /// The model of each function, or of each key of a pipeline's module.
     pub(super) functions: BTreeMap<String, FunctionReport>,
-    /// For each function without a model: the reason.
+    /// The reason for each function without a model.
     pub(super) missing: BTreeMap<String, String>,
-    /// Runs that the models were not fitted to.
+    /// The runs that were not used to fit models.
     pub(super) held_out: HeldOutReport,
     /// The reason why there are no parameters for packets in another domain's memory.
     pub(super) remote: &'static str,
@@ -95,9 +96,9 @@ pub(super) struct LimitsReport {
 pub(super) struct FunctionReport {
     /// The function, or the pipeline's module.
     pub(super) name: String,
-    /// Packets per second alone.
+    /// The rate of the function alone, in packets per second.
     pub(super) rate_pps: f64,
-    /// The metric x.
+    /// The value of the metric x.
     pub(super) metric: f64,
     /// The parameter α of its drop (cache).
     pub(super) cache: f64,
@@ -123,7 +124,7 @@ pub(super) struct FunctionReport {
     pub(super) void: Void,
 }
 
-/// Runs that models were not fitted to, of all functions whose λ spreads over more than twice the noise.
+/// The runs that were not used to fit models, of all functions whose λ spreads over more than twice the noise.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct HeldOutReport {
@@ -136,7 +137,7 @@ pub(super) struct HeldOutReport {
 }
 
 impl CoRunsReport {
-    /// Reports the requested functions, each a key and a name.
+    /// Reports the requested functions, each given as a key and a name.
     pub(super) fn new(
         records: &Records,
         models: &Models,
@@ -206,7 +207,7 @@ impl CoRunsReport {
         }
     }
 
-    /// Adds how the measurement ended, and the file of runs.
+    /// Adds whether the measurement was interrupted, and the file of runs.
     pub(super) fn ended(self, interrupted: bool, runs: &Path) -> Self {
         Self { interrupted, runs: runs.display().to_string(), ..self }
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(super) struct Parameter {
     /// The name.
     pub(super) name: String,
-    /// The allowed values.
+    /// The allowed values, in words.
     #[serde(rename = "type")]
     pub(super) kind: String,
     /// True if the parameter must be given.
@@ -61,8 +61,8 @@ pub(super) fn parameters(schema: fn(&mut SchemaGenerator) -> Schema) -> Vec<Para
     all
 }
 
-/// Collects the keys of a mapping, required ones first. Each key is followed by its own keys: `timeouts`, then
-/// `timeouts.udp`.
+/// Collects the keys of a mapping, required keys first. Each key is followed by the keys of its value: `timeouts`, then
+/// `timeouts.udp`. `within` is the path of the mapping, with a dot at its end.
 fn keys(within: &str, schema: &Value, all: &mut Vec<Parameter>) {
     let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|it| it == name));
     let mut properties: Vec<_> = schema["properties"].as_object().into_iter().flatten().collect();
@@ -83,7 +83,8 @@ fn keys(within: &str, schema: &Value, all: &mut Vec<Parameter>) {
     }
 }
 
-/// Collects the keys of every form of a value: of a mapping, of a list's items (`backends[].weight`), of alternatives.
+/// Collects the keys of every form of a value: the keys of a mapping, of a list's items (`backends[].weight`), and of
+/// alternatives.
 fn keys_of_alternatives(path: &str, of: &Value, all: &mut Vec<Parameter>) {
     keys(&format!("{path}."), of, all);
     if let Some(items) = of.get("items") {
@@ -94,7 +95,7 @@ fn keys_of_alternatives(path: &str, of: &Value, all: &mut Vec<Parameter>) {
     }
 }
 
-/// Formats a default. Keys without a value are left out of a mapping: they have their own defaults.
+/// Formats a default. In a mapping, keys without a value are left out, because they have defaults of their own.
 fn stated(default: &Value) -> Option<String> {
     match default {
         Value::Null => None,
@@ -148,7 +149,7 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// Puts alternatives in parentheses inside a list.
+/// Describes the items of a list; alternatives are put in parentheses.
 fn kind_in_list(items: &Value) -> String {
     let kind = kind(items);
     if kind.contains(" or ") { format!("({kind})") } else { kind }

@@ -1,7 +1,7 @@
 //! Draws equal branches of a graph once, so that a gateway with 64 branches looks like one with a single branch.
 //!
 //! Two branches are equal if they have the same functions on the same workers, with gates of the same names, and lead
-//! to the same modules and ports. A module that also receives packets from elsewhere belongs to no branch.
+//! to the same modules and ports. A module that also receives packets from outside the branch does not belong to it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,9 +10,9 @@ use forebay_protocol::graph::GraphReport;
 /// A graph whose equal branches are drawn once.
 pub(crate) struct Drawing<'g> {
     pub(crate) graph: &'g GraphReport,
-    /// Ports by which packets enter; equal ones are grouped.
+    /// The ports by which packets enter. Equal ports are grouped.
     pub(crate) roots: Vec<Root>,
-    /// Modules; equal ones are grouped.
+    /// The modules. Equal modules are grouped.
     pub(crate) bundles: Vec<Bundle>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Root {
     pub(crate) to: End,
 }
 
-/// Modules at the same position of equal branches; usually one.
+/// The modules at the same position of equal branches. There is usually one.
 pub(crate) struct Bundle {
     /// Indices in the graph.
     pub(crate) modules: Vec<usize>,
@@ -36,7 +36,7 @@ pub(crate) struct Bundle {
 pub(crate) struct Way {
     /// Names of the gates.
     pub(crate) gates: Vec<String>,
-    /// True if the gates are adjacent in the module's list.
+    /// True if the gates are next to each other in the module's list.
     pub(crate) consecutive: bool,
     pub(crate) to: End,
 }
@@ -66,7 +66,7 @@ struct Shape<'g> {
     entries: Vec<Option<Target>>,
     /// For each module, the nodes that send packets to it.
     feeders: Vec<BTreeSet<usize>>,
-    /// For each module, the times at which a walk over the dominator tree enters and leaves it.
+    /// For each module, the instants at which a walk over the dominator tree enters and leaves it.
     spans: Vec<(usize, usize)>,
 }
 
@@ -117,7 +117,8 @@ impl<'g> Shape<'g> {
     }
 
     /// Returns the span of each module in the dominator tree. A module dominates the modules whose spans are within its
-    /// own. Modules are in topological order; edges that lead back are ignored (Forebay makes none).
+    /// span, which means that all packets reach them through it. Modules are in topological order. Edges that lead back
+    /// are ignored (Forebay makes none).
     fn dominators(&self) -> Vec<(usize, usize)> {
         let modules = self.graph.modules.len();
         // The root of the tree, above all sources.
@@ -157,7 +158,7 @@ impl<'g> Shape<'g> {
         (from..to).contains(&start)
     }
 
-    /// Returns the properties of the first module that must agree in equal branches.
+    /// Returns the properties of a module that must be the same for the first modules of equal branches.
     fn first(&self, module: usize) -> (&'g str, &'g [usize], bool, usize) {
         let described = &self.graph.modules[module];
         (described.function.as_str(), &described.workers, described.folded.is_some(), self.gates[module].len())
@@ -186,8 +187,8 @@ impl<'g> Shape<'g> {
         words
     }
 
-    /// Groups targets that begin equal branches. A group has indices into `targets`; `feeders` has the node before each
-    /// target.
+    /// Groups targets that begin equal branches. A group has indices into `targets`. `feeders` has the node before each
+    /// target. Without `bundle`, only identical targets are in one group.
     fn groups(&self, targets: &[Target], feeders: &[usize], bundle: bool) -> Vec<Vec<usize>> {
         let own = |at: usize| match targets[at] {
             Target::Module(module) if self.feeders[module].iter().eq([&feeders[at]]) => Some(module),
@@ -213,6 +214,7 @@ impl<'g> Shape<'g> {
         groups
     }
 
+    /// Returns the drawing. With `bundle`, equal branches are drawn once.
     fn drawing(self, bundle: bool) -> Drawing<'g> {
         let mut made = BundleBuilder { bundles: Vec::new(), known: HashMap::new(), drawn: HashSet::new() };
         let modules = self.graph.modules.len();
@@ -268,8 +270,8 @@ impl<'g> Shape<'g> {
         Drawing { graph: self.graph, roots, bundles }
     }
 
-    /// Groups sources by port type and workers. Returns for each group whether it has several members, and indices into
-    /// `sources`.
+    /// Groups sources by port type and workers. Returns for each group whether it has several members, and its indices
+    /// into `sources`. Without `bundle`, each source is a group.
     fn sources_by_kind(&self, sources: &[(usize, Target)], bundle: bool) -> Vec<(bool, Vec<usize>)> {
         let (mut kinds, mut known) = (Vec::<Vec<usize>>::new(), HashMap::new());
         for (at, (port, _)) in sources.iter().enumerate() {
@@ -288,14 +290,15 @@ impl<'g> Shape<'g> {
 /// Bundles under construction.
 struct BundleBuilder {
     bundles: Vec<Bundle>,
+    /// The bundle of each list of modules.
     known: HashMap<Vec<usize>, usize>,
     /// Modules that are in a bundle.
     drawn: HashSet<usize>,
 }
 
 impl BundleBuilder {
-    /// Returns the end of ways that lead to these targets: the bundle of all modules among them, which is created if
-    /// needed.
+    /// Returns the end of ways that lead to these targets. If there are modules among the targets, this is the bundle
+    /// of these modules, which is created if necessary.
     fn end(&mut self, targets: impl IntoIterator<Item = Target>) -> End {
         let (mut modules, mut seen, mut other) = (Vec::new(), HashSet::new(), End::Drop);
         for target in targets {

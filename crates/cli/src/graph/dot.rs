@@ -56,9 +56,10 @@ pub(crate) fn print(drawing: &Drawing<'_>, out: &mut impl Write) -> io::Result<(
     writeln!(out, "}}")
 }
 
-/// Counts and remembers the end nodes that have been printed.
+/// Prints edges and the nodes at their ends.
 struct Edges {
     drops: usize,
+    /// The output ports that have been printed.
     sinks: Vec<usize>,
 }
 

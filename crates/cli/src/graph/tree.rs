@@ -1,8 +1,8 @@
 //! A graph as text: a tree of modules, 80 columns wide.
 //!
 //! A line is a module, or a bundle of equal modules. If a module has one gate, the next module follows at the same
-//! indentation; the gates of a split are branches. A module that packets reach by several paths is printed once, as a
-//! separate part below. Modules are in topological order, so all paths to it are above.
+//! indentation. The gates of a split are branches. A module that packets reach by several paths is printed once, as a
+//! separate part below all paths to it. This is possible because modules are in topological order.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
@@ -15,12 +15,12 @@ use crate::format::counted;
 
 /// Maximum width of a line, in columns.
 const WIDTH: usize = 80;
-/// Width of the tree, in columns; the rest of a line shows functions.
+/// The range of the width of the tree, in columns. The rest of a line describes the functions.
 const TREE: std::ops::RangeInclusive<usize> = 24..=46;
-/// Maximum indentation, in columns, of a branch; a deeper branch is printed as a separate part.
+/// Maximum indentation of a branch, in columns. A deeper branch is printed as a separate part.
 const DEEPEST: usize = 24;
 
-/// A line: a name in the tree, and its description.
+/// A line: a name in the tree, and its description. A line without a description may use all columns.
 struct Row {
     tree: String,
     what: String,
@@ -99,7 +99,7 @@ fn head(graph: &GraphReport) -> String {
 struct Tree<'d, 'g> {
     drawing: &'d Drawing<'g>,
     rows: Vec<Row>,
-    /// Bundles that are printed later, in order: the first module of each, and its index.
+    /// The bundles that are printed later: the first module of each, for their order, and their index.
     waiting: BTreeSet<(usize, usize)>,
     /// Bundles that are printed or waiting.
     seen: HashSet<usize>,
@@ -110,12 +110,12 @@ impl Tree<'_, '_> {
         self.rows.push(Row { tree, what });
     }
 
-    /// An empty line.
+    /// Adds an empty line.
     fn gap(&mut self) {
         self.row(String::new(), String::new());
     }
 
-    /// Schedules a bundle for printing below.
+    /// Schedules a bundle, which is printed below as a separate part.
     fn wait(&mut self, bundle: usize) {
         self.waiting.insert((self.drawing.bundles[bundle].modules[0], bundle));
     }
@@ -128,7 +128,8 @@ impl Tree<'_, '_> {
         }
     }
 
-    /// Prints the end of a way. `lead` precedes its name, `prefix` the lines that follow.
+    /// Prints the end of a way. `lead` is the text before its name, and `prefix` is the text before the following
+    /// lines.
     fn follow(&mut self, end: End, lead: String, prefix: &str) {
         match end {
             End::Drop => self.row(format!("{lead}drop"), String::new()),
@@ -152,7 +153,7 @@ impl Tree<'_, '_> {
         }
     }
 
-    /// Prints a bundle and its successors.
+    /// Prints a bundle and its successors. [`follow`](Self::follow) explains `lead` and `prefix`.
     fn chain(&mut self, bundle: usize, mut lead: String, prefix: &str) {
         let (drawing, mut bundle) = (self.drawing, bundle);
         loop {

@@ -11,7 +11,7 @@ use super::panes::Pane;
 use super::{Page, Quit, View, happened, head, help};
 use crate::format::wrapped;
 
-/// Minimum useful number of lines of a table: title, headings, some rows.
+/// The least useful number of lines of a table: title, headings, and some rows.
 const TABLE: usize = 7;
 /// Lines that are reserved for tables on small screens.
 const LEAST: usize = 4;
@@ -66,12 +66,12 @@ impl View {
         }
     }
 
-    /// Returns notes on the last events.
+    /// Returns notes on the last `count` events.
     fn happened(&self, count: usize) -> Vec<head::Note> {
         happened::notes(&self.events, count, &self.today)
     }
 
-    /// Returns the tables that fit, beginning with the chosen one, each with its position and size.
+    /// Returns the tables that fit, each with its position and size. The chosen table is the first.
     fn placed_panes(&self, (width, height): (usize, usize), recent: &Report, so_far: &Report) -> Vec<PlacedPane> {
         let two = width >= TWO_COLUMNS && height >= TABLE;
         let chosen = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
@@ -92,7 +92,7 @@ impl View {
         placed_panes
     }
 
-    /// Returns a table's title, headings and rows.
+    /// Returns the lines of a table: title, headings and rows.
     fn table(
         &self,
         pane: Pane,
@@ -131,7 +131,7 @@ impl View {
         std::iter::once(title).chain(rows).take(height).collect()
     }
 
-    /// Returns the line of keys, or the typed text.
+    /// Returns the line of keys, or the text that is being typed.
     fn foot(&self, width: usize) -> Vec<Line<'static>> {
         let text = match (self.asks, self.is_typing, self.page) {
             (true, ..) => "q again ends the run, any other key goes on".to_owned(),
@@ -164,7 +164,8 @@ impl View {
     }
 }
 
-/// Shares lines among tables. A table gets at most the lines that it wants; the rest goes to the others, in order.
+/// Divides `height` lines among tables. A table gets at most the number of lines in `wanted`. Remaining lines go to the
+/// tables that want more, in order.
 fn shared(wanted: &[usize], height: usize) -> Vec<usize> {
     let equal = height / wanted.len().max(1);
     let mut given: Vec<_> = wanted.iter().map(|wanted| (*wanted).min(equal)).collect();

@@ -9,10 +9,10 @@ use super::head::Note;
 pub(super) const ABOVE: usize = 3;
 /// Maximum number of events on the page with all text.
 pub(super) const ON_PAGE: usize = 20;
-/// Fields that name the subject of an event; the first one present is used.
+/// The fields that name the subject of an event. The first field that the event has is used.
 const SUBJECTS: [&str; 5] = ["port", "flow", "module", "file", "signal"];
-/// Returns notes on the last `count` events, oldest first. Start events are left out: a visible run has started.
-/// `today` is the date that times omit.
+/// Returns notes on the last `count` events, oldest first. Events about the start of the run are left out, because the
+/// user sees that the run has started. For events of the date `today`, only the time is shown.
 pub(super) fn notes(events: &[Event], count: usize, today: &str) -> Vec<Note> {
     let is_news = |event: &&Event| !matches!(event.event, EventName::Started | EventName::Listening);
     let mut last: Vec<_> = events.iter().rev().filter(is_news).take(count).collect();
@@ -20,8 +20,8 @@ pub(super) fn notes(events: &[Event], count: usize, today: &str) -> Vec<Note> {
     last.iter().enumerate().map(|(at, event)| note(event, rank(event, at + 1 == last.len()), today)).collect()
 }
 
-/// Returns the rank of an event. If the last event is a warning or an error, it stays on the smallest screen. Earlier
-/// events are left out after losses.
+/// Returns the rank of an event (see [`Note`]). A warning or an error that is the last event stays even on the smallest
+/// screen. Earlier events are left out before the notes on losses.
 fn rank(event: &Event, is_last: bool) -> u8 {
     match (is_last, event.level) {
         (true, Level::Error | Level::Warn) => 0,

@@ -13,7 +13,7 @@ pub(super) struct Note {
     /// A shorter form, used if the whole text does not fit.
     brief: Option<String>,
     style: Style,
-    /// The note with the largest rank is left out first.
+    /// Notes are left out in the order of their ranks, the largest rank first.
     rank: u8,
 }
 
@@ -22,6 +22,7 @@ impl Note {
         Self { text: text.into(), brief: None, style, rank }
     }
 
+    /// Sets the shorter form.
     pub(super) fn or(self, brief: impl Into<String>) -> Self {
         Self { brief: Some(brief.into()), ..self }
     }
@@ -47,7 +48,7 @@ pub(super) fn notes(recent: &Report, so_far: &Report, events: Vec<Note>) -> Vec<
     notes
 }
 
-/// Returns the notes on the last interval `recent` and on the run so far, in display order.
+/// Returns the notes on the last interval `recent` and on the run so far, in the order of display.
 fn of_reports(recent: &Report, so_far: &Report) -> Vec<Note> {
     let (plain, bold) = (Style::new(), Style::new().add_modifier(Modifier::BOLD));
     let [red, yellow] = [Color::Red, Color::Yellow].map(|colour| Style::new().fg(colour));
@@ -96,7 +97,7 @@ fn of_reports(recent: &Report, so_far: &Report) -> Vec<Note> {
     notes
 }
 
-/// Returns the notes that fit into `height` lines, in whole or brief form, and the number of remaining lines.
+/// Returns the notes that fit into `height` lines, in whole or brief form, and the number of lines that do not fit.
 pub(super) fn fitting(notes: &[Note], width: usize, height: usize) -> (Vec<Line<'static>>, usize) {
     let whole: Vec<_> = notes.iter().map(|note| note.lines(width)).collect();
     let all: usize = whole.iter().map(Vec::len).sum();

@@ -8,7 +8,7 @@ use crate::format::wrapped;
 
 /// Minimum width for two columns, in characters.
 const WIDE: usize = 60;
-/// Start of the second column.
+/// The first character of the second column.
 const MEANINGS: usize = 17;
 
 /// Keys that are the same in every view.

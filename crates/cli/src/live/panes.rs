@@ -31,7 +31,7 @@ impl Pane {
         }
     }
 
-    /// Returns the default sort column.
+    /// Returns the column that the table is sorted by at first; `None` for the order of the report.
     pub(super) fn sorted_first(self) -> Option<usize> {
         match self {
             Self::Modules => Some(2),
@@ -73,7 +73,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Highlights a loss.
+/// Highlights an entry if packets are being lost.
 fn loss(entry: Entry, is_losing: bool) -> Entry {
     if is_losing { entry.styled(Style::new().fg(Color::Yellow)) } else { entry }
 }
@@ -111,7 +111,7 @@ fn modules(recent: &Report, so_far: &Report) -> Sheet {
     Sheet { rows: rows.collect(), columns }
 }
 
-/// Returns the verdict on an objective. A miss caused by the machine is not the pipeline's fault.
+/// Returns the verdict on an objective, with its colour. A miss that the machine caused is not shown as an error.
 fn verdict(kept: Option<bool>, by_machine: bool) -> (&'static str, Style) {
     match kept {
         Some(true) => ("kept", Style::new().fg(Color::Green)),

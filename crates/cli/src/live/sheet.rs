@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 /// The space between two columns.
 const GAP: usize = 2;
-/// Minimum width to which names are cut, in characters.
+/// The least width to which names are cut, in characters.
 const NAME: usize = 12;
 
 /// A column.
@@ -16,7 +16,7 @@ pub(super) struct Column {
     pub(super) head: &'static str,
     /// True if its text is aligned to the left.
     left: bool,
-    /// The column with the largest rank is left out first.
+    /// Columns are left out in the order of their ranks, the largest rank first.
     rank: u8,
 }
 
@@ -34,7 +34,7 @@ impl Column {
 #[derive(Clone)]
 pub(super) struct Entry {
     text: String,
-    /// The sort key, if present; else the text is the key.
+    /// The sort key. Without it, the text is the sort key.
     number: Option<f64>,
     style: Style,
 }
@@ -56,10 +56,10 @@ impl Entry {
 /// The sort order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sort {
-    /// The column to sort by. `None`, or a column that the table no longer has: the order in which packets pass the
-    /// modules, or the order of the report.
+    /// The column to sort by. If it is `None`, or a column that the table no longer has, rows keep the order of the
+    /// report; for modules, this is the order in which packets pass them.
     pub(super) column: Option<usize>,
-    /// True if numbers ascend and texts descend.
+    /// False if large numbers come first and texts are in alphabetical order. True for the opposite order.
     pub(super) reversed: bool,
 }
 
@@ -96,7 +96,8 @@ impl Sheet {
         });
     }
 
-    /// Returns the columns that fit, with their widths. The first column and the sorted one are always included.
+    /// Returns the columns that fit, each with its width. The first column and the column that rows are sorted by
+    /// always stay.
     fn fitting(&self, width: usize, sort: Sort) -> Vec<(usize, usize)> {
         let widest = |at: usize| {
             let cells = self.rows.iter().map(|row| row[at].text.chars().count());
@@ -134,7 +135,8 @@ impl Sheet {
         }
     }
 
-    /// Returns the headings and the rows that fit, beginning with row `first`, and the number of columns without room.
+    /// Returns the headings and the rows that fit, beginning with row `first`, and the number of columns that are left
+    /// out.
     pub(super) fn lines(&self, size: (usize, usize), first: usize, sort: Sort) -> (Vec<Line<'static>>, usize) {
         let (width, height) = size;
         let columns = self.fitting(width, sort);

@@ -32,7 +32,7 @@ pub(super) struct View {
     pub(super) pane: Pane,
     /// The first visible row of that table.
     pub(super) scroll: usize,
-    /// The first visible line of help or text. Drawing corrects values that are too large.
+    /// The first visible line of help or text. Drawing reduces it if it is too large.
     pub(super) text_scroll: Cell<usize>,
     /// Sort order of each pane.
     pub(super) sorts: [Sort; Pane::ALL.len()],
@@ -41,7 +41,7 @@ pub(super) struct View {
     /// True while keys are typed into the filter.
     pub(super) is_typing: bool,
     pub(super) quit: Quit,
-    /// True after `q`: pressing it again ends the run.
+    /// True after the first `q`. A second `q` then ends the run.
     pub(super) asks: bool,
 }
 
@@ -66,7 +66,8 @@ impl Default for View {
 }
 
 impl View {
-    /// Handles a key. Returns true if it ends the view or the run.
+    /// Handles a key. `control` is true if Ctrl was pressed. `page` is the number of lines that the page keys scroll.
+    /// Returns true if the key ends the view or the run.
     pub(super) fn handle_key(&mut self, key: KeyCode, control: bool, page: usize) -> bool {
         if control && key == KeyCode::Char('c') {
             return true;
@@ -115,12 +116,13 @@ impl View {
         self.scroll = 0;
     }
 
-    /// Shows a page; if it is already shown, returns to the tables.
+    /// Shows a page. If that page is already shown, shows the tables.
     fn turn_to(&mut self, page: Page) {
         self.page = if self.page == page { Page::Tables } else { page };
         self.text_scroll.set(0);
     }
 
+    /// Chooses a table by its number, modulo the number of tables.
     fn choose(&mut self, pane: usize) {
         let chosen = Pane::ALL[pane % Pane::ALL.len()];
         if chosen != self.pane {
@@ -129,6 +131,7 @@ impl View {
         self.page = Page::Tables;
     }
 
+    /// Returns the sort order of the chosen table.
     fn sort(&mut self) -> &mut Sort {
         &mut self.sorts[self.pane as usize]
     }
@@ -142,7 +145,7 @@ impl View {
         sort.column = Some(if next { (now + 1) % columns } else { (now + columns - 1) % columns });
     }
 
-    /// Returns the number of columns and rows of the chosen table.
+    /// Returns the number of columns and rows of the chosen table; `None` before the first report.
     fn sheet_size(&self) -> Option<(usize, usize)> {
         let mut sheet = self.pane.sheet(self.recent.as_ref()?, self.whole.as_ref()?);
         sheet.filter(&self.filter);
@@ -169,5 +172,5 @@ impl View {
     }
 }
 
-/// More lines than help or text has on any screen.
+/// A number of lines that is larger than that of help or text on any screen.
 const LONGEST_TEXT: usize = 200;

@@ -1,12 +1,12 @@
-//! Words of a template that a setting replaces, and words derived from them.
+//! Words of a template that a setting replaces, and words that are derived from them.
 
 use std::net::IpAddr;
 
 /// The words that a setting replaces, as they are in the template.
 pub(super) enum Words {
-    /// A name, replaced by any other name.
+    /// A name. Any other name can replace it.
     Name(&'static str),
-    /// An address.
+    /// An address without a prefix length. Another address of the same IP version can replace it.
     Address(&'static str),
     /// An interface's own address with its prefix length. The address, its network and its host route are replaced
     /// together.
@@ -21,7 +21,7 @@ impl Words {
         }
     }
 
-    /// Adds the replacements for `value`.
+    /// Adds the replacements for `value`. Returns an error if the value is not of the right form.
     pub(super) fn replace(&self, value: &str, replaced: &mut Replaced) -> Result<(), String> {
         let mut add = |from: String, to: String| replaced.all.push((from, to));
         match self {
@@ -70,7 +70,8 @@ impl Own {
         if address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// Returns the address with its prefix, its network, its host route, and the address alone.
+    /// Returns the forms in which a template may contain the address: with its prefix length, its network, its host
+    /// route, and the address alone.
     fn forms(&self) -> [String; 4] {
         let Self { address, length } = *self;
         let host = Self::bits(address) - length;
@@ -98,7 +99,7 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    /// Replaces the words of a line. If two words begin at the same position, the longer one wins.
+    /// Replaces the words of a line. If two words begin at the same position, the longer word is replaced.
     pub(super) fn apply(&self, line: &str) -> String {
         let mut text = String::new();
         let mut at = 0;
@@ -119,12 +120,12 @@ impl Replaced {
     }
 }
 
-/// Returns true if a word may begin after this text.
+/// Returns true if a word may begin directly after this text.
 fn text_ends(before: &str) -> bool {
     !before.ends_with(|c: char| c.is_ascii_alphanumeric() || ".:_/-".contains(c))
 }
 
-/// Returns true if a word may end before this text. A port may follow an address.
+/// Returns true if a word may end directly before this text. A port may follow an address.
 fn ends(after: &str) -> bool {
     let mut chars = after.chars();
     match chars.next() {

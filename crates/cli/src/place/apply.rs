@@ -20,7 +20,7 @@ pub(super) struct RunningPlacement {
 }
 
 impl RunningPlacement {
-    /// Connects to the pipeline that the arguments name. Returns `None` without `--apply`.
+    /// Connects to the running pipeline that the arguments name. Returns `None` without `--apply`.
     pub(super) fn of(arguments: &args::PlaceOptions) -> anyhow::Result<Option<Self>> {
         if !arguments.apply {
             if arguments.running.is_named() {
@@ -36,11 +36,12 @@ impl RunningPlacement {
         }
     }
 
-    /// Returns the core of a worker.
+    /// Returns the core of a worker; `None` if the worker is unknown.
     fn core(&self, worker: usize) -> Option<usize> {
         self.graph.workers.iter().find(|it| it.id == worker).and_then(|it| it.core)
     }
 
+    /// Returns the cores of workers.
     fn cores_of(&self, workers: &[usize]) -> Vec<usize> {
         workers.iter().filter_map(|worker| self.core(*worker)).collect()
     }
@@ -50,7 +51,8 @@ impl RunningPlacement {
         self.graph.modules.iter().map(|module| (module.name.clone(), self.cores_of(&module.workers))).collect()
     }
 
-    /// Returns the workers of the placement's modules, chain by chain.
+    /// Returns the workers that the modules of the placement must move to, chain by chain. Returns an error if the
+    /// pipeline does not have the module, or no worker on the core.
     fn wanted(&self, chains: &Chains, placed: &Placed) -> anyhow::Result<Vec<WantedWorkers>> {
         let mut wanted = Vec::new();
         for chain in &placed.chains {
@@ -81,8 +83,9 @@ impl RunningPlacement {
         Ok(wanted)
     }
 
-    /// Refuses more moves than `most`. The search counts functions that change domains. Functions that share a core now
-    /// may also have to move within their domain.
+    /// Returns an error if more than `most` modules would move. The search alone cannot ensure this, because it counts
+    /// only functions that change domains. Functions that share a core at present may also have to move within their
+    /// domain.
     fn refuse_more(&self, placed: &Placed, wanted: &[WantedWorkers], most: Option<usize>) -> anyhow::Result<()> {
         let Some(most) = most else { return Ok(()) };
         let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();
@@ -101,8 +104,8 @@ impl RunningPlacement {
         Ok(())
     }
 
-    /// Returns true if all functions of a chain run on the same workers, as one copy or several copies of the whole
-    /// chain do.
+    /// Returns true if all functions of a chain run on the same workers. Then the workers run one or several copies of
+    /// the whole chain.
     fn is_one(&self, chain: &ChainAnswer) -> bool {
         let on = |module: &str| self.graph.modules.iter().find(|it| it.name == module).map(|it| &it.workers);
         let mut all = chain.functions.iter().map(|function| on(&function.module));
@@ -110,6 +113,7 @@ impl RunningPlacement {
         all.all(|other| Some(other) == first)
     }
 
+    /// Returns the error that the running pipeline has no worker on a core.
     fn no_worker(&self, chain: &str, module: &str, core: usize) -> anyhow::Error {
         let cores: Vec<_> = self.graph.workers.iter().filter_map(|worker| worker.core).collect();
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();

@@ -1,5 +1,5 @@
-//! The models of functions: stored models of this machine, or models from files; and the handling of functions without
-//! a model.
+//! The models of functions: the stored models of this machine, or models from files. Functions without a model are
+//! measured or reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -17,11 +17,12 @@ use forebay_placement::format::rate;
 
 use crate::printed;
 
-/// The hint that names the sources of models.
+/// The hint for a missing model, which names the sources of models.
 const MODEL_HINT: &str = "`forebay profile --co-runs` measures models on this machine, `--models FILE` reads others; \
                           in the file of chains, `models: { FUNCTION: MODEL }` uses a model for another function";
 
-/// Reads the model files in order; each adds to those before it. Without files, reads this machine's models.
+/// Reads the model files in their order. A model in a later file replaces a model of the same function. Without files,
+/// reads the stored models of this machine.
 pub(super) fn read(files: &[PathBuf], batch: usize) -> anyhow::Result<Registry> {
     let Some((first, others)) = files.split_first() else { return of_machine(batch) };
     let mut registry = Registry::read(first).map_err(named)?;
@@ -35,7 +36,8 @@ fn named(error: RegistryError) -> anyhow::Error {
     anyhow!("place: --models {error}")
 }
 
-/// Returns this machine's models. First measures functions of the chains that have no model, and reports that.
+/// Returns the stored models of this machine. Functions of the chains without a model are measured first, and a message
+/// reports this.
 pub(super) fn measured(chains: &Chains, keys: &BTreeMap<String, String>) -> anyhow::Result<Registry> {
     let known = stored(chains.batch)?;
     let has_model = |function: &ChainFunction| {
@@ -75,12 +77,14 @@ fn stored(batch: usize) -> anyhow::Result<Option<Registry>> {
     }
 }
 
+/// Returns the path of the stored models for this machine, this build and this largest batch.
 fn file(batch: usize) -> anyhow::Result<PathBuf> {
     let Key { cpu, build, .. } = Key::this(batch)?;
     Ok(Registry::file(&Store::folder("placement")?, &cpu, &build.to_string(), batch))
 }
 
-/// Returns the error for functions without a model, with the rate that the profile knows of each.
+/// Returns the error for functions without a model. If the profile knows the rate of a function alone, the error states
+/// it.
 pub(super) fn missing(file: &str, missing: &[MissingModel], registry: &Registry, batch: usize) -> anyhow::Error {
     let key = Key::this(batch).ok();
     let profile = key.and_then(|key| Profile::stored(&Store::of_user().ok()?, &key).ok().flatten());

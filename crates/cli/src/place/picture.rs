@@ -6,7 +6,7 @@ use forebay_placement::answer::{Answer, CoreAnswer};
 use forebay_placement::format::rate;
 use forebay_plot::{Cell, Nest, Sort};
 
-/// Number of colours; more chains reuse them.
+/// Number of colours. If there are more chains, several chains have the same colour.
 const COLOURS: usize = 7;
 /// Maximum length of a line of notes, in characters.
 const LETTERS: usize = 104;

@@ -15,7 +15,7 @@ const WIDTH: usize = 80;
 /// Maximum number of free cores that are listed one by one.
 const MOST_FREE: usize = 8;
 
-/// Writes a placement as text.
+/// Writes a placement as text. `applies` is true with `--apply`.
 pub(super) fn text(answer: &Answer, applies: bool) -> String {
     let mut out = String::new();
     if applies && answer.applied.is_none() {
@@ -222,7 +222,7 @@ fn rates(answer: &Answer) -> String {
     table(&columns, &rows).lines().map(|line| cut(line, WIDTH) + "\n").collect()
 }
 
-/// Formats an interval; both ends share a unit if possible.
+/// Formats an interval. If both ends have the same unit, it is written once.
 fn between(low: f64, high: f64) -> String {
     let (low, high) = (rate(low), rate(high));
     match (low.split_once(' '), high.split_once(' ')) {
@@ -231,6 +231,7 @@ fn between(low: f64, high: f64) -> String {
     }
 }
 
+/// Explains which function limits the rate of a chain, and why.
 fn binds(chain: &ChainAnswer) -> String {
     let Binding { function, drop, place, domain, share } = &chain.binds;
     let taken = match place {
@@ -273,6 +274,7 @@ fn binds(chain: &ChainAnswer) -> String {
     format!("{} {serves} {function}: {taken}{short}{missed}", chain.chain)
 }
 
+/// Explains the cost of moving functions of a chain to another domain.
 fn explained(chain: &ChainAnswer, segment: &SegmentMove) -> String {
     let functions = if segment.functions.len() == chain.functions.len() {
         "the whole chain".to_owned()

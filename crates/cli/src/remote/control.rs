@@ -14,12 +14,12 @@ use crate::control::{moves, state, unkept};
 use crate::format::Align::{Left, Right};
 use crate::format::{short, span, table, wrapped};
 
-/// The time over which flows are measured.
+/// The time over which the delays and rates of flows are measured.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Maximum width of a line, in columns.
 const WIDTH: usize = 80;
 
-/// Prints the state of the controller. Delays are those of the last second.
+/// Prints the state of the controller. Takes a second, because delays and rates are those of the last second.
 pub(super) fn show(client: &mut Client, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
     reports(client)?;
     std::thread::sleep(WINDOW);
@@ -32,11 +32,13 @@ pub(super) fn show(client: &mut Client, as_json: bool, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// Returns a flow's objective minus its delay, in microseconds.
+/// Returns a flow's objective minus its delay, in microseconds. Negative if the objective was missed; `None` without an
+/// objective or without packets.
 fn slack_us(flow: &FlowReport) -> Option<f64> {
     Some(flow.slo_us? - flow.at_percentile_us?)
 }
 
+/// Returns whether the flow has an objective of delay or rate.
 fn has_objective(flow: &&FlowReport) -> bool {
     flow.slo_us.is_some() || flow.min_rate_pps.is_some() || flow.min_rate_bps.is_some()
 }
@@ -149,7 +151,7 @@ fn rows(flow: &FlowReport) -> Vec<Vec<String>> {
     delay.into_iter().chain(rate).collect()
 }
 
-/// Returns the row of a module with a trigger, or with a trigger that was changed.
+/// Returns the row of a module; `None` if it has no trigger and its trigger was never changed.
 fn module_row(module: &ModuleReport, control: &ControlReport) -> Option<Vec<String>> {
     let change = control.changes.iter().find(|change| change.module == module.name);
     if module.trigger == 0 && change.is_none() {

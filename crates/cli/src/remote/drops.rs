@@ -1,7 +1,8 @@
 //! `forebay drops`: prints packets as the running pipeline drops them, or writes them to a file.
 //!
-//! This command writes the file, with its own rights and on its own disk. The pipeline's workers copy dropped packets
-//! into a queue of a few MiB and never wait. If the queue is full, a packet is counted and not sent.
+//! The file is written by this command and not by the pipeline, with the rights of this command and on its disk. The
+//! pipeline's workers copy dropped packets into a queue of a few MiB and never wait. If the queue is full, a packet is
+//! counted and not sent.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -27,7 +28,8 @@ enum Target {
     Json,
 }
 
-/// Shows or writes dropped packets until the count or the time is reached, or a signal arrives.
+/// Shows or writes dropped packets until the count or the time is reached, or a signal arrives. Returns `No` if packets
+/// are missing.
 pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     if let Some(filter) = &arguments.filter {
         filter.parse::<Filter>().map_err(|error| anyhow!("--filter '{filter}': {error}"))?;
@@ -96,6 +98,7 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     Ok(if lost > 0 { Answer::No } else { Answer::Yes })
 }
 
+/// Writes one packet.
 fn output(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
     let frame = bytes(&packet.frame).ok_or_else(strange)?;
     match target {
@@ -115,7 +118,7 @@ fn output(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Decodes hexadecimal digits.
+/// Decodes hexadecimal digits; `None` if the text has others.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

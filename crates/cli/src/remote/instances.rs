@@ -21,12 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The time over which packets are counted for a rate.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// A running pipeline and its responses.
+/// A running pipeline and its responses. Values are `None` if it has not responded.
 struct Found {
     located: Located,
+    /// The connection. It is closed after the first request without a response.
     client: Option<Client>,
     hello: Option<Hello>,
-    /// Packets per second, in and out.
+    /// The packets per second that entered and left.
     rates: Option<(f64, f64)>,
 }
 
@@ -41,7 +42,7 @@ impl Found {
         found
     }
 
-    /// Sends a request. A pipeline that does not respond gets no further requests.
+    /// Sends a request. A pipeline that does not respond in time gets no further requests.
     fn request(&mut self, request: &Request) -> Option<Response> {
         let response = self.client.as_mut()?.request(request);
         if response.is_err() {
@@ -50,7 +51,7 @@ impl Found {
         response.ok()
     }
 
-    /// Reads the packets counted since the previous call.
+    /// Sets the rates to those since the previous call.
     fn read(&mut self) {
         let request = Request::Report { recent: true, rules: Vec::new() };
         if let Some(Response::Report { recent: Some(recent), .. }) = self.request(&request) {
@@ -160,6 +161,7 @@ pub(crate) fn list(as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Reports a socket without a process.
 fn note_dead(path: &Path) {
     let _ = writeln!(printed::err(), "{}: its process was killed; the next `forebay run` removes it", path.display());
 }

@@ -14,13 +14,13 @@ use crate::{Answer, args, printed};
 /// Limits of a move.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leave {
-    /// Maximum number of modules that move.
+    /// Maximum number of modules that move; `None` if there is no limit.
     pub(crate) most: Option<usize>,
-    /// True if modules may move although they lose their sessions.
+    /// True if modules may move even if they lose their sessions.
     pub(crate) lose_sessions: bool,
 }
 
-/// Runs `forebay move`.
+/// Runs `forebay move`. Returns `No` if `--moves` left some modules where they were.
 pub(crate) fn move_modules(arguments: &args::Move) -> anyhow::Result<Answer> {
     let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let most = arguments.moves.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
@@ -34,7 +34,7 @@ pub(crate) fn move_modules(arguments: &args::Move) -> anyhow::Result<Answer> {
     conclude(&moved)
 }
 
-/// Returns the result of a command that has moved modules.
+/// Returns the answer of a command that has moved modules.
 ///
 /// # Errors
 /// Packets are unaccounted for.
@@ -59,14 +59,14 @@ pub(crate) fn apply(client: &mut Client, modules: Vec<WantedWorkers>, leave: Lea
     }
 }
 
-/// Time after which a missing response is reported.
+/// The time after which a missing response is reported.
 pub(crate) const PATIENT: Duration = Duration::from_secs(2);
 
-/// Reports that the pipeline has not responded, unless it is dropped before.
+/// Prints that the pipeline has not responded yet. Drop this value when the response has come; then it prints nothing.
 pub(crate) struct Notice(#[expect(dead_code, reason = "its end is seen by the thread")] Sender<()>);
 
 impl Notice {
-    /// Starts the timer.
+    /// Starts the timer: the text is printed after `time`.
     pub(crate) fn after(time: Duration) -> Self {
         let (answered, wait) = channel::<()>();
         std::thread::spawn(move || {
@@ -80,7 +80,7 @@ impl Notice {
     }
 }
 
-/// Prints the moves.
+/// Prints the moves that were made, and the moves that were not.
 pub(crate) fn write(moved: &Moved, out: &mut impl Write) -> io::Result<()> {
     if moved.moves.is_empty() {
         return writeln!(out, "all modules are already on their workers: nothing has moved");

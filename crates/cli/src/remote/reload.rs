@@ -1,4 +1,4 @@
-//! `forebay reload`: the running pipeline takes another configuration.
+//! `forebay reload`: changes the configuration of the running pipeline.
 
 use std::io::{self, Write};
 
@@ -32,6 +32,7 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints the result of a reload: its duration, the differences, the cores, and the settings in force.
 pub(super) fn print_reload(reloaded: &Reloaded, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,

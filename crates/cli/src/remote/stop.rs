@@ -16,7 +16,7 @@ use super::{connect, strange};
 use crate::format::{counted, whole};
 use crate::{Answer, args, printed};
 
-/// Stops a running pipeline.
+/// Stops a running pipeline, and waits until its process has ended. Returns `No` if it has not ended in time.
 pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     let patience = Duration::from_nanos(arguments.timeout.0);
     let until = Instant::now() + patience;
@@ -29,8 +29,8 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         }
         Err(error) => return Err(error.into()),
     };
-    // Use the process number of the connection, not the one in the response: a false number could name any process to
-    // wait for or to kill.
+    // Use the process number of the connection, not the number in the response. A false number could be that of any
+    // process, which this command would wait for or propose to kill.
     let number = client.process();
     if let Some(number) = number.filter(|number| !is_called(*number, hello.pid)) {
         bail!(
@@ -66,12 +66,12 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     report(arguments, run, ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
 }
 
-/// Returns the time until `until`, but at least `least`.
+/// Returns the time until `until`, at least `least`.
 fn remaining(until: Instant, least: Duration) -> Duration {
     until.saturating_duration_since(Instant::now()).max(least)
 }
 
-/// Returns true if the process calls itself `claimed`. In a PID namespace of its own, it has another number there.
+/// Returns true if `claimed` is the number of the process `number`, either here or in the process's own PID namespace.
 fn is_called(number: u32, claimed: u32) -> bool {
     let own = || {
         let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
@@ -89,7 +89,8 @@ enum Outcome {
     Late(Duration),
 }
 
-/// Prints the result. `run` is the greeting of the run, and the number of its process if it is visible here.
+/// Prints the result, and returns the answer. `run` is the run's response to `hello`, and the number of its process if
+/// the process is visible here.
 fn report(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: Outcome) -> anyhow::Result<Answer> {
     let (hello, pid) = (run.map(|(hello, _)| hello), run.and_then(|(_, pid)| pid));
     let name = hello.map_or("the pipeline", |hello| hello.instance.as_deref().unwrap_or(&hello.pipeline));

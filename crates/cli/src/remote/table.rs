@@ -13,7 +13,7 @@ use crate::changes::Changes;
 use crate::format::{counted, whole};
 use crate::{Answer, args, printed};
 
-/// Runs `forebay table`.
+/// Runs `forebay table`. Returns `No` if a change was refused.
 pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let (module, table) = parts(&arguments.name);
@@ -62,8 +62,8 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     Ok(if *refusals == 0 { Answer::Yes } else { Answer::No })
 }
 
-/// Splits a command line into changes. Each argument is a change; if the first is only a verb, all arguments are one
-/// change.
+/// Splits the arguments into changes. Each argument is a change. But if the first argument is only a verb, all
+/// arguments together are one change.
 fn one_by_one(arguments: &[String]) -> Vec<String> {
     match arguments.first().map(|first| first.trim()) {
         Some("add" | "remove" | "replace") if arguments.len() > 1 => vec![arguments.join(" ")],
@@ -71,7 +71,7 @@ fn one_by_one(arguments: &[String]) -> Vec<String> {
     }
 }
 
-/// Sends the changes. Numbers in refusals become line numbers of the input.
+/// Sends the changes. In the response, the numbers of refused changes are replaced by line numbers of the input.
 fn send_changes(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::Result<Response> {
     let mut changes = Changes::new(input);
     let mut response = client.change(request, &mut changes)?;

@@ -1,4 +1,4 @@
-//! Shows a run in the terminal until it ends: the live table, or a line from time to time.
+//! Shows a run until it ends: as a live table on the terminal, or as one line per interval.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +17,11 @@ use crate::hangup::Followed;
 use crate::live::{EVENTS, Live, Quit, is_in_foreground};
 use crate::{args, plain, printed};
 
-/// Interval at which the stop flag and the keyboard are read.
+/// The interval at which the stop flag and the keyboard are read.
 const LOOK: Duration = Duration::from_millis(20);
-/// Default interval of the live table or of lines.
+/// The default interval of the live table or of lines.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Shows the state of the run until it ends.
+/// Shows the state of the run until it ends. Also prints events and traces, and lets `watcher` record events.
 #[expect(clippy::too_many_arguments, reason = "each argument is another part of the run")]
 pub(super) fn show(
     engine: &Engine,
@@ -98,9 +98,9 @@ pub(super) fn show(
 
 /// The terminal of the live table.
 enum Screen {
-    /// No terminal, or drawing failed: lines are printed instead.
+    /// There is no terminal, or drawing failed. Lines are printed instead of the table.
     None,
-    /// The table is drawn when the process is in the foreground.
+    /// The process is not in the foreground. The table is drawn when it is.
     Free,
     /// The table is on the terminal.
     Drawn(Box<Live>),
@@ -118,7 +118,8 @@ impl Screen {
         matches!(self, Self::Drawn(_))
     }
 
-    /// Releases the terminal. If only the foreground was lost, the table returns later.
+    /// Releases the terminal after an error. If the process is only no longer in the foreground, the table returns
+    /// later.
     fn lose(&mut self) {
         let next = if is_in_foreground() { Self::None } else { Self::Free };
         if let Self::Drawn(live) = std::mem::replace(self, next) {
@@ -127,7 +128,7 @@ impl Screen {
     }
 }
 
-/// Reports logs that could not be reopened since the last call.
+/// Records an event for each log that could not be reopened since the last call.
 fn report_reopen_failures(events: &Events) {
     for (path, why) in take_reopen_failures() {
         let path = path.display().to_string();

@@ -12,18 +12,18 @@ use forebay_units::{Frequency, Ticks};
 use crate::events::Events;
 use crate::{args, printed};
 
-/// Prints the traces that come from the workers.
+/// Prints the traces of the workers.
 pub(super) struct Traces {
     pub(super) received: Receiver<Story>,
     /// True for standard output, false for standard error.
     pub(super) to_stdout: bool,
     pub(super) frequency: Frequency,
-    /// Number of printed traces.
+    /// The number of printed traces.
     pub(super) count: Cell<u64>,
 }
 
 impl Traces {
-    /// Reports that `--trace` traced no packet.
+    /// Records an event if `--trace` was given and no packet was traced.
     pub(super) fn report_none(&self, arguments: &args::Run, events: &Events) {
         if arguments.trace.is_some() && self.count.get() == 0 {
             let why = if arguments.filter.is_some() { "no packet matched --filter" } else { "no packet entered" };
@@ -31,6 +31,7 @@ impl Traces {
         }
     }
 
+    /// Prints the traces that have come since the last call. `began` is the start of the run.
     pub(super) fn print(&self, began: Ticks) -> io::Result<()> {
         while let Ok(story) = self.received.try_recv() {
             self.count.set(self.count.get() + 1);

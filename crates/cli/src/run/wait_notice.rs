@@ -1,4 +1,4 @@
-//! The event that a run with exhausted sources waits for packets that modules hold.
+//! The event that all sources of a run are exhausted and the run waits for packets that modules hold.
 //!
 //! A `shaper` or `reassemble` may hold packets for many seconds. Without the event, such a run seems to hang.
 
@@ -11,20 +11,21 @@ use forebay_protocol::event::EventName;
 use crate::engine::Engine;
 use crate::events::Events;
 
-/// Reports once that a run with exhausted sources waits for held packets.
+/// Records once that all sources of the run are exhausted and the run waits for held packets.
 #[derive(Default)]
 pub(super) struct WaitNotice {
+    /// The time since which the run waits.
     since: Option<Instant>,
     reported: bool,
 }
 
 impl WaitNotice {
-    /// Shorter waits are not reported.
+    /// The time up to which a wait is not reported.
     const SHORT: Duration = Duration::from_secs(1);
-    /// If less time remains, in seconds, the notice would come too late.
+    /// The least remaining time, in seconds, at which the event is still useful.
     const LEAST: f64 = 0.1;
 
-    /// Checks whether the run waits.
+    /// Checks whether the run waits. Must be called again and again during the run.
     pub(super) fn look(&mut self, engine: &Engine, board: &PipelineCounters, events: &Events) {
         let Some(until) = engine.waits_until().filter(|_| !self.reported) else {
             self.since = None;

@@ -9,9 +9,9 @@ use crate::control;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, known, short, span, table, whole};
 
-/// Lines of a screen, minus one for the shell's next prompt.
+/// The number of lines of a screen, minus one for the shell's next prompt.
 const LINES: usize = 23;
-/// Minimum and maximum number of modules.
+/// The least and the largest number of modules that are shown.
 const MODULES: (usize, usize) = (3, 10);
 /// Maximum number of flows.
 const FLOWS: usize = 4;
@@ -40,7 +40,7 @@ pub(super) fn print(report: &Report, extent: Extent, beginning: &[String], out: 
     writeln!(out, "{rest}")
 }
 
-/// Formats the busiest modules.
+/// Formats the `most` busiest modules.
 fn modules(report: &Report, most: usize) -> String {
     let mut order: Vec<_> = report.modules.iter().collect();
     let load = |module: &forebay_protocol::report::ModuleReport| (module.share.unwrap_or(0.0), module.packets);
@@ -72,7 +72,7 @@ fn modules(report: &Report, most: usize) -> String {
     table(&columns, &rows.collect::<Vec<_>>())
 }
 
-/// Formats the flows that missed their objectives by most or are nearest to missing them.
+/// Formats the flows with the worst delays relative to their objectives, first the flows that missed an objective.
 fn flows(report: &Report) -> String {
     let mut order: Vec<_> = report.flows.iter().collect();
     let strain = |flow: &FlowReport| {
@@ -148,7 +148,7 @@ fn workers(report: &Report) -> Vec<String> {
     sentences.collect()
 }
 
-/// Lists the rows that `--full` adds.
+/// Lists the numbers of rows that `--full` would show.
 fn rest(report: &Report) -> String {
     format!(
         "--full shows all: {}, {}, {}, the modules' own counters",

@@ -9,7 +9,7 @@ use crate::control;
 use crate::format::Align::{Left, Right};
 use crate::format::{known, short, span, table, whole};
 
-/// Maximum number of counters under a heading, if any is not zero; `--json` has all.
+/// The largest number of counters under a heading that are printed. `--json` has all counters.
 const COUNTERS: usize = 8;
 
 pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -79,6 +79,7 @@ pub(crate) fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns whether counters under a heading are printed: there are few, and at least one is not zero.
 fn is_short(counters: &BTreeMap<String, u64>) -> bool {
     (1..=COUNTERS).contains(&counters.len()) && counters.values().any(|count| *count > 0)
 }
@@ -120,7 +121,8 @@ pub(super) fn objectives_of(flow: &FlowReport) -> Vec<String> {
     ]
 }
 
-/// Formats the verdict on an objective. A miss caused by the machine is not the pipeline's fault.
+/// Formats the verdict on an objective. A miss that the machine caused is marked, because it is no fault of the
+/// pipeline.
 pub(super) fn verdict(kept: Option<bool>, flow: &FlowReport) -> String {
     let text = match kept {
         Some(true) => "kept",

@@ -12,14 +12,14 @@ use crate::format::counted;
 /// Minimum number of consecutive cores that are written as a range.
 const LEAST_RUN: usize = 3;
 
-/// A topology in the form of its drawing. Offline processors are in none of its parts: the kernel does not report where
+/// A topology in the form of its drawing. No part contains offline processors, because the kernel does not report where
 /// they are.
 pub(super) struct Outline<'t> {
     pub(super) topology: &'t Topology,
     source: SourceType,
     /// The outermost parts: packages, or memory nodes if these contain several packages.
     pub(super) parts: Vec<Part>,
-    /// Nodes that belong to no part.
+    /// The memory nodes that belong to no part.
     pub(super) memory: Vec<&'t MemoryNode>,
 }
 
@@ -37,13 +37,14 @@ pub(super) struct Part {
     pub(super) level: Level,
     /// The name, with the size if known.
     pub(super) name: String,
-    /// Interfaces of a node.
+    /// The network interfaces of a node.
     pub(super) interfaces: Vec<String>,
     pub(super) parts: Vec<Part>,
-    /// Cores of a cache, ordered by their lowest thread.
+    /// The cores of a cache, ordered by their lowest threads.
     pub(super) cores: Vec<CoreOutline>,
 }
 
+/// A core with its online threads.
 pub(super) struct CoreOutline {
     /// Thread numbers, ascending.
     pub(super) threads: Vec<usize>,
@@ -52,6 +53,7 @@ pub(super) struct CoreOutline {
 }
 
 impl Level {
+    /// Returns the number of the part at this level that contains a processor.
     fn of(self, processor: &Processor) -> Option<usize> {
         match self {
             Self::Package => Some(processor.package),
@@ -62,7 +64,8 @@ impl Level {
     }
 }
 
-/// Returns the levels from the outside in. A memory node is a part of a package, or packages are parts of memory nodes.
+/// Returns the levels from the outside to the inside. Either memory nodes are parts of packages, or packages are parts
+/// of memory nodes.
 fn levels(online: &[&Processor]) -> [Level; 4] {
     let pairs: BTreeSet<_> = online.iter().map(|one| (one.package, one.node)).collect();
     let packages: BTreeSet<_> = online.iter().map(|one| one.package).collect();
@@ -94,7 +97,8 @@ impl<'t> Outline<'t> {
         outline
     }
 
-    /// Returns the parts of the processors at these levels. A node in `seen` is marked as continued.
+    /// Returns the parts at the first of `levels` that contain these processors. A node that is already in `seen` is
+    /// marked as continued, and nodes are added to `seen`.
     fn parts(&self, of: &[&Processor], levels: &[Level], seen: &mut BTreeSet<usize>) -> Vec<Part> {
         let Some((&level, inner)) = levels.split_first() else { return Vec::new() };
         let groups = grouped(of, |one| level.of(one));
@@ -177,7 +181,7 @@ impl<'t> Outline<'t> {
         near.map(|device| device.name.clone()).collect()
     }
 
-    /// Lists interfaces that belong to no node, each with the reason.
+    /// Lists the interfaces that belong to no part, each with the reason.
     pub(super) fn elsewhere(&self) -> Vec<String> {
         let why = |device: &NetworkDevice| match (device.node, self.source) {
             (None, SourceType::Host) => Some("node unknown (-1)".to_owned()),
@@ -191,7 +195,7 @@ impl<'t> Outline<'t> {
         all.filter_map(|device| Some(format!("{}: {}", device.name, why(device)?))).collect()
     }
 
-    /// Lists the reasons why processors cannot run a worker, with their numbers.
+    /// Lists the processors that cannot run a worker, by reason.
     pub(super) fn unusable(&self) -> Vec<(&'static str, Vec<String>)> {
         let not_allowed = match self.source {
             SourceType::Host => "not in this process' CPU set:",
@@ -207,6 +211,7 @@ impl<'t> Outline<'t> {
     }
 }
 
+/// Returns the cores of these processors.
 fn cores(of: &[&Processor]) -> Vec<CoreOutline> {
     let core = |(_, of): (usize, Vec<&Processor>)| CoreOutline {
         threads: of.iter().map(|one| one.number).collect(),

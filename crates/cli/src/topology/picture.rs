@@ -11,7 +11,8 @@ const MOST_NODES: usize = 16;
 /// Maximum length of a line of notes, in characters.
 const LETTERS: usize = 104;
 
-/// Types of boxes in the order of the legend, each with the number of its colour.
+/// The types of boxes in the order of the legend, each with the number of its colour. The constants below are indices
+/// into it.
 const SORTS: [(&str, usize); 6] = [
     ("package", 6),
     ("die", 4),
@@ -27,7 +28,7 @@ const CACHE: usize = 3;
 const CORE: usize = 4;
 const INTERFACE: usize = 5;
 
-/// Draws a topology; `source` is the command's argument.
+/// Draws a topology. `source` is the argument of the command, for the title.
 pub(super) fn nest(outline: &Outline<'_>, source: &str) -> Nest {
     let mut boxes: Vec<_> = outline.parts.iter().map(part).collect();
     let memory = outline.memory.iter();

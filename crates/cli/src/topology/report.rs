@@ -125,7 +125,7 @@ struct DomainReport {
 }
 
 impl TopologyReport {
-    /// Reports a topology; `name` is the command's argument.
+    /// Reports a topology. `name` is the argument of the command.
     pub(super) fn of(topology: &Topology, source: SourceType, name: &str) -> Self {
         let r#type = match source {
             SourceType::Host => SourceName::Host,

@@ -14,13 +14,13 @@ const BETWEEN: usize = 2;
 /// A line of the tree, and the lines below it.
 #[derive(Default)]
 struct TreeLine {
-    /// Words between which the line may break.
+    /// The words of the line. It may break between them.
     words: Vec<String>,
     below: Vec<TreeLine>,
 }
 
 impl TreeLine {
-    /// Makes a line of words and, after a colon, listed items.
+    /// Creates a line of the words of `head` and, after a colon, the listed items.
     fn new(head: &str, listed: Vec<String>) -> Self {
         let mut words: Vec<String> = head.split(' ').map(str::to_owned).collect();
         if let (Some(last), false) = (words.last_mut(), listed.is_empty()) {
@@ -32,7 +32,8 @@ impl TreeLine {
         Self { words, below: Vec::new() }
     }
 
-    /// Prints the line and all lines below. `first` precedes the line, `rest` all lines that follow.
+    /// Prints the line and all lines below it. `first` is the text before the line, and `rest` is the text before all
+    /// following lines.
     fn print(&self, first: &str, rest: &str, out: &mut String) {
         let width = |text: &str| text.chars().count();
         let hanging = format!("{rest}{}", if self.below.is_empty() { "  " } else { "│ " });

@@ -400,7 +400,8 @@ fn a_refused_file_is_not_reported_to_replace_the_state() {
     }
 }
 
-/// A reload from another file is newer than the file from which the run was started, and than its earlier changes.
+/// A reload from another file is newer than the file from which the run was started, and than the earlier changes of
+/// that file.
 #[test]
 fn a_reload_is_newer_than_the_file() {
     let running = Running::start();

@@ -201,10 +201,18 @@ fn clients_that_wait_for_the_end_do_not_delay_it() {
         let text = format!("{{\"do\":\"hello\",\"protocol\":2}}\n{request}");
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
         std::io::Write::write_all(&mut stream, text.as_bytes()).expect("it listens");
+        // Without the response to `hello`, the server could fail to send it, and not read the request after it.
+        let mut stream = BufReader::new(stream);
+        assert!(stream.read_line(&mut String::new()).expect("UTF-8") > 0, "a response to hello");
         silent.push(stream);
     }
     drop(silent.remove(1));
-    assert_eq!(run.end().0, Some(0));
+    let (code, report) = run.end();
+    assert_eq!(code, Some(0));
+    assert!(
+        report["duration_s"].as_f64().is_some_and(|seconds| seconds < 119.0),
+        "the request ended the run: {report}"
+    );
     wait_for("the end of the socket", || !socket.exists());
 }
 

@@ -116,7 +116,7 @@ fn without_counting_only_ticks_are_available() {
     assert_eq!(measurement["modules"][0]["ipp"], Value::Null);
     assert_eq!(measurement["modules"][0]["source"]["ipp"], "n/a");
     assert!(measurement["chain"]["cpp_ticks"].as_f64().expect("measured") > 0.0);
-    // The sum of the parts is about the whole. The benchmark shows how close it is, on an idle machine.
+    // The sum of the parts is about equal to the whole. The benchmark shows the exact ratio, on an idle machine.
     let part = |name: &str| measurement["chain"][name].as_f64().expect("measured");
     assert!(part("sum_ticks") > part("residue_ticks") && part("residue_ticks") >= 0.0, "{measurement}");
     let of_kind = |kind: &str| {

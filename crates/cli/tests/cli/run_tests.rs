@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
 
-/// What `run-tests` did.
+/// The result of `run-tests`.
 struct Done {
     code: Option<i32>,
     out: String,
@@ -114,7 +114,8 @@ fn run_tests_ends_a_binary_that_does_not_end() {
     if lacks_python() {
         return;
     }
-    // What the binary starts ends with it: otherwise this waits an hour for the pipe's other end.
+    // The processes that the binary starts end with it. Otherwise this would wait an hour for the other end of the
+    // pipe.
     let done = Workspace::new(&["echo begun; sleep 3600 & sleep 3600"], 0).run(&[], &[("FOREBAY_TEST_SECONDS", "1")]);
     assert_eq!(done.code, Some(1), "{}{}", done.out, done.err);
     assert!(done.out.contains("begun\n") && done.out.contains("FAILED: one/test0: ended with -9"), "{}", done.out);

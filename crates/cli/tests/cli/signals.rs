@@ -25,7 +25,7 @@ fn sighup_reloads_under_load_and_a_broken_file_changes_nothing() {
     running.signal(Signal::HUP);
     running.line(" by=SIGHUP file=");
     assert_eq!(running.name(), "second");
-    // Two signals in a row: the file at the second signal is in force.
+    // Two consecutive signals: the file at the time of the second signal is in force.
     running.write(&format!("name: third\n{PIPELINE}"));
     running.signal(Signal::HUP);
     running.write(&format!("name: fourth\n{PIPELINE}"));

@@ -3,8 +3,8 @@
 use crate::forebay;
 use crate::running::{PIPELINE, Running, json, temporary};
 
-/// Regression: two runs with one state file wrote it in turns without an error, and the second started from the first
-/// one's configuration.
+/// Regression: two runs with one state file wrote it in turns without an error, and the second run started from the
+/// configuration of the first run.
 #[test]
 fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     let running = Running::start();

@@ -28,7 +28,7 @@ workers:
   - { modules: [second] }
 ";
 
-/// Regression: a second run chose the core of the first, and each got half of it.
+/// Regression: a second run chose the core of the first run, and each run got half of the core.
 #[test]
 fn concurrent_pipelines_choose_different_cores() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
@@ -139,7 +139,7 @@ fn unavailable_workers_are_refused() {
     assert!(core.code == Some(2) && core.err.contains("2 workers"), "{}", core.err);
 }
 
-/// Threads that are not workers once ran on the worker's core as well, and took time from it.
+/// Regression: threads that are not workers ran on the worker's core, and the worker had less time.
 #[test]
 fn other_threads_stay_off_the_workers_cores() {
     let allowed = forebay_measure::machine::allowed_cores();

@@ -24,7 +24,7 @@ modules:
     )
 }
 
-/// Light traffic: some thousand packets a second.
+/// The number of packets in a burst of light traffic, which has some thousand packets a second.
 const BURST: usize = 20;
 const PAUSE: Duration = Duration::from_millis(2);
 

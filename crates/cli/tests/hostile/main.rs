@@ -24,7 +24,7 @@ use ports::{Exit, Feed, Shared, lock};
 const SHARE: u64 = 20_000;
 /// Number of pipelines besides the functions: use cases, and the pipeline of functions with sessions.
 const GATEWAYS: u64 = 5;
-/// Longer than any session lasts without packets.
+/// A time, in nanoseconds, that is longer than any session lasts without packets.
 const LONGEST: u64 = 8_000_000_000_000;
 
 /// Returns a number from an environment variable, if it is set.
@@ -195,7 +195,7 @@ impl Run {
 
     /// Runs until all mutants have entered.
     fn all_mutants(&mut self, count: u64) {
-        // On average 80 ms pass per batch. A feed that gives nothing any more is a defect.
+        // On average 80 ms pass per batch. If a feed stops giving packets, this is a defect.
         for _ in 0..1_000_000 {
             if lock(&self.shared).given >= count {
                 return;

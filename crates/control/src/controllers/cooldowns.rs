@@ -5,18 +5,20 @@ use forebay_protocol::{Layout, Snapshot};
 use crate::memory::Memory;
 use crate::period::{is_another, rate};
 
-/// Records when each module's buffer was last too large, for the current traffic and objectives.
+/// Remembers, for each module, that its buffer was too large for the current traffic and objectives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cooldowns {
+    /// By module: the memory of the last reduction.
     modules: Vec<Memory>,
-    /// By flow.
+    /// By flow: the objective, in seconds, for which the memory is valid.
     objectives: Vec<Option<f64>>,
-    /// Packets per second.
+    /// The packets per second for which the memory is valid.
     packets: f64,
 }
 
 impl Cooldowns {
-    /// Advances by one period.
+    /// Advances by one period. Forgets all reductions if the traffic or an objective has changed. Must be called before
+    /// the other functions in each period.
     pub(super) fn pass(&mut self, layout: &Layout, snapshot: &Snapshot) {
         let packets = rate(snapshot);
         if is_another(self.packets, packets)

@@ -22,14 +22,14 @@ use crate::period::delays;
 use admitted::Admitted;
 use demands::{Demands, Gate, Rates, cost, parts};
 
-/// Modules that turn away no packets may get this multiple of their need. They use no more than they need, and packets
-/// that arrive unevenly do not wait.
+/// The multiple of its need that a module gets as weight if it turns away no packets. The module uses no more time than
+/// it needs, and packets that arrive unevenly do not wait.
 const HEADROOM: f64 = 1.5;
 /// The least share of a worker's time that a module gets, so that an idle module can start.
 const START: f64 = 0.01;
-/// A weight is changed only if the relative difference is larger than this.
+/// The least relative difference for which a weight is changed.
 const WORTH: f64 = 0.01;
-/// A rate that is lower by at most this part counts as equal.
+/// The largest relative difference of two rates that count as equal.
 const NEAR: f64 = 0.01;
 
 /// Sets weights and triggers for the least load, and limits rates in overload.
@@ -54,8 +54,9 @@ impl Controller for Fair {
 }
 
 impl Fair {
-    /// Sets the triggers. A flow that gets less than it offers has packets waiting for their turn, whatever the
-    /// triggers are. Its delay objective does not count meanwhile.
+    /// Sets the triggers. Packets of a flow that gets less than it offers wait for their turn, whatever the triggers
+    /// are. The delay objective of this flow is ignored until the flow gets its rate. If the flow is late, it is
+    /// reported as a flow whose objective is not kept.
     fn set_triggers(
         &mut self,
         layout: &Layout,
@@ -76,7 +77,7 @@ impl Fair {
         for flow in held {
             let of = &layout.flows[flow];
             let Some(slo_s) = of.slo_s.filter(|slo| took[flow].is_some_and(|delay| delay > *slo)) else { continue };
-            // The queue is full whatever the triggers are, and it is not in a buffer. Only the calls remain.
+            // No trigger changes the wait in the full queue. Without this wait, the calls on the path remain.
             let call = |at: &usize| cost(snapshot, *at).at(snapshot.modules[*at].batch().unwrap_or(1.0));
             let least_s = of.path.iter().map(call).sum();
             let cause = if least_s < (1.0 - guard) * slo_s { UnkeptCause::Share } else { UnkeptCause::Slow };
@@ -84,7 +85,7 @@ impl Fair {
         }
     }
 
-    /// Reports the flows that do not have their rates, and the reasons.
+    /// Adds the flows that do not have their rates, with the reasons, to `actions.short`.
     fn report_short(
         &self,
         layout: &Layout,
@@ -96,7 +97,7 @@ impl Fair {
         for (at, gate) in demands.gates.iter().enumerate() {
             for &(flow, part) in &gate.flows {
                 let (rate, Some(stated)) = (self.rates.departed(flow), layout.flows[flow].min_rate) else { continue };
-                // If only packets of other flows pass its gate, the flow has no packets.
+                // A part of 0 means that the flow has no packets.
                 if rate >= (1.0 - NEAR) * stated || part <= 0.0 {
                     continue;
                 }
@@ -116,8 +117,9 @@ impl Fair {
     }
 }
 
-/// Returns why a gate cannot pass as much as one of its flows needs: there is not enough time for the stated rates, or
-/// for the packets that pass the gate with it. `with` is another flow of the gate, if there is one.
+/// Returns why a gate cannot pass as many packets as one of its flows needs. Either there is not enough time for the
+/// stated rates, or there is not enough time for the other packets that pass the gate together with the flow. `with` is
+/// another flow of the gate, if there is one.
 fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, usize), guard: f64) -> ShortCause {
     let stated = |gate: &Gate, flow: usize, part: f64| {
         layout.flows[flow].min_rate.map_or(0.0, |stated| stated.min(gate.offered * part))
@@ -126,7 +128,8 @@ fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, u
     match with {
         Some(with) if load <= 1.0 => ShortCause::Together { with, module },
         _ if load > 1.0 => ShortCause::Time { worker, load },
-        // The time would be sufficient without the packets that pass the gates of other flows with theirs.
+        // The time is sufficient for the stated rates alone, but other packets pass the gates together with them. The
+        // load that is reported includes these packets.
         _ => {
             let along = |gate: &Gate, _: usize, part: f64| (gate.promised * (1.0 - guard)).min(gate.offered) * part;
             let (worker, load) = demands.busiest(layout, along);
@@ -135,7 +138,7 @@ fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, u
     }
 }
 
-/// Returns the share of a worker's time for each module.
+/// Returns, by module, the share of the time of each of its workers that the module gets.
 fn needs(
     layout: &Layout,
     snapshot: &Snapshot,
@@ -165,7 +168,7 @@ fn needs(
             }
             let most: f64 =
                 parts(layout, at).filter_map(|(worker, _)| demands.whole.get(worker)).fold(0.0, |a, b| a.max(*b));
-            // If packets are to wait outside, headroom must not let them in.
+            // If fewer packets are to be admitted, additional time must not admit them.
             let headroom = if *part < 1.0 && demands.before[at] > 0.0 { 1.0 } else { HEADROOM };
             need(at, (headroom * rates[at]).max(promised[at])).max(START * most)
         })

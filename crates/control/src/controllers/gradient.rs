@@ -9,7 +9,7 @@ use super::{NoParams, set_buffers};
 use crate::outlook::Outlook;
 use crate::period::longest_delays;
 
-/// Steps along the gradient. Removes buffers and adds new ones by the paper's rules.
+/// Steps along the gradient. Removes buffers and adds new buffers by the paper's rules.
 #[derive(Default)]
 pub(crate) struct Gradient {
     outlook: Outlook,
@@ -31,7 +31,7 @@ impl Controller for Gradient {
             (next[at], why[at]) =
                 (0, if written.waits_too_long(at, present[at]) { ChangeReason::Slow } else { ChangeReason::Arrives });
         }
-        // Flows that are too slow come first. Other flows keep their spare time.
+        // First, triggers of flows that are too slow are cut. Other flows keep their spare time.
         let delays = written.delays_after(&measured, &next);
         let cut = written.recovery(&Measured { triggers: &next, delays: &delays, ..measured });
         for at in (0..cut.len()).filter(|at| cut[*at] < next[*at]) {
@@ -41,7 +41,7 @@ impl Controller for Gradient {
         // A buffer that was reduced is not enlarged at once, and no time is reserved for it.
         let cooling: Vec<bool> =
             (stated.iter().enumerate()).map(|(at, stated)| *stated || !self.cooldowns.over(at)).collect();
-        // A buffer's output decides on the later modules without buffers.
+        // Modules without buffers get the batches of the buffer before them, so their costs count at this buffer.
         let attributed = Model::new(written.attributed(&cut), written.flows().to_vec(), written.largest());
         let attributed = attributed.expect("the parts come from a valid model").with_turn(written.turn());
         let attributed = attributed.with_rates(written.rates().iter().copied());

@@ -24,7 +24,7 @@ impl Controller for OnOff {
         self.cooldowns.pass(layout, snapshot);
         let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let mut why = vec![ChangeReason::Rule; triggers.len()];
-        // By flow: its delay, and the allowed delay.
+        // By flow: its delay and the allowed delay, in seconds.
         let mut flows: Vec<Option<(f64, f64)>> = longest_delays(layout, snapshot)
             .into_iter()
             .zip(&layout.flows)
@@ -44,7 +44,7 @@ impl Controller for OnOff {
                 (triggers[at], why[at]) = (0, ChangeReason::Arrives);
             }
         }
-        // The least useful buffers first, until every flow is in time or has no buffer.
+        // Removes buffers, the least useful first, until every flow is in time or has no buffer.
         let late = |flow: &Option<(f64, f64)>| flow.is_some_and(|(is, may)| is >= may);
         for &at in order.iter().rev() {
             if triggers[at] > 0 && through[at].iter().any(|flow| late(&flows[*flow])) {
@@ -70,12 +70,13 @@ impl Controller for OnOff {
     }
 }
 
-/// Returns the delay that a buffer of the largest batch adds.
+/// Returns the delay in seconds that a buffer of the largest batch adds at a module.
 fn wait(model: &Model, at: usize, batch: usize) -> f64 {
     let module = &model.modules()[at];
     batch as f64 / model.rates()[at] + module.delay.each * (batch as f64 - module.ingress)
 }
 
+/// Adds `delay` to the delay of a flow that has one.
 fn add(flow: &mut Option<(f64, f64)>, delay: f64) {
     if let Some((is, _)) = flow {
         *is += delay;

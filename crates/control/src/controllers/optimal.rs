@@ -23,17 +23,18 @@ const WORTH: f64 = 0.02;
 /// The rate in packets per second up to which a module counts as idle. Flows without packets have such a rate.
 const IDLE: f64 = 1.0;
 
-/// The weight of a period, and the largest strain that may be learnt.
+/// The weight of a period in the strain.
 const LEARN: f64 = 0.25;
+/// The largest strain that is learnt.
 const MOST_STRAINED: f64 = 2.0;
 
 /// The part of a worker's time to keep in reserve.
 const IN_RESERVE: f64 = 0.05;
 
-/// The tolerated relative excess over the smallest possible lateness.
+/// The relative excess over the smallest possible lateness up to which the current triggers are kept.
 const LENIENT: f64 = 0.25;
 
-/// The part of the reserve that the current triggers may use before they are changed.
+/// The part of the reserve of objectives that the current triggers may use before they are changed.
 const TOUCHED: f64 = 0.5;
 
 /// Solves the model to its optimum.
@@ -75,8 +76,8 @@ impl Controller for Optimal {
         let bare = self.bare.pass((worst, rate(snapshot)), !actions.unkept.is_empty(), || {
             carries(layout, &model, &arrivals, 1.0 - IN_RESERVE)
         });
-        // Late flows may be a little later than necessary, and a flow that uses a little of the reserve still keeps its
-        // objective. A steady load thus has steady triggers.
+        // The current triggers are kept if flows are at most slightly later than necessary. A flow that uses a part of
+        // the reserve still keeps its objective. A steady load thus has steady triggers.
         let enough = plan.late * (1.0 + LENIENT) + TOUCHED * guard;
         let stays = lateness(layout, &model, &now) <= enough
             && leaves_time(&now)
@@ -105,8 +106,9 @@ impl Controller for Optimal {
 }
 
 impl Optimal {
-    /// Returns the objectives that the best triggers do not keep, for flows that are actually late. `time` is true if
-    /// these triggers leave workers enough time. The part of the reserve that the current triggers use does not count.
+    /// Returns the objectives that the best triggers do not keep, with the causes. Only flows that are actually late
+    /// are reported. `time` is true if the best triggers leave workers enough time. `delays` are the measured delays by
+    /// flow, in seconds.
     fn unkept(
         &self,
         (layout, snapshot): (&Layout, &Snapshot),
@@ -144,7 +146,8 @@ impl Optimal {
     }
 }
 
-/// Returns, for each module, the flow through it that is nearest to its objective, if any has one.
+/// Returns, for each module, the flow through it that takes the largest part of its objective. `None` if no flow
+/// through it has an objective. `delays` are the predicted delays by flow, in seconds.
 fn nearest(layout: &Layout, model: &Model, delays: &[Option<f64>]) -> Vec<Option<usize>> {
     let mut nearest: Vec<(f64, Option<usize>)> = vec![(0.0, None); layout.modules.len()];
     for (flow, (of, delay)) in model.flows().iter().zip(delays).enumerate() {
@@ -158,8 +161,8 @@ fn nearest(layout: &Layout, model: &Model, delays: &[Option<f64>]) -> Vec<Option
     nearest.into_iter().map(|(_, flow)| flow).collect()
 }
 
-/// How much busier workers are than the model predicts. Irregular arrivals and hold limits keep batches from becoming
-/// full.
+/// The factor by which workers are busier than the model predicts, at least 1. Irregular arrivals and hold limits keep
+/// batches from becoming full.
 struct Strain(f64);
 
 impl Default for Strain {
@@ -169,8 +172,9 @@ impl Default for Strain {
 }
 
 impl Strain {
-    /// Learns from a period in which the busiest worker was predicted to be busy for the share `predicted`. Returns the
-    /// share that the model may predict, with a reserve. A period in which the machine stalled is ignored.
+    /// Learns from a period for which the model predicts the load `predicted` of the busiest worker. A period in which
+    /// the machine stalled is ignored. Returns the largest load that the model may predict so that the real load leaves
+    /// a reserve.
     fn learn(&mut self, snapshot: &Snapshot, predicted: f64, stalled: bool) -> f64 {
         let busy = snapshot.workers.iter().map(|worker| worker.busy_s / snapshot.period_s).fold(0.0, f64::max);
         if predicted > 0.0 && !stalled {
@@ -187,7 +191,8 @@ impl Strain {
     }
 }
 
-/// Returns by how much the latest flow exceeds its limit, as a part of its objective.
+/// Returns the largest excess of a flow's predicted delay over its limit, as a part of its objective; 0 if no flow
+/// exceeds its limit.
 fn lateness(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let late =
         |(flow, delay): (usize, &Option<f64>)| Some(((*delay)? - model.flows()[flow].slo) / layout.flows[flow].slo_s?);
@@ -215,9 +220,9 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// Returns the trigger after some periods in which packets arrive one by one, one per microsecond. `delay_s` is
-    /// their delay at the percentile. `away` is the time that the machine took, out of the half of the period that
-    /// turns of 3 ms seem to have taken.
+    /// Returns the trigger after 40 periods in which packets arrive one by one, one per microsecond. `delay_s` returns
+    /// their delay at the percentile for a trigger. If it is above 1 ms, long turns of 3 ms seem to have taken half of
+    /// the period; `away` is the part of this time, in seconds, that the machine took according to the system.
     fn trigger(
         delay_s: impl Fn(usize) -> f64,
         undisturbed_s: impl Fn(usize) -> Option<f64>,
@@ -261,8 +266,8 @@ mod tests {
         trigger
     }
 
-    /// Regression test: beside a busy process on its core, a packet cost as much as without a controller. Half of the
-    /// packets were later than any batch makes them, and the controller reduced batches to no effect.
+    /// Regression test: on a core shared with a busy process, a packet cost as much as without a controller. Half of
+    /// the packets were later than any batch makes them, and the controller reduced batches without effect.
     #[test]
     fn time_taken_by_the_machine_makes_no_batch_smaller() {
         let own = |trigger: usize| 5e-6 + trigger as f64 * 1e-6;

@@ -9,9 +9,9 @@ use forebay_protocol::{Action, ChangeReason, Decision, Layout, SchedulerKind, Sn
 
 use super::{NoParams, set_buffers};
 
-/// The largest weight. Shares are thus accurate to a ten-thousandth.
+/// The weight of the module with the largest share. Shares are thus accurate to a ten-thousandth of it.
 const MOST: f64 = 10_000.0;
-/// A weight is changed only if the relative difference is larger than this.
+/// The least relative difference for which a weight is changed.
 const WORTH: f64 = 0.05;
 
 /// Sets equal weights.
@@ -49,8 +49,8 @@ impl Controller for NfvNice {
     }
 }
 
-/// Gives modules weights in proportion to `shares`. A weight is changed only if the relative difference is larger than
-/// `worth`.
+/// Gives modules weights in proportion to `shares`, which are by module. A weight is changed only if the relative
+/// difference is larger than `worth`. If all shares are 0, no weight is changed.
 pub(super) fn set_weights(layout: &Layout, snapshot: &Snapshot, shares: &[f64], worth: f64, actions: &mut Decision) {
     let most = shares.iter().fold(0.0_f64, |most, share| most.max(*share));
     if most <= 0.0 {

@@ -1,4 +1,4 @@
-//! Tests of which modules move, when, and when they move back.
+//! Tests of the modules that move, and of the periods in which they move and move back.
 
 use forebay_graph::controllers;
 use forebay_protocol::{
@@ -91,7 +91,7 @@ fn nothing_moves_without_need_or_where_it_cannot() {
         (moves.len(), decomposer.unmoved())
     };
     assert!(Decomposer::new(&settings(1), &layout(), ways()).is_none());
-    // Late packets are few; they have another cause; periods are too short.
+    // Nothing moves if few packets are late, if they have another cause, or if periods are too short.
     assert_eq!(decide(&settings(2), layout(), &period(1e-3, 5, 0.3)), (0, None));
     assert_eq!(decide(&settings(2), layout(), &period(1e-6, 500, 0.3)), (0, None));
     assert_eq!(decide(&settings(2), layout(), &Snapshot { period_s: 0.05, ..period(1e-3, 500, 0.3) }), (0, None));
@@ -171,13 +171,13 @@ fn only_repeated_moves_are_merged_later() {
     assert_eq!(make(MoveReason::Together, &[2, 3])[..], [first; 5]);
     assert_eq!(make(MoveReason::Apart, &[1])[..], [first; 5], "others");
     assert_eq!(make(MoveReason::Apart, &[2, 3])[..], [first, first, twice, twice, first]);
-    // These modules have not moved back since.
+    // A module that has not moved back since its last move does not wait longer.
     assert_eq!(make(MoveReason::Apart, &[3])[..], [first, first, twice, twice, first]);
     assert_eq!(make(MoveReason::Together, &[2])[..], [first, first, twice, twice, first]);
     assert_eq!(make(MoveReason::Apart, &[2])[..], [first, first, fourfold, twice, first]);
 }
 
-/// Regression test: each attempt prepares the whole configuration, and one was made every eight periods.
+/// Regression test: an attempt was made every eight periods, although each attempt prepares the whole configuration.
 #[test]
 fn failed_moves_are_tried_less_and_less_often() {
     let mut layout = layout();
@@ -197,7 +197,7 @@ fn failed_moves_are_tried_less_and_less_often() {
         assert_eq!(next(&mut decomposer), pause_periods + SEEN);
     }
     assert_eq!([next(&mut decomposer), next(&mut decomposer)], [longest; 2]);
-    // The move counts as wanted until the opposite is known.
+    // In the pause, it is not known whether the move is still wanted, so it counts as wanted.
     for _ in 0..PAUSE << DOUBLINGS {
         assert!(decomposer.decide(&layout, &quick).is_none() && decomposer.is_thwarted());
     }

@@ -16,13 +16,15 @@ const MOST_ITEMS: usize = 1 << 15;
 /// A limit for packets, calls or turns in a period. The sum over all modules fits 64 bits.
 const MOST_COUNTED: u64 = 1 << 48;
 
+/// The result of a check. The error names the figure and the allowed range.
 type Checked = Result<(), String>;
 
+/// Returns the error `wrong` if a figure is not right.
 fn check(right: bool, wrong: impl FnOnce() -> String) -> Checked {
     if right { Ok(()) } else { Err(wrong()) }
 }
 
-/// Checks a time.
+/// Checks a time. `what` is the figure's name in the error, here and below.
 fn time(what: &str, seconds: f64) -> Checked {
     check((0.0..=LONGEST).contains(&seconds), || format!("{what} of {seconds:?} s: allowed are 0 to {LONGEST} s"))
 }
@@ -90,7 +92,7 @@ pub(super) fn begin(begin: &Begin) -> Checked {
     Ok(())
 }
 
-/// Checks a period of a pipeline that has as many modules and flows.
+/// Checks a period. The caller has checked that its numbers of modules and flows are those of the layout.
 pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
     let Period { snapshot, actions } = period;
     check((SHORTEST..=LONGEST).contains(&snapshot.period_s), || {
@@ -122,7 +124,7 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
         delays.into_iter().try_for_each(|seconds| time("a delay", seconds))?;
     }
     check(snapshot.workers.len() == layout.workers, || {
-        format!("a period with {} workers: the pipeline has {}", snapshot.workers.len(), layout.workers)
+        format!("this period has {} workers, but the recorded pipeline has {}", snapshot.workers.len(), layout.workers)
     })?;
     for worker in &snapshot.workers {
         let times = [worker.busy_s, worker.long_s, worker.away_s.unwrap_or(0.0)];

@@ -1,4 +1,4 @@
-//! Recordings, whole and broken.
+//! Tests with complete and with broken recordings.
 
 use forebay_protocol::{
     FlowLayout, ModuleLayout,
@@ -77,7 +77,7 @@ fn a_cut_recording_is_read_up_to_its_last_whole_line() {
         let Recorded { parts, cut } = read(&text.as_bytes()[..end]).unwrap_or_else(|error| panic!("{end}: {error}"));
         assert_eq!((parts[0].1.len(), cut), (2, end > last), "{end}");
     }
-    // Cut within a character of the line of a new configuration.
+    // The file ends within a character, in the line of a new configuration.
     let name = text.lines().next().expect("a line").replace("test", "zweitürig");
     let end = name.find('ü').expect("the name contains it") + 1;
     let cut = [text.as_bytes(), &name.as_bytes()[..end]].concat();
@@ -192,7 +192,8 @@ const NUMBERS: &[&str] =
     &["0", "1", "-1", "1e-300", "1e308", "1e15", "0.999999", "255", "281474976710656", "18446744073709551615", "null"];
 
 proptest! {
-    /// `PROPTEST_CASES=300000` corresponds to some minutes of the fuzz target, where that cannot be built.
+    /// With `PROPTEST_CASES=300000`, this test replaces some minutes of the fuzz target on machines where the fuzz
+    /// target cannot be built.
     #[test]
     fn no_edit_of_a_recording_makes_a_controller_panic(
         which in any::<prop::sample::Index>(),

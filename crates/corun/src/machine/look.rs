@@ -15,10 +15,13 @@ use crate::record::Load;
 
 /// The counters of the whole machine, which take long to read.
 ///
-/// They are read before the thread leaves its core, so they cover a longer time than the span.
+/// They are read before the thread leaves its core, so they cover a longer time than the span. Only rates are computed
+/// from them.
 pub(super) struct SlowSnapshot {
     at: Instant,
+    /// The bytes to and from memory so far, if the kernel counts them.
     bytes: Option<u64>,
+    /// By core: the time so far in which the host of this virtual machine had it.
     stolen: BTreeMap<usize, Nanos>,
 }
 
@@ -35,6 +38,7 @@ impl SlowSnapshot {
         Self { at: Instant::now(), bytes: bandwidth::bytes(tree), stolen: stolen() }
     }
 
+    /// Returns the rates between an earlier snapshot and this one.
     pub(super) fn since(&self, earlier: &Self) -> SlowCounts {
         let seconds = self.at.duration_since(earlier.at).as_secs_f64();
         let bytes = earlier.bytes.zip(self.bytes).map(|(before, now)| now.saturating_sub(before));
@@ -54,12 +58,13 @@ impl SlowCounts {
     }
 }
 
-/// The counters that can be read in microseconds. If the threads occupy all cores, even this read takes time from one
-/// of them during the span.
+/// The counters that can be read in microseconds. They must be read quickly: if the threads occupy all cores, this read
+/// takes time from one of them during the span.
 pub(super) struct QuickSnapshot {
     /// The counters of the function.
     pub(super) packets: Reading,
-    /// The core of each thread and the time that it has waited for it. The first thread is the function's.
+    /// By thread: its core, and the time for which it has waited for this core. The first thread is that of the
+    /// function.
     waited: Vec<(usize, Away)>,
     /// The work of each competitor.
     pub(super) work: Vec<Work>,
@@ -75,7 +80,7 @@ impl QuickSnapshot {
         Self { packets, waited, work: rivals.iter().map(Rival::work).collect() }
     }
 
-    /// Returns, for each thread, its core and the share of the last `seconds` in which it waited for it.
+    /// Returns, for each thread, its core and the share of the last `seconds` in which it waited for this core.
     pub(super) fn waited_since(&self, earlier: &Self, seconds: f64) -> impl Iterator<Item = (usize, f64)> {
         self.waited.iter().zip(&earlier.waited).map(move |((core, now), (_, before))| {
             let waited = now.since(before).wait.unwrap_or_default();
@@ -91,6 +96,7 @@ pub(super) enum Work {
 }
 
 impl Rival {
+    /// Returns the work so far.
     fn work(&self) -> Work {
         match self {
             Self::Function(running) => Work::Function(Box::new(running.board.read(Tsc.now()))),
@@ -101,7 +107,7 @@ impl Rival {
         }
     }
 
-    /// Returns the work between two snapshots, per second.
+    /// Returns the work between two snapshots of this competitor, per second.
     pub(super) fn load(&self, earlier: &Work, later: &Work, seconds: f64) -> Load {
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         match (self, earlier, later) {

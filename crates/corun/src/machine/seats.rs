@@ -7,8 +7,9 @@ use crate::record::Seats;
 
 /// The maximum number of competitors.
 const MOST: usize = 15;
-/// The assumed cache sizes, in bytes, if the system does not report them.
+/// The assumed size of the largest cache of a core, in bytes, if the system does not report cache sizes.
 const OWN: u64 = 1 << 20;
+/// The assumed size of the last-level cache, in bytes, if the system does not report cache sizes.
 const SHARED: u64 = 32 << 20;
 
 /// The reason why co-runs are not possible.
@@ -19,18 +20,17 @@ pub enum SeatsError {
     Topology(#[from] TopologyError),
     /// There are not two cores that share a last-level cache.
     #[error(
-        "co-runs need two cores that share a last-level cache: no two of those that this process may use do ({0}; \
-         `forebay topology` shows them)"
+        "co-runs need two cores that share a last-level cache: this process may use no such cores ({0}; `forebay \
+         topology` shows the cores)"
     )]
     One(String),
 }
 
-/// Returns the cores for co-runs: those of the largest memory domain, with one thread of each physical core. If every
-/// domain has only one core, the other threads of that core compete.
+/// Returns the cores for co-runs: the cores of the largest memory domain, with one thread of each physical core. If
+/// every domain has only one physical core, the competitors run on the other threads of the function's core.
 ///
 /// # Errors
 /// Returns [`SeatsError`] if the topology is unknown, or if no two cores or threads share a last-level cache.
-/// [`SeatsError`].
 pub fn seats(tree: &Tree) -> Result<Seats, SeatsError> {
     of_topology(&Topology::read(tree, &Host::read(tree))?)
 }
@@ -38,7 +38,7 @@ pub fn seats(tree: &Tree) -> Result<Seats, SeatsError> {
 fn of_topology(topology: &Topology) -> Result<Seats, SeatsError> {
     let domains = topology.domains();
     let seats = |mut cores: Vec<usize>, siblings: bool| {
-        // The system does its own work on the first core, so the function uses the last one.
+        // The system does its own work on the first core, so the function uses the last core.
         let subject = cores.pop()?;
         cores.truncate(MOST);
         (!cores.is_empty()).then_some(Seats { subject, competitors: cores, siblings })
@@ -60,7 +60,7 @@ pub struct Caches {
     pub own: u64,
     /// The last-level cache.
     pub shared: u64,
-    /// Whether the sizes are assumed, because the system does not report them.
+    /// True if the sizes are assumed, because the system does not report them.
     pub are_assumed: bool,
 }
 

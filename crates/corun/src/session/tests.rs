@@ -12,9 +12,9 @@ use crate::record::{Load, Seats, Span};
 struct MadeUp {
     function: Option<String>,
     runs: usize,
-    /// Sets the stop flag after this many runs. If the second value is true, the run itself is interrupted.
+    /// The number of runs after which the stop flag is set. If the second value is true, the last run is interrupted.
     stops: Option<(usize, bool)>,
-    /// Every run with a multiple of this number does not count. 0: all runs count.
+    /// A run whose number is a multiple of this number does not count. 0 if all runs count.
     void_every: usize,
 }
 

@@ -179,7 +179,7 @@ fn packets_that_cannot_be_encrypted_are_dropped_with_their_reason() {
         assert_eq!(rig.run(&frame), (gate, frame.clone()), "the frame is unchanged");
     }
     assert_eq!(rig.run(&ipv4(0, &[1; 72])).1.len(), 14 + 128);
-    // A fragment of IPv6.
+    // An IPv6 fragment.
     let mut six = ipv6(0, &[1; 40]);
     (six[18], six[19], six[20]) = (0, 56, 44);
     six.splice(54..54, [17, 0, 0, 8, 0, 0, 0, 1]);

@@ -1,7 +1,8 @@
 //! State of an association that outlasts a configuration: its sequence numbers and its usage.
 //!
-//! A changed configuration builds new functions. An association that has the same index and key as in the configuration
-//! before continues where it was. Sequence numbers that started again would look like replayed packets.
+//! A changed configuration builds new functions. If an association has the same index and key as in the previous
+//! configuration, it continues with its sequence numbers and usage. If sequence numbers started again, the peer would
+//! take the packets for replayed packets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use forebay_aead::Fingerprint;
 use forebay_graph::{Setup, SetupError};
 
-/// States of the associations in use, by index and key.
+/// The states of the associations in use, by index and key. A state exists as long as an association holds it.
 pub(crate) struct Lasting<T> {
     states: Mutex<HashMap<(u32, Fingerprint), Weak<T>>>,
 }
 
 impl<T: Send + Sync + 'static> Lasting<T> {
-    /// Returns the states of one direction, called `name`, of this module. Successive configurations share them.
+    /// Returns the states of this module that are called `name`, one name for each direction. Successive configurations
+    /// share them.
     pub(crate) fn of(name: &str, setup: &mut Setup<'_>) -> Result<Arc<Self>, SetupError> {
         let name = format!("states of {name} of the module {}", setup.name());
         setup.lasting(&name, |_| Ok(Self { states: Mutex::default() }))

@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Limits; `u64::MAX` means no limit.
+/// The limits of an association; `u64::MAX` means no limit. The bytes are the bytes of the inner packet in
+/// `esp_encrypt`, and of the encrypted text in `esp_decrypt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) soft_packets: u64,
@@ -18,12 +19,13 @@ impl Default for Limits {
     }
 }
 
-/// Packets and bytes used so far. One worker writes them and others read them, so there are no read-modify-write
-/// operations.
+/// The packets and bytes used so far. One worker writes them and other threads read them, so there are no
+/// read-modify-write operations.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     packets: AtomicU64,
     bytes: AtomicU64,
+    /// True after a soft limit was reached once.
     reported: AtomicBool,
 }
 
@@ -36,13 +38,13 @@ impl Used {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a packet of so many bytes may still pass.
+    /// Returns true if a packet of this number of bytes keeps to the hard limits.
     #[inline(always)]
     pub(crate) fn allows(&self, limits: &Limits, bytes: u64) -> bool {
         self.packets() < limits.hard_packets && self.bytes().saturating_add(bytes) <= limits.hard_bytes
     }
 
-    /// Counts a packet. Returns whether it is the first that reaches a soft limit.
+    /// Counts a packet. Returns true if it is the first packet that reaches a soft limit.
     #[inline(always)]
     pub(crate) fn count(&self, limits: &Limits, bytes: u64) -> bool {
         let (packets, bytes) = (self.packets() + 1, self.bytes().saturating_add(bytes));

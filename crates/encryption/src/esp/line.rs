@@ -22,11 +22,11 @@ use crate::settings::{Secret, file_name, read_key};
 
 /// The parameter named in errors.
 pub(crate) const PATH: &str = "associations";
-/// Shown instead of a key that was given as digits.
+/// The text in a listed line instead of a key that was given as digits.
 const HIDDEN: &str = "(hidden)";
-/// Errors of a file that are reported one by one.
+/// The number of errors that are reported one by one. Further errors are only counted.
 const MOST_FAULTS: usize = 20;
-/// The most prefixes of one association.
+/// The largest number of prefixes of one association.
 const MOST_PREFIXES: usize = 256;
 
 /// The source of associations.
@@ -47,42 +47,54 @@ pub struct File {
     file: String,
 }
 
-/// Where key files are found, and the implementation that uses the keys.
+/// The settings with which keys are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
+    /// The folder of the configuration, to which names of key files are relative.
     pub(crate) base: PathBuf,
+    /// The implementation that uses the keys.
     pub(crate) backend: Backend,
 }
 
-/// A prepared key with its salt.
+/// A key that is ready for use, with its salt.
 pub(crate) struct Keyed {
     pub(crate) key: Key,
     pub(crate) salt: [u8; SALT],
+    /// Identifies the key and the salt without revealing them.
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// A parsed line. A word that a direction does not know is refused when the line is read.
+/// A parsed line. Words that are not given have the value `None`, an empty list, false or no limit.
+/// [`read`](Line::read) refuses words that a direction does not have.
 #[derive(Default)]
 pub(crate) struct Line {
+    /// The security parameters index, at least 256.
     pub(crate) spi: u32,
     /// The key as it is listed: the name of its file, or the placeholder [`HIDDEN`].
     key: String,
+    /// The outer address of the other end.
     pub(crate) peer: Option<IpAddr>,
+    /// The outer address of this end (only inbound).
     pub(crate) local: Option<IpAddr>,
+    /// The inner destinations (outbound) or the allowed inner sources (inbound).
     pub(crate) prefixes: Vec<IpPrefix>,
+    /// The number by which packets select the association (only outbound).
     pub(crate) number: Option<u32>,
+    /// The destination port of ESP in UDP (only outbound).
     pub(crate) udp: Option<u16>,
+    /// True for sequence numbers of 64 bits.
     pub(crate) extended: bool,
     pub(crate) limits: Limits,
 }
 
 impl Keyed {
-    /// Reads `DIGITS` or `@FILE`: 20 bytes for AES-128, 36 for AES-256, the last four of which are the salt.
+    /// Reads `DIGITS` or `@FILE`: 20 bytes for AES-128, 36 for AES-256, the last four of which are the salt. Returns
+    /// the text that is listed for the key, and the key.
     fn read(text: &str, keys: &Keys) -> Result<(String, Self), String> {
         let (material, listed) = match text.strip_prefix('@') {
             Some(name) => (read_key(name, &keys.base.join(Path::new(name)))?, format!("@{name}")),
             None if text == HIDDEN => {
-                return Err("the key is hidden in what is listed: write the key itself or key=@FILE".to_owned());
+                return Err("the listed line does not show the key: write the key itself or key=@FILE".to_owned());
             }
             None => (
                 Material::from_hex(text)
@@ -109,7 +121,7 @@ impl Keyed {
     }
 }
 
-/// Returns the index that a line begins with.
+/// Returns the index at the beginning of a line.
 pub(crate) fn index_of(line: &str) -> Result<u32, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
     let spi = number(word).and_then(|spi| u32::try_from(spi).ok());
@@ -131,7 +143,7 @@ pub(crate) fn split_change<'c>(change: &'c str, syntax: &str) -> Result<(Verb, &
     })
 }
 
-/// Checks that the words after an index are those of the listed association, or its key.
+/// Checks that all words of `entry` after the index are words of the listed association, or contain its key.
 pub(crate) fn only_listed(entry: &str, line: &Line, keyed: &Keyed, keys: &Keys) -> Result<(), String> {
     let is_its_key = |word: &str| {
         let key = word.strip_prefix("key=").and_then(|key| Keyed::read(key, keys).ok());
@@ -156,7 +168,7 @@ pub(crate) fn without_comment(line: &str) -> &str {
 }
 
 impl Line {
-    /// Reads a line without comment. `known` are the words that the direction allows.
+    /// Reads a line without comment. `known` lists the names of words that the direction allows.
     pub(crate) fn read(line: &str, known: &[&str], keys: &Keys) -> Result<(Self, Keyed), String> {
         let mut read = Self { spi: index_of(line)?, ..Self::default() };
         let mut keyed = None;
@@ -182,6 +194,7 @@ impl Line {
         Ok((read, keyed))
     }
 
+    /// Stores the value of a word other than `key`.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let count = || {
             number(value)
@@ -228,6 +241,7 @@ impl Line {
     }
 }
 
+/// Parses a list of prefixes, which are separated by commas. `name` is for the error.
 fn prefixes(name: &str, value: &str) -> Result<Vec<IpPrefix>, String> {
     let texts: Vec<&str> = value.split(',').collect();
     if texts.len() > MOST_PREFIXES {
@@ -309,7 +323,8 @@ impl Listed {
         Ok(lines.into_iter().filter(|(_, line)| !without_comment(line).is_empty()).collect())
     }
 
-    /// Reads the lines. `check` returns what else is wrong with a line.
+    /// Reads the lines. `known` lists the names of words that the direction allows, and `check` tests further
+    /// conditions of a line. An error lists the first faults.
     pub(crate) fn read(
         &self,
         known: &[&str],
@@ -344,8 +359,8 @@ impl Listed {
     }
 }
 
-/// Returns a name for these associations, including their keys, which it does not reveal. Equal associations have equal
-/// names.
+/// Returns a name for a list of associations and the text `besides`. Equal lists with equal keys have equal names, and
+/// other lists have other names. The name does not reveal the keys.
 pub(crate) fn name_of(all: &[(Line, Keyed)], besides: &str) -> String {
     let mut text = besides.to_owned();
     for (line, keyed) in all {

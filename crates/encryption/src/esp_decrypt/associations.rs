@@ -13,10 +13,10 @@ use crate::esp::lasting::Lasting;
 use crate::esp::lifetime::Used;
 use crate::esp::line::{Keyed, Keys, Line, index_of, only_listed, split_change, without_comment};
 
-/// The words of a line.
+/// The names of the words that a line may have.
 pub(super) const WORDS: [&str; 9] =
     ["key", "local", "peer", "for", "esn", "soft-packets", "soft-bytes", "hard-packets", "hard-bytes"];
-/// Changes that are published together.
+/// The number of changes that are published together.
 const CHUNK: usize = 1 << 10;
 
 /// The state of an association that changes with each packet. One worker writes it.
@@ -28,19 +28,22 @@ pub(super) struct Receiving {
 
 /// An association.
 pub(super) struct Inbound {
+    /// The line, as it is listed.
     pub(super) line: Line,
     pub(super) keyed: Keyed,
+    /// The state, which continues in the next configuration.
     pub(super) receiving: Arc<Receiving>,
 }
 
 impl Inbound {
-    /// Returns whether its packets may have these outer addresses.
+    /// Returns true if its packets may have these outer addresses.
     #[inline(always)]
     pub(super) fn is_between(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.line.peer.is_none_or(|peer| peer == source) && self.line.local.is_none_or(|local| local == destination)
     }
 
-    /// Returns whether packets from this address may be inside (RFC 4301 section 5.2, step 4).
+    /// Returns true if packets from this source may be inside (RFC 4301 section 5.2, step 4). Without prefixes, all
+    /// sources are allowed.
     pub(super) fn admits(&self, source: IpAddr) -> bool {
         self.line.prefixes.is_empty()
             || self.line.prefixes.iter().any(|prefix| match (prefix, source) {
@@ -51,15 +54,16 @@ impl Inbound {
     }
 }
 
-/// The associations that packets are matched with.
+/// One copy of the associations, in which workers look packets up.
 #[derive(Clone, Default)]
 pub(super) struct Associations {
+    /// The associations by index.
     by_spi: HashMap<u32, Arc<Inbound>>,
-    /// The indexes in order, for listing.
+    /// The keys of `by_spi` in order, for listing.
     order: BTreeMap<u32, ()>,
 }
 
-/// A change that was made.
+/// A change that was made in one copy, and that the other copy repeats.
 pub(super) enum Step {
     Added(Arc<Inbound>),
     Removed(u32),
@@ -83,6 +87,7 @@ impl Associations {
         self.by_spi.get(&spi).map(|association| &**association)
     }
 
+    /// Adds an association. Fails, and changes nothing, if its index exists.
     fn add(&mut self, association: Arc<Inbound>) -> Result<(), String> {
         let spi = association.line.spi;
         if self.by_spi.contains_key(&spi) {
@@ -93,6 +98,7 @@ impl Associations {
         Ok(())
     }
 
+    /// Removes and returns an association; `None` if its index does not exist.
     fn remove(&mut self, spi: u32) -> Option<Arc<Inbound>> {
         self.order.remove(&spi);
         self.by_spi.remove(&spi)
@@ -101,8 +107,11 @@ impl Associations {
 
 /// A module's associations, used by a worker and changed by the control plane.
 pub(super) struct Inbounds {
+    /// The two copies of the associations.
     live: Arc<Live<Associations, Vec<Step>>>,
+    /// The settings with which keys in changes are read.
     keys: Keys,
+    /// The states that continue in the next configuration.
     states: Arc<Lasting<Receiving>>,
 }
 
@@ -131,13 +140,14 @@ impl Inbounds {
         Reader::new(Arc::clone(&self.live))
     }
 
-    /// Builds the association of a line.
+    /// Builds the association of a line. If an association with the same index and key is in use, continues its state.
     fn make(&self, (line, keyed): (Line, Keyed)) -> Arc<Inbound> {
         let make = || Receiving { window: Window::new(), used: Used::default() };
         let receiving = self.states.get(line.spi, keyed.fingerprint, |_| true, make);
         Arc::new(Inbound { line, keyed, receiving })
     }
 
+    /// Makes one change in `associations`, and appends its steps to `log`. If the change fails, nothing changes.
     fn change(&self, associations: &mut Associations, change: &str, log: &mut Vec<Step>) -> Result<(), String> {
         let change = without_comment(change);
         let (verb, entry) = split_change(change, SYNTAX)?;

@@ -40,7 +40,7 @@ fn esp(class: u8, sequence: u64, extended: bool, text: &[u8]) -> Vec<u8> {
     let tag = key.seal(&nonce, &associated, &mut sealed);
     let payload = [&bytes("00001001")[..], &(sequence as u32).to_be_bytes(), &[9; 8], &sealed, &tag].concat();
     let mut frame = outer(class, (1, 2), false, &payload);
-    // Without UDP's header.
+    // The packet without the UDP header.
     frame.drain(34..42);
     let total = (frame.len() - 14) as u16;
     frame[16..18].copy_from_slice(&total.to_be_bytes());
@@ -96,7 +96,7 @@ fn every_flipped_bit_is_refused() {
                 let gate = rig.run(&wrong).0;
                 match bit / 8 - at {
                     0..4 => assert_eq!(gate, UNKNOWN_SPI, "bit {bit}"),
-                    // Sequence number 0 is invalid; an upper half may be inferred from a lower one.
+                    // Sequence number 0 is invalid. The upper half may be inferred from a lower half of 0.
                     4..8 => assert!([FORGED, REPLAYED, TOO_OLD].contains(&gate), "bit {bit}: {gate:?}"),
                     _ => assert_eq!(gate, FORGED, "bit {bit}"),
                 }
@@ -130,7 +130,7 @@ fn extended_numbers_are_inferred_from_their_lower_halves() {
         (0x1_0000_0005, REPLAYED),
         (0x1_8000_0000, ok),
         (0x2_0000_0001, ok),
-        // Far behind: taken for a number far ahead, for which the tag is wrong.
+        // A number far behind the window is taken for a number far ahead, for which the tag is wrong.
         (0x1_8000_0001, FORGED),
     ] {
         assert_eq!(rig.run(&esp(0, number, true, &inner)).0, gate, "{number:#x}");
@@ -300,7 +300,8 @@ fn a_window_of_another_size_keeps_the_numbers() {
     let frame = |number| esp(0, number, false, &text(&ipv4(0, b"abc")));
     let ok = Gate::FIRST;
     assert_eq!([5, 300, 250].map(|number| small.run(&frame(number)).0), [ok; 3]);
-    // The function before runs on until the switch; packets that come meanwhile are remembered, too.
+    // The function of the previous configuration runs until the switch. The window also remembers packets that come
+    // meanwhile.
     assert_eq!([5, 300, 250, 0].map(|number| large.run(&frame(number)).0), [REPLAYED; 4]);
     assert_eq!([6, 301].map(|number| large.run(&frame(number)).0), [ok; 2], "a larger window extends further back");
     let mut least = made(65);

@@ -1,31 +1,34 @@
-//! Replay protection: a window of sequence numbers that moves with the highest one, so that no packet is accepted twice
-//! (RFC 4303 section 3.4.3, appendix A).
+//! Replay protection: a window of sequence numbers that ends with the highest number, so that no packet is accepted
+//! twice (RFC 4303 section 3.4.3, appendix A).
 //!
 //! The bits are in a ring of words. When the window moves on, whole words are cleared (RFC 6479), so that no packet has
 //! to shift all of them.
 //!
-//! The ring has bits for the largest window allowed, 1 KiB per association; the caller passes the size with each call.
-//! A changed configuration can therefore use the same ring with another size, and knows of every number whether it has
-//! come.
+//! The ring has bits for the largest window allowed, and takes 1 KiB per association. The caller passes the size of the
+//! window with each call. So a changed configuration can use the same ring with another size, and the ring still shows
+//! which numbers have come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Window sizes that are allowed.
+/// The smallest window size that is allowed.
 pub(super) const LEAST: u16 = 64;
+/// The largest window size that is allowed.
 pub(super) const MOST: u16 = 4_096;
 
-/// Words of the ring: a power of two, with at least one word more than the largest window fills.
+/// The number of words of the ring. It is a power of two, and at least one more than the words that the largest window
+/// fills.
 const WORDS: usize = (MOST as usize / 64 + 1).next_power_of_two();
 
-/// A window. One worker writes it and others may read it, so there are no read-modify-write operations.
+/// A window. One worker writes it and other threads may read it, so there are no read-modify-write operations.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// The highest number of an authenticated packet.
+    /// The highest number of an authenticated packet; 0 before the first packet.
     top: AtomicU64,
+    /// The ring. A bit is set if the packet with its number has come.
     words: Box<[AtomicU64; WORDS]>,
 }
 
-/// Why a number is refused.
+/// The reason why a number is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// It has already come, or it is 0, which is invalid.
@@ -43,22 +46,24 @@ impl Window {
         self.top.load(Ordering::Relaxed)
     }
 
+    /// Returns the word of the ring that has the number's bit.
     #[inline(always)]
     fn word(&self, number: u64) -> &AtomicU64 {
         &self.words[(number >> 6) as usize % WORDS]
     }
 
-    /// Returns the whole number of which a packet carries the lower 32 bits (RFC 4303 appendix A2.2): the number
-    /// nearest to the window of `size`. `None` if it would lie before the first number.
+    /// Returns the whole number of a packet that carries only the lower 32 bits (RFC 4303 appendix A2.2): the number
+    /// nearest to the window of `size`. `None` if it would lie before the first number or after the last one.
     #[inline(always)]
     pub(super) fn extend(&self, low: u32, size: u16) -> Option<u64> {
         let top = self.top();
         let (high, bottom) = (top >> 32, (top as u32).wrapping_sub(u32::from(size) - 1));
         let high = if top as u32 >= u32::from(size) - 1 {
-            // The window lies within one subspace: a lower number belongs to the next subspace.
+            // The window lies within one subspace of 2^32 numbers. A number below the window belongs to the next
+            // subspace.
             if low >= bottom { high } else { high.checked_add(1).filter(|high| *high <= u32::MAX.into())? }
         } else if low >= bottom {
-            // The window spans two subspaces: a number above its bottom belongs to the previous one.
+            // The window spans two subspaces. A number from its bottom on belongs to the previous subspace.
             high.checked_sub(1)?
         } else {
             high
@@ -86,7 +91,8 @@ impl Window {
         Ok(())
     }
 
-    /// Marks a [checked](Self::check) number, whose packet is authentic, as received.
+    /// Marks a number as received, and moves the window if it is the highest. The number must have passed
+    /// [`check`](Self::check), and its packet must be authentic: otherwise forged packets could move the window.
     #[inline(always)]
     pub(super) fn note(&self, number: u64) {
         let top = self.top();
@@ -163,7 +169,8 @@ mod tests {
         ) {
             let window = Window::new();
             window.note(top);
-            // A number in the window or up to 2^31 above it (RFC 4303 appendix A2), so never one before the window.
+            // A number in the window or up to 2^31 above it (RFC 4303 appendix A2), and never a number before the
+            // window.
             let number = top.saturating_add_signed(near.max(1 - i64::from(size)));
             prop_assert_eq!(window.extend(number as u32, size), Some(number));
         }

@@ -1,7 +1,7 @@
 //! The associations of outbound packets: found by a packet's destination or by a number, and changed while packets run.
 //!
-//! Several associations may match the same packets: the one added last is used. A new key comes into use when its
-//! association is added; from then on the old association has no packets and can be removed at any time.
+//! If several associations match a packet, the association that was added last is used. A new key comes into use when
+//! its association is added. From then on, the old association has no packets and can be removed at any time.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::esp::lasting::Lasting;
 use crate::esp::lifetime::Used;
 use crate::esp::line::{Keyed, Keys, Line, index_of, only_listed, split_change, without_comment};
 
-/// The words of a line.
+/// The names of the words that a line may have.
 pub(super) const WORDS: [&str; 10] =
     ["key", "peer", "for", "number", "udp", "esn", "soft-packets", "soft-bytes", "hard-packets", "hard-bytes"];
-/// Changes that are published together.
+/// The number of changes that are published together.
 const CHUNK: usize = 1 << 10;
 
 /// The state of an association that changes with each packet. One worker writes it.
@@ -41,9 +41,12 @@ impl Sending {
 
 /// An association.
 pub(super) struct Outbound {
+    /// The line, as it is listed.
     pub(super) line: Line,
     pub(super) keyed: Keyed,
+    /// The other end of the tunnel.
     pub(super) peer: IpAddr,
+    /// The state, which continues in the next configuration.
     pub(super) sending: Arc<Sending>,
 }
 
@@ -62,22 +65,27 @@ enum Selector {
     Number(u32),
 }
 
-/// The associations that packets are matched with.
+/// One copy of the associations, in which workers look packets up.
 #[derive(Clone, Default)]
 pub(super) struct Associations {
     /// The associations, each in its own slot.
     slots: Vec<Option<Arc<Outbound>>>,
-    /// Free slots, so that no search for one is needed.
+    /// The free slots.
     free: Vec<u32>,
+    /// The slot of each index.
     by_spi: std::collections::BTreeMap<u32, u32>,
-    /// By selector: the slots of the associations that match it, in the order in which they were added.
+    /// For each selector, the slots of the associations that have it, in the order in which they were added. The last
+    /// one is used.
     candidates: HashMap<Selector, Vec<u32>>,
+    /// The slot that is used for each number.
     by_number: HashMap<u32, u32>,
+    /// The slot that is used for each IPv4 prefix; `None` as long as there has been no such prefix.
     ipv4: Option<Ipv4Table>,
+    /// The slot that is used for each IPv6 prefix; `None` as long as there has been no such prefix.
     ipv6: Option<Ipv6Table>,
 }
 
-/// A change that was made.
+/// A change that was made in one copy, and that the other copy repeats.
 pub(super) enum Step {
     Added(Arc<Outbound>),
     Removed(u32),
@@ -95,6 +103,7 @@ impl Replay<Vec<Step>> for Associations {
 }
 
 impl Associations {
+    /// Returns the association in a slot; `None` if the slot is free or does not exist.
     #[inline(always)]
     fn at(&self, slot: u32) -> Option<&Outbound> {
         self.slots.get(slot as usize)?.as_deref()
@@ -103,7 +112,7 @@ impl Associations {
     /// Returns the association of packets to an IPv4 address.
     #[inline(always)]
     pub(super) fn for_ipv4(&self, address: u32) -> Option<&Outbound> {
-        // No slot has the number that means no route.
+        // `NO_ROUTE` is not the number of a slot, so `at` then returns `None`.
         self.at(self.ipv4.as_ref().map_or(NO_ROUTE, |table| table.lookup(address)))
     }
 
@@ -119,6 +128,7 @@ impl Associations {
         self.at(*self.by_number.get(&number)?)
     }
 
+    /// Adds an association. Fails, and changes nothing, if its index exists.
     fn add(&mut self, association: Arc<Outbound>) -> Result<(), String> {
         let spi = association.line.spi;
         if self.by_spi.contains_key(&spi) {
@@ -138,6 +148,7 @@ impl Associations {
         Ok(())
     }
 
+    /// Removes and returns an association; `None` if its index does not exist.
     fn remove(&mut self, spi: u32) -> Option<Arc<Outbound>> {
         let slot = self.by_spi.remove(&spi)?;
         let association = self.slots.get_mut(slot as usize)?.take()?;
@@ -151,13 +162,15 @@ impl Associations {
         Some(association)
     }
 
-    /// Updates the lookup tables: packets of a selector belong to its association that was added last.
+    /// Updates the lookup tables after a change of a selector's candidates: the candidate that was added last gets the
+    /// packets. Without candidates, the entry is removed.
     fn update_lookup(&mut self, selector: Selector) {
         let last = self.candidates.get(&selector).and_then(|candidates| candidates.last().copied());
         if last.is_none() {
             self.candidates.remove(&selector);
         }
-        // There are fewer slots than next hops: an association takes more than a kilobyte.
+        // `insert` does not fail, because every slot is a valid next hop: an association takes more than a kilobyte, so
+        // there are not as many slots as next hops.
         match (selector, last) {
             (Selector::Prefix(IpPrefix::V4(prefix)), Some(slot)) => {
                 let _ = self.ipv4.get_or_insert_default().insert(prefix, slot);
@@ -186,7 +199,7 @@ fn selectors(line: &Line) -> Vec<Selector> {
     all
 }
 
-/// Returns the other end of the tunnel. It must have the same address family as the local end.
+/// Returns the other end of the tunnel. It must have the same address family as the local end: IPv6 if `six`.
 pub(super) fn peer_of(line: &Line, six: bool) -> Result<IpAddr, String> {
     let peer = line.peer.ok_or("the peer is missing: write peer=ADDRESS")?;
     if peer.is_ipv6() != six {
@@ -198,10 +211,13 @@ pub(super) fn peer_of(line: &Line, six: bool) -> Result<IpAddr, String> {
 
 /// A module's associations, used by a worker and changed by the control plane.
 pub(super) struct Outbounds {
+    /// The two copies of the associations.
     live: Arc<Live<Associations, Vec<Step>>>,
+    /// The settings with which keys in changes are read.
     keys: Keys,
-    /// Whether the local end is of IPv6.
+    /// True if the local end has an IPv6 address.
     six: bool,
+    /// The states that continue in the next configuration.
     states: Arc<Lasting<Sending>>,
 }
 
@@ -214,7 +230,7 @@ replace SPI key=KEY peer=ADDRESS ...   replaces the association with this index,
 where KEY is @FILE, or hexadecimal digits, and the last 4 bytes are the salt";
 
 impl Outbounds {
-    /// Creates the associations that the configuration lists.
+    /// Creates the associations that the configuration lists. If two match the same packets, the later one is used.
     pub(super) fn new(
         listed: Vec<(Line, Keyed)>,
         keys: Keys,
@@ -235,7 +251,7 @@ impl Outbounds {
         Reader::new(Arc::clone(&self.live))
     }
 
-    /// Builds the association of a line.
+    /// Builds the association of a line. If an association with the same index and key is in use, continues its state.
     fn make(&self, (line, keyed): (Line, Keyed)) -> Result<Arc<Outbound>, String> {
         let peer = peer_of(&line, self.six)?;
         let last = if line.extended { u64::MAX } else { u32::MAX.into() };
@@ -244,6 +260,7 @@ impl Outbounds {
         Ok(Arc::new(Outbound { line, keyed, peer, sending }))
     }
 
+    /// Makes one change in `associations`, and appends its steps to `log`. If the change fails, nothing changes.
     fn change(&self, associations: &mut Associations, change: &str, log: &mut Vec<Step>) -> Result<(), String> {
         let change = without_comment(change);
         let (verb, entry) = split_change(change, SYNTAX)?;

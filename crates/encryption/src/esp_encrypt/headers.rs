@@ -1,4 +1,4 @@
-//! Writes the outer headers of ESP: IPv4 or IPv6, UDP if there is a NAT on the way, and ESP's own.
+//! Writes the outer headers of ESP packets: IPv4 or IPv6, UDP if there is a NAT on the way, and the header of ESP.
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
@@ -22,8 +22,9 @@ const ETHERNET: usize = size_of::<Ethernet>();
 /// Fields of the inner packet that determine the outer header.
 #[derive(Clone, Copy)]
 pub(super) struct InnerFields {
+    /// The traffic class, whose lower two bits are congestion notification.
     pub(super) class: u8,
-    /// Whether it may not be fragmented. Always true for IPv6, which routers never fragment.
+    /// True if it must not be fragmented. Always true for IPv6, which routers never fragment.
     pub(super) whole: bool,
 }
 
@@ -31,25 +32,26 @@ pub(super) struct InnerFields {
 #[derive(Clone, Copy)]
 pub(super) struct Route {
     pub(super) peer: IpAddr,
+    /// The destination port of ESP in UDP; `None` for ESP directly above IP.
     pub(super) udp: Option<u16>,
 }
 
 impl Route {
-    /// Returns the bytes between the Ethernet header and ESP's header.
+    /// Returns the number of bytes between the Ethernet header and the header of ESP.
     #[inline(always)]
     pub(super) fn before(self) -> usize {
         header_of(self.peer) + if self.udp.is_some() { size_of::<Udp>() } else { 0 }
     }
 }
 
-/// Whether outer IPv4 packets may be fragmented.
+/// The rule by which outer IPv4 packets may be fragmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fragmenting {
-    /// If the inner packet may be.
+    /// The outer packet may be fragmented if the inner packet may be.
     Copied,
-    /// Never.
+    /// The outer packet must not be fragmented.
     Never,
-    /// Always.
+    /// The outer packet may be fragmented.
     Allowed,
 }
 
@@ -59,7 +61,7 @@ pub(super) struct Headers {
     dscp: Dscp,
     ttl: u8,
     fragmenting: Fragmenting,
-    /// Identification numbers of packets that may be fragmented; `None` if no outer packet may be.
+    /// The identification numbers of packets that may be fragmented; `None` if outer packets must not be fragmented.
     identifications: Option<Identifications>,
 }
 
@@ -80,7 +82,7 @@ impl Headers {
         Ok(Self { source, dscp, ttl, fragmenting, identifications })
     }
 
-    /// Prepares for a batch of `count` packets.
+    /// Prepares for a batch of `count` packets. Must be called before [`write`](Self::write).
     #[inline(always)]
     pub(super) fn begin(&mut self, count: usize) {
         if let Some(identifications) = &mut self.identifications {
@@ -88,9 +90,9 @@ impl Headers {
         }
     }
 
-    /// Writes the headers before the payload of ESP, which is already encrypted and extends to the end of the frame:
-    /// Ethernet's with the addresses `macs`, the outer IP and UDP headers, and ESP's with index, sequence number and
-    /// initialisation vector.
+    /// Writes the headers of Ethernet (with the addresses `macs`), outer IP, UDP and ESP (with index, sequence number
+    /// and initialisation vector) at the start of the frame. The frame must already have the bytes for these headers,
+    /// and after them the encrypted text and the tag up to its end.
     #[inline(always)]
     pub(super) fn write(
         &mut self,
@@ -137,7 +139,7 @@ impl Headers {
                 *ether_type = EtherType::IPV6.to_be_bytes();
                 let Some((ip_header, above)) = rest.split_first_chunk_mut::<{ size_of::<Ipv6>() }>() else { return };
                 let mut ip = Ipv6::new_zeroed();
-                // No flow label: it would let observers distinguish the sessions inside.
+                // The flow label is 0: a label for each session would let observers distinguish the sessions inside.
                 ip.version_class_label = (6 << 28 | u32::from(class) << 20).into();
                 ip.payload_length = ((total - size_of::<Ipv6>()) as u16).into();
                 (ip.next_header, ip.hop_limit) = (protocol, self.ttl);
@@ -145,7 +147,7 @@ impl Headers {
                 ip_header.copy_from_slice(ip.as_bytes());
                 above
             }
-            // The peer has the source's address family: this was checked when the association was read.
+            // This does not happen: `peer_of` has checked that both addresses have the same family.
             _ => return,
         };
         let length = above.len();
@@ -178,7 +180,8 @@ impl Headers {
     }
 }
 
-/// Computes the UDP checksum over IPv6, where it is mandatory (RFC 8200 section 8.1).
+/// Writes the UDP checksum of a packet over IPv6 without extension headers, where it is mandatory (RFC 8200 section
+/// 8.1).
 fn fill_checksum(packet: &mut Packet) {
     let Some((_, ip)) = packet.data_mut().split_at_mut_checked(ETHERNET) else { return };
     let Ok((header, datagram)) = <Ipv6 as zerocopy::FromBytes>::mut_from_prefix(ip) else { return };

@@ -175,7 +175,7 @@ fn packets_that_cannot_leave_are_dropped_with_their_reason() {
     ] {
         assert_eq!(rig.run(&frame), (gate, frame.clone()));
     }
-    // 20 of the outer header, 16 of ESP, 28 and 38 of the inner packet, 2 of the trailer, 16 of the tag.
+    // In bytes: outer header 20, ESP 16, inner packet 28 and 38, trailer 2, tag 16.
     assert_eq!(rig.run(&ipv4(0, &[1; 38])).1.len(), 14 + 120);
     let mut rig = self::rig(&over_ipv4(""));
     let room = rig.packet(b"").tailroom();
@@ -221,7 +221,7 @@ fn associations_change_while_packets_run() {
     assert_eq!(spi(&mut rig), None);
     assert_eq!(apply(&format!("add 0x100 key={KEY} peer=192.0.2.10 for=10.0.0.0/8")), "");
     assert_eq!(spi(&mut rig), Some(0x100));
-    // The longer prefix; among equal prefixes the later association.
+    // The association with the longer prefix is used, and among equal prefixes the later association.
     assert_eq!(apply(&format!("add 0x101 key={KEY} peer=192.0.2.11 for=10.60.0.0/16 # a site")), "");
     assert_eq!(apply(&format!("add 0x102 key={KEY} peer=192.0.2.12 for=10.60.0.0/16,10.61.0.0/16")), "");
     assert_eq!(spi(&mut rig), Some(0x102));
@@ -295,7 +295,7 @@ fn associations_change_while_packets_run() {
         assert!(!refused.contains("4c80"), "{refused}");
     }
     assert_eq!(table.len(), 1);
-    // The line as in a file, with its key.
+    // The line is written as in a file, with its key.
     assert_eq!(apply(&format!("remove 0x100 key={LONG} peer=192.0.2.10")), "");
 }
 

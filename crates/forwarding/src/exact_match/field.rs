@@ -11,7 +11,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-/// The header from whose start a field's offset counts. Absent in packets of other protocols.
+/// The header at whose start a field's offset begins to count. A packet of another protocol does not have the layer.
+/// The values are the indices in [`Starts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Frame,
@@ -24,6 +25,7 @@ pub(super) enum Layer {
     Icmpv6,
 }
 
+/// The number of layers.
 const LAYERS: usize = 8;
 
 impl Layer {
@@ -91,9 +93,13 @@ const FIELDS: &[Definition] = &[
 pub struct Field {
     name: String,
     layer: Layer,
+    /// The offset of its first byte from the start of the layer.
     offset: u16,
+    /// The number of its bytes, 1 to 16.
     length: u8,
+    /// The right shift from the number in these bytes to the field.
     shift: u8,
+    /// The significant bits after the shift.
     mask: u128,
     format: ValueFormat,
 }
@@ -107,6 +113,7 @@ struct Raw {
     mask: Option<Value>,
 }
 
+/// A field that is given as `raw: { ... }`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wrapped {
@@ -119,6 +126,7 @@ fn ones(bytes: u8) -> u128 {
 }
 
 impl Field {
+    /// Returns the field with this name, or an error that lists all names.
     fn named(name: &str) -> Result<Self, String> {
         let definition = FIELDS.iter().find(|field| field.0 == name).ok_or_else(|| {
             let known: Vec<_> = FIELDS.iter().map(|field| field.0).collect();
@@ -129,6 +137,7 @@ impl Field {
         Ok(Self { name: name.to_owned(), layer, offset, length, shift, mask, format })
     }
 
+    /// Returns a field of bytes of the frame, or an error if its length or mask is out of range.
     fn raw(raw: &Raw) -> Result<Self, String> {
         let Raw { offset, length, .. } = *raw;
         if !(1..=16).contains(&length) {
@@ -150,7 +159,7 @@ impl Field {
     /// Reads a rule's value of this field.
     ///
     /// # Errors
-    /// The value is not one of the field: what is wrong and what is allowed.
+    /// A text that says why the value is not a value of this field, and which values are allowed.
     pub(super) fn value(&self, value: &Value) -> Result<u128, String> {
         let text = value.as_str();
         let (read, example) = match self.format {
@@ -178,8 +187,8 @@ impl Field {
         Ok(read)
     }
 
-    /// Returns the field as words of at most eight bytes, the upper one first, each with the shift of its bits in a
-    /// value.
+    /// Returns the field as one or two words of at most eight bytes, the upper word first. The number after each word
+    /// is the right shift from a [value](Self::value) to the word's bits: 64 for the upper word, 0 for the lower.
     pub(super) fn words(&self) -> impl Iterator<Item = (KeyWord, u32)> {
         let split = self.length.saturating_sub(8);
         let upper = (split > 0).then(|| (self.word(self.offset, split, self.mask >> 64), 64));
@@ -187,11 +196,14 @@ impl Field {
         upper.into_iter().chain([lower])
     }
 
+    /// Returns the word of `length` bytes, 1 to 8, at `offset` in the layer. The lower 64 bits of `mask` are its
+    /// significant bits.
     fn word(&self, offset: u16, length: u8, mask: u128) -> KeyWord {
         KeyWord { layer: self.layer, offset, length, shift: self.shift + 64 - 8 * length, mask: mask as u64 }
     }
 }
 
+/// Reads a number, or a text with a decimal or hexadecimal number.
 fn read_number(value: &Value) -> Option<u128> {
     value.as_u64().map(u128::from).or_else(|| number(value.as_str()?))
 }
@@ -239,19 +251,22 @@ impl JsonSchema for Field {
     }
 }
 
-/// The start of each layer in one packet.
+/// The offset of each layer in the frame of one packet, indexed by [`Layer`]; [`ABSENT`] if the packet lacks the layer.
 pub(super) struct Starts([u16; LAYERS]);
 
 /// The layers that must be found for a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
+    /// True if a field is of the VLAN tag.
     vlan: bool,
+    /// True if a field is of IP or above it.
     network: bool,
     /// The offset after the last byte of any field above IP, from that layer's start; 0 if no field is above IP.
     furthest: u16,
 }
 
 impl Needs {
+    /// Adds the layer of a word. All words of the key must be added before the first [`find`](Self::find).
     pub(super) fn add(&mut self, word: &KeyWord) {
         match word.layer {
             Layer::Frame => {}
@@ -281,6 +296,7 @@ impl Needs {
         transport.is_some_and(|(protocol, _)| above(network, protocol) == Some(layer))
     }
 
+    /// Finds the layers in a packet. Layers that are not needed, or that end before their furthest field, stay absent.
     #[inline(always)]
     pub(super) fn find(self, packet: &mut Packet) -> Starts {
         let mut starts = [ABSENT; LAYERS];
@@ -347,10 +363,13 @@ const _: () = assert!(IPV6_HEADER == 40, "the offsets above are of this header")
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyWord {
     pub(super) layer: Layer,
+    /// The offset of its first byte from the start of the layer.
     offset: u16,
+    /// The number of its bytes, 1 to 8.
     length: u8,
     /// The right shift from eight bytes in network order to the field.
     shift: u8,
+    /// The significant bits after the shift.
     mask: u64,
 }
 
@@ -366,8 +385,8 @@ impl KeyWord {
         Some(word >> self.shift & self.mask)
     }
 
-    /// Returns the eight bytes from `start` on when the frame ends early. The frame must have at least those of the
-    /// field.
+    /// Returns the eight bytes from `start` on, with zeros for bytes after the end of the frame. `None` if the frame
+    /// ends before the field does.
     #[cold]
     #[inline(never)]
     fn read_end(&self, frame: &[u8], start: usize) -> Option<u64> {

@@ -6,17 +6,21 @@ use forebay_memory::{NoMemory, filled};
 /// The most words in a key.
 pub(super) const MOST_WORDS: usize = 8;
 
-/// Open addressing with linear probing, at most half full; keys of one length, side by side.
+/// A hash table with open addressing and linear probing. It is at most half full. All keys have the same length and are
+/// stored side by side.
 pub(super) struct Table {
+    /// The number of words of each key.
     words: usize,
+    /// The right shift from a 64-bit hash to the index of a slot.
     shift: u32,
+    /// The keys of all slots: `words` numbers for each.
     keys: Box<[u64]>,
-    /// `None`: the slot is empty.
+    /// The gate of each slot; `None` if the slot is empty.
     gates: Box<[Option<Gate>]>,
 }
 
 impl Table {
-    /// Creates a table for `entries` keys of `words` words.
+    /// Creates a table for up to `entries` keys of `words` words, 1 to [`MOST_WORDS`]. Fails if there is no memory.
     pub(super) fn new(entries: usize, words: usize) -> Result<Self, NoMemory> {
         let slots = (entries * 2).next_power_of_two().max(2);
         let (keys, gates) = (filled(0, slots * words)?, filled(None, slots)?);
@@ -43,8 +47,8 @@ impl Table {
         }
     }
 
-    /// Adds a key; at most `entries` keys may be added. A key that is already present keeps its gate, which is
-    /// returned.
+    /// Adds a key. At most `entries` keys may be added: a full table would make searches endless. A key that is already
+    /// present keeps its gate, which is returned.
     pub(super) fn insert(&mut self, key: &[u64], gate: Gate) -> Option<Gate> {
         let (at, present) = self.find(key);
         if present.is_none() {

@@ -16,7 +16,8 @@ const PATH: &str = "routes";
 const BENCHMARK_IPV4: (u32, u32) = (0xc612_0000, 15);
 /// The destination range of IPv6 benchmarks: 2001:2::/48 (RFC 5180 section 8, with its erratum 1752).
 const BENCHMARK_IPV6: (u128, u32) = (0x2001_0002 << 96, 48);
-/// The most synthetic routes of a family: well below the capacity of the mix of lengths.
+/// The maximum number of synthetic routes of a family. It is well below the number of routes that the mix of prefix
+/// lengths can have.
 const MOST_SYNTHETIC: u32 = 4_000_000;
 
 /// The source of routes.
@@ -80,7 +81,8 @@ impl Source {
     }
 }
 
-/// Converts the errors of a file or list. `location` returns the parameter's path and the text before the message.
+/// Converts the errors of a file or list. For a line number, from 1, `location` returns the parameter's path and the
+/// text before the message.
 fn faults(error: RoutesFileError, location: impl Fn(usize) -> (String, String)) -> SetupError {
     let mut all = SetupError::default();
     for (line, error) in error.errors {
@@ -102,6 +104,7 @@ fn faults(error: RoutesFileError, location: impl Fn(usize) -> (String, String)) 
 }
 
 impl Synthetic {
+    /// Generates the routes. No next hop may be above `last`. An error lists every parameter that is out of range.
     fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
         let mut all = SetupError::default();
         let most = last.saturating_add(1);
@@ -129,9 +132,10 @@ impl Synthetic {
     }
 }
 
-/// Generates `count` routes of a family. The benchmark range is divided into equal parts, as many as `count` allows, up
-/// to 512 or what all next hops need. Their next hops are 0, 1, 2 and so on in turn. The other routes lie outside the
-/// range. `shift` converts a number to an address and shifts it left by so many bits.
+/// Generates `count` routes of a family. The benchmark range is divided into equal parts, whose next hops are 0, 1, 2
+/// and so on in turn. The number of parts is a power of two: 512, or more if there are more next hops, but at most
+/// `count` and at most the number of addresses in the range. The other routes lie outside the range. `shift(part,
+/// free)` returns the number `part` as an address, shifted left by `free` bits.
 fn family<A: Family>(
     count: u32,
     next_hops: u32,

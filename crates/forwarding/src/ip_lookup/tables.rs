@@ -1,7 +1,8 @@
 //! The routes of a module: workers look them up while the control plane changes them.
 //!
-//! There is one route set, and two copies of the compressed tables (`forebay_graph::Live`), which follow it by its
-//! lists of changes. Modules with equal parameters share both until one of them changes its routes.
+//! There is one route set, and two copies of the compressed tables (`forebay_graph::Live`). Each change of the set is
+//! recorded in a list, and both copies apply the list. Modules with equal parameters share the set and the tables until
+//! one of them changes its routes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -16,8 +17,9 @@ use thiserror::Error;
 
 use super::routes::Source;
 
-/// The amount of painting by changes, in prefixes, after which they are published: large enough that the cost of
-/// publishing is negligible, small enough that it happens every few milliseconds and that the list stays small.
+/// The number of prefixes that changes may paint in the compressed tables before the changes are published. It is large
+/// enough to make the cost of publishing negligible. It is small enough to publish every few milliseconds, and to keep
+/// the list small.
 const MOST_PAINTED: usize = 1 << 13;
 
 /// The tables that lookups read.
@@ -36,12 +38,14 @@ pub(super) struct Log {
 }
 
 impl Log {
+    /// Returns the number of prefixes to paint, which is the cost to apply the changes.
     fn len(&self) -> usize {
         self.ipv4.len() + self.ipv6.len()
     }
 }
 
 impl Fibs {
+    /// Applies a list of changes, and creates the IPv6 table for the first IPv6 route.
     fn apply(&mut self, log: &Log) {
         self.ipv4.apply(&log.ipv4);
         if !log.ipv6.is_empty() {
@@ -67,8 +71,11 @@ struct Ribs {
 
 /// Routes as they were read, shared by all modules that have read the same.
 pub(super) struct Loaded {
+    /// The route sets.
     ribs: Arc<Ribs>,
+    /// The compressed tables of the same routes.
     fibs: Arc<Fibs>,
+    /// One more than the greatest next hop; 0 without routes.
     next_hops: u32,
 }
 
@@ -95,15 +102,17 @@ impl Loaded {
 pub struct RouteTables {
     /// Locked by the thread that changes the routes; changed before `live`.
     set: Mutex<RouteSet>,
+    /// The compressed tables, which workers read.
     live: Arc<Live<Fibs, Log>>,
-    /// One more than the greatest next hop that was read, 0 without routes.
+    /// One more than the greatest next hop of the routes as they were read; 0 without routes. Changes do not change it.
     next_hops: u32,
 }
 
 /// The routes, and the next hops that they may have.
 struct RouteSet {
+    /// The route sets. The first change gives the module its own copy.
     ribs: Arc<Ribs>,
-    /// Every next hop of a route is below this number.
+    /// Every next hop of a route is below this number. After a removal it may be greater than necessary.
     bound: u32,
     /// The greatest next hop of each existing module with these routes.
     limits: Vec<Weak<u32>>,
@@ -114,6 +123,7 @@ struct RouteSet {
 pub(super) struct Limit(#[expect(dead_code, reason = "its existence is its use")] Arc<u32>);
 
 impl RouteTables {
+    /// Creates tables with these routes. They share memory with `loaded` until the first change.
     pub(super) fn of(loaded: &Loaded) -> Self {
         Self {
             set: Mutex::new(RouteSet { ribs: Arc::clone(&loaded.ribs), bound: loaded.next_hops, limits: Vec::new() }),
@@ -122,15 +132,15 @@ impl RouteTables {
         }
     }
 
-    /// Returns one more than the greatest next hop of the routes, as they were read or as they are now; 0 without
+    /// Returns one more than the greatest next hop that the routes had when they were read, or have now; 0 without
     /// routes.
     #[must_use]
     pub fn next_hops(&self) -> u32 {
         self.set().next_hops(self.next_hops).max(self.next_hops)
     }
 
-    /// Returns a worker's reader of the routes, for a module that has the next hops up to `last`. No change may set a
-    /// greater one as long as the limit exists.
+    /// Returns a worker's reader of the routes, for a module that has the next hops up to `last`. As long as the limit
+    /// exists, changes with a greater next hop are refused.
     ///
     /// # Errors
     /// The greatest next hop that routes have now, which the module does not have.
@@ -147,6 +157,7 @@ impl RouteTables {
         Ok((Reader::new(Arc::clone(&self.live)), Limit(limit)))
     }
 
+    /// Locks the route set.
     fn set(&self) -> MutexGuard<'_, RouteSet> {
         // No code panics while it holds the lock, except when memory runs out.
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
@@ -154,8 +165,8 @@ impl RouteTables {
 }
 
 impl RouteSet {
-    /// Returns one more than the greatest next hop of all routes, 0 without routes. The routes are searched only if it
-    /// may be above `least`, because there may be a million.
+    /// Returns one more than the greatest next hop of all routes, 0 without routes. If `bound` is at most `least`,
+    /// returns `bound` without a search, because there may be a million routes.
     fn next_hops(&mut self, least: u32) -> u32 {
         if self.bound > least {
             let ipv4 = self.ribs.ipv4.iter().map(|route| route.1);
@@ -165,14 +176,14 @@ impl RouteSet {
         self.bound
     }
 
-    /// Returns the greatest next hop that all modules with these routes have.
+    /// Returns the greatest next hop that a change may set: the smallest limit of all modules with these routes.
     fn last(&self) -> u32 {
         self.limits.iter().filter_map(Weak::upgrade).map(|limit| *limit).min().unwrap_or(MAX_NEXT_HOP)
     }
 }
 
-/// Makes one change of the route sets, and notes it in `log`. No next hop may be above `last`. Returns the next hop of
-/// the change.
+/// Makes one change of the route sets, and appends it to `log`. No next hop may be above `last`. Returns the next hop
+/// of the change, if it names one. After an error, the sets and `log` are unchanged.
 fn change(ribs: &mut Ribs, change: &str, last: u32, log: &mut Log) -> Result<Option<u32>, ChangeError> {
     let (verb, entry) = Verb::split(change, SYNTAX).map_err(ChangeError::Verb)?;
     let (prefix, next_hop) = parse_entry(entry, last)?;
@@ -183,6 +194,7 @@ fn change(ribs: &mut Ribs, change: &str, last: u32, log: &mut Log) -> Result<Opt
     Ok(next_hop)
 }
 
+/// Makes a change in one family's route set. `entry` is the text of the change, for errors.
 fn one<A: Address>(
     rib: &mut Rib<A>,
     verb: Verb,

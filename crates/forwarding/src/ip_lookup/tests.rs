@@ -167,7 +167,7 @@ fn its_replayed_effect_equals_processing() {
     }
 }
 
-/// Returns environment whose files lie in a folder of this test.
+/// Returns a setup environment whose files lie in a folder of this test.
 fn folder(name: &str, file: &str, contents: &str) -> SetupEnvironment {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/ip_lookup-tests").join(name);
     std::fs::create_dir_all(&folder).expect("target is writable");

@@ -17,13 +17,16 @@ const MOST_HEADER: usize = 60;
 /// A header with its options.
 #[derive(Clone, Copy)]
 struct Header {
+    /// The bytes of the header, and zeros.
     bytes: [u8; MOST_HEADER],
+    /// The number of bytes of the header.
     len: usize,
     /// The ones' complement sum of the packet's own header; all ones if its checksum is correct.
     sum: u16,
 }
 
 impl Header {
+    /// Copies the header at the start of `bytes`. `None` if it is incomplete or its length field is invalid.
     fn of(bytes: &[u8]) -> Option<Self> {
         let len = Ipv4::ref_from_prefix(bytes).ok()?.0.header_len()?;
         let mut header = Self { bytes: [0; MOST_HEADER], len, sum: checksum::sum(bytes.get(..len)?) };
@@ -59,8 +62,9 @@ impl Header {
         Some(later)
     }
 
-    /// Writes length, offset and checksum. A wrong checksum is wrong by the same difference in every fragment: the
-    /// header may have been corrupted, and the next host must see that (RFC 1624 section 3, RFC 1812 section 4.2.2.5).
+    /// Writes length, offset and checksum. `payload` is the number of bytes after the header. If the packet's checksum
+    /// is wrong, the checksum of every fragment is wrong by the same difference: the header may have been corrupted,
+    /// and the next host must detect that (RFC 1624 section 3, RFC 1812 section 4.2.2.5).
     fn finish(&mut self, payload: usize, flags_fragment: u16) {
         let (fixed, options) = self.bytes[..self.len].split_at_mut(20);
         if let Ok(header) = Ipv4::mut_from_bytes(fixed) {
@@ -76,8 +80,9 @@ impl Header {
 }
 
 impl Mtu {
-    /// Turns the packet, whose IP header is at `start`, into its first fragment, and creates the others. They leave
-    /// after the batch, in order.
+    /// Turns the packet, whose IP header is at `start`, into its first fragment, and creates the others. These leave
+    /// after the batch, in order. Returns the gate of the packet: [`Gate::FIRST`], or the gate of a drop. The packet
+    /// must be longer than the MTU.
     pub(super) fn fragment(&self, packet: &mut Packet, start: usize, context: &mut Context<'_>) -> Gate {
         let bytes = packet.data().get(start..).unwrap_or_default();
         let Some(mut first) = Header::of(bytes) else { return BAD_LENGTH };
@@ -87,8 +92,8 @@ impl Mtu {
             return BAD_LENGTH;
         };
         let payload = total - first.len;
-        // All fragments except the last have a multiple of eight bytes (RFC 791 section 3.2). There are at least eight:
-        // the least MTU is the longest header and eight bytes.
+        // All fragments except the last have a multiple of eight bytes (RFC 791 section 3.2). Each has at least eight:
+        // the least MTU, 68, is the longest header and eight bytes.
         let each = |header: &Header| (self.mtu - header.len) / 8 * 8;
         let first_payload = each(&first);
         let (offset, more) = (fixed.fragment_offset(), fixed.flags_fragment.get() & MORE);
@@ -102,7 +107,7 @@ impl Mtu {
             let last = at + length == payload;
             let flags = if last { more } else { MORE };
             later.finish(length, (offset + (at / 8) as u16) | flags);
-            // The fragments created before leave in vain.
+            // If this fails, the fragments created before leave all the same, but their datagram is never complete.
             let Some(fragment) = context.create(FRAGMENT, Gate::FIRST, packet) else { return POOL_EMPTY };
             let Some(data) = packet.data().get(start + first.len + at..start + first.len + at + length) else {
                 return BAD_LENGTH;
@@ -116,7 +121,7 @@ impl Mtu {
         packet.truncate(start + first.len + first_payload);
         // The fragment is complete, even if a capture cut the packet.
         packet.set_missing(0);
-        // A fragment's session has no ports, like that of the fragments after it.
+        // The session of this first fragment must have no ports, like the session of the fragments after it.
         packet.forget_session();
         first.finish(first_payload, offset | MORE);
         if let Some(header) = packet.data_mut().get_mut(start..start + first.len) {

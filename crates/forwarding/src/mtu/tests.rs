@@ -147,8 +147,8 @@ proptest! {
     }
 }
 
-/// Regression: fragments of a packet with a wrong header checksum had correct ones, so that the next host accepted a
-/// corrupted packet.
+/// Regression: fragments of a packet with a wrong header checksum had correct checksums, so that the next host accepted
+/// a corrupted packet.
 #[test]
 fn a_wrong_header_checksum_is_wrong_in_every_fragment() {
     for options in [&[][..], &[137, 7, 4, 1, 2, 3, 4, 7, 3, 4, 1, 0]] {

@@ -14,24 +14,30 @@ pub(super) const MOST_PARTS: usize = 64;
 /// A fragment that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingFragment {
-    /// Range of the datagram's payload.
+    /// The offset of its first payload byte in the datagram's payload.
     pub(super) start: u16,
+    /// The offset after its last payload byte in the datagram's payload.
     pub(super) end: u16,
-    /// Offset of the payload in the fragment's frame.
+    /// The offset of the payload in the fragment's frame.
     pub(super) payload_at: u16,
-    /// Key of the held packet; `None` for the fragment that completes the datagram.
+    /// The key of the held packet; `None` for the fragment that completes the datagram.
     pub(super) key: Option<Key>,
-    /// The call in which the fragment came, and its index in the batch. During that call it is not held yet.
+    /// The call in which the fragment came. During that call, the fragment is in the batch and not held yet.
     pub(super) call: u64,
+    /// Its index in the batch of that call. Without meaning in later calls.
     pub(super) index: usize,
 }
 
 /// Reason why a fragment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
+    /// The fragment has the same range as a fragment that waits. The datagram has not changed.
     Duplicate,
+    /// The fragment overlaps another, contradicts the datagram's length, or belongs to a datagram that was given up.
     Overlap,
+    /// The datagram has [`MOST_PARTS`] fragments and is not complete.
     TooMany,
+    /// A fragment is marked for congestion, and a fragment is not ECN-capable (RFC 3168 section 5.3).
     Congestion,
 }
 
@@ -42,7 +48,7 @@ pub(super) enum Added {
     Waits,
     /// The datagram is complete.
     Whole {
-        /// Whether a fragment is marked for congestion.
+        /// True if a fragment is marked for congestion: then the datagram must be marked, too.
         congestion: bool,
     },
     /// The fragment is not accepted.
@@ -57,36 +63,51 @@ struct Datagram {
     bytes: usize,
     /// Length of the payload, if the last fragment is present.
     total: Option<u16>,
-    /// Whether the datagram was given up.
+    /// True if the datagram was given up. It then has no fragments, and refuses all that come.
     spoilt: bool,
+    /// True if a fragment is marked for congestion.
     congestion: bool,
-    /// Whether a fragment is not ECN-capable.
+    /// True if a fragment is not ECN-capable.
     not_capable: bool,
+    /// The number of the datagram among all datagrams of the worker. It distinguishes datagrams that have the same key
+    /// one after the other.
     number: u64,
 }
 
 impl Datagram {
-    /// Number of fragments that it counts in the limit of waiting ones.
+    /// Returns the number of fragments for which it counts in [`Datagrams::most_held`].
     fn weight(&self) -> usize {
         self.parts.len() + usize::from(self.spoilt)
     }
 }
 
 /// The incomplete datagrams of a worker.
+///
+/// The caller makes room: it removes the oldest datagram before it [adds](Self::add) a fragment of an unknown datagram
+/// while [`is_full`](Self::is_full), and before it [stores](Self::push) a fragment while
+/// [`is_held_full`](Self::is_held_full). It [gives back](Self::give_back) every list that it receives.
 pub(super) struct Datagrams {
+    /// The incomplete datagrams, and the datagrams that were given up.
     by_key: HashMap<DatagramKey, Datagram>,
-    /// Time-outs in order. Entries of datagrams that are complete stay here and are skipped.
+    /// The time-outs in order, each with the number and the key of its datagram. Entries of datagrams that were
+    /// completed stay here and are skipped. The order holds because all datagrams have the same time-out.
     ends: VecDeque<(Ticks, u64, DatagramKey)>,
+    /// Empty lists for reuse: one for each datagram, and one more for a datagram that is given up.
     spare: Vec<Vec<WaitingFragment>>,
+    /// The number of the latest datagram.
     number: u64,
+    /// The maximum number of datagrams.
     most: usize,
-    /// Number of waiting fragments, plus one for each datagram that was given up. So removing the oldest datagram
-    /// always makes room, whatever its state.
+    /// Number of waiting fragments, plus one for each datagram that was given up. With this extra count, each datagram
+    /// counts for at least one, so removing the oldest datagram always makes room.
     held: usize,
+    /// The maximum of `held`.
     most_held: usize,
 }
 
 impl Datagrams {
+    /// Creates a set for up to `most` datagrams with up to `most_held` waiting fragments in all. Fails if there is no
+    /// memory for `most` datagrams.
     pub(super) fn new(most: usize, most_held: usize) -> Result<Self, NoMemory> {
         let mut by_key = HashMap::new();
         by_key.try_reserve(most).map_err(|_| NoMemory::of::<(DatagramKey, Datagram)>(most))?;
@@ -101,14 +122,17 @@ impl Datagrams {
         })
     }
 
+    /// Returns true if the datagram exists, even if it was given up.
     pub(super) fn knows(&self, key: &DatagramKey) -> bool {
         self.by_key.contains_key(key)
     }
 
+    /// Returns true if there is no room for another datagram.
     pub(super) fn is_full(&self) -> bool {
         self.by_key.len() >= self.most
     }
 
+    /// Returns true if there is no room for another fragment.
     pub(super) fn is_held_full(&self) -> bool {
         self.held >= self.most_held
     }
@@ -131,14 +155,15 @@ impl Datagrams {
         Some((key, self.take(&key)))
     }
 
-    /// Removes a datagram. Returns its fragments.
+    /// Removes a datagram. Returns its fragments in order of their starts; none if the key is unknown.
     pub(super) fn take(&mut self, key: &DatagramKey) -> Vec<WaitingFragment> {
         let Some(datagram) = self.by_key.remove(key) else { return self.spare.pop().unwrap_or_default() };
         self.held -= datagram.weight();
         datagram.parts
     }
 
-    /// Gives a datagram up, and returns its fragments. The datagram stays, to refuse later fragments.
+    /// Gives a datagram up, and returns its fragments. The datagram stays until its time-out, to refuse later
+    /// fragments.
     pub(super) fn spoil(&mut self, key: &DatagramKey) -> Vec<WaitingFragment> {
         let spare = self.spare.pop().unwrap_or_default();
         let Some(datagram) = self.by_key.get_mut(key) else { return spare };
@@ -157,7 +182,10 @@ impl Datagrams {
         }
     }
 
-    /// Adds a fragment to its datagram. If it must wait, the caller then [stores](Self::push) it.
+    /// Adds a fragment to its datagram, which is created if it is unknown. `end` is the time-out of a new datagram, and
+    /// must not be earlier than in the call before. After `Waits`, the caller [stores](Self::push) the fragment. After
+    /// `Whole`, it [takes](Self::take) the datagram. After `Refused`, except for `Duplicate`, it must give the datagram
+    /// up ([`spoil`](Self::spoil)), because the refused fragment may have been counted.
     pub(super) fn add(&mut self, fragment: &Fragment, end: Ticks) -> Added {
         let Self { by_key, ends, spare, number, most, .. } = self;
         if ends.len() >= 2 * *most {

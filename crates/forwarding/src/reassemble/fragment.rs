@@ -12,7 +12,9 @@ pub(super) const MOST_WORDS: usize = 2;
 /// The fields that all fragments of a datagram have in common (RFC 791 section 3.2, RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct DatagramKey {
+    /// The source address; an IPv4 address is followed by twelve zeros.
     source: [u8; 16],
+    /// The destination address, in the same form.
     destination: [u8; 16],
     identification: u32,
     /// The protocol for IPv4; 0 for IPv6, whose key does not contain it.
@@ -23,7 +25,7 @@ pub(super) struct DatagramKey {
 }
 
 impl DatagramKey {
-    /// Returns the key with a packet's values of these metadata words.
+    /// Returns the key with a packet's values of these metadata words, of which there may be up to [`MOST_WORDS`].
     pub(super) fn within(self, packet: &Packet, words: &[Word]) -> Self {
         let mut key = self;
         key.words.iter_mut().zip(words).for_each(|(value, word)| *value = packet.word(*word));
@@ -35,14 +37,15 @@ impl DatagramKey {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment {
     pub(super) key: DatagramKey,
-    /// Range of the datagram's payload.
+    /// The offset of its first payload byte in the datagram's payload.
     pub(super) start: u16,
+    /// The offset after its last payload byte in the datagram's payload.
     pub(super) end: u16,
-    /// Whether more fragments follow.
+    /// True if fragments with later parts of the datagram exist.
     pub(super) more: bool,
     /// Offset of the payload in the frame; for IPv6, after the fragment header.
     pub(super) payload_at: u16,
-    /// Explicit congestion notification.
+    /// The ECN field: 0 if the packet is not ECN-capable, 3 if it is marked for congestion (RFC 3168 section 5).
     pub(super) ecn: u8,
 }
 
@@ -55,6 +58,7 @@ pub(super) enum PacketType {
     Atomic(Fragment),
     /// A fragment of a datagram.
     Fragment(Fragment),
+    /// A length or offset is impossible, or the first fragment lacks part of the headers (RFC 7112).
     Malformed,
     /// The IPv4 header's checksum is wrong, so offset and length may be wrong.
     BadChecksum,
@@ -63,10 +67,11 @@ pub(super) enum PacketType {
 /// The next-header value of the IPv6 fragment header.
 const FRAGMENT: u8 = 44;
 const FRAGMENT_HEADER: usize = 8;
-/// Maximum number of extension headers that are skipped to find it.
+/// Maximum number of extension headers that are skipped to find the fragment header.
 const MOST_EXTENSIONS: usize = 8;
 
-/// Parses a packet.
+/// Returns whether a packet is a fragment, and of which datagram. The key has no metadata words yet: see
+/// [`DatagramKey::within`].
 pub(super) fn parse(packet: &mut Packet) -> PacketType {
     let (network, start) = packet.network();
     let seen = match network {
@@ -84,6 +89,7 @@ fn payload_range(offset: usize, length: usize, more: bool) -> Option<(u16, u16)>
     (length > 0 && (!more || length.is_multiple_of(8))).then_some((offset as u16, end))
 }
 
+/// `start` is the offset of the IPv4 header. `None` if the packet is malformed.
 fn parse_v4(packet: &Packet, start: usize) -> Option<PacketType> {
     let frame = packet.data();
     let (header, _) = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?;
@@ -121,7 +127,8 @@ fn parse_v4(packet: &Packet, start: usize) -> Option<PacketType> {
     }))
 }
 
-/// Returns the offsets of the fragment header and of the next-header field that announces it.
+/// Returns the offsets of the fragment header and of the next-header field that announces it. `start` is the offset of
+/// the IPv6 header, and `first` its next-header value. `None` if no fragment header is found.
 fn fragment_header(frame: &[u8], start: usize, first: u8) -> Option<(usize, usize)> {
     let (mut next, mut announced, mut at) = (first, start + 6, start + size_of::<Ipv6>());
     for _ in 0..=MOST_EXTENSIONS {
@@ -138,6 +145,7 @@ fn fragment_header(frame: &[u8], start: usize, first: u8) -> Option<(usize, usiz
     None
 }
 
+/// `start` is the offset of the IPv6 header. `None` if the packet is malformed.
 fn parse_v6(packet: &mut Packet, start: usize) -> Option<PacketType> {
     let frame = packet.data();
     let (header, _) = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?;
@@ -178,7 +186,8 @@ fn parse_v6(packet: &mut Packet, start: usize) -> Option<PacketType> {
     Some(PacketType::Fragment(fragment))
 }
 
-/// Removes the fragment header of a packet that is a whole datagram.
+/// Removes the fragment header of an IPv6 packet that is a whole datagram. Returns false if the packet has no such
+/// header.
 pub(super) fn strip(packet: &mut Packet, fragment: &Fragment) -> bool {
     // Remove the Ethernet padding.
     let end = packet.network_end();
@@ -187,7 +196,8 @@ pub(super) fn strip(packet: &mut Packet, fragment: &Fragment) -> bool {
 }
 
 /// Completes the headers of a datagram: the headers of the first fragment, which end at `headers`, are followed by the
-/// whole payload. Removes the fragment header, and sets length, flags and checksum.
+/// whole payload. Removes the fragment header, and sets length, flags and checksum. With `congestion`, marks the
+/// datagram for congestion. Returns false if the headers do not allow this; the caller must then drop the packet.
 pub(super) fn finish(packet: &mut Packet, headers: usize, congestion: bool) -> bool {
     let (network, start) = packet.network();
     let done = match network {
@@ -199,6 +209,7 @@ pub(super) fn finish(packet: &mut Packet, headers: usize, congestion: bool) -> b
     done.is_some()
 }
 
+/// Completes an IPv4 datagram whose header is at `start`, for [`finish`].
 fn finish_v4(packet: &mut Packet, start: usize, headers: usize, congestion: bool) -> Option<()> {
     let total = u16::try_from(packet.len() - start).ok()?;
     let (fixed, options) = packet.data_mut().get_mut(start..headers)?.split_at_mut_checked(size_of::<Ipv4>())?;
@@ -211,6 +222,7 @@ fn finish_v4(packet: &mut Packet, start: usize, headers: usize, congestion: bool
     Some(())
 }
 
+/// Completes an IPv6 datagram whose header is at `start`, for [`finish`].
 fn finish_v6(packet: &mut Packet, start: usize, headers: usize, congestion: bool) -> Option<()> {
     let first = packet.view::<Ipv6>(start)?.next_header;
     let (at, announced) = fragment_header(packet.data(), start, first)?;

@@ -38,7 +38,7 @@ fn cut(mtu: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     std::iter::once(first).chain(later).collect()
 }
 
-/// An IPv6 fragment: a range of the payload of the datagram with this number.
+/// Returns an IPv6 fragment of the datagram with this identification: the payload `bytes` at offset `start`.
 fn part_v6(number: u32, start: usize, bytes: &[u8], more: bool) -> Vec<u8> {
     let field = (start as u16) | u16::from(more);
     let length = (8 + bytes.len()) as u16;
@@ -126,8 +126,8 @@ fn run_with(rig: &mut Rig, word: Word, fragments: &[(&Vec<u8>, u32)]) -> Vec<(Ve
     whole.map(|(_, packet)| (packet.data().to_vec(), packet.word(word))).collect()
 }
 
-/// Regression: the datagram had the metadata words of its last fragment, which may belong to another tunnel than its
-/// headers.
+/// Regression: the datagram had the metadata words of its last fragment, although its headers came from the first
+/// fragment, which may belong to another tunnel.
 #[test]
 fn a_datagram_has_the_metadata_words_of_its_first_fragment() {
     let frame = ipv4(7, &payload(700));

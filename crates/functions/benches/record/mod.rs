@@ -1,4 +1,5 @@
-//! Writes figures beside those of whole pipelines into `target/bench.json` when a bench is called with `--record`.
+//! Writes figures into `target/bench.json` when a bench is called with `--record`. The file also has the figures of
+//! whole pipelines.
 
 use serde_json::{Value, json};
 
@@ -11,10 +12,10 @@ pub struct Figure<'a> {
     pub against: (&'a str, f64),
 }
 
-/// Adds figures to the file and replaces those of the same name.
+/// Adds figures to the file, and replaces figures of the same name.
 ///
 /// # Errors
-/// The file cannot be read or written: a message.
+/// A message, if the file cannot be read or written.
 pub fn record(figures: &[Figure<'_>]) -> Result<(), String> {
     if !std::env::args().any(|word| word == "--record") {
         return Ok(());

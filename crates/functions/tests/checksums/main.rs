@@ -113,11 +113,11 @@ fn every_change_by_the_difference_equals_a_full_recomputation() {
     }
 }
 
-/// Functions that put a packet, encrypted, into a new one, or that send messages of their own. `ip_checksum` exists to
+/// Functions that encrypt a packet and put it into a new packet, or that create messages. `ip_checksum` exists to
 /// correct checksums.
 const EXEMPT: [&str; 3] = ["esp_encrypt", "interface_out", "ip_checksum"];
 
-/// Regression: fragments of a packet with a wrong header checksum had correct ones.
+/// Regression: fragments of a packet with a wrong header checksum had correct checksums.
 #[test]
 fn no_function_corrects_a_wrong_checksum() {
     let frames: Vec<_> = frames().into_iter().step_by(7).collect();
@@ -128,7 +128,7 @@ fn no_function_corrects_a_wrong_checksum() {
                 let mut wrong = frame.clone();
                 let at = of_frame(frame)[number].at;
                 wrong[at] ^= 0x40;
-                // Skips the other form of zero, and the value for no checksum.
+                // This skips the other form of zero, and the value that means no checksum.
                 if wrong[at..at + 2] == [0; 2] || wrong[at..at + 2] == [0xff; 2] {
                     continue;
                 }
@@ -217,7 +217,8 @@ fn decrypted_datagrams_have_their_original_checksums() {
         let fields = of_frame(&frame);
         let Some(field) = fields.last().filter(|field| field.name == "UDP") else { continue };
         frame[field.at] ^= wrong;
-        // The changed checksum would mean none, or be the other form of zero, which decryption does not preserve.
+        // The changed checksum would mean that there is no checksum, or would be the other form of zero, which
+        // decryption does not preserve.
         if frame[field.at..field.at + 2] == [0; 2] {
             continue;
         }

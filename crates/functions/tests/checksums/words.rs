@@ -102,7 +102,7 @@ pub fn of_frame(frame: &[u8]) -> Vec<Field> {
     network(frame).map_or_else(Vec::new, |at| fields(&frame[at..], at))
 }
 
-/// Corrects all checksums of a frame; those in a quoted packet before that of the error.
+/// Corrects all checksums of a frame. The checksums in a quoted packet are corrected before the checksum of the error.
 pub fn correct_all(frame: &mut [u8]) {
     for number in (0..of_frame(frame).len()).rev() {
         let Field { at, correct, .. } = of_frame(frame).swap_remove(number);
@@ -130,7 +130,7 @@ fn frame_types(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     ipv4().icmpv4_raw(0, 0, [fill; 4]).write(&mut frames[3], &payload).expect("memory");
     ipv6().udp(5_000, 53).write(&mut frames[4], &payload).expect("memory");
     ipv6().icmpv6_raw(128, 0, [fill; 4]).write(&mut frames[5], &payload).expect("memory");
-    // An error about a packet that this host has sent, and one about an answer.
+    // An error about a packet that this host has sent, and an error about an answer.
     let reversed = |frame: &[u8]| {
         let mut quoted = frame[14..].to_vec();
         quoted[12..20].rotate_left(4);
@@ -139,11 +139,12 @@ fn frame_types(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     let (udp, answer) = (reversed(&frames[0]), reversed(&frames[3]));
     ipv4().icmpv4_raw(3, 1, [0; 4]).write(&mut frames[6], &udp).expect("memory");
     ipv4().icmpv4_raw(11, 0, [0; 4]).write(&mut frames[7], &answer).expect("memory");
-    // Longer than the least MTU, and may be fragmented; to the service of the balancer's example.
+    // This packet is longer than the least MTU and may be fragmented. Its destination is the service of the balancer's
+    // example.
     ethernet().ipv4(from, [192, 0, 2, 10], 64).udp(5_000, 53).write(&mut frames[8], &[fill; 80]).expect("memory");
     frames[8][20] = 0;
-    // Errors about UDP-Lite, whose coverage is the whole datagram, and about DCCP; of both as many fields are read as
-    // of UDP.
+    // Errors about UDP-Lite, whose coverage is the whole datagram, and about DCCP. Functions read the same fields of
+    // them as of UDP.
     for (number, protocol) in [(9, 136), (10, 33)] {
         let mut quoted = udp.clone();
         quoted[9] = protocol;

@@ -7,7 +7,7 @@ use super::*;
 
 /// Functions that change covered bytes, and the place that documents it.
 const CHANGES: &[(&str, &str)] = &[
-    // aes_gcm_decrypt restores them.
+    // `aes_gcm_decrypt` restores the bytes.
     ("aes_gcm_encrypt", "docs/encryption.md"),
     ("ip_swap", "the help of ip_swap"),
     ("static_nat", "the help of static_nat (RFC 3715 section 2.1)"),

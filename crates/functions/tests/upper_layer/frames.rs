@@ -101,12 +101,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns whether the packet is recognized as IPv6.
+    /// Returns true if the packet is recognized as IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.shows != Shows::HiddenIp && self.frame.windows(2).take(25).any(|bytes| bytes == [0x86, 0xdd])
     }
 
-    /// Returns whether it is a fragment.
+    /// Returns true if it is a fragment.
     pub fn is_fragment(&self) -> bool {
         self.name.contains("fragment")
     }

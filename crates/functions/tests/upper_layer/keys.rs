@@ -7,7 +7,7 @@ use super::*;
 
 /// Returns functions that choose by session, with parameters under which a packet's gate reveals its key.
 pub fn keyed() -> Vec<(&'static str, Value)> {
-    // A bucket that holds few packets; no time passes in which it could fill.
+    // The bucket has room for few packets, and does not fill again, because no time passes.
     let once = json!({ "cir": "1kbps", "cbs": "1B", "ebs": "240B" });
     vec![
         ("hash_split", json!({ "gates": 16_384 })),
@@ -20,7 +20,8 @@ pub fn keyed() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Returns the outcome of the second packet after so many copies of the first that they use up the limit of their key.
+/// Sends copies of the first packet until they use up the limit of their key, and then the second packet. Returns the
+/// outcome of the second packet.
 fn outcome_of_second(name: &str, params: &Value, [first, second]: [&[u8]; 2]) -> String {
     let mut bench = Bench::of(find(name), params, &json!({}));
     for _ in 0..10 {
@@ -29,7 +30,7 @@ fn outcome_of_second(name: &str, params: &Value, [first, second]: [&[u8]; 2]) ->
     bench.run(second).0
 }
 
-/// Returns whether two packets have the same key: the second has the outcome of a copy of the first.
+/// Returns true if two packets have the same key: the second has the outcome of a copy of the first.
 fn share_a_key(name: &str, params: &Value, frames: [&[u8]; 2]) -> bool {
     outcome_of_second(name, params, frames) == outcome_of_second(name, params, [frames[0], frames[0]])
 }
@@ -76,7 +77,7 @@ fn packets_of_other_addresses_have_other_keys() {
         for row in rows(TCP).into_iter().filter(|row| row.shows != Shows::HiddenIp) {
             let tags = row.frame[12..].chunks(4).take_while(|tag| matches!(tag[0], 0x81 | 0x88 | 0x91 | 0x92)).count();
             let source = 14 + 4 * tags + if row.is_ipv6() { 23 } else { 15 };
-            // Two keys may have the same gate; for three it is unlikely.
+            // Two keys may have the same gate. Three keys with the same gate are unlikely.
             let shared = [0x11, 0x22, 0x33].map(|bits| {
                 let mut other = row.frame.clone();
                 other[source] ^= bits;

@@ -1,6 +1,8 @@
-//! The layers and session in a packet's metadata: after each function they must equal those of its bytes.
+//! The layers and session in a packet's metadata: after each function, they must equal the layers and session that a
+//! search in its bytes finds.
 //!
-//! They are found once and kept. A function that changes, adds or removes a header must not leave the previous values.
+//! Layers and session are found once and kept with the packet. A function that changes, adds or removes a header must
+//! not leave the previous values.
 
 use forebay_packet::Packet;
 
@@ -43,8 +45,8 @@ fn known(packet: &mut Packet) -> String {
     format!("{network:?} at {start:?} to {end}, transport {transport}, ports {ports}, session {session:#x}")
 }
 
-/// Runs a function over a packet with complete metadata, and compares the metadata afterwards with that of its bytes.
-/// Returns the packet if it was forwarded.
+/// Runs a function over a packet with complete metadata, and compares the metadata afterwards with the metadata that a
+/// search in its bytes finds. Returns the packet if it was forwarded.
 fn run(name: &str, params: &Value, states: &Value, frame: &[u8]) -> Option<Vec<u8>> {
     let mut bench = Bench::of(find(name), params, states);
     let mut batch = Batch::with_capacity(1);
@@ -85,12 +87,12 @@ fn behind_each_function_layers_and_session_are_those_of_the_packet() {
     }
     let all: BTreeSet<_> = functions().iter().map(|function| function.name).collect();
     let never: Vec<_> = all.difference(&forwarded).copied().collect();
-    // The firewall opens no session for these packets and changes none; interface_out holds them until it knows the
-    // neighbour's address. The others take packets out of tunnels: see the test below.
+    // The firewall opens no session for these packets and changes no packet. `interface_out` holds them until it knows
+    // the neighbour's address. The other functions take packets out of tunnels: see the test below.
     assert_eq!(never, ["esp_decrypt", "firewall", "gtpu_decap", "interface_out", "vxlan_decap"]);
 }
 
-/// After decapsulation the layers and the session are those of the inner packet.
+/// After decapsulation, the packet has the layers and the session of the inner packet.
 #[test]
 fn behind_a_tunnel_layers_and_session_are_those_of_the_packet_inside() {
     let cases = others::cases();
@@ -105,7 +107,7 @@ fn behind_a_tunnel_layers_and_session_are_those_of_the_packet_inside() {
         let mut restored = 0;
         for frame in packets() {
             let Some(sent) = run(into, params(into), &json!({}), &frame) else { continue };
-            // Behind a tag the headers are not those of the fast path.
+            // Behind a tag, the packet takes the slow path.
             for sent in [sent.clone(), frames::tagged(&[0x8100], &sent)] {
                 restored += usize::from(run(out, its, &json!({}), &sent).is_some());
             }

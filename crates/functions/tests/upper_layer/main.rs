@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use frames::{Row, Shows, TCP, UDP, rows};
 
-/// A function with everything that it refers to.
+/// A function, with the states and words to which its parameters refer.
 struct Bench {
     function: &'static Declaration,
     rig: Rig,
@@ -28,7 +28,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Builds a function. States are their examples unless `instead` has their parameters.
+    /// Builds a function. A state that its parameters name is built from the parameters that `instead` has for it, or
+    /// else from its example.
     fn of(function: &'static Declaration, params: &Value, instead: &Value) -> Self {
         let mut all = SetupEnvironment::new(Frequency::new(1e9));
         all.files.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -65,7 +66,7 @@ impl Bench {
     }
 }
 
-/// Returns whether a parameter is a state's name, or a list that contains it.
+/// Returns true if a parameter is a state's name, or a list that contains it.
 fn refers(value: &Value, name: &str) -> bool {
     value == name || value.as_array().is_some_and(|list| list.iter().any(|element| element == name))
 }
@@ -127,7 +128,8 @@ fn filters() -> Vec<Filter> {
             Shows::HiddenIp => "undecidable",
             Shows::Hidden if row == "a first fragment without ports" => "fragment",
             Shows::Hidden => "undecidable",
-            // A segment that opens no connection; a packet without protocol, which no rule permits.
+            // The first row is a segment that opens no connection, the second a packet without protocol, which no rule
+            // permits.
             Shows::All => "no_session",
             Shows::NoPorts => "denied",
         }),
@@ -136,7 +138,7 @@ fn filters() -> Vec<Filter> {
             json!({ "patterns": ["\"evil\" class=bad"], "classes": [{ "name": "bad", "gate": "drop" }], "depth": 4 }),
             |row, shows| match shows {
                 Shows::All | Shows::HiddenIp => "pattern",
-                // The whole packet is scanned; these have no payload.
+                // The whole packet is scanned, and these rows have no payload.
                 Shows::Hidden if row.contains("9 ext") || row.contains("16 ext") => "pattern",
                 _ => "0",
             },
@@ -167,7 +169,8 @@ fn a_list_of_addresses_alone_decides() {
     }
 }
 
-/// Rules match a message of mobility, HIP or Shim6 by its number. If another header follows, rules match that one.
+/// Rules match a message of mobility, HIP or Shim6 by its number. If another header follows, rules match the following
+/// header.
 #[test]
 fn rules_name_messages_of_mobility_hip_and_shim6() {
     for protocol in [135u8, 139, 140, 253] {

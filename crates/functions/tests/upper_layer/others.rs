@@ -1,4 +1,4 @@
-//! Functions that do not filter by protocol or ports: each runs over every row, too.
+//! Functions that do not filter by protocol or ports. Each of them runs over every row, too.
 
 use super::*;
 
@@ -26,7 +26,7 @@ impl Case {
     }
 }
 
-/// Returns whether a packet hides its protocol, and not only its ports.
+/// Returns true if a packet hides its protocol, and not only its ports.
 fn hides_protocol(row: &Row) -> bool {
     row.shows == Shows::Hidden && row.is_ipv6() && row.name != "a truncated header, IPv6"
 }
@@ -89,7 +89,7 @@ fn by_ports_of_sessions(row: &Row) -> &'static str {
     }
 }
 
-/// The same if they name only protocols.
+/// Returns the outcome of user plane functions whose filters and rules name only protocols.
 fn by_protocol_of_sessions(row: &Row) -> &'static str {
     match by_ports_of_sessions(row) {
         "undecidable" if !hides_protocol(row) => "0",
@@ -159,7 +159,7 @@ fn sessions() -> Vec<Case> {
             case(by_ports_of_sessions).with(users("", &["7 tcp port=22"])),
             case(by_protocol_of_sessions).with(up_protocol.clone()),
             case(by_protocol_of_sessions).with(users("", &["7 tcp"])),
-            // If neither needs more than addresses, the addresses decide.
+            // If filters and rules need only addresses, the addresses decide.
             case(|row| if row.name == CUT_OPTIONS { "not_ip" } else { by_address(row, "0") })
                 .with(users("", &["7 net=192.0.2.0/24"])),
         ]);

@@ -22,8 +22,8 @@ pub trait IdlePolicy: Send {
     /// when they hand packets over to it.
     fn parks_on_input(&self) -> bool;
 
-    /// Waits until the worker's next turn, for which `next` is the condition. The caller looks at the worker's orders
-    /// after each wait.
+    /// Waits until the worker's next turn. `next` is the condition for this turn, and never [`Next::Now`]. The caller
+    /// looks at the worker's orders after each wait.
     fn wait(&mut self, next: Next, idle: &mut Idle<'_>);
 }
 

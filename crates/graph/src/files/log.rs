@@ -1,9 +1,9 @@
 //! Log files: files to which lines are appended while other programs rotate them by renaming, removing, or copying and
 //! truncating.
 //!
-//! `logrotate(8)` uses both ways. After a rename, the process writes on to the renamed file until it is asked to open
-//! the name again ([`reopen_logs`]). A truncated file remains the same file. It is open for appending, so the next byte
-//! goes to its start.
+//! `logrotate(8)` can do each of these. After a rename, the process continues to write to the renamed file until it
+//! receives a request to open the name again ([`reopen_logs`]). A truncated file remains the same file. It is open for
+//! appending, so the next byte goes to its start.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
@@ -19,7 +19,8 @@ use super::check;
 /// The number of requests to this process to reopen its logs. Signals go to the process, not to one of its pipelines.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
-/// Asks every log of this process to reopen its file, if the name belongs to another file now, or to none.
+/// Requests that every log of this process reopens its file if the name belongs to another file now, or to no file. A
+/// log does so at its next [look](LogFile::look).
 pub fn reopen_logs() {
     REQUESTS.fetch_add(1, Ordering::Release);
 }
@@ -89,8 +90,8 @@ impl LogFile {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
-    /// Checks whether the file was renamed, removed or truncated, and opens its successor. After an error the present
-    /// file stays open, and the next call tries again.
+    /// Checks whether the file was renamed, removed or truncated, and opens its successor. A rename is noticed only
+    /// after a request ([`reopen_logs`]). After an error the present file stays open, and the next call tries again.
     pub fn look(&mut self) -> (Turn, io::Result<()>) {
         let looked = self.turn();
         match &looked.1 {
@@ -106,6 +107,7 @@ impl LogFile {
         looked
     }
 
+    /// Does the work of [`look`](Self::look) without recording failures.
     fn turn(&mut self) -> (Turn, io::Result<()>) {
         let metadata = match self.file.metadata() {
             Ok(metadata) => metadata,
@@ -130,7 +132,7 @@ impl LogFile {
             self.requested = requested;
         }
         let shorter = metadata.len() < self.len;
-        // It may be longer if another process appends to it.
+        // The file may be longer if another process appends to it.
         self.len = metadata.len();
         (if shorter { Turn::Truncated } else { Turn::Same }, Ok(()))
     }
@@ -155,8 +157,9 @@ impl Write for LogFile {
     }
 }
 
+/// Opens a regular file for appending, or creates it.
 fn open(path: &Path, mode: u32) -> io::Result<(File, Metadata)> {
-    // Otherwise a pipe would wait for its reader.
+    // Otherwise opening a pipe would wait for a reader of the pipe.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(mode).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;

@@ -31,6 +31,7 @@ pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The mode of a file with secrets in it.
 pub const OWNER_ALONE: u32 = 0o600;
 
+/// Replaces a file. `mode` is the mode of a private file. `None`: the file keeps the permissions of the old file.
 fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let existing = path.metadata().ok();
     if let Some(metadata) = existing.as_ref().filter(|metadata| !metadata.is_file()) {
@@ -46,7 +47,8 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     // Steps that could fail later come first.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = File::open(folder)?;
-    // A killed process with the same number may have left a file. Another user's link is neither followed nor opened.
+    // A killed process with the same number may have left a file. A link that another user created there is removed,
+    // not followed.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -68,13 +70,13 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
-    // The name should be on the disk, too. If that fails, the file is the new one anyway.
+    // The rename should reach the disk, too. If that fails, the path already has the new file.
     let _ = folder.sync_all();
     Ok(())
 }
 
-/// Removes the files that killed processes left beside the file at `path` while they replaced it. Only for the one user
-/// of the file: the number of a process in another container is unknown here.
+/// Removes the files that killed processes left beside the file at `path` while they replaced it. Only the sole user of
+/// the file may call this: a process in another container that is replacing the file would seem to have ended.
 pub fn remove_left(path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

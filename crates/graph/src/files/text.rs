@@ -1,8 +1,8 @@
 //! Text files as editors write them. A byte-order mark at the start of a file is not part of its text (Unicode 23.8).
 //!
-//! Further marks are refused. A program that adds a mark to each file that it writes creates a second one, and
-//! concatenated files have marks at the start of lines. Within a name or a pattern a mark is invisible, and nothing
-//! matches.
+//! Further marks are refused. A program that adds a mark to each file that it writes may create a second mark, and
+//! concatenated files have marks at the start of lines. Within a name or a pattern a mark is invisible, and no packet
+//! or name would match.
 
 use std::io::{self, BufRead, Read};
 use std::path::Path;
@@ -58,6 +58,7 @@ pub fn skip_mark(from: &mut impl BufRead) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes a mark at the start of a text. Refuses marks of other encodings, and marks at the start of further lines.
 fn without_mark(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     let skipped = mark(&bytes)?;
     bytes.drain(..skipped);

@@ -1,5 +1,5 @@
-//! Finds the modules that a flow's packets pass. It looks only at modules near the flow's steps, because pipelines have
-//! thousands of flows, each with a few of the modules.
+//! Finds the modules that a flow's packets pass. The search looks only at modules near the flow's steps, because
+//! pipelines have thousands of flows, and each flow passes only a few of the modules.
 
 use super::Shape;
 use crate::plan::{FlowPlan, Step, Target};
@@ -11,9 +11,11 @@ pub(crate) struct Passages<'s> {
     before: Vec<Vec<usize>>,
     /// By module: whether packets can leave by a port after it.
     leaves: Vec<bool>,
-    /// By module: the last search in which it leads to the next step, and the last search in which packets reach it.
+    /// By module: the number of the last search in which it led to the next step.
     leads: Vec<usize>,
+    /// By module: the number of the last search in which packets reached it.
     reached: Vec<usize>,
+    /// The number of the present search. There is one search for each step of a flow, and one for the rest of its path.
     search: usize,
 }
 

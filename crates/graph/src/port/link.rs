@@ -19,19 +19,24 @@ pub enum LinkState {
 }
 
 impl LinkState {
+    /// All states, each at the index of its number.
     const ALL: [Self; 5] = [Self::Unknown, Self::Up, Self::NoCarrier, Self::Down, Self::Gone];
 }
 
-/// The state of a port's interface, and how often it went down or disappeared. The port's worker writes them.
+/// The state of a port's interface, and how often the interface went down or disappeared. The port's worker writes
+/// them.
 #[derive(Debug, Default)]
 pub struct LinkCounters {
+    /// The number of the [`LinkState`].
     state: Counter,
+    /// How often the interface went down or lost its carrier.
     downs: Counter,
+    /// How often the interface disappeared or was replaced.
     losses: Counter,
 }
 
 impl LinkCounters {
-    /// Records the present state of the interface.
+    /// Records the present state of the interface. Counts a change to a state in which the interface is down or gone.
     #[cold]
     pub fn set(&self, state: LinkState) {
         let before = self.state();

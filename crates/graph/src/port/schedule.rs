@@ -1,15 +1,15 @@
 //! Sources of packets with a schedule of their own, and the interface by which measurements read and change it.
 //!
-//! A source on a device has no schedule: its packets come when they come. The generator and a replayed capture have
-//! one. [`Port`](super::Port) has no part in it, except that it returns its schedule if it has one.
+//! A device has no schedule: the times of its packets are not known in advance. The generator and a replayed capture
+//! have a schedule. [`Port`](super::Port) only returns the schedule, if there is one.
 
-/// The offer of a source with its own schedule, whether or not a worker takes the packets.
+/// The packets that a source with a schedule offers, whether or not a worker takes them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// Packets per second, on average.
     pub pps: f64,
-    /// How many packets may come in one burst and wait, although the average rate is sustained. 0 if packets come one
-    /// by one.
+    /// The number of packets in one burst. So many packets may wait even if the worker keeps up with the average rate.
+    /// 0 if packets come without bursts.
     pub burst: f64,
 }
 
@@ -18,7 +18,7 @@ pub struct Offer {
 pub struct Pace {
     /// How packets are spread over time.
     pub spread: Spread,
-    /// How many may wait to be taken.
+    /// The number of packets that may wait to be taken. The source loses further packets.
     pub queue: usize,
 }
 

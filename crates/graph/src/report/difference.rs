@@ -95,7 +95,8 @@ fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// Reports a module between two readings. In between, `span` ticks of all workers' time, or `seconds`, passed.
+/// Reports a module between two readings. Between them, `seconds` passed, which are `span` ticks summed over all
+/// workers. Also returns the packets of its calls: those of the whole fold, if the module runs for others.
 fn module(
     before: ModuleReading,
     now: &ModuleReading,
@@ -144,7 +145,8 @@ fn module(
     (report, all)
 }
 
-/// Gives each folded module its part of the leader's calls and times, in proportion to its packets.
+/// Gives each folded module its part of the calls and times of the module that runs for it, in proportion to its
+/// packets. Each report comes with the packets of the module's calls.
 fn unfold(modules: &mut [(ModuleReport, u64)]) {
     let leads = |module: &&(ModuleReport, u64)| module.0.folded.as_ref() == Some(&module.0.name);
     let leaders: HashMap<String, (ModuleReport, u64)> =
@@ -163,6 +165,7 @@ fn unfold(modules: &mut [(ModuleReport, u64)]) {
     }
 }
 
+/// Reports a flow between two readings, with `seconds` between them.
 pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequency) -> FlowReport {
     let delays = now.delays.since(&before.delays);
     let figures = FlowFigures {
@@ -180,6 +183,7 @@ pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequen
     figures.report(frequency)
 }
 
+/// Reports a worker between two readings.
 fn worker(before: WorkerReading, now: &WorkerReading, origin: &RunFacts, frequency: Frequency) -> WorkerReport {
     let (span, busy) = (now.all.saturating_sub(before.all), now.busy.saturating_sub(before.busy));
     // A worker that left and joined again between the readings has counted from 0.
@@ -227,7 +231,8 @@ fn machine_time(before: &WorkerReading, now: &WorkerReading, seconds: f64) -> Ma
     MachineTime { steal: share(now.away.steal, before.away.steal), wait: share(now.away.wait, before.away.wait) }
 }
 
-/// Finds long turns that are not usual ones. The rule is fixed, whatever is measured.
+/// Returns the long turns that the machine must have caused: they take at least [`STALL`] times the mean of the other
+/// busy turns. The rule does not depend on the pipeline.
 fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> Stalls {
     let [turns, long_busy_turns, ticks, busy]: [[u64; LONG_CLASSES]; 4] = std::array::from_fn(|of| {
         std::array::from_fn(|class| now.long[of][class].saturating_sub(before.long[of][class]))
@@ -256,6 +261,7 @@ fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> 
     stalls
 }
 
+/// Reports a port between two readings.
 fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     let [received, sent, dropped, refused, errors] =
         std::array::from_fn(|at| now.counts[at].saturating_sub(before.counts[at]));
@@ -286,7 +292,7 @@ fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     }
 }
 
-/// Reports where the packets are, without reasons that have none.
+/// Reports where the packets are, without reasons that have no packets. The caller sets `lost`.
 fn packets(earlier: &Reading, later: &Reading) -> Packets {
     let Census { queued, held, in_flight, handed, taken, .. } = later.census;
     let difference = |later: &BTreeMap<String, u64>, earlier: &BTreeMap<String, u64>| {

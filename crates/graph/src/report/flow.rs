@@ -6,7 +6,7 @@ use forebay_units::{Frequency, Nanos, Percentile, Rate};
 
 use super::difference::delay;
 
-/// A rate keeps its objective if it is below it by at most this share.
+/// A rate keeps its objective if it is at most this share of the objective below the objective.
 const NEAR: f64 = 0.01;
 
 /// The counters of a flow in a span, and its objectives.
@@ -18,7 +18,7 @@ pub struct FlowFigures<'f> {
     pub seconds: f64,
     /// The delays of the packets that left, from arrival to departure, in ticks.
     pub delays: &'f Distribution,
-    /// Packets above the objective.
+    /// Packets whose delay was above the objective.
     pub violations: u64,
     /// The delay objective.
     pub slo: Option<Nanos>,
@@ -28,7 +28,8 @@ pub struct FlowFigures<'f> {
     pub bytes: u64,
     /// The rate objective.
     pub min_rate: Option<Rate>,
-    /// Packets that were turned away on its path.
+    /// Packets that were dropped on its path because of overload, or lost by its ports. If there are none, the flow got
+    /// all that it offered, and keeps its rate objective.
     pub turned_away: u64,
 }
 

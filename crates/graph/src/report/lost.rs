@@ -68,8 +68,8 @@ impl Losses {
     }
 }
 
-/// Returns the lost lines under one heading of a module's counters; `None` if the heading counts something else, or
-/// nothing was lost.
+/// Returns the lost lines under one heading of a module's counters. `None` if the heading does not count lines or
+/// copies, or if no line was lost.
 pub(super) fn lost_lines(module: &str, heading: &str, counts: &BTreeMap<String, u64>) -> Option<LostLines> {
     let is_copies = counts.len() == COPY_COUNTERS.len() && COPY_COUNTERS.iter().all(|name| counts.contains_key(*name));
     let (over_rate, lost, unwritten) = if is_copies {

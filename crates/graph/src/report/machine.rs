@@ -20,15 +20,17 @@ pub(super) fn mark_machine_misses(report: &mut Report) {
 
 /// Returns the largest share of late packets that the machine explains.
 ///
-/// A report does not have the workers of a flow: the machine explains a miss only where each worker would explain it.
+/// A report does not contain the workers of a flow. So the machine explains a miss only if each worker alone would
+/// explain it.
 fn explained(workers: &[WorkerReport]) -> f64 {
     workers.iter().map(late_without_core).reduce(f64::min).unwrap_or(0.0)
 }
 
 /// Returns the largest share of packets that is late because the worker is without its core for a part of the time.
 ///
-/// Late packets are those that arrive in that time, about as many that waited when it began, and those that arrive
-/// while the worker works off the backlog. The busier the worker, the longer that takes.
+/// Three groups of packets are late: the packets that arrive in that time, about the same number of packets that waited
+/// when it began, and the packets that arrive while the worker processes the backlog. A busier worker needs longer for
+/// the backlog.
 fn late_without_core(worker: &WorkerReport) -> f64 {
     let (away, work) = (worker.without_core(), worker.busy - worker.machine_stalls.busy_share);
     if away < LEAST || work > OVERLOADED {

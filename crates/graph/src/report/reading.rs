@@ -16,8 +16,8 @@ use super::difference;
 use super::lost::{Losses, lost_lines};
 use crate::telemetry::{BACKPRESSURE, MeterAccount, ReasonCounters, Telemetry};
 
-/// The counters at one instant. They are exact between a worker's turns. If another thread reads them, counters of one
-/// reading may differ by some packets.
+/// The counters at one instant. They are exact between a worker's turns. If another thread reads them during a turn,
+/// they may disagree with each other by some packets.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The instant of the reading.
@@ -25,15 +25,19 @@ pub struct Reading {
     pub(super) pipeline: String,
     pub(super) frequency: Frequency,
     pub(super) census: Census,
-    /// Packets by `module.reason`, without reasons that have none.
+    /// The created packets by `module.reason`, without reasons that have no packets.
     pub(super) created: BTreeMap<String, u64>,
+    /// The dropped packets in the same form. There are also `port.refused`, `unwanted`, `no_gate` and `held_at_close`.
     pub(super) dropped: BTreeMap<String, u64>,
+    /// The consumed packets in the same form.
     pub(super) consumed: BTreeMap<String, u64>,
     pub(super) modules: Vec<ModuleReading>,
     pub(super) flows: Vec<FlowReading>,
     pub(super) ports: Vec<PortReading>,
     pub(super) workers: Vec<WorkerReading>,
+    /// The arrival clocks, as a bit set ([`WorkerCounters`](crate::telemetry::WorkerCounters)).
     pub(super) clocks: u64,
+    /// The packets that the pool could not provide.
     pub(super) exhausted: u64,
     /// Losses of modules and ports that the present graph no longer has.
     pub(super) removed: Losses,
@@ -150,8 +154,8 @@ impl Reading {
         self.removed.add(&other.removed);
     }
 
-    /// Corrects the received and sent packets of ports that have gone on counting in the next graph. `ports` has the
-    /// counts at the change.
+    /// Corrects the received and sent packets of ports that have gone on counting in the next graph. `ports` has, by
+    /// name, the received and sent packets at the change.
     pub fn settle(&mut self, ports: &[(String, [u64; 2])]) {
         for (name, [received, sent]) in ports {
             let Some(port) = self.ports.iter_mut().find(|port| port.name == *name) else { continue };
@@ -161,9 +165,9 @@ impl Reading {
         }
     }
 
-    /// Turns the reading of a replaced graph into one of the past. The next graph counts what it took over, so this
-    /// reading drops it: waiting and held packets, the own counters of the functions and ports for which `kept_module`
-    /// and `kept_port` return true, and all gauges.
+    /// Removes from the reading of a replaced graph the counts that the next graph continues. Then readings of both
+    /// graphs can be added. The removed counts are: waiting and held packets, the own counters of the functions and
+    /// ports for which `kept_module` and `kept_port` return true, and all gauges.
     pub fn retire(&mut self, kept_module: impl Fn(&str) -> bool, kept_port: impl Fn(&str) -> bool) {
         for module in &mut self.modules {
             if kept_module(&module.name) {
@@ -188,8 +192,8 @@ impl Reading {
         self.ports.iter_mut().for_each(|port| port.unread = false);
     }
 
-    /// Removes the modules, flows, ports and workers that `present` does not have, and functions' own counters
-    /// likewise. It keeps the fates of their packets, the lines that their files lack, and the flows that had missed an
+    /// Removes the modules, flows, ports, workers and functions' own counters that `present` does not have. It keeps
+    /// the fates of their packets, the lines that could not be written to their files, and the flows that had missed an
     /// objective. The run began at `began`.
     pub fn keep(&mut self, present: &Self, began: Ticks) {
         self.note_removed(present);
@@ -209,7 +213,7 @@ impl Reading {
         keep(&mut self.workers, &present.workers, |worker| &worker.id);
     }
 
-    /// Returns the lines that modules' files lack.
+    /// Returns the lines that modules could not write to their files.
     #[must_use]
     pub fn lost_lines(&self) -> Vec<forebay_protocol::report::LostLines> {
         let headings = self.modules.iter().flat_map(|module| module.own.iter().map(move |own| (&module.name, own)));
@@ -242,7 +246,7 @@ impl Reading {
         self.removed.note_packets(removed.map(|port| port.counts[2]).sum());
     }
 
-    /// Records the flows that `present` does not have, or has without their objective.
+    /// Records the flows that `present` does not have, or has without one of their objectives.
     fn note_removed_flows(&mut self, present: &Self, began: Ticks) {
         let present_flows: HashMap<_, _> = present.flows.iter().map(|flow| (&flow.name, flow)).collect();
         let keeps = |flow: &FlowReading| {

@@ -8,10 +8,11 @@ use super::{Scheduler, Topology};
 /// next module runs.
 #[derive(Debug)]
 pub struct RunToCompletion {
+    /// The ready nodes, one bit for each node.
     ready: Box<[u64]>,
-    /// The index of the present word.
+    /// The index of the present word of `ready`.
     at: usize,
-    /// The nodes of that word that may still run in this turn.
+    /// The nodes of the present word that may still run in this turn.
     mask: u64,
 }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// The largest weight.
 pub const MAX_WEIGHT: u32 = 65_535;
-/// The longest queue that marks can be set for, in packets: as many as the largest pool has.
+/// The longest queue that marks can be set for, in packets: the number of packets in the largest pool.
 pub const MAX_QUEUE: u32 = 16_777_216;
 /// The longest burst.
 const MAX_BURST: Nanos = Nanos(10_000_000_000);
@@ -33,11 +33,11 @@ impl Default for Share {
 /// High and low water marks of a module's input queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// The number of packets that the queue is meant for.
+    /// The nominal length of the queue, in packets. The queue may become longer.
     pub queue: u32,
-    /// The percentage of it at which the module is overloaded.
+    /// The percentage of `queue` at which the module becomes overloaded.
     pub high: u32,
-    /// The percentage of it at which the module is no longer overloaded.
+    /// The percentage of `queue` at which the module is no longer overloaded.
     pub low: u32,
     /// The reaction to an overload.
     pub when_full: WhenFull,
@@ -57,7 +57,7 @@ pub enum WhenFull {
     /// The ports whose packets can come to the module are not read.
     #[default]
     Wait,
-    /// Packets are dropped where the chain begins that leads only to the module. Packets of another worker are also
+    /// Packets are dropped at the start of the chain that leads only to the module. Packets of another worker are also
     /// dropped if the ring to the module's worker is full.
     Drop,
 }

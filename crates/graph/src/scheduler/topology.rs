@@ -17,7 +17,7 @@ pub struct Topology {
     pub gates: Vec<Vec<Option<usize>>>,
     /// By port: the module where its packets enter.
     pub entries: Vec<Option<usize>>,
-    /// By module: whether packets also come from other places than the ports that this worker reads.
+    /// By module: whether packets come from a gate, or from a port that another worker reads.
     pub fed_otherwise: Vec<bool>,
     /// The largest batch.
     pub batch: usize,

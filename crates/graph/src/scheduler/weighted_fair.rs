@@ -4,7 +4,7 @@
 //! Weihl, 1995) with a rule for modules that become ready again. Each module has a *pass*, the virtual time at which
 //! its next call starts. The module with the lowest pass runs, and a call advances the pass by its ticks divided by the
 //! weight. Virtual time is the pass of the running module. A module that was idle continues at the present virtual
-//! time: it has neither saved time nor does it owe any.
+//! time: it has saved no time, and owes none.
 //!
 //! Reading a clock for each call would cost as much as some functions do. So each module's costs are estimated from the
 //! calls of one turn in thirty-two. A timed call also corrects the charges of the untimed calls since the last timed
@@ -32,20 +32,22 @@ use estimate::Estimate;
 use node_set::NodeSet;
 use pressure::Pressure;
 
-/// How far a tick advances the pass of a module of weight 1. It is large enough that a call of a hundred ticks is
-/// charged within a tenth of a percent at the largest weight.
+/// The advance of the pass per tick at weight 1. It is large enough that a call of a hundred ticks is charged within a
+/// tenth of a percent at the largest weight.
 const TICK: f64 = (1u64 << 20) as f64;
-/// The largest advance of a pass by a call: two seconds at weight 1.
+/// The largest advance of a pass by a call: about two seconds at weight 1.
 const MOST: f64 = (1u64 << 52) as f64;
-/// The virtual time at which it is set back, so that passes fit into their words. This happens minutes after the last
-/// time.
+/// When virtual time reaches this value, it is set back, so that passes fit into their words. Minutes pass between two
+/// such events.
 const LATE: u64 = 1 << 60;
-/// The value to which virtual time is set back. No module has been refunded more than that.
+/// The value to which virtual time is set back. No module has been refunded more than this, so passes stay above 0.
 const EARLY: u64 = 1 << 56;
 /// The largest number of untimed calls that a timed call corrects.
 const STANDS_FOR: u32 = 256;
-/// No module runs.
+/// The value of `running` while no module runs.
 const NONE_RUNS: usize = usize::MAX;
+
+// The bits of `Account::state`.
 
 /// The module has a rate limit.
 const LIMITED: u8 = 1;
@@ -61,34 +63,43 @@ const ENTRY: u8 = 8;
 pub struct WeightedFair {
     /// By module.
     accounts: Box<[Account]>,
+    /// By module: the estimated cost of its calls.
     estimates: Box<[Estimate]>,
+    /// By module: the bucket of its rate limit.
     buckets: Box<[Option<Bucket>]>,
     pressure: Pressure,
     /// Ready modules whose pass is the virtual time. They run first, in topological order. Without backlogs all modules
     /// are here.
     abreast: NodeSet,
-    /// Other ready modules: pass and number in one word, lowest first. Then the lowest pass, `u64::MAX` if there is
-    /// none.
+    /// The other ready modules, lowest pass first. An entry is the pass (upper 64 bits) and the module.
     ahead: BinaryHeap<Reverse<u128>>,
+    /// The lowest pass in `ahead`. `u64::MAX` if `ahead` is empty.
     lowest: u64,
     /// The nodes by which packets leave, counted from the end of the modules. They run after a turn's modules.
     leaving: NodeSet,
-    /// Modules that wait for their rate limits, and the earliest instant among them.
+    /// Modules that wait for their rate limits, each with the instant at which it may run.
     waiting: Vec<(Ticks, usize)>,
+    /// The earliest instant in `waiting`. [`Ticks::NEVER`] if no module waits.
     earliest: Ticks,
+    /// The virtual time, in units of a pass. It only increases, except when it is [set back](LATE).
     virtual_time: u64,
-    /// The furthest pass of all modules.
+    /// The highest pass of all modules.
     furthest: u64,
+    /// The module that runs, which `next` returned last. [`NONE_RUNS`] if no module runs.
     running: usize,
-    /// The number of this turn, and the calls that remain in it.
+    /// The number of this turn. It wraps.
     turn: u32,
+    /// The number of modules' calls that remain in this turn. A turn begins with as many as there are modules.
     remaining: usize,
+    /// The time at which this turn began.
     now: Ticks,
     frequency: Frequency,
-    /// The busy turns until the next timed one, whether this turn is timed, and a random number that makes the
-    /// distances irregular, so that timing covers every pattern of calls.
+    /// The number of busy turns until the next timed one.
     until_timed: u32,
+    /// Whether this turn is timed.
     timing: bool,
+    /// A random number that makes the distances between timed turns irregular, so that timing covers every pattern of
+    /// calls.
     random: u32,
     /// Whether weights, and with them passes, have changed since the last turn.
     reweighted: bool,
@@ -97,7 +108,8 @@ pub struct WeightedFair {
 }
 
 impl WeightedFair {
-    /// Returns the module to run next. The caller checks the limits.
+    /// Removes the module to run next from the ready modules, and returns it. `None` if no module is ready. The caller
+    /// checks its rate limit.
     #[inline]
     fn choose(&mut self) -> Option<usize> {
         let abreast = if self.lowest >= self.virtual_time { self.abreast.pop() } else { None };
@@ -106,17 +118,17 @@ impl WeightedFair {
         Some(module)
     }
 
-    /// Returns the first module of those ahead.
+    /// Removes the module with the lowest pass from those ahead, and returns it. Virtual time advances to its pass.
     #[inline(never)]
     fn choose_ahead(&mut self) -> Option<usize> {
         let Reverse(key) = self.ahead.pop()?;
-        // It is lower than the virtual time only if a timed call refunded earlier charges.
+        // The lowest pass is below the virtual time only if a timed call refunded earlier charges.
         self.virtual_time = self.virtual_time.max(self.lowest);
         self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
         Some(key as u32 as usize)
     }
 
-    /// Returns whether a module is ready.
+    /// Returns whether a module is ready. Modules that wait for their rate limits do not count.
     #[inline]
     fn has_some(&self) -> bool {
         self.abreast.count > 0 || self.lowest < u64::MAX
@@ -141,7 +153,8 @@ impl WeightedFair {
         self.sort_ahead();
     }
 
-    /// Sorts the modules ahead by their passes, which have changed.
+    /// Sorts the modules ahead by their passes, which have changed. Call this after each change of a pass of a module
+    /// that may be in `ahead`.
     #[cold]
     fn sort_ahead(&mut self) {
         self.reweighted = false;
@@ -155,7 +168,8 @@ impl WeightedFair {
         self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
     }
 
-    /// Returns the node to run next, after the limited module `module` was chosen.
+    /// Returns the node to run next, after the limited module `module` was chosen: this module, or another node if it
+    /// must wait for its limit.
     #[cold]
     fn next_permitted(&mut self, mut module: usize) -> Option<usize> {
         while self.accounts[module].state & LIMITED != 0 && self.must_wait(module) {
@@ -171,6 +185,7 @@ impl WeightedFair {
         let Some(until) = self.buckets[module].as_mut().and_then(|bucket| bucket.not_before(self.now)) else {
             return false;
         };
+        // New packets must not queue it a second time.
         self.accounts[module].ready = true;
         self.waiting.push((until, module));
         self.earliest = self.earliest.min(until);
@@ -205,6 +220,7 @@ impl WeightedFair {
         account.price(estimate);
     }
 
+    /// Begins a module's overload: its ports are not read, or the start of its chain refuses packets.
     #[cold]
     fn overload(&mut self, module: usize) {
         self.accounts[module].state |= OVERLOADED;
@@ -213,6 +229,7 @@ impl WeightedFair {
         }
     }
 
+    /// Ends a module's overload.
     #[cold]
     fn relieve(&mut self, module: usize) {
         self.accounts[module].state &= !OVERLOADED;
@@ -276,7 +293,7 @@ impl Scheduler for WeightedFair {
     fn begin(&mut self, now: Ticks) {
         self.now = now;
         if self.remaining < self.accounts.len() {
-            // The last turn was a busy one.
+            // The last turn was busy.
             if std::mem::take(&mut self.timing) {
                 self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 // 16 to 47: thirty-two turns from one to the next, on average.
@@ -295,7 +312,7 @@ impl Scheduler for WeightedFair {
         if now >= self.earliest {
             self.release();
         }
-        // A released module was ready before, so its ports still wait.
+        // The number changes after the release: a released module was ready before this turn, so its ports still wait.
         self.turn = self.turn.wrapping_add(1);
     }
 
@@ -344,7 +361,7 @@ impl Scheduler for WeightedFair {
 
     #[inline]
     fn peek(&self) -> Option<usize> {
-        // If no module is abreast, the lowest of those ahead follows. Its data would not arrive in time anyway.
+        // If no module is abreast, the lowest of those ahead follows. A prefetch of its data would come too late.
         self.abreast.first()
     }
 
@@ -456,8 +473,8 @@ impl Scheduler for WeightedFair {
         let account = &mut self.accounts[module];
         let before = std::mem::replace(&mut account.per_tick, TICK / f64::from(weight.max(1)));
         account.price(&self.estimates[module]);
-        // A lead over the others stays the same in time, not in virtual time. Otherwise, if all weights became a
-        // thousand times larger, the module would wait a thousand times as long.
+        // A module that is ahead of the virtual time stays ahead by the same real time, not by the same virtual time.
+        // Otherwise, if all weights became a thousand times larger, it would wait a thousand times as long.
         if account.pass > self.virtual_time {
             let ahead = (account.pass - self.virtual_time) as f64 * (account.per_tick / before);
             account.pass = self.virtual_time.saturating_add(ahead as u64);

@@ -12,13 +12,15 @@ const LONGEST: usize = 8;
 
 /// Two, four, six or eight digits in a text.
 struct Group {
+    /// The position after the group.
     end: usize,
     digits: usize,
+    /// The number of digits from A to F.
     letters: usize,
 }
 
 impl Group {
-    /// Returns the group that begins at `start`.
+    /// Returns the group that begins at `start`, with or without `0x`. `None` if there is no group.
     fn at(text: &str, start: usize) -> Option<Self> {
         let rest = &text[start..];
         let digits = rest.strip_prefix("0x").unwrap_or(rest);

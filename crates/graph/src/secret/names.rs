@@ -1,4 +1,4 @@
-//! Names with as many hexadecimal digits as a key: IPv6 addresses, UUIDs and files.
+//! Names that may have as many hexadecimal digits as a key, but are not keys: IPv6 addresses, UUIDs and files.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;

@@ -23,6 +23,7 @@ pub struct Claim {
 pub(super) enum Usage {
     Read,
     Written,
+    /// Lines are appended. A user of the same name in the next configuration may go on.
     Appended,
     /// Not a file: the standard input.
     Input,
@@ -38,7 +39,8 @@ impl Claim {
     /// Registers the claim in `files`.
     ///
     /// # Errors
-    /// A text for the user: something else uses the file.
+    /// A text for the user, if another user writes the file, or if this claim is for writing and another user uses the
+    /// file. Also if the claim is for the standard input, which may have only one reader in a run.
     pub fn note(&self, files: &mut Files) -> Result<(), String> {
         match self.how {
             Usage::Input => files.claim_input(&self.who),

@@ -12,7 +12,9 @@ use crate::table::Table;
 /// How reports show a group of counters.
 #[derive(Clone, Copy)]
 struct Shown {
+    /// [`OwnCounters::gauges`].
     gauges: bool,
+    /// [`OwnCounters::per_entry`].
     per_entry: bool,
 }
 
@@ -59,6 +61,7 @@ impl Setup<'_> {
         self.register(heading, names, Shown { gauges: true, per_entry: false })
     }
 
+    /// Creates and registers one counter for each of `names`.
     fn register(&mut self, heading: &str, names: impl IntoIterator<Item = String>, shown: Shown) -> Arc<[Counter]> {
         let names: Vec<String> = names.into_iter().collect();
         let counters: Arc<[Counter]> = names.iter().map(|_| Counter::new()).collect();

@@ -68,6 +68,7 @@ impl Setup<'_> {
         self.claim_for(format!("'{}'", self.name), parameter, "-", Usage::Input).map(|_| ())
     }
 
+    /// Claims the file `name` for the user `who`. While a configuration is only checked, the claim is only collected.
     fn claim_for(&mut self, who: String, parameter: &str, name: &str, how: Usage) -> Result<PathBuf, SetupError> {
         let checking = self.environment.checking;
         let files = &mut self.environment.files;

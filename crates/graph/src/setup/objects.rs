@@ -127,6 +127,8 @@ impl Setup<'_> {
         self.hand_over(object, share, |setup| make(setup).map(Own::new))
     }
 
+    /// Creates or finds an object that configurations hand over, and records its owner: the state that was requested
+    /// last, otherwise this module. A reload reports the owners of the objects that it drops.
     fn hand_over<T: Any + Send + Sync>(
         &mut self,
         object: HandedOver,
@@ -138,7 +140,7 @@ impl Setup<'_> {
         self.shared(ObjectKey::HandedOver { object, share }, make)
     }
 
-    /// Returns the object with this key, or creates it.
+    /// Returns the object with this key, or creates it with `make` if there is none of type `T`.
     fn shared<T: Any + Send + Sync>(
         &mut self,
         key: ObjectKey,

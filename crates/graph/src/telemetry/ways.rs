@@ -1,5 +1,5 @@
-//! The places where packets of flows with a rate objective may be turned away. A flow below its rate has missed its
-//! objective only if some of its packets were turned away.
+//! The modules and ports that may drop packets of flows with a rate objective because of overload. A flow below its
+//! rate has missed its objective only if such packets were dropped: otherwise its sources offered less.
 
 use super::Telemetry;
 use crate::flow::Passages;
@@ -9,7 +9,7 @@ use crate::plan::{FlowPlan, Target};
 /// A flow's path, from its ports on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// The flow.
+    /// The index of the flow.
     pub flow: usize,
     /// The modules that run on its path.
     pub modules: Vec<usize>,
@@ -32,12 +32,12 @@ impl Way {
         limited.map(way).collect()
     }
 
-    /// Returns the packets that its modules turned away, including those of other flows on the same path.
+    /// Returns the number of packets that its modules turned away, including packets of other flows in these modules.
     pub(crate) fn turned_away(&self, telemetry: &Telemetry) -> u64 {
         self.modules.iter().map(|at| telemetry.modules[*at].turned_away.get()).sum()
     }
 
-    /// Returns, by port, its name and the packets of any flow that it lost before they entered.
+    /// Returns, by port, its name and the number of packets, of any flow, that it lost before they entered.
     pub(crate) fn lost<'t>(&'t self, telemetry: &'t Telemetry) -> impl Iterator<Item = (String, u64)> + 't {
         let ports = self.ports.iter().map(|at| &telemetry.ports[*at]);
         ports.map(|port| (port.name.clone(), port.counters.dropped.get()))

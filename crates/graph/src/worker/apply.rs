@@ -26,6 +26,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Ok(())
     }
 
+    /// Checks an action without applying it. An action that passes must not fail in [`make`](Self::make).
     fn check(&self, action: &Action) -> Result<(), ActionError> {
         let modules = self.modules;
         if let Some(module) = action.module().filter(|module| *module >= modules) {
@@ -47,6 +48,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
+    /// Applies a checked action. The caller derives the hold limits afterwards.
     fn make(&mut self, action: &Action) {
         // The modules of a fold share one queue.
         let leader = action.module().map_or(0, |module| self.leaders[module]);
@@ -97,7 +99,7 @@ pub enum ActionError {
         batch: usize,
     },
     /// No source can offer this rate.
-    #[error("{factor} times the configured rates: allowed are 0 and more")]
+    #[error("an offer of {factor} times the configured rates: allowed are factors of 0 or more")]
     Factor {
         /// The factor in the action.
         factor: f64,
@@ -106,7 +108,7 @@ pub enum ActionError {
     #[error("{}: {_0}", _0.part)]
     Share(#[from] ShareError),
     /// The scheduler does not share time, so it has no weights and limits.
-    #[error("the scheduler {scheduler} has no weights and limits: weighted-fair has")]
+    #[error("the scheduler {scheduler} has no weights and limits: only weighted-fair has them")]
     Scheduler {
         /// The scheduler.
         scheduler: &'static str,

@@ -1,4 +1,5 @@
-//! Counts where every packet is: the invariant of the engine, checked at the end of a turn.
+//! Counts where every packet is. The invariant of the engine: packets that entered, were created or were taken from
+//! other workers have left, were dropped, consumed or handed over, or are still in the worker.
 
 use forebay_measure::Clock;
 use forebay_protocol::Census;
@@ -47,7 +48,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.telemetry.census()
     }
 
-    /// Updates the gauges: the packets that wait, by node.
+    /// Updates the gauges: the packets that are queued, held and in flight, the state of the buffers, and how often the
+    /// pool was exhausted. Only the worker's own thread may call this.
     pub(super) fn publish(&self) {
         let worker = &self.telemetry.worker;
         worker.queued.set(self.nodes.iter().map(|node| node.input.len() as u64).sum());

@@ -28,27 +28,30 @@ pub(super) enum CrossingNode {
     },
 }
 
-/// The crossings for which other workers had no room: a set.
+/// The set of crossings for which other workers had no room in this turn: one bit for each [`Crossing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stuck(u8);
 
 impl Stuck {
+    /// The empty set: all packets found room.
     pub(super) const NOTHING: Self = Self(0);
 
     fn add(&mut self, crossing: Crossing) {
         self.0 |= 1 << crossing as u8;
     }
 
-    /// Returns whether the worker may take packets of this crossing. Their next step must have room.
+    /// Returns whether the worker may take packets of the crossing `taken` from other workers. It must not take packets
+    /// that it may have to hand over again while it cannot hand over. Otherwise workers could wait for each other.
     fn allows(self, taken: Crossing) -> bool {
         let entering = 1 << Crossing::Entry as u8;
-        // A stuck entry blocks no other packets: entering packets have not reached this worker's modules yet.
+        // Stuck packets of a port block no other packets, because they have not reached this worker's modules yet.
         taken == Crossing::Leave || self.0 & !entering == 0
     }
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Takes up to a batch from each other worker. Returns whether any packets came.
+    /// Takes packets from each ring until it has a batch or more, or the ring is empty. Returns whether any packets
+    /// came. These packets are queued even if the scheduler refuses packets for their module.
     #[inline(never)]
     pub(super) fn take_over<const MODE: u8>(&mut self) -> bool {
         let mut taken = 0;
@@ -78,7 +81,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         taken > 0
     }
 
-    /// Returns when the oldest packets that wait in rings for this worker were sent.
+    /// Returns when the oldest packets that wait in rings for this worker were sent, on the sender's clock. `None` if
+    /// no packets wait there. Used in simulated time, where packets must not be taken before they were sent.
     pub fn sent_to(&mut self) -> Option<Ticks> {
         self.links.ins.iter_mut().filter_map(|from| from.sent_at()).map(Ticks).min()
     }
@@ -95,14 +99,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         matches!(self.crossings.get(at), Some(CrossingNode::Spread(_)))
     }
 
-    /// Spreads the packets that a port has given.
+    /// Spreads the packets in `intake`, which a port has given, over workers at the crossing `node`.
     pub(super) fn spread_intake(&mut self, node: usize) {
         let mut batch = std::mem::replace(&mut self.intake, Batch::none());
         self.cross(node, &mut batch);
         self.intake = batch;
     }
 
-    /// Hands a batch over to other workers. The batch is empty afterwards. Packets that find no room wait at the node.
+    /// Hands a batch over to other workers. Packets that find no room in the ring wait at the node until the next turn,
+    /// or are dropped (`when_full: drop`). The batch is empty afterwards.
+    ///
+    /// A node that spreads packets also puts packets into queues of this worker. There they are not refused, and no
+    /// backlog is reported to the scheduler.
     #[inline(never)]
     pub(super) fn cross(&mut self, node: usize, batch: &mut Batch) {
         let at = node - (self.modules + self.gateways.len() + 1);
@@ -119,7 +127,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             CrossingNode::Away { out, tag, drops } => {
                 let count = batch.len();
                 let out = &mut self.links.outs[*out];
-                // A real clock is not read here, because no one uses the time.
+                // The time is used only in simulated time, so a real clock is not read here.
                 let now = if C::SIMULATED { self.clock.now() } else { self.desk.now };
                 if out.send(*tag, now.0, batch) {
                     self.team.handed(self.id, count);

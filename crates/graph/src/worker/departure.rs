@@ -13,7 +13,8 @@ use crate::scheduler::Scheduler;
 use crate::telemetry::FlowTelemetry;
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Sends a batch out by the egress node `node`. The batch is empty afterwards.
+    /// Takes a batch out of the graph by `node`, which is not a module: a port, the bin, or a crossing to another
+    /// worker. The batch is empty afterwards.
     #[inline]
     pub(super) fn depart<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let port = node - self.modules;
@@ -72,7 +73,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets to their flows. With `UNDO` it subtracts them again.
+    /// Accounts packets that leave at `now`, and their delays, to their flows. With `UNDO` it subtracts them again: the
+    /// batch and `now` must be the same as before.
     #[inline]
     fn account<const UNDO: bool>(&self, batch: &Batch, now: Ticks) {
         let Some(first) = batch.first() else { return };
@@ -123,11 +125,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets of which neighbours seldom have the same flow. Only the sample of equal arrival times is
-    /// reused.
+    /// Accounts packets if consecutive packets seldom have the same flow. It looks up the flow of each packet, and
+    /// computes the sample once for consecutive packets with the same arrival time.
     fn account_mixed<const UNDO: bool>(&self, packets: &[Packet], now: Ticks) {
-        // Local copies. The compiler cannot know that the counters do not alias these tables, and would read them again
-        // for each packet.
+        // Local copies of the slices. Otherwise the compiler would read the slices' pointers again for each packet,
+        // because it cannot know that the counters do not alias them.
         let (of, flows) = (&self.flows.flow[..], &self.telemetry.flows[..]);
         let one = signed::<UNDO>(1);
         let mut arrival = Ticks::ZERO;
@@ -173,6 +175,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         batch.clear();
     }
 
+    /// Shows dropped packets to the observer, in mode `Observed` and if there is one.
     pub(super) fn observe_drops<const MODE: u8>(&mut self, site: DropSite, reason: &'static str, batch: &Batch) {
         if MODE == Mode::Observed as u8
             && let Some(observer) = &mut self.observer

@@ -73,7 +73,7 @@ pub enum MakeError {
 }
 
 impl Plan {
-    /// Returns the flows of this plan, as a worker distinguishes them. Used to check a configuration before it runs.
+    /// Returns the flows of this plan that a worker distinguishes. Used to check a configuration before it runs.
     ///
     /// # Errors
     /// A declared flow that matches no path; more paths than can be distinguished.
@@ -81,6 +81,8 @@ impl Plan {
         flow::build(&Shape::of(self), &self.flows).map(|(_, flows)| flows)
     }
 
+    /// Checks the batch size, the shares, the gates and the folds. The engine relies on this: gates lead to later
+    /// modules only, and the modules of a fold have the same number of gates.
     fn check(&self) -> Result<(), MakeError> {
         if !(1..=MAX_BATCH).contains(&self.batch) {
             return Err(MakeError::Batch(self.batch));
@@ -116,7 +118,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns, by module, the module that runs for it.
+    /// Returns, by module, the module that runs for it: the first module of its fold, or itself.
     pub(crate) fn leaders(&self) -> Box<[usize]> {
         let mut leaders: Box<[usize]> = (0..self.modules.len()).collect();
         for members in &self.folds {
@@ -152,8 +154,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Self::member(plan, clock, costs, pool, Links::default(), Arc::new(Team::new(1)))
     }
 
-    /// Creates a worker of a team. `links` are its ends of the rings to the other workers ([`links`](crate::links)).
-    /// `pool` is its own pool.
+    /// Creates a worker of a team, which has all workers of the plan's placement. `links` are its ends of the rings to
+    /// the other workers ([`links`](crate::links)), made for the same placement. `pool` is its own pool.
     ///
     /// # Errors
     /// [`MakeError`].
@@ -179,7 +181,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         drop(shape);
         let frequency = clock.frequency();
 
-        // From here on a fold is one module: its first module has all packets, and edges to the others lead to it.
+        // From here on a fold is one module: all gates and ports that lead to any of its modules lead to the first one.
         let (leaders, before) = (plan.leaders(), plan.folds_before());
         let targets = plan.modules.iter_mut().flat_map(|module| &mut module.gates).map(|(_, target)| target);
         for target in targets.chain(plan.ports.iter_mut().filter_map(|port| port.entry.as_mut())) {
@@ -383,9 +385,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Ok(worker)
     }
 
-    /// Derives the hold limits that the configuration does not set. For each flow through the module, half of the
-    /// flow's objective is divided by the number of buffers on the flow's path. The module's limit is the smallest of
-    /// these values. Without an objective it is 1 ms.
+    /// Derives the hold limits of modules without a set limit (`hold_stated`). For each flow through the module, half
+    /// of the flow's objective is divided by the number of buffers on the flow's path. The module's limit is the
+    /// smallest of these values. Without an objective it is 1 ms. Call this after each change of a trigger or of
+    /// `hold_stated`.
     pub(super) fn derive_holds(&mut self) {
         self.buffered = (0..self.modules).filter(|&module| self.nodes[module].input.trigger() > 0).collect();
         let mut buffers_on = vec![0u64; self.telemetry.flows.len()];

@@ -1,9 +1,9 @@
 //! Accounts a metered turn's instructions and core cycles to the parts of the turn, as [`stopwatch`](super::stopwatch)
 //! accounts its ticks.
 //!
-//! Turns are metered in series of their own, which the clock does not time. A reading of the meter takes longer than
-//! one of the clock, so metering would distort the times. The counts are those of the thread. So no span is too long to
-//! be plausible: while the machine runs something else, nothing is counted.
+//! Turns are metered in separate series, which the clock does not time. A reading of the meter takes longer than a
+//! reading of the clock, so metering would distort the times. The counts are those of the thread: they do not increase
+//! while the machine runs something else. So no span is too long to be plausible.
 
 use forebay_measure::Clock;
 use forebay_measure::clock::work;
@@ -14,26 +14,34 @@ use crate::meter::Meter;
 use crate::scheduler::Scheduler;
 use crate::telemetry::MeterAccount;
 
-/// Busy turns from a timed series to the next metered one. The last turn of the timed series counts.
+/// The distance, in busy turns, from the last turn of a timed series to the first turn of the next metered series.
 const TO_METER: u32 = 500;
-/// Busy turns from a metered series to the next timed one. So the same turns are timed as without a meter.
+/// The distance, in busy turns, from the last turn of a metered series to the first turn of the next timed series. With
+/// this value, the distance between timed series is [`EVERY`], so a meter does not change which turns are timed.
 const FROM_METER: u32 = EVERY - TO_METER - (SERIES - 1);
 
-/// The cost of a reading is learnt from this many parts of work with a reading between them, in this many tries.
+/// The number of parts of work in a run that measures the cost of a reading of the meter.
 const PARTS: u64 = 200;
+/// The number of tries. A try has one run without readings, and one run with a reading after each part. The least
+/// counts of all tries are used.
 const TRIES: usize = 5;
 
 /// The part of a turn that a span belongs to.
 #[derive(Clone, Copy)]
 pub(super) enum Span {
+    /// A call of this module, or its wake-up.
     Module(usize),
+    /// This port gave packets.
     Receive(usize),
+    /// This port took packets.
     Send(usize),
+    /// Packets went to other workers or came from them.
     HandOver,
+    /// All other work, for example scheduling, and polls of ports without packets.
     Residue,
 }
 
-/// A meter, and its last reading.
+/// A meter, and its last reading. Each array has the instructions and then the core cycles.
 pub(super) struct Metering {
     meter: Box<dyn Meter>,
     /// Whether the meter has stopped working.
@@ -46,14 +54,15 @@ pub(super) struct Metering {
     last: [u64; 2],
     /// The cost of reading the meter and noting the result.
     reading: [u64; 2],
-    /// The counts of this turn: of its residue, and in all.
+    /// The counts of this turn's residue.
     residue: [u64; 2],
+    /// All counts of this turn.
     all: [u64; 2],
 }
 
 impl Metering {
-    /// Returns the number of busy turns from the end of a series to the next one, and whether that one is metered.
-    /// `was_metered`: the series that ended was metered.
+    /// Returns the distance, in busy turns, from the last turn of a series to the first turn of the next series, and
+    /// whether the next series is metered. `was_metered`: the series that ended was metered.
     pub(super) fn next_series(metering: Option<&Self>, was_metered: bool) -> (u32, bool) {
         match metering {
             _ if was_metered => (FROM_METER, false),
@@ -62,6 +71,7 @@ impl Metering {
         }
     }
 
+    /// Reads the meter. After the first failure it returns `None` and does not read the meter again.
     #[inline]
     fn read(&mut self) -> Option<[u64; 2]> {
         if self.has_failed {
@@ -72,8 +82,8 @@ impl Metering {
         now
     }
 
-    /// Returns the instructions and cycles since the last reading, without the cost of the reading. Short spans may be
-    /// negative, like their ticks.
+    /// Returns the instructions and cycles since the last reading, without the cost of the reading. The result for a
+    /// short span may be negative, so it wraps. `None` if the meter has failed.
     #[inline]
     fn span(&mut self) -> Option<[u64; 2]> {
         let now = self.read()?;
@@ -83,6 +93,7 @@ impl Metering {
     }
 }
 
+/// Returns the wrapping difference.
 fn less(these: [u64; 2], those: [u64; 2]) -> [u64; 2] {
     [these[0].wrapping_sub(those[0]), these[1].wrapping_sub(those[1])]
 }
@@ -92,6 +103,7 @@ fn add(sum: &mut [u64; 2], more: [u64; 2]) {
 }
 
 impl MeterAccount {
+    /// Adds the counts of a span on `packets` packets.
     fn note(&self, [instructions, cycles]: [u64; 2], packets: usize) {
         self.instructions.add(instructions);
         self.cycles.add(cycles);
@@ -100,7 +112,8 @@ impl MeterAccount {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Takes a meter. Called on the thread that runs the worker.
+    /// Takes a meter, and measures the cost of its readings. Called on the thread that runs the worker. If the meter
+    /// fails, the worker runs without a meter, and the telemetry reports the failure.
     pub(super) fn take_meter(&mut self, meter: Box<dyn Meter>) {
         let nothing = [0; 2];
         self.stopwatch.metering = Some(Box::new(Metering {
@@ -124,9 +137,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Learns the cost of a reading: how much longer work takes when the meter is read and noted between its parts. The
-    /// clock's reading is learnt the same way. Readings without work between them would cost too much, because a
-    /// processor does other work during a reading. The result is the least of several tries.
+    /// Learns the cost of a reading, per reading: the difference between work whose parts end with a reading, and the
+    /// same work without readings. The cost of the clock's reading is learnt the same way. Readings without work
+    /// between them would seem to cost too much, because a processor does other work during a reading. The result is
+    /// the least of several tries. `None` if the meter fails.
     fn learn_reading(&mut self) -> Option<[u64; 2]> {
         let mut words = [1; 64];
         let mut least = [[u64::MAX; 2]; 2];
@@ -161,7 +175,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts the instructions and cycles since the last reading to `span`, with its number of packets.
+    /// Ends a span on `packets` packets: accounts the instructions and cycles since the last reading to it.
     #[inline(never)]
     pub(super) fn meter(&mut self, span: Span, packets: usize) {
         let Some((metering, metered)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
@@ -180,7 +194,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         account.note(spent, packets);
     }
 
-    /// Ends a metered turn. `was_warm_up`: its counts are discarded.
+    /// Ends a metered turn, and accounts its residue and its sum. `was_warm_up`: its counts are discarded.
     pub(super) fn end_metered(&mut self, was_warm_up: bool) {
         let Some((metering, metered)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
             return;

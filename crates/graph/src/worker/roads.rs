@@ -13,18 +13,24 @@ use crate::scheduler::WhenFull;
 pub(super) struct CrossingNodes {
     worker: usize,
     placement: Arc<Placement>,
+    /// The keys of the nodes, sorted. The index of a key is the index of its node.
     keys: Vec<CrossingKey>,
     /// By module: whether packets for it are dropped when the ring to its worker is full.
     drops: Vec<bool>,
 }
 
+/// The key of a node. The derived order is the order of the nodes, so `Spread` must be the first variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CrossingKey {
+    /// Packets for this target that are spread over the workers that have the target.
     Spread(Crossing, Target),
+    /// Packets for this target on this other worker.
     Away(Crossing, Target, usize),
 }
 
 impl CrossingNodes {
+    /// Finds the nodes that the worker of `plan` needs. The gates and ports of the plan must already lead to the first
+    /// modules of folds.
     pub(super) fn find(plan: &Plan) -> Self {
         let drops = plan.modules.iter().map(|module| module.share.marks.when_full == WhenFull::Drop).collect();
         let mut found = Self { worker: plan.worker, placement: Arc::clone(&plan.placement), keys: Vec::new(), drops };

@@ -1,12 +1,14 @@
 //! The order in which ports are read when the scheduler shares time.
 //!
 //! A port may fill a queue so that the ports after it must not be read. So the port that has waited longest comes
-//! first. Then each port that leads to the queue gets its turn, whatever the rhythm in which the queue has room. A
-//! plain rotation would not do: a queue may have room exactly once in as many turns as there are ports.
+//! first. Then each port that leads to the queue gets its turn, at whatever intervals the queue has room. A plain
+//! rotation does not suffice: with n ports, and a queue that has room once in n turns, the same port would always fill
+//! the queue.
 
 /// Ports in the order of their last packets: the port that gave packets the longest time ago comes first.
 #[derive(Debug, Default)]
 pub(super) struct Rota {
+    /// All ports, in the order of the next round.
     order: Vec<u32>,
     /// The ports that gave packets in this round, in order.
     gave: Vec<u32>,
@@ -17,7 +19,8 @@ impl Rota {
         Self { order: (0..ports as u32).collect(), gave: Vec::with_capacity(ports) }
     }
 
-    /// Reads each port once. `read` returns whether the port gave packets.
+    /// Calls `read` once for each port. `read` returns whether the port gave packets. If so, the port comes last in the
+    /// next round.
     #[inline]
     pub(super) fn go_round(&mut self, mut read: impl FnMut(usize) -> bool) {
         let mut kept = 0;

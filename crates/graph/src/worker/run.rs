@@ -1,4 +1,7 @@
 //! Runs modules: takes a batch from a queue, calls the function, and moves each packet along its gate.
+//!
+//! The simulator (`crates/sim`, `worker/run.rs`) has its own code for the same loop. If the order of calls of the
+//! scheduler changes here, it must change there, too. `tests/agreement/exact.rs` of that crate compares the two.
 
 use std::hint::cold_path;
 
@@ -17,7 +20,8 @@ use crate::scheduler::{Scheduler, Took};
 use crate::telemetry::{BACKPRESSURE, Telemetry, size_class};
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Runs ready nodes until the turn ends. Returns whether any ran.
+    /// Runs ready nodes until the turn ends. Returns whether any node did work. A batch that found no room in a ring to
+    /// another worker is not work.
     #[inline]
     pub(super) fn run<const MODE: u8>(&mut self) -> bool {
         let mut ran = false;
@@ -44,7 +48,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     self.time_residue();
                 }
                 self.run_from::<MODE>(node, &mut batch);
-                // A batch that found no room is not work.
                 let waits = self.waiting.last() == Some(&node);
                 ran |= !waits;
                 let more = self.nodes[node].input.is_ready() && !waits;
@@ -65,15 +68,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ran
     }
 
-    /// Reads the ports of a module that has no packets left but kept its turn. If the ports have more packets, the
-    /// module is backlogged, and a batch a turn would be too little for a large weight.
+    /// Reads the ports of a module that has no packets but that the scheduler chose all the same ([`Scheduler::ran`]).
+    /// If the ports have more packets, the module is backlogged. With one batch a turn, a module with a large weight
+    /// would not get its share.
     #[inline(never)]
     fn refill<const MODE: u8>(&mut self, node: usize) {
         if self.draining || self.stuck != Stuck::NOTHING {
             return;
         }
         let sources = self.sources.get(node).map_or(0, Vec::len);
-        // As at the beginning of a turn.
+        // Another port comes first in each turn, so that no port always fills the queue before the others.
         let first = if sources > 1 { self.turn as usize % sources } else { 0 };
         for at in (first..sources).chain(0..first) {
             let port = self.sources[node][at] as usize;
@@ -81,8 +85,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Runs `batch` through the module `at`, and through the modules that follow, as long as the whole batch goes on to
-    /// a module that no other edge feeds. The batch is empty afterwards.
+    /// Runs `batch` through the node `at`. As long as the whole batch goes on to a node that no other node feeds, it
+    /// also runs through that node. The batch is empty afterwards.
     #[inline]
     fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch) {
         let (size, class) = (batch.len(), size_class(batch.len()));
@@ -133,8 +137,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// Moves a batch along the gates that the function selected, and then the packets that the function emitted.
-    /// Returns the next node if the whole batch is still in `batch` and goes straight on to that node. The desk is
-    /// clear afterwards.
+    /// Returns the next node if the whole batch is still in `batch` and runs there at once. `None`: the batch is empty.
+    /// The desk is clear afterwards.
     fn distribute<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
         if self.desk.wake != Ticks::NEVER {
             let keeps = std::mem::take(&mut self.desk.keeps);
@@ -163,7 +167,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         straight_on
     }
 
-    /// Sends a whole batch along an edge. Returns the next node if the batch goes straight on and is still in `batch`.
+    /// Sends a whole batch along an edge. Returns the next node if the batch runs there at once: then it is still in
+    /// `batch`. `None`: the batch has been [delivered](Self::deliver), and `batch` is empty.
     #[inline]
     fn pass_on(&mut self, edge: Edge, batch: &mut Batch) -> Option<usize> {
         let next = edge.node as usize;
@@ -174,7 +179,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         None
     }
 
-    /// Puts a whole batch into a node's queue. The batch is empty afterwards.
+    /// Puts a whole batch into a node's queue, or drops it if the scheduler refuses packets there. The batch is empty
+    /// afterwards.
     #[inline]
     pub(super) fn deliver(&mut self, node: usize, batch: &mut Batch) {
         if S::SHARES && self.scheduler.refuses(node) {
@@ -203,7 +209,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.pass_on(self.edges[from.edges as usize], batch)
     }
 
-    /// Moves each packet of a batch along its own gate.
+    /// Moves each packet of a batch along its own gate. The batch is empty afterwards.
     #[inline]
     fn scatter<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let from = &self.nodes[node];
@@ -220,9 +226,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 all_out = false;
                 let held = gates[index] == Gate::HOLD;
                 if let Err(packet) = if held { shelves[node].put(index, packet) } else { Err(packet) } {
-                    // From here on the first gates are those of the packets in the bin, in the same order. They never
-                    // overwrite a gate that is still to be read, because the bin holds at most as many packets as have
-                    // been looked at.
+                    // The gates of the packets in the bin move to the start of `gates`, in the same order. They never
+                    // overwrite a gate that is still to be read, because the bin has at most `index` packets now.
                     gates[bin.len()] = gates[index];
                     // The bin has room for the largest batch, and is empty before each one.
                     let _ = bin.push(packet);
@@ -244,7 +249,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Drops or consumes the packets in the bin. The first gates give the reasons.
+    /// Drops or consumes the packets in the bin, which left the module `node`. The first gates of the desk are the
+    /// gates of these packets. The bin is empty afterwards.
     #[inline(never)]
     fn end<const MODE: u8>(&mut self, node: usize) {
         let gates = self.desk.each(self.bin.len()).0;
@@ -271,7 +277,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.bin.clear();
     }
 
-    /// Moves packets that a function created or released along their gates.
+    /// Moves the packets that the function of `node` created or released along their gates. It overwrites the gates of
+    /// the desk, so the batch of the call must be gone.
     #[cold]
     pub(super) fn emit<const MODE: u8>(&mut self, node: usize) {
         let mut emitted = std::mem::take(&mut self.desk.emitted);
@@ -286,6 +293,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.desk.emitted = emitted;
     }
 
+    /// Shows the packets in `intake` to the observer, which marks those that it follows.
     pub(super) fn observe_entry(&mut self, port: usize) {
         if let Some(observer) = &mut self.observer {
             for packet in self.intake.iter_mut() {
@@ -295,6 +303,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
+    /// Shows each marked packet to the observer, as it was `before` the call and as it is now.
     fn observe_call(&mut self, module: usize, batch: &Batch, before: &[Option<Vec<u8>>]) {
         let Some(observer) = &mut self.observer else { return };
         for (index, (packet, before)) in batch.iter().zip(before).enumerate() {
@@ -306,7 +315,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 }
 
-/// Reports to the scheduler that a node can run, and how many packets wait there if they are more than a batch.
+/// Reports to the scheduler that a node can run, and how many packets wait there if they are more than a batch. The
+/// scheduler finds an overloaded module by that number. Call this after a push that returned true. `mark_ready` of the
+/// simulator is the counterpart: both must call the scheduler in the same order.
 #[inline]
 pub(super) fn report_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: &Input) {
     scheduler.ready(node);
@@ -329,7 +340,7 @@ pub(super) fn turn_away(
     }
 }
 
-/// How flow words advance at a split.
+/// How flow words advance at a split ([`FlowTable`]).
 #[derive(Clone, Copy)]
 struct Words<'w> {
     next: &'w [u32],
@@ -337,6 +348,7 @@ struct Words<'w> {
 }
 
 impl<'w> Words<'w> {
+    /// Returns how flow words advance at `node`.
     #[inline]
     fn of(flows: &'w FlowTable, node: usize) -> Self {
         Self { next: &flows.next, split: flows.splits.get(node).copied().unwrap_or_default() }
@@ -345,14 +357,14 @@ impl<'w> Words<'w> {
     /// Advances the flow words of packets. Each packet comes with the number of its gate.
     #[inline]
     fn advance_each<'p>(self, packets: impl Iterator<Item = (&'p mut Packet, usize)>) {
-        // A loop of its own, because this case takes only a few instructions per packet.
+        // A separate loop, because this case takes only a few instructions per packet.
         match self.split {
             Split::One(first) => packets.for_each(|(packet, gate)| packet.set_flow(first + gate as u32)),
             _ => packets.for_each(|(packet, gate)| self.advance(packet, gate)),
         }
     }
 
-    /// Advances a packet's flow word.
+    /// Advances the flow word of a packet that leaves through gate `gate`.
     #[inline]
     fn advance(self, packet: &mut Packet, gate: usize) {
         match self.split {
@@ -368,7 +380,7 @@ impl<'w> Words<'w> {
     }
 }
 
-/// Counts packets that come to where they run folded.
+/// Counts, by flow word, packets that come to the module in which they first run folded.
 #[inline(never)]
 fn count_arrivals(arrived: &[Counter], batch: &Batch) {
     for packet in batch.iter() {
@@ -378,12 +390,13 @@ fn count_arrivals(arrived: &[Counter], batch: &Batch) {
     }
 }
 
-/// Returns the configured module that `packet` is in while `module` runs: one of the modules of its fold.
+/// Returns the configured module that `packet` is in while `module` runs. This is `module` itself, or another module of
+/// its fold. Counters and observers name the configured module.
 pub(super) fn configured_module(members: &[Box<[u32]>], flows: &FlowTable, module: usize, packet: &Packet) -> usize {
     members[module].get(Branches(&flows.branch).of(packet)).map_or(module, |member| *member as usize)
 }
 
-/// Returns the frames of the marked packets of a batch.
+/// Returns copies of the frames of the marked packets of a batch, by index. `None` for a packet without a mark.
 fn frames(batch: &Batch) -> Vec<Option<Vec<u8>>> {
     batch.iter().map(|packet| (packet.mark() != 0).then(|| packet.data().to_vec())).collect()
 }

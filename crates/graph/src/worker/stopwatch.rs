@@ -12,28 +12,28 @@ use super::windows::Windows;
 use crate::scheduler::Scheduler;
 use crate::telemetry::{Account, LongTurns};
 
-/// Busy turns from a timed series to the next one. The last turn of the series counts. With the other 31 turns of the
-/// series they are 1031, a prime number. Otherwise an event in every 2ⁿ-th turn could always, or never, fall into a
-/// timed turn.
+/// The distance, in busy turns, from the last turn of a timed series to the first turn of the next one. With the other
+/// 31 turns of a series, the distance between the starts of two series is 1031, a prime number. With a power of 2, an
+/// event in every 2ⁿ-th turn could always, or never, fall into a timed turn.
 pub(super) const EVERY: u32 = 1000;
 /// The number of busy turns in a timed series.
 pub(super) const SERIES: u32 = 32;
 /// The number of turns at the start of a series that are discarded. The timing code has not run for a while, and caches
 /// and branch prediction must warm up.
 pub(super) const WARM_UP: u32 = 8;
-/// The number of turns that are timed when a worker begins. All of them count, so that something is known after a few
-/// packets.
+/// The number of turns that are timed when a worker begins. None of them is discarded, so that the first times are
+/// known after a few packets.
 const AT_FIRST: u32 = 4;
-/// A long stretch that takes this many times the mean is not work.
+/// A long stretch that takes more than this many times the mean is ignored: the machine ran something else.
 const UNUSUAL: u64 = 16;
-/// The number of calls after which the mean is known.
+/// The number of timed calls after which their mean is used to find unusual stretches.
 const KNOWN: u64 = 16;
 
 /// Times the stretches of a turn.
 pub(super) struct Stopwatch {
-    /// Busy turns until the next timed one.
+    /// Busy turns until the next timed one. 0 during a series.
     remaining: u32,
-    /// The number of turns of this series that have been timed.
+    /// The number of turns of this series that have been timed, or metered.
     timed: u32,
     /// True while times are discarded ([`WARM_UP`]).
     pub(super) warms_up: bool,
@@ -41,11 +41,12 @@ pub(super) struct Stopwatch {
     discarded: Account,
     /// Whether the present turn, or the last one, is timed.
     pub(super) runs: bool,
-    /// The last reading of the clock. Used where the cost of a reading is known.
+    /// The last reading of the clock. Used if the cost of a reading is known
+    /// ([`KNOWS_READING`](Worker::KNOWS_READING)).
     last: Ticks,
-    /// The cost of a reading.
+    /// The cost of a reading, in ticks, as measured before the run.
     reading: u64,
-    /// The cost of a reading within turns.
+    /// The cost of a reading within turns, which is learnt during the run. Used if the cost is not known.
     pub(super) windows: Windows,
     /// The residue of this turn.
     pub(super) residue: Residue,
@@ -55,15 +56,18 @@ pub(super) struct Stopwatch {
     pub(super) metering: Option<Box<Metering>>,
     /// Whether this series, or the next one, is metered instead of timed.
     is_metered: bool,
-    /// Whether the worker parked after this turn. The length of such a turn has no meaning.
+    /// Whether the worker parked after this turn. Then the span until the next turn is not the length of a turn.
     pub(super) parked: bool,
 }
 
-/// The stretches of a turn that belong to no part: how many there were, how many of them were timed, and their ticks.
+/// The stretches of a turn that belong to no part. The fields have the names of the [`Account`] that they are added to.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Residue {
+    /// The number of stretches.
     pub(super) packets: u64,
+    /// The number of stretches that were not long. Long stretches are not timed.
     pub(super) calls: u64,
+    /// The ticks of the stretches that were not long. The sum wraps, because it may be negative.
     pub(super) ticks: u64,
 }
 
@@ -86,7 +90,7 @@ impl Stopwatch {
         }
     }
 
-    /// Returns whether the turn that begins is to be timed. `was_busy`: the last turn was busy.
+    /// Returns whether the turn that begins is to be timed. Call it once a turn. `was_busy`: the last turn was busy.
     #[inline]
     pub(super) fn is_due(&mut self, was_busy: bool) -> bool {
         self.remaining = self.remaining.saturating_sub(u32::from(was_busy));
@@ -101,7 +105,8 @@ impl Stopwatch {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Begins a timed turn.
+    /// Begins a timed or metered turn that starts at `now`. [`stop_watch`](Self::stop_watch) ends it when the next turn
+    /// begins.
     pub(super) fn start_watch(&mut self, now: Ticks) {
         let stopwatch = &mut self.stopwatch;
         (stopwatch.runs, stopwatch.last, stopwatch.residue) = (true, now, Residue::default());
@@ -121,8 +126,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// Returns the ticks since the last reading of the clock, without the cost of a reading. If the clock moves in
-    /// steps, a short stretch may be negative. Only the sum of stretches is right. So the value wraps, and counters
-    /// wrap, too.
+    /// steps, the result for a short stretch may be negative, and only the sum of many stretches is right. So the value
+    /// wraps, and counters wrap, too.
     #[inline]
     fn stretch(&mut self) -> u64 {
         let now = self.clock.now();
@@ -131,7 +136,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ticks
     }
 
-    /// Ends a stretch on `packets` packets. Returns its ticks if each stretch is timed.
+    /// Ends a stretch on `packets` packets. Returns its ticks if the cost of a reading is known
+    /// ([`KNOWS_READING`](Self::KNOWS_READING)), otherwise 0.
     #[inline]
     fn time(&mut self, span: Span, packets: usize) -> Ticks {
         if self.is_metered() {
@@ -153,7 +159,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.time(Span::Residue, 0);
     }
 
-    /// Ends a module's call on `packets` packets. Returns its ticks if each call is timed.
+    /// Ends a module's call on `packets` packets. Returns its ticks if the cost of a reading is known, otherwise 0.
     #[inline]
     pub(super) fn time_module(&mut self, module: usize, packets: usize) -> Ticks {
         self.time(Span::Module(module), packets)
@@ -195,7 +201,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         })
     }
 
-    /// Accounts a stretch's ticks. If `packets` is 0, a module was woken, which does not count as a call.
+    /// Accounts a stretch's ticks. If the stretch is so long that the machine must have run something else, it is
+    /// ignored. If `packets` is 0, a module was woken, which does not count as a call.
     #[inline]
     pub(super) fn note_span(&mut self, span: Span, ticks: u64, packets: usize) {
         let stopwatch = &mut self.stopwatch;
@@ -222,7 +229,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         account.calls.add(u64::from(packets > 0));
     }
 
-    /// Ends the timed turn, because the next turn begins.
+    /// Ends the timed or metered turn, because the next turn begins at `now`. Decides whether the next turn is timed.
+    /// Idle turns do not count for the series.
     #[cold]
     pub(super) fn stop_watch(&mut self, now: Ticks) {
         let was_metered = self.is_metered();
@@ -272,7 +280,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         worker.timed_turns.add(1);
     }
 
-    /// Counts a turn that took `span`, if it was long. The turn may have done work or found none.
+    /// Counts the last turn, which took `span` ticks, if it was long. Turns without work count, too, except if the
+    /// worker parked after them.
     #[inline]
     pub(super) fn look_at(&self, span: u64) {
         if span > self.stopwatch.long && !C::SIMULATED {

@@ -1,9 +1,9 @@
 //! The change to another graph while packets run: the new workers take over from the old ones.
 //!
-//! The new graphs are created in advance. Then all workers of the old graph drain their queues. When all are done, each
-//! hands over its functions and ports, and each worker of the new graph takes over those that are its own. The rest
-//! (removed functions and ports, and the old graph itself) goes to the caller, which requested the change. So no packet
-//! waits while files are closed and memory is freed.
+//! The new graphs are created in advance. Then all workers of the old graph drain their queues. When all queues are
+//! empty, each worker hands over its functions and ports, and each worker of the new graph takes over the functions and
+//! ports that its plan names. The rest (removed functions and ports, and the old graph itself) goes to the caller,
+//! which requested the change. So no packet waits while files are closed and memory is freed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ struct HandedFunction {
     shelf: Shelf,
     /// Its pending wake-up.
     timer: Option<Timer>,
-    /// The keys of the flow words of the packets on the shelf.
+    /// By flow word of the old graph: its key. The new graph finds its own words for the packets on the shelf by it.
     flows: Arc<[u64]>,
 }
 
@@ -37,38 +37,45 @@ struct HandedFunction {
 #[derive(Default)]
 struct HandedOver {
     modules: Vec<Option<HandedFunction>>,
+    /// Each port with its last response.
     ports: Vec<Option<(Box<dyn Port>, Ready)>>,
 }
 
 /// The slots of the exchange for a worker's modules or ports: pairs of module or port and slot.
 type Slots = Vec<(usize, usize)>;
 
-/// The place where the workers of a graph hand over functions and ports to those of the next graph.
+/// The functions and ports on their way from the workers of a graph to the workers of the next graph.
+///
+/// The order of calls is: every running worker calls [`Worker::hand_over`] until it returns true, and all of them meet.
+/// Then every worker of the next graph calls [`meet`](Self::meet) and [`Worker::take_over_from`]. A running worker with
+/// a successor ends with [`Worker::succeed`] ([`drive::run`](crate::drive::run)).
 pub struct Exchange {
     handed_over: Mutex<HandedOver>,
     /// The workers of the next graph.
     next: Team,
-    /// By running worker: the slots that it fills.
+    /// By running worker: the slots that its modules fill.
     modules: Vec<Slots>,
+    /// By running worker: the slots that its ports fill.
     ports: Vec<Slots>,
-    /// The packets that are held by functions that are taken over.
+    /// The packets that are held by functions that were handed over.
     moved: AtomicU64,
 }
 
 /// The modules and ports that a worker of a new graph takes over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inherited {
-    /// Modules: the index in the plan, the name, and the worker that has the module.
+    /// Modules: the index in the plan, the name, and the running worker that has the module.
     pub(crate) modules: Vec<(usize, String, usize)>,
     /// Ports, in the same form.
     pub(crate) ports: Vec<(usize, String, usize)>,
-    /// The same modules and ports with their slots in the exchange.
+    /// The modules that the running worker has, with their slots in the exchange.
     module_slots: Slots,
+    /// The ports that the running worker has, with their slots in the exchange.
     port_slots: Slots,
 }
 
-/// A worker of an old graph, after another one took over. It must be [closed](Former::close), away from the packet
-/// path.
+/// A worker of an old graph, after another worker took over. It must be [closed](Former::close), on a thread that
+/// processes no packets.
 pub struct Former<C: Clock, S: Scheduler> {
     worker: Worker<C, S>,
     /// How long no packets were taken from ports, in ticks.
@@ -76,8 +83,9 @@ pub struct Former<C: Clock, S: Scheduler> {
 }
 
 impl Exchange {
-    /// Creates an exchange between the running workers, by their telemetry, and the next ones, whose telemetry has no
-    /// other owner yet. Functions and ports that will be taken over keep their own counters.
+    /// Creates an exchange between the running workers, of which `running` is the telemetry, and the workers of the
+    /// `next` graph. Nothing else may own the telemetry of the next workers yet. Functions and ports that will be taken
+    /// over keep their own counters.
     #[must_use]
     pub fn between<C: Clock, S: Scheduler>(running: &[Arc<Telemetry>], next: &mut [Worker<C, S>]) -> Self {
         let named = |names: &mut dyn Iterator<Item = &str>| -> HashMap<String, usize> {
@@ -135,7 +143,7 @@ impl Exchange {
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Runs one step of handing over. The worker drains. When no packet waits in the whole team, it hands over its
-    /// functions and ports. Returns whether it has done so; call it until then.
+    /// functions and ports, and returns true. Call it until then, and not again.
     pub fn hand_over(&mut self, exchange: &Exchange) -> bool {
         if !self.draining {
             self.paused = self.clock.now();
@@ -199,7 +207,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.publish();
     }
 
-    /// Replaces this worker by `next`, which has taken over its functions and ports. Returns the old worker.
+    /// Replaces this worker by `next`, which has taken over functions and ports. The observer moves to `next`. Returns
+    /// the old worker.
     pub fn succeed(&mut self, mut next: Self) -> Former<C, S> {
         // A worker that joins has its own observer already.
         if let Some(observer) = self.observer.take() {
@@ -249,7 +258,8 @@ impl<C: Clock, S: Scheduler> Former<C, S> {
         reading
     }
 
-    /// Turns a reading of the old worker into one of the past: the new workers go on counting for what they took over.
+    /// Removes from a reading of the old worker the counts that the new workers continue: those of the functions and
+    /// ports that they took over, and all gauges ([`Reading::retire`]). So old and new readings can be added.
     pub fn retire(&self, reading: &mut Reading) {
         let (modules, ports) = (&self.worker.telemetry.modules, &self.worker.telemetry.ports);
         let taken = |leader: usize| self.worker.nodes[leader].function.is_none();

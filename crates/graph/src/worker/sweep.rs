@@ -1,10 +1,10 @@
 //! Periodic work: buffers over their hold limit, wake-ups of functions, gauges. Also the end of a worker: `drain`, then
 //! `close`.
 //!
-//! A worker that drains takes no packets from ports. It sends on what is queued, whatever the triggers say. It wakes no
-//! functions: a shaper that released packets again and again would keep the worker from ever being quiet. Packets that
-//! functions hold are dropped in `close`, with the reason `held_at_close`. Work that is added to `sweep` must not give
-//! packets to modules while the worker drains.
+//! A worker that drains takes no packets from ports. It processes all queued packets without waiting for triggers. It
+//! wakes no functions: a shaper could release packets again and again, and the worker would never be quiet. Packets
+//! that functions hold are dropped in `close`, with the reason `held_at_close`. Work that is added to `sweep` must not
+//! give packets to modules while the worker drains.
 
 use forebay_measure::Clock;
 use forebay_packet::Batch;
@@ -50,6 +50,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
+    /// Sets the timer of a module. If the module already has one, the earlier instant holds. `keeps`: the run waits for
+    /// this timer ([`Context::wake_at`](crate::Context::wake_at)).
     pub(super) fn set_timer(&mut self, module: usize, at: Ticks, keeps: bool) {
         match self.timers.iter_mut().find(|timer| timer.module == module) {
             Some(timer) => (timer.at, timer.keeps) = (timer.at.min(at), timer.keeps || keeps),
@@ -57,6 +59,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
+    /// Wakes the function of a module, and moves the packets that it emits. If the function requests another wake-up,
+    /// this comes at least one tick later, so that `sweep` ends.
     fn wake(&mut self, module: usize) {
         if self.stopwatch.runs {
             self.time_residue();
@@ -80,9 +84,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Runs one turn of draining: takes no new packets from ports, and lets all waiting packets through, whatever the
-    /// trigger. Returns whether no packet waits any more. Packets that functions hold do not count. Other workers may
-    /// still send packets.
+    /// Runs one turn of draining: takes no new packets from ports, and processes all waiting packets without waiting
+    /// for triggers. Returns whether no packet waits any more. Packets that functions hold do not count. Other workers
+    /// may still send packets, so call it until the [team is quiet](crate::Team::is_quiet). The worker cannot return to
+    /// normal operation.
     pub fn drain(&mut self) -> bool {
         if !self.draining {
             self.draining = true;

@@ -33,7 +33,7 @@ struct Source {
     sent: u32,
     every: u64,
     burst: usize,
-    /// It gives only the sessions of this share, of this many shares.
+    /// The share of the sessions that it gives, and the number of shares.
     share: (usize, usize),
 }
 
@@ -127,7 +127,7 @@ enum TestFunction {
     Create,
     /// Puts every 13th session on a gate that the module does not have.
     Stray,
-    /// Requests a housekeeping wake-up every so many ticks.
+    /// Requests housekeeping wake-ups at this interval, in ticks.
     Look(u64),
 }
 

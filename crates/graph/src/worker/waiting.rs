@@ -1,4 +1,5 @@
-//! What an idle worker waits for: an instant, a number of packets, and the descriptors on which they arrive.
+//! The conditions for an idle worker's next turn: an instant, a number of packets, and the descriptors on which packets
+//! arrive.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,8 +11,8 @@ use crate::port::{Ready, Waits};
 use crate::scheduler::Scheduler;
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Returns whether the next turn has work to do. A poll that finds no packets is not work, nor is a retry of
-    /// packets for which another worker had no room.
+    /// Returns whether the next turn has work to do. Two kinds of turns do not count as work: a poll that finds no
+    /// packets, and a retry of packets for which another worker had no room. Used by the counting of instructions.
     pub fn has_work(&mut self) -> bool {
         if !self.scheduler.is_idle() || (self.was_busy && !self.waiting.is_empty()) {
             return true;
@@ -38,13 +39,17 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Returns when there may be work, given that no node is ready now.
+    /// Returns when there may be work, given that no node is ready now. It also publishes to the team whether this
+    /// worker is quiet, and until when it holds packets.
     pub(super) fn when(&mut self) -> Next {
         let next = self.wanted();
         self.stopwatch.parked = false;
         next
     }
 
+    /// Does the work of [`when`](Self::when). The result is the earliest of the hold limits of buffers, the timers, the
+    /// rate limits and the times of ports. Timers for housekeeping (`looks`) do not keep a run alive, so they do not
+    /// count as held packets.
     fn wanted(&mut self) -> Next {
         let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
         let timers = self.timers.iter().filter(|timer| timer.keeps).map(|timer| timer.at);
@@ -89,7 +94,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         gateways.filter(|(port, gateway)| gateway.entry.is_some() && !self.is_held(*port)).map(|(_, gateway)| gateway)
     }
 
-    /// Returns the descriptors of the ports that wait for packets. `None` if one of these ports has none.
+    /// Returns the descriptors of the ports that wait for packets. `None` if one of these ports has no descriptor: then
+    /// the worker must not park, because only a turn finds this port's packets.
     pub(crate) fn inputs(&self) -> Option<Vec<BorrowedFd<'_>>> {
         let mut inputs = Vec::new();
         for gateway in self.open_gateways().filter(|gateway| matches!(gateway.ready, Ready::Input(_))) {
@@ -101,7 +107,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Some(inputs)
     }
 
-    /// Notes that the worker has parked after this turn, so that the length of the turn has no meaning.
+    /// Notes that the worker has parked after this turn. The time until the next turn then contains the wait, so it is
+    /// not counted as a long turn.
     pub(crate) fn note_parked(&mut self) {
         self.stopwatch.parked = true;
     }

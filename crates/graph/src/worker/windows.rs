@@ -1,17 +1,17 @@
 //! Learns, while the worker runs, how many ticks a reading of the clock adds to the stretches that it measures.
 //!
-//! A reading takes time, and it keeps the processor from starting the code that follows. How much this costs depends on
-//! the code around the reading, so it cannot be learnt before the run. A timed turn is a row of stretches, and turns
-//! are timed in series:
+//! A reading takes time, and it keeps the processor from starting the code that follows. This cost depends on the code
+//! around the reading, so it cannot be learnt before the run. A timed turn is a sequence of stretches, and turns are
+//! timed in series:
 //!
 //! - In one series the clock is read after every stretch, in the next one after every second stretch. Two stretches
-//!   with a reading between them take longer than two without. The difference is what a reading adds to the stretch
-//!   after it.
+//!   with a reading between them take longer than two without. The difference is the time that a reading adds to the
+//!   stretch after it.
 //! - The timer's own code takes ticks at each stretch, whether the clock is read or not. They are learnt from the
 //!   untimed turns between two series, and are the same for each stretch.
 //!
-//! Both are subtracted from each stretch. Within a series the same stretches are read in each turn, because a change
-//! would defeat the processor's branch prediction.
+//! Both are subtracted from each stretch. Within a series, the clock is read after the same stretches in each turn,
+//! because a change would defeat the processor's branch prediction.
 
 use forebay_measure::{Clock, Counter};
 use forebay_units::Ticks;
@@ -23,22 +23,23 @@ use crate::telemetry::Pairs;
 
 /// The number of pairs of one kind after which their mean is known.
 const KNOWN: u64 = 16;
-/// Pairs that take this many times their mean are ignored: there was an interrupt.
+/// Pairs that take more than this many times their mean are ignored: there was an interrupt.
 const UNUSUAL: u64 = 4;
-/// Longer pairs are ignored, because the cost of a reading is lost in their variation. `MUCH` bounds what one pair can
-/// show.
+/// Pairs of more ticks than this are ignored, because the cost of a reading is lost in their variation.
 const SHORT: u64 = 8_192;
+/// The largest cost of a reading, in ticks, that is learnt from one pair. Also its negative limit.
 const MUCH: f64 = 1_024.0;
-/// The cost known before the run counts as this many pairs. All pairs seen count as no more than `MOST`.
+/// The weight, in pairs, of the cost that was known before the run.
 const PRIOR: f64 = 16.0;
+/// The largest weight, in pairs, of all pairs seen.
 const MOST: f64 = 65_536.0;
-/// The first guess, that passing a stretch takes no ticks, counts as this many stretches.
+/// The weight, in stretches, of the first guess: passing a stretch takes no ticks.
 const PASSED: f64 = 256.0;
-/// All stretches seen count as no more than this.
+/// The largest weight, in stretches, of all stretches seen. Above it, their weight is halved.
 const MOST_PASSED: f64 = 1_048_576.0;
-/// Ticks that remain to be subtracted are spread over this many stretches.
+/// The number of stretches over which ticks that remain to be subtracted are spread.
 const OVER: f64 = 4_096.0;
-/// The least and the most plausible ticks for passing a stretch.
+/// The range of plausible ticks for passing a stretch.
 const PASSING: [f64; 2] = [-32.0, 32.0];
 /// The number of untimed turns after which their mean is known.
 const UNTIMED: u64 = 64;
@@ -48,14 +49,17 @@ const UNTIMED: u64 = 64;
 enum Reads {
     /// Each stretch.
     Each,
-    /// Each second stretch, from the second stretch of the turn on, or from the first.
+    /// The second stretch of the turn, the fourth, and so on.
     Second,
+    /// The first stretch of the turn, the third, and so on.
     First,
 }
 
 /// The ticks that a reading adds to the stretch after it.
 struct ReadingCost {
+    /// The estimate.
     ticks: f64,
+    /// The weight of the estimate, in pairs.
     seen: f64,
     /// The fraction of a tick not yet subtracted, because ticks are whole numbers.
     owed: f64,
@@ -66,12 +70,14 @@ impl ReadingCost {
         Self { ticks: ticks.0 as f64, seen: PRIOR, owed: 0.0 }
     }
 
+    /// Learns from one pair, which showed a cost of `ticks`.
     fn learn(&mut self, ticks: f64) {
         self.seen = (self.seen + 1.0).min(MOST);
         self.ticks += (ticks - self.ticks) / self.seen;
     }
 
-    /// Returns the ticks to subtract from a stretch. `passing` are the ticks for passing it.
+    /// Returns the ticks to subtract from a stretch: the cost of the reading and `passing`, the ticks for passing the
+    /// stretch.
     fn off(&mut self, passing: f64) -> u64 {
         let all = (self.ticks + passing).max(0.0) + self.owed;
         self.owed = all - all.floor();
@@ -81,19 +87,23 @@ impl ReadingCost {
 
 /// The cost of passing the end of a stretch in a timed turn, whether the clock is read there or not.
 struct Passing {
-    /// The ticks by which turns with all readings were longer than untimed ones, without the ticks that readings add.
+    /// The sum of the ticks by which turns with a reading after each stretch were longer than untimed turns, without
+    /// the ticks that readings add.
     more: f64,
-    /// The stretches in these turns.
+    /// The number of stretches in these turns.
     stretches: f64,
     /// The ticks that remain to be subtracted because an earlier estimate was too low. Negative if it was too high.
     owed: f64,
 }
 
 impl Passing {
+    /// Returns the ticks to subtract for passing a stretch: the estimate, and a part of the ticks owed.
     fn ticks(&self) -> f64 {
         (self.more / self.stretches + self.owed / OVER).clamp(PASSING[0], PASSING[1])
     }
 
+    /// Learns from a turn of `stretches` stretches. `more` are the ticks by which it was longer than an untimed turn,
+    /// without the ticks that readings added.
     fn learn(&mut self, more: f64, stretches: u32) {
         let owed = self.owed + more - self.ticks() * f64::from(stretches);
         self.owed = owed.clamp(PASSING[0] * OVER, PASSING[1] * OVER);
@@ -111,6 +121,7 @@ impl Passing {
 struct Turn {
     /// When the turn began, plus the ticks of the timer's own work between two turns.
     began: Ticks,
+    /// The number of stretches so far.
     stretches: u32,
     /// The ticks that its readings have added, by the estimates.
     added: f64,
@@ -121,21 +132,23 @@ pub(super) struct Windows {
     reads: Reads,
     /// The number of series so far.
     series: u32,
+    /// The last reading of the clock.
     last: Ticks,
     /// Whether the next stretch is the second of a pair.
     second: bool,
     /// The previous stretch of the same turn, and its ticks if the clock was read after it.
     before: Option<(Span, u64)>,
-    /// The ticks that a reading adds to a stretch of a part, and to the residue.
+    /// The ticks that a reading adds to a stretch of a module, a port or a hand-over.
     part: ReadingCost,
+    /// The ticks that a reading adds to a stretch of the residue.
     residue: ReadingCost,
     passing: Passing,
     turn: Turn,
     /// When the timer's own work at the end of the last timed turn began.
     resumed: Ticks,
-    /// The ticks and the number of busy turns that were not long, at the end of the last series.
+    /// The ticks and the number of all busy turns that were not long, at the end of the last series.
     since: [u64; 2],
-    /// The mean ticks of such turns between the last series and this one.
+    /// The mean ticks of such turns between the last series and this one. `None` if there were too few.
     untimed: Option<f64>,
 }
 
@@ -174,7 +187,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// call timed.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
-    /// Begins a timed turn that started at `now`. `first`: it is the first turn of its series.
+    /// Begins a timed turn that started at `now`. `first`: it is the first turn of its series. The methods here are
+    /// used only if the cost of a reading is not [known](Self::KNOWS_READING).
     pub(super) fn begin_windows(&mut self, now: Ticks, first: bool) {
         if first {
             let ([ticks, turns], since) = (self.usual_turns(), self.stopwatch.windows.since);
@@ -196,7 +210,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.stopwatch.windows.resumed = self.clock.now();
     }
 
-    /// Ends a series.
+    /// Ends a series. The untimed turns until the next series are counted from here on.
     pub(super) fn leave_windows(&mut self) {
         self.stopwatch.windows.since = self.usual_turns();
     }
@@ -211,7 +225,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ]
     }
 
-    /// Ends a stretch of the turn, which was `span`.
+    /// Ends a stretch of the turn, which was `span` on `packets` packets. Reads the clock if this series reads it here.
     #[inline]
     pub(super) fn pass_stretch(&mut self, span: Span, packets: usize) {
         let windows = &mut self.stopwatch.windows;
@@ -263,6 +277,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
+    /// Ends a stretch after a reading at `now`: accounts its ticks without the cost of timing, and learns from it and
+    /// the stretch before it.
     fn end_stretch(&mut self, now: Ticks, span: Span, packets: usize) {
         let windows = &mut self.stopwatch.windows;
         let ticks = now.since(windows.last).0;
@@ -278,6 +294,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
+    /// Ends two stretches with one reading at `now`, and learns from them. `span` is the second one. Their ticks are
+    /// not accounted.
     fn end_pair(&mut self, now: Ticks, span: Span) {
         let windows = &mut self.stopwatch.windows;
         let ticks = now.since(windows.last).0;
@@ -287,8 +305,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Learns what a reading adds from a pair of stretches. The stretch that is not residue determines the kind of the
-    /// pair, because stretches of residue differ too much from each other. `split`: the clock was read between the two.
+    /// Learns the ticks that a reading adds from a pair of stretches that took `ticks`. The stretch that is not residue
+    /// determines the kind of the pair, because stretches of residue differ too much from each other. `split`: the
+    /// clock was read between the two.
     fn learn_reading_from(&mut self, first: Span, second: Span, ticks: u64, split: bool) {
         if self.stopwatch.warms_up {
             return;
@@ -307,8 +326,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 impl Pairs {
-    /// Notes a pair of stretches; `split`: with a reading between them. Returns what that reading took, according to
-    /// the mean of the other pairs. `None` if it is not known.
+    /// Notes a pair of stretches that took `ticks`. `split`: the clock was read between them. Returns the ticks of a
+    /// reading: the difference between this pair and the mean of the pairs of the other kind. `None` if there are too
+    /// few of those, or if the pair is too long.
     fn note(&self, ticks: u64, split: bool) -> Option<f64> {
         if ticks > SHORT {
             return None;

@@ -15,6 +15,7 @@ pub(super) const INVARIANT_TSC: Check = Check {
     judge: invariant_tsc,
 };
 
+/// A missing `constant_tsc` costs performance. If only `nonstop_tsc` is missing, this may cost performance.
 fn invariant_tsc(case: &Case<'_>) -> Verdict {
     let features = &case.host.kernel.features;
     let Some(has) = features.value() else {
@@ -41,7 +42,8 @@ fn invariant_tsc(case: &Case<'_>) -> Verdict {
     } else {
         vec!["# this processor cannot be fixed: measure on another machine".to_owned()]
     };
-    // A counter that only stops does so in idle states. A polling worker keeps its core out of them.
+    // If only nonstop_tsc is missing, the counter stops only in idle states. The core of a polling worker does not
+    // enter them.
     let state = if has.constant_tsc { State::May } else { State::Costs };
     Verdict::found(state, format!("the processor does not guarantee {}", lacks.join(" and ")), evidence, remedy)
 }
@@ -56,6 +58,8 @@ pub(super) const CLOCKSOURCE: Check = Check {
     judge: clocksource,
 };
 
+/// A slow clock costs performance. Another clock that is not the counter may cost performance, or is only reported
+/// ("info") if `tsc` is available.
 fn clocksource(case: &Case<'_>) -> Verdict {
     let (clock, clocks) = (&case.host.kernel.clock, &case.host.kernel.clocks);
     let Some(name) = clock.value() else {
@@ -75,7 +79,7 @@ fn clocksource(case: &Case<'_>) -> Verdict {
     } else {
         "dmesg | grep -i tsc   # why the kernel stopped using it".to_owned()
     };
-    // Hypervisors derive their clocks from the counter.
+    // Other clocks are those of hypervisors, which derive them from the counter.
     let state = match (slow, offered) {
         (true, _) => State::Costs,
         (false, true) => State::Info,
@@ -92,6 +96,7 @@ pub(super) const HARDWARE_COUNTERS: Check = Check {
     judge: hardware_counters,
 };
 
+/// Missing or forbidden counters are only reported ("info"), because packets do not depend on them.
 fn hardware_counters(case: &Case<'_>) -> Verdict {
     let kernel = &case.host.kernel;
     let Some(counters) = &kernel.counters else {

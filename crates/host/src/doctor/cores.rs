@@ -1,11 +1,11 @@
-//! Checks that each worker has a core, and has it to itself.
+//! Checks that each worker has a core, and that no other thread uses this core.
 
 use super::{BUSY, Case, Check, Observations, State, Verdict, listed, named, percent};
 use crate::fact::Evidence;
 use crate::list::KernelList;
 use crate::stat;
 
-/// The share of a core's time from which on stolen time is reported.
+/// The smallest share of a core's time that is reported as stolen.
 const STOLEN: f64 = 0.01;
 
 pub(super) const WORKER_CORES: Check = Check {
@@ -17,6 +17,8 @@ pub(super) const WORKER_CORES: Check = Check {
     judge: worker_cores,
 };
 
+/// Workers' cores that are offline, missing, not allowed or too few prevent the pipeline from running. Without another
+/// core for other work, the result is "may cost".
 fn worker_cores(case: &Case<'_>) -> Verdict {
     let (cores, wanted) = (case.wanted(), case.intent.workers.len());
     let may = &case.host.process.cpus;
@@ -62,10 +64,12 @@ fn worker_cores(case: &Case<'_>) -> Verdict {
     Verdict::ok(format!("{} for {wanted} worker{}", named(&cores), plural(wanted)), vec![may.evidence()])
 }
 
+/// Returns cores as the start of a sentence, with the verb: `core 1 is`, or `cores 1-3 are`.
 fn is_are(cores: &KernelList) -> String {
     format!("{} {}", named(cores), if cores.len() == 1 { "is" } else { "are" })
 }
 
+/// Returns the ending of a noun after this number.
 fn plural(number: usize) -> &'static str {
     if number == 1 { "" } else { "s" }
 }
@@ -80,6 +84,7 @@ pub(super) const CORE_LOAD: Check = Check {
     judge: core_load,
 };
 
+/// A core of a worker that is busy for a share of at least [`BUSY`] costs performance.
 fn core_load(case: &Case<'_>) -> Verdict {
     let mut each = Observations::default();
     for worker in &case.intent.workers {
@@ -123,6 +128,7 @@ pub(super) const STEAL: Check = Check {
     judge: steal,
 };
 
+/// A share of at least [`STOLEN`] that the hypervisor takes costs performance.
 fn steal(case: &Case<'_>) -> Verdict {
     let mut each = Observations::default();
     for core in case.cores().iter() {
@@ -155,13 +161,14 @@ pub(super) const ISOLATED_CORES: Check = Check {
     judge: isolated_cores,
 };
 
+/// Cores that are neither isolated nor exclusive to a control group may cost performance.
 fn isolated_cores(case: &Case<'_>) -> Verdict {
     let cores = case.cores();
     if cores.is_empty() {
         return no_cores();
     }
     let (host, kernel) = (case.host, &case.host.kernel);
-    // A group's own CPUs are equivalent while the process is in the group.
+    // The exclusive CPUs of a control group are equivalent to isolated cores as long as the process is in the group.
     let own = host
         .groups
         .partitions
@@ -193,7 +200,7 @@ fn isolated_cores(case: &Case<'_>) -> Verdict {
         ]
     } else {
         let mut remedy = vec![at_boot(case)];
-        // The unified hierarchy, if it can assign CPUs to groups.
+        // The fix for a running system needs a unified hierarchy that can assign CPUs to groups.
         let unified = host.groups.controllers.as_ref().and_then(|fact| Some((fact, fact.value()?)));
         if let Some((fact, _)) = unified.filter(|(_, all)| all.iter().any(|controller| controller == "cpuset")) {
             let folder = fact.path.trim_end_matches("/cgroup.controllers");
@@ -210,7 +217,8 @@ fn isolated_cores(case: &Case<'_>) -> Verdict {
     Verdict::found(State::May, format!("{} not isolated", is_are(&open)), vec![kernel.isolated.evidence()], remedy)
 }
 
-/// Returns the line with the kernel parameters. It mentions tickless cores only if the kernel supports them.
+/// Returns the line of the fix with the kernel parameters that isolate the workers' cores. The line includes the
+/// parameters for tickless cores only if the kernel supports them.
 fn at_boot(case: &Case<'_>) -> String {
     let cores = case.cores();
     let tickless = match case.host.kernel.tickless.value() {
@@ -232,6 +240,7 @@ pub(super) const TIMER_TICK: Check = Check {
     judge: timer_tick,
 };
 
+/// Cores that are not tickless may cost performance.
 fn timer_tick(case: &Case<'_>) -> Verdict {
     let (cores, tickless) = (case.cores(), &case.host.kernel.tickless);
     if cores.is_empty() {
@@ -249,13 +258,13 @@ fn timer_tick(case: &Case<'_>) -> Verdict {
     Verdict::found(State::May, format!("the tick interrupts {}", named(&with)), vec![tickless.evidence()], remedy)
 }
 
-/// Lists the evidence of the cores that are ok.
+/// Lists the evidence of the cores that are ok, as a sentence.
 fn seen(each: &Observations) -> String {
     let seen: Vec<_> = each.fine.iter().map(|evidence| evidence.value.clone()).collect();
     listed(&seen)
 }
 
-/// Returns the result of a check that depends on cores if there are none.
+/// Returns the result of a check that depends on the workers' cores, if no worker has a core.
 pub(super) fn no_cores() -> Verdict {
     Verdict::unknown("no worker has a core")
 }

@@ -5,10 +5,10 @@ use super::{Case, Check, State, Verdict};
 use crate::fact::Evidence;
 use crate::interrupts::{FILE, Interrupt, folder};
 
-/// The rate per second from which on an interrupt at a worker's core certainly costs performance: that of the slowest
-/// tick.
+/// The rate per second from which on an interrupt at a worker's core certainly costs performance. It is the rate of the
+/// slowest periodic tick.
 const OFTEN: f64 = 100.0;
-/// The rate per second from which on an interrupt is reported: once a minute.
+/// The rate per second from which on an interrupt is reported: one interrupt per minute.
 const SELDOM: f64 = 1.0 / 60.0;
 
 pub(super) const IRQ_AFFINITY: Check = Check {
@@ -21,6 +21,8 @@ pub(super) const IRQ_AFFINITY: Check = Check {
     judge: irq_affinity,
 };
 
+/// Interrupts at workers' cores cost performance if one of them has at least the rate [`OFTEN`]. From the rate
+/// [`SELDOM`] on, they may cost performance.
 fn irq_affinity(case: &Case<'_>) -> Verdict {
     let cores = case.cores();
     if cores.is_empty() {
@@ -37,8 +39,8 @@ fn irq_affinity(case: &Case<'_>) -> Verdict {
             continue;
         };
         let hit = target.and(&cores);
-        // If an interrupt may go to several cores and the kernel does not report which one it uses, its counts on all
-        // cores are added.
+        // If an interrupt may go to several cores and the kernel does not report the core that it uses, its counts on
+        // all cores are added.
         let exact = interrupt.effective.value().is_some();
         let Some((rate, over)) = interrupt.rate(|cpu| !exact || hit.contains(cpu)) else { continue };
         if !hit.is_empty() && rate >= SELDOM {
@@ -52,7 +54,7 @@ fn irq_affinity(case: &Case<'_>) -> Verdict {
         let looked_at = Evidence::derived(FILE, format!("{} interrupts looked at", interrupts.len()));
         return match unknown {
             Some(why) => Verdict::unknown(why),
-            None => Verdict::ok("no device interrupts them often", vec![looked_at]),
+            None => Verdict::ok("no device often interrupts the workers' cores", vec![looked_at]),
         };
     }
     let (most, rate, over, _) = &hits[0];
@@ -80,11 +82,13 @@ fn irq_affinity(case: &Case<'_>) -> Verdict {
     Verdict::found(state, says, evidence, remedy)
 }
 
+/// Returns the number of an interrupt and the name of its device.
 fn name(interrupt: &Interrupt) -> String {
     let device = interrupt.label.split_ascii_whitespace().next_back().unwrap_or("?");
     format!("{} {device}", interrupt.number)
 }
 
+/// Returns a rate as text, with decimals only if it is below 10.
 fn shown(rate: f64) -> String {
     if rate == 0.0 || rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.2}") }
 }

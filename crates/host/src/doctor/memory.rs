@@ -17,6 +17,8 @@ pub(super) fn pages(bytes: u64, kib: u64) -> u64 {
     bytes.div_ceil(kib.saturating_mul(1_024).max(1))
 }
 
+/// Too few free huge pages cost performance if transparent huge pages are switched off. Otherwise, they may cost
+/// performance.
 fn huge_pages(case: &Case<'_>) -> Verdict {
     let memory = &case.host.memory;
     let (Some(size), Some(total), Some(free)) =
@@ -36,7 +38,7 @@ fn huge_pages(case: &Case<'_>) -> Verdict {
     if available >= needed {
         return Verdict::ok(format!("{available} pages are free, and {want} are needed"), evidence);
     }
-    // A pool without huge pages requests transparent ones (`madvise`).
+    // If there are no huge pages, a pool requests transparent huge pages (`madvise`).
     let never = memory.transparent.value().is_some_and(|chosen| chosen == "never");
     if memory.transparent.value().is_some() {
         evidence.push(memory.transparent.evidence());

@@ -14,6 +14,8 @@ pub(super) const ARP_FLUX: Check = Check {
     judge: arp_flux,
 };
 
+/// Costs performance if `arp_ignore` is 0 for an interface and for all interfaces, and the host has an address of the
+/// pipeline.
 fn arp_flux(case: &Case<'_>) -> Verdict {
     let seen = |port: &&super::Port| port.kind == "af_packet" && port.host && !port.elsewhere;
     let ports: Vec<_> = case.intent.ports.iter().filter(seen).collect();
@@ -55,14 +57,14 @@ fn arp_flux(case: &Case<'_>) -> Verdict {
             }
         }
     }
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "it does not reply for them there")
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "the host does not reply for these addresses")
 }
 
-/// Returns the addresses that both the host and the pipeline have or will have; `None` if the host's addresses are
-/// unknown.
+/// Returns the IPv4 addresses that both the host and the pipeline have or will have. Returns `None` if the host's
+/// addresses are unknown.
 fn shared(case: &Case<'_>) -> Option<Vec<Ipv4Addr>> {
     let local = case.host.arp.addresses.value()?;
-    // The host will have a tap's address. Other addresses are shared only if the host has them already.
+    // The host will have the address of a `tap` port. Other addresses are shared only if the host already has them.
     let taps = case.intent.ports.iter().filter(|port| !port.elsewhere).filter_map(|port| v4(port.address?));
     let own = case.intent.addresses.iter().copied().filter_map(v4).filter(|address| local.contains(address));
     let mut shared: Vec<Ipv4Addr> = taps.chain(own).collect();
@@ -81,7 +83,7 @@ pub(super) const ARP_ANNOUNCE: Check = Check {
     judge: arp_announce,
 };
 
-/// Checks only ports through whose interface the host sends: a route leads there.
+/// Checks only the ports to whose interface a route of the host leads, because the host sends only by these interfaces.
 fn arp_announce(case: &Case<'_>) -> Verdict {
     if case.intent.pipeline.is_none() {
         return Verdict::unknown("no pipeline is given, so its ports are unknown");
@@ -121,9 +123,10 @@ fn arp_announce(case: &Case<'_>) -> Verdict {
             }
         }
     }
-    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "it does not use them there")
+    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "the host does not use these addresses")
 }
 
+/// Returns an IPv4 address, or `None` for IPv6.
 fn v4(address: IpAddr) -> Option<Ipv4Addr> {
     if let IpAddr::V4(address) = address { Some(address) } else { None }
 }

@@ -14,6 +14,8 @@ pub(super) const NUMA_MISMATCH: Check = Check {
     judge: numa_mismatch,
 };
 
+/// A card on another node than its workers costs performance. Without a pipeline, all cards that are up are checked for
+/// all workers, and the result is "may cost".
 fn numa_mismatch(case: &Case<'_>) -> Verdict {
     let cores = case.cores();
     if cores.is_empty() {
@@ -96,6 +98,8 @@ pub(super) const NUMA_MEMORY: Check = Check {
     judge: numa_memory,
 };
 
+/// Costs performance if a worker's node has no memory, if the process may not use its memory, or if its huge pages are
+/// too few and another node has some.
 fn numa_memory(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
@@ -153,7 +157,7 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
             remedy.push(format!("echo {total} > {}", node.huge_total.path));
         }
     }
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "the workers' nodes have enough")
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "the workers' nodes have enough memory")
 }
 
 pub(super) const NUMA_WORKERS: Check = Check {
@@ -165,6 +169,7 @@ pub(super) const NUMA_WORKERS: Check = Check {
     judge: numa_workers,
 };
 
+/// Workers on several nodes may cost performance.
 fn numa_workers(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
@@ -175,7 +180,7 @@ fn numa_workers(case: &Case<'_>) -> Verdict {
     let evidence: Vec<Evidence> = case.host.nodes.iter().map(|node| node.cpus.evidence()).collect();
     match case.nodes() {
         None => Verdict::unknown("the node of a worker's core is unknown"),
-        Some(nodes) if nodes.len() <= 1 => Verdict::ok("all are on one node", evidence),
+        Some(nodes) if nodes.len() <= 1 => Verdict::ok("all workers are on one node", evidence),
         Some(nodes) => {
             let first =
                 nodes.iter().next().and_then(|node| case.host.node(node)?.cpus.value().cloned()).unwrap_or_default();
@@ -194,6 +199,7 @@ pub(super) const NUMA_BALANCING: Check = Check {
     judge: numa_balancing,
 };
 
+/// Balancing on a machine with several nodes may cost performance.
 fn numa_balancing(case: &Case<'_>) -> Verdict {
     let balancing = &case.host.kernel.numa_balancing;
     match (case.has_one_node(), balancing.value()) {

@@ -5,8 +5,8 @@ use super::{Case, Check, Observations, State, Verdict, listed};
 use crate::cpu::Cpu;
 use crate::fact::Evidence;
 
-/// The longest acceptable time to leave an idle state, in microseconds. The states that processors call C1 and C1E take
-/// less; deeper states take a hundred or more.
+/// The longest acceptable time to leave an idle state, in microseconds. The states C1 and C1E of processors take less
+/// time, and deeper states take 100 µs or more.
 const SHALLOW_US: u64 = 10;
 
 pub(super) const GOVERNOR: Check = Check {
@@ -18,6 +18,8 @@ pub(super) const GOVERNOR: Check = Check {
     judge: governor,
 };
 
+/// A governor other than `performance` may cost performance. `powersave` costs performance, except with drivers that
+/// treat it as a hint.
 fn governor(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
@@ -30,7 +32,8 @@ fn governor(case: &Case<'_>) -> Verdict {
             Some("performance") => each.fine.push(governor.evidence()),
             Some(name) => {
                 let driver = cpu.frequency.driver.value().map(String::as_str);
-                // These two drivers treat it as a hint to the processor, which still raises the frequency under load.
+                // With these two drivers, the governor is only a hint to the processor, which still raises the
+                // frequency under load.
                 let hint = matches!(driver, Some("intel_pstate" | "amd-pstate-epp"));
                 lowest |= name == "powersave" && driver.is_some() && !hint;
                 let driver = cpu.frequency.driver.value().map(|_| cpu.frequency.driver.evidence());
@@ -43,10 +46,10 @@ fn governor(case: &Case<'_>) -> Verdict {
         }
     }
     let state = if lowest { State::Costs } else { State::May };
-    Verdict::of_each(each, |wrong| (state, listed(wrong), remedy), "set to performance")
+    Verdict::of_each(each, |wrong| (state, listed(wrong), remedy), "the workers' cores are set to performance")
 }
 
-/// Returns why a core's frequency is unknown.
+/// Returns the reason why a core's governor is unknown.
 fn unset(case: &Case<'_>, cpu: &Cpu) -> String {
     let why = cpu.frequency.governor.why().unwrap_or_default();
     let host = if case.host.kernel.is_virtual() { ": in a virtual machine the host sets it" } else { "" };
@@ -61,6 +64,7 @@ pub(super) const FREQUENCY_LIMIT: Check = Check {
     judge: frequency_limit,
 };
 
+/// A limit below the frequency of the hardware costs performance.
 fn frequency_limit(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();
@@ -94,6 +98,7 @@ pub(super) const C_STATES: Check = Check {
     judge: c_states,
 };
 
+/// An idle state that takes longer to leave than [`SHALLOW_US`] may cost performance.
 fn c_states(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();

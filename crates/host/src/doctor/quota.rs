@@ -13,6 +13,7 @@ pub(super) const CPU_QUOTA: Check = Check {
     judge: cpu_quota,
 };
 
+/// A quota below one CPU per worker costs performance.
 fn cpu_quota(case: &Case<'_>) -> Verdict {
     let groups = &case.host.groups;
     if let Some(why) = &groups.unknown {
@@ -42,5 +43,5 @@ fn cpu_quota(case: &Case<'_>) -> Verdict {
         each.fine
             .push(Evidence::derived("/proc/self/cgroup", "neither the process' group nor a parent of it has a quota"));
     }
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "no quota, or a large enough one")
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "no quota is set, or the quota is sufficient")
 }

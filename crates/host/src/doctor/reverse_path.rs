@@ -12,11 +12,12 @@ pub(super) const RP_FILTER: Check = Check {
     judge: rp_filter,
 };
 
-/// Strict filtering. 0 means off, and 2 accepts any route to the source. The kernel uses the larger of an interface's
-/// setting and that of all interfaces.
+/// The value of `rp_filter` for strict filtering. 0 means no filtering, and 2 accepts any route to the source. The
+/// kernel uses the larger of two settings: that of the interface, and that of all interfaces.
 const STRICT: u32 = 1;
 
-/// Checks only gateways: a `tap` at which the host has an address, beside a port at an interface of another kind.
+/// Checks only gateways: pipelines with a `tap` port at which the host has an address, and a port of another type with
+/// an interface.
 fn rp_filter(case: &Case<'_>) -> Verdict {
     if case.intent.pipeline.is_none() {
         return Verdict::unknown("no pipeline is given, so its ports are unknown");
@@ -32,7 +33,7 @@ fn rp_filter(case: &Case<'_>) -> Verdict {
     };
     let (mut each, mut remedy) = (Observations::default(), Vec::new());
     for name in taps.iter().filter_map(|port| port.interface.as_deref()) {
-        // Without a default route, the host does not reply to packets from there.
+        // Without a default route, the host does not reply to packets from the Internet.
         if routes.default.is_empty() || routes.default.contains(name) {
             each.fine.push(arp.routes.evidence());
             continue;
@@ -57,5 +58,5 @@ fn rp_filter(case: &Case<'_>) -> Verdict {
             }
         }
     }
-    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "it accepts them there")
+    Verdict::of_each(each, |wrong| (State::May, listed(wrong), remedy), "the host accepts packets from the Internet")
 }

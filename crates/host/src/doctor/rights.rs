@@ -11,24 +11,25 @@ pub(super) const CAPABILITIES: Check = Check {
     judge: capabilities,
 };
 
-/// Returns the capabilities that a kind of port needs. TAP: Linux Documentation/networking/tuntap.rst. AF_PACKET:
+/// Returns the capabilities that a port of this type needs. TAP: Linux Documentation/networking/tuntap.rst. AF_PACKET:
 /// packet(7). AF_XDP: its program is loaded by bpf(2) and attached by rtnetlink(7).
 fn needs(port: &Port) -> Vec<Right> {
     let mut needs = match port.kind.as_str() {
         "tap" => vec![Right::NetAdmin],
-        // A kernel program keeps the frames from the host: bpf(2).
+        // With `host: false`, a kernel program keeps the frames from the host: bpf(2).
         "af_packet" if !port.host => vec![Right::NetAdmin, Right::NetRaw, Right::Bpf],
         "af_packet" => vec![Right::NetRaw],
         "af_xdp" => vec![Right::NetAdmin, Right::NetRaw, Right::Bpf],
         _ => Vec::new(),
     };
-    // setns(2).
+    // To enter another network namespace: setns(2).
     if port.elsewhere {
         needs.push(Right::SysAdmin);
     }
     needs
 }
 
+/// A missing capability prevents the pipeline from running.
 fn capabilities(case: &Case<'_>) -> Verdict {
     if case.intent.pipeline.is_none() {
         return Verdict::unknown("no pipeline is given, so its ports are unknown");
@@ -49,7 +50,7 @@ fn capabilities(case: &Case<'_>) -> Verdict {
         if lacks.is_empty() {
             continue;
         }
-        // A prepared interface can be opened without the capability by its owner, as long as its settings are not
+        // The owner of a prepared interface can open it without the capability, as long as its settings are not
         // changed.
         if lacks == [Right::NetAdmin] && port.kind == "tap" {
             let interface = port.interface.as_deref().and_then(|name| case.host.interface(name));
@@ -77,5 +78,5 @@ fn capabilities(case: &Case<'_>) -> Verdict {
             "# or once, as root: ip tuntap add dev {interface} mode tap user NAME && ip link set {interface} up"
         ));
     }
-    Verdict::of_each(each, |wrong| (State::Stops, listed(wrong), remedy), "the process has them")
+    Verdict::of_each(each, |wrong| (State::Stops, listed(wrong), remedy), "the process has the capabilities")
 }

@@ -14,6 +14,7 @@ pub(super) const SMT_SIBLING: Check = Check {
     judge: smt_sibling,
 };
 
+/// Two workers on one physical core, or a sibling whose busy share is at least [`BUSY`], cost performance.
 fn smt_sibling(case: &Case<'_>) -> Verdict {
     let cores = case.cores();
     if cores.is_empty() {
@@ -30,7 +31,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
         for sibling in threads.iter().filter(|sibling| *sibling != core) {
             alone = false;
             if cores.contains(sibling) {
-                // The lower of the two cores reports it.
+                // Each pair is found twice, and reported for the lower core.
                 if core < sibling {
                     each.wrong(
                         format!("workers' cores {core} and {sibling} are one physical core"),
@@ -61,9 +62,9 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
     }
     if alone && case.host.kernel.is_virtual() && each.unknown.is_empty() {
         return Verdict::unknown(
-            "one thread per core in a virtual machine: the host does not report which ones share a physical core",
+            "one thread per core in a virtual machine: the host does not report which cores share a physical core",
         );
     }
-    let fine = if alone { "each is the only thread of its core" } else { "their siblings are idle" };
+    let fine = if alone { "each worker's core has only one thread" } else { "the cores' other threads are idle" };
     Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
 }

@@ -8,17 +8,20 @@ use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
 use crate::tree::shown;
 
-/// Network interfaces among the device types of hwloc 3 (bits) and hwloc 2 (numbers). InfiniBand ports are devices of
-/// both types.
+/// The device type of network interfaces in hwloc 3: a bit, which must be the only bit. InfiniBand ports are devices of
+/// this type and of the type OpenFabrics.
 const NETWORK_BIT: u32 = 1 << 4;
+/// The device type of network interfaces in hwloc 2: a number.
 const NETWORK_NUMBER: u32 = 2;
-/// The largest number of XML nodes, including texts between elements: over 100 per processor of the largest machine.
+/// The largest number of XML nodes, including texts between elements. It allows more than 100 nodes per processor of
+/// the largest machine.
 const MOST_PARTS: u32 = 1 << 20;
-/// The highest numbers of processors and memory nodes that Linux supports.
+/// The highest number of a processor that Linux supports.
 const LAST_CPU: u64 = MOST_CPUS as u64 - 1;
+/// The highest number of a memory node that Linux supports.
 const LAST_NODE: u64 = MOST_NODES as u64 - 1;
-/// The highest number of any other object. Firmware chooses the numbers of packages. hwloc stores 32 bits, in which all
-/// ones mean "unknown" (`HWLOC_UNKNOWN_INDEX`).
+/// The highest number of any other object. It is large, because the firmware chooses the numbers of packages. hwloc
+/// stores 32 bits, in which all ones mean "unknown" (`HWLOC_UNKNOWN_INDEX`).
 const LAST_GROUP: u64 = u32::MAX as u64 - 1;
 
 impl Topology {
@@ -46,7 +49,7 @@ impl Topology {
         let mut cores: Vec<roxmltree::NodeId> = Vec::new();
         let mut nodes: Vec<(usize, Option<Set>)> = Vec::new();
         let of_kind = |kind: &'static str| machine.descendants().filter(move |node| is(node, kind));
-        // This precedes the work, which grows faster than these numbers.
+        // The following work grows faster than these numbers, so they are checked first.
         let count = |kind: &'static str| of_kind(kind).count();
         super::check_counts(count("PU"), count("NUMANode"))?;
         for object in machine.descendants().filter(|node| node.has_tag_name("object")) {
@@ -100,7 +103,7 @@ impl Topology {
             let kind: u32 = device.attribute("osdev_type").and_then(|kind| kind.parse().ok()).unwrap_or(0);
             let is_network = if version >= 3 { kind == NETWORK_BIT } else { kind == NETWORK_NUMBER };
             if let Some(name) = device.attribute("name").filter(|_| is_network) {
-                // The nearest object that lists its nodes.
+                // The node is that of the nearest object above the device that lists its nodes.
                 let near =
                     device.ancestors().find_map(|node| set(node, "nodeset", MOST_NODES).transpose()).transpose()?;
                 let node = near.and_then(|near| near.only());
@@ -112,8 +115,8 @@ impl Topology {
     }
 }
 
-/// Creates the error for invalid XML. For a text that ends too early, the parser reports no useful position, so the
-/// last line is used.
+/// Creates the error for invalid XML. If the text ends too early, the parser reports no useful position, so the error
+/// names the last line.
 fn not_xml(text: &str, error: &roxmltree::Error) -> TopologyError {
     use roxmltree::Error::{NoRootNode, UnclosedRootNode, UnexpectedEndOfStream};
     let is_cut = matches!(error, NoRootNode | UnclosedRootNode | UnexpectedEndOfStream);
@@ -121,6 +124,7 @@ fn not_xml(text: &str, error: &roxmltree::Error) -> TopologyError {
     TopologyError::NotXml { line: if is_cut { last } else { error.pos().row }, what: error.to_string() }
 }
 
+/// Returns true if an element is an object of this type.
 fn is(node: &Node<'_, '_>, kind: &str) -> bool {
     node.has_tag_name("object") && node.attribute("type") == Some(kind)
 }
@@ -136,7 +140,7 @@ fn wrong_value(node: Node<'_, '_>, name: &str, value: &str, allowed: &str) -> To
     wrong(node, format!("{} {name}=\"{}\"", title(node), shown(value)), format!("allowed is {allowed}"))
 }
 
-/// Returns the name of an element for errors: an object's type, or the tag.
+/// Returns the name of an element for errors: the type of an object, or the tag of another element.
 fn title(node: Node<'_, '_>) -> String {
     shown(node.attribute("type").filter(|_| node.has_tag_name("object")).unwrap_or(node.tag_name().name()))
 }
@@ -147,7 +151,7 @@ fn digits(text: &str, most: u64) -> Option<u64> {
     text.parse().ok().filter(|number| is_number && *number <= most)
 }
 
-/// Checks the numbers of an object, even if the object is not used later, for example a core.
+/// Checks the numbers of an object. This is also done for objects that are not used later, for example cores.
 fn check(object: Node<'_, '_>) -> Result<(), TopologyError> {
     if object.has_attribute("os_index") {
         let last = match object.attribute("type") {
@@ -162,7 +166,8 @@ fn check(object: Node<'_, '_>) -> Result<(), TopologyError> {
     Ok(())
 }
 
-/// Returns the number of an object. Each processor, memory node, package and die needs one.
+/// Returns the number of an object, which must exist and be at most `last`. Each processor, memory node, package and
+/// die must have a number.
 fn index(node: Node<'_, '_>, last: u64) -> Result<usize, TopologyError> {
     let Some(text) = node.attribute("os_index") else {
         let allowed = format!("a {} has none: allowed is a number from 0 to {last}", title(node));
@@ -194,7 +199,7 @@ fn set(node: Node<'_, '_>, name: &str, most: usize) -> Result<Option<Set>, Topol
     }
 }
 
-/// Returns the level of a data cache.
+/// Returns the level of a data cache, or `None` for another object.
 fn level(node: &Node<'_, '_>) -> Option<u8> {
     let kind = node.attribute("type").filter(|_| node.has_tag_name("object"))?;
     kind.strip_prefix('L')?.strip_suffix("Cache")?.parse().ok()
@@ -208,7 +213,8 @@ fn position_or_insert<T: PartialEq>(list: &mut Vec<T>, id: T) -> usize {
     })
 }
 
-/// Returns the latencies between NUMA nodes in the nodes' order, or nothing if one of the nodes has none.
+/// Returns the latencies between NUMA nodes, in the order of `nodes`. The result is empty if the latency of a node is
+/// missing.
 fn distances(root: Node<'_, '_>, nodes: &[MemoryNode]) -> Result<Vec<Vec<u32>>, TopologyError> {
     let is_latency = |node: &Node<'_, '_>| {
         node.has_tag_name("distances2")
@@ -228,7 +234,7 @@ fn distances(root: Node<'_, '_>, nodes: &[MemoryNode]) -> Result<Vec<Vec<u32>>, 
         Ok(numbers)
     };
     let (indexes, values) = (numbers("indexes")?, numbers("u64values")?);
-    // Search once per node: the list may be much longer than the number of nodes.
+    // The list is searched once per node, because it may be much longer than the number of nodes.
     let at = |node: &MemoryNode| indexes.iter().position(|index| *index as usize == node.number);
     let Some(positions) = nodes.iter().map(at).collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
     let row = |from: &usize| positions.iter().map(|to| values.get(from * indexes.len() + to).copied()).collect();
@@ -238,11 +244,14 @@ fn distances(root: Node<'_, '_>, nodes: &[MemoryNode]) -> Result<Vec<Vec<u32>>, 
 /// A set of numbers as hwloc writes it: words of 32 bits, the highest first. An empty word is 0. A leading `0xf...f`
 /// means that all numbers above the words are in the set.
 struct Set {
+    /// The words, the lowest first.
     words: Vec<u32>,
+    /// True if all numbers above the words are in the set.
     is_endless: bool,
 }
 
 impl Set {
+    /// Parses a set. Returns `None` if the text is invalid.
     fn parse(text: &str) -> Option<Self> {
         let mut words = Vec::new();
         let (is_endless, text) = match text.strip_prefix("0xf...f") {
@@ -264,17 +273,18 @@ impl Set {
         Some(Self { words, is_endless })
     }
 
+    /// Returns true if the set contains `number`.
     fn has(&self, number: usize) -> bool {
         self.words.get(number / 32).map_or(self.is_endless, |word| word >> (number % 32) & 1 == 1)
     }
 
-    /// Returns the highest number; `None` if the set is empty or endless.
+    /// Returns the highest number. Returns `None` if the set is empty or has no end.
     fn last(&self) -> Option<usize> {
         let at = self.words.iter().rposition(|word| *word != 0).filter(|_| !self.is_endless)?;
         Some(at * 32 + 31 - self.words[at].leading_zeros() as usize)
     }
 
-    /// Returns the number of a set that has only one.
+    /// Returns the number if the set has only one number.
     fn only(&self) -> Option<usize> {
         let count: u32 = self.words.iter().map(|word| word.count_ones()).sum();
         let at = self.words.iter().position(|word| *word != 0)?;

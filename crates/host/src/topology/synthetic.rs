@@ -10,10 +10,10 @@ const FORMS: &str = "NODESxCORES, optionally followed by :llc=CORES (a divisor o
                      :nic=NODE (from 0), such as 4x10:llc=5";
 
 impl Topology {
-    /// Parses a machine of `NODESxCORES`: the number of NUMA nodes, each a package, and the number of cores of each.
-    /// Options follow: `:llc=CORES` is the number of cores that share a last-level cache (default: all of the node),
-    /// `:smt=THREADS` the number of threads per core (1), `:nic=NODE` the node of a network interface (0; may be given
-    /// several times).
+    /// Parses a machine of `NODESxCORES`: the number of NUMA nodes, and the number of cores per node. Each node is a
+    /// package. Options follow. `:llc=CORES` is the number of cores that share a last-level cache (default: all cores
+    /// of the node). `:smt=THREADS` is the number of threads per core (default: 1). `:nic=NODE` is the node of a
+    /// network interface (default: 0), and may be given several times.
     ///
     /// # Errors
     /// Returns [`TopologyError::Synthetic`] with the invalid part, or [`TopologyError`] for a machine that is too
@@ -28,7 +28,7 @@ impl Topology {
         let of_size = |unit: &str| wrong(size, &format!("NODESxCORES with {unit}"));
         let domains = number(domains, 1).ok_or_else(|| of_size(&format!("1 to {MOST_NODES} memory nodes")))?;
         let cores = number(cores, 1).ok_or_else(|| of_size(&format!("1 to {MOST_CPUS} cores")))?;
-        // This precedes the options, which are checked against the number of nodes.
+        // The number of nodes is checked first, because the options are checked against it.
         super::check_counts(1, domains)?;
         let (mut shared, mut threads, mut device_nodes) = (None, None, Vec::new());
         for part in parts {
@@ -53,14 +53,16 @@ impl Topology {
             }
         }
         let (shared, threads) = (shared.unwrap_or(cores), threads.unwrap_or(1));
-        // No overflow in the reported number: at most 1024 nodes, 32 bits of cores, and 8192 threads per core.
+        // The product does not overflow: there are at most 1024 nodes, cores have 32 bits, and there are at most 8192
+        // threads per core.
         let all = domains.saturating_mul(cores).saturating_mul(threads);
         super::check_counts(all, domains)?;
         if device_nodes.is_empty() {
             device_nodes.push(0);
         }
         let processor = |number: usize| {
-            // Numbered as the kernel does: first one thread of every core, then the second ones.
+            // The numbers are those that the kernel assigns: first one thread of every core, then the second thread of
+            // every core.
             let core = number % (domains * cores);
             let node = core / cores;
             Processor {
@@ -92,6 +94,7 @@ fn wrong(part: &str, allowed: &str) -> TopologyError {
     TopologyError::Synthetic { part: format!("'{}'", shown(part)), allowed: allowed.to_owned() }
 }
 
+/// Returns true if the text consists only of digits. `parse` would also accept a sign.
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -102,7 +105,7 @@ fn number(text: &str, least: usize) -> Option<usize> {
     usize::try_from(number).ok().filter(|number| *number >= least)
 }
 
-/// Sets an option that may be given once.
+/// Sets an option that may be given only once. Returns an error if it is set already.
 fn once(option: &mut Option<usize>, value: usize, part: &str) -> Result<(), TopologyError> {
     match option.replace(value) {
         None => Ok(()),

@@ -14,7 +14,7 @@ use super::{Cache, MemoryNode, NetworkDevice, Processor, Topology, TopologyError
 
 /// The highest number of a package or die: the kernel stores a signed number of 32 bits.
 const LAST_GROUP: usize = i32::MAX as usize;
-/// The largest memory of a node in KiB: its bytes must fit 64 bits.
+/// The largest memory of a node in KiB. Its size in bytes must fit into 64 bits.
 const MOST_KIB: u64 = u64::MAX >> 10;
 
 impl Topology {
@@ -50,7 +50,7 @@ impl Topology {
             topology.processors.push(processor(cpu, cache, &mut cores, is_allowed, tree)?);
         }
         for number in present.iter().flat_map(KernelList::iter).filter(|number| !online.contains(*number)) {
-            // The kernel does not report what an offline processor shares.
+            // The kernel does not report the core, caches and node of an offline processor.
             topology.processors.push(Processor::offline(number, cores.len() + number));
         }
         for node in &host.nodes {
@@ -74,17 +74,17 @@ impl Topology {
     }
 }
 
-/// Returns the text for the allowed content of a list.
+/// Returns the text that describes the allowed content of a list: `things` with numbers below `most`.
 fn list_of(things: &str, most: usize) -> String {
     format!("a list of {things} from 0 to {}, such as 0-3,8", most - 1)
 }
 
-/// Returns a test that all numbers of a list are below `most`.
+/// Returns a function that returns true if all numbers of a list are below `most`.
 fn is_below(most: usize) -> impl Fn(&KernelList) -> bool {
     move |list| list.iter().last().is_none_or(|last| last < most)
 }
 
-/// Returns a list of numbers below `most`.
+/// Returns a list, whose numbers must be below `most`. It is an error if the list is missing.
 fn listed(tree: &Tree, fact: &Fact<KernelList>, most: usize, allowed: &str) -> Result<KernelList, TopologyError> {
     let list = known(tree, fact, allowed, is_below(most))?;
     list.ok_or_else(|| {
@@ -93,7 +93,8 @@ fn listed(tree: &Tree, fact: &Fact<KernelList>, most: usize, allowed: &str) -> R
     })
 }
 
-/// Returns a list from a file that some kernels and containers do not have. If the file exists, it must be readable.
+/// Returns a list from a file that some kernels and containers do not have, or `None` if the file is missing. If the
+/// file exists, it must be readable.
 fn if_present(
     fact: &Fact<KernelList>,
     listed: Result<KernelList, TopologyError>,
@@ -104,7 +105,8 @@ fn if_present(
     }
 }
 
-/// Returns the value of a file, or `None` if it cannot be read. An invalid text is an error.
+/// Returns the value of a file, or `None` if it cannot be read. It is an error if the text is invalid, or if `fits`
+/// returns `false` for the value.
 fn known<T: Clone>(
     tree: &Tree,
     fact: &Fact<T>,
@@ -120,6 +122,7 @@ fn known<T: Clone>(
     Err(senseless(&fact.path, text, allowed).beneath(tree).into())
 }
 
+/// Returns an online processor. `cores` has the physical cores found so far, to which this adds a new core.
 fn processor(
     cpu: &Cpu,
     cache: Option<usize>,
@@ -129,8 +132,8 @@ fn processor(
 ) -> Result<Processor, TopologyError> {
     let package = group(tree, cpu, "physical_package_id")?.unwrap_or(0);
     let die = group(tree, cpu, "die_id")?;
-    // A core's number is unique only in its package, or in its die. The lowest thread of a core is unique in the
-    // machine.
+    // The kernel's number of a core is unique only in its package or die. Therefore, the core is identified by its
+    // package and its lowest thread, which is unique in the machine.
     let threads = known(tree, &cpu.threads, &list_of("CPUs", MOST_CPUS), is_below(MOST_CPUS))?;
     let first = threads.and_then(|threads| threads.iter().next()).unwrap_or(cpu.number);
     let core = cores.iter().position(|other| *other == (package, first)).unwrap_or_else(|| {
@@ -141,7 +144,8 @@ fn processor(
     Ok(Processor { number: cpu.number, package, die, node: cpu.node, cache, core, usable })
 }
 
-/// Returns the package or die of a processor. The kernel writes -1 if it is unknown.
+/// Returns the package or die of a processor from this file. Returns `None` if the file is missing or contains -1,
+/// which means unknown.
 fn group(tree: &Tree, cpu: &Cpu, file: &str) -> Result<Option<usize>, TopologyError> {
     let allowed = format!("-1 or a number up to {LAST_GROUP}");
     let number = |text: &str| if text == "-1" { Some(None) } else { text.parse().ok().map(Some) };
@@ -150,7 +154,8 @@ fn group(tree: &Tree, cpu: &Cpu, file: &str) -> Result<Option<usize>, TopologyEr
     Ok(known(tree, &fact, &allowed, fits)?.flatten())
 }
 
-/// Returns the data cache of the highest level: its level, its size, and the processors that share it.
+/// Returns the data cache of the highest level: its level, its size in bytes, and the processors that share it. Returns
+/// `None` if no cache is reported.
 fn last_cache(tree: &Tree, cpu: usize) -> Result<Option<(u8, Option<u64>, KernelList)>, TopologyError> {
     let mut last: Option<(u8, Option<u64>, KernelList)> = None;
     for cache in data_caches(tree, cpu) {

@@ -1,4 +1,5 @@
-//! Each fault is added alone to a healthy server. The check must find it, and nothing else.
+//! Each fault is added alone to a healthy server. The check for this fault must find it, and no other check may have a
+//! finding.
 
 use forebay_host::doctor::{Intent, State};
 use forebay_host::{Evidence, Origin};

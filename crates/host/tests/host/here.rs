@@ -52,7 +52,7 @@ fn this_machine_is_described() {
     assert!(diagnosis.checks.iter().all(|outcome| outcome.state != State::Stops));
 }
 
-/// Reads the allowed CPUs from another file than the crate does.
+/// Returns the allowed CPUs, from another file than the crate uses.
 fn forebay_allowed() -> Vec<usize> {
     let text = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
     let mask =

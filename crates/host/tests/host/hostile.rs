@@ -1,4 +1,4 @@
-//! Trees that no kernel would create: no check panics or hangs, and every check has a result.
+//! Tests trees that no kernel would create. No check may panic or hang, and every check must have a result.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -36,7 +36,7 @@ fn spoilt(spoil: impl Fn(&Path)) -> Diagnosis {
     survived(folder.path())
 }
 
-/// Checks that every result is "not available": without facts, nothing is ok and nothing is a finding.
+/// Checks that every result is "not available", because without facts, no result may be "ok" or a finding.
 fn nothing_is_known(diagnosis: &Diagnosis) {
     for outcome in &diagnosis.checks {
         assert_eq!(outcome.state, State::NotAvailable, "{outcome:#?}");
@@ -85,7 +85,8 @@ fn empty_files_and_garbage_are_no_facts() {
         b"%s%n",
     ] {
         let diagnosis = spoilt(|file| fs::write(file, garbage).expect("a file"));
-        // An empty list is valid; the kernel writes it if no CPU is isolated. A list of all numbers is valid, too.
+        // An empty list is valid, because the kernel writes it if no CPU is isolated. A list of all numbers is also
+        // valid.
         let right: &[&str] = match garbage {
             b"" | b"\n" => &["isolated-cores", "timer-tick"],
             b"0-65535" => &["irq-affinity", "smt-sibling"],

@@ -1,4 +1,5 @@
-//! Faults that depend on the intent, settings that are as good as the recommended ones, and facts that cannot be read.
+//! Tests faults that depend on the intent, settings that are equivalent to the recommended settings, and facts that
+//! cannot be read.
 
 use forebay_host::doctor::State;
 
@@ -66,7 +67,7 @@ fn equivalent_settings_are_ok() {
     server.set("/sys/class/net/fb0/owner", "1001\n");
     assert_eq!(outcome(&diagnosed(&server, &intent()), "capabilities").state, State::Stops);
 
-    // A large enough quota, and a machine with one node whose firmware reports none.
+    // The quota is sufficient. The machine has one node, and its firmware does not report the card's node.
     let mut server = Server::healthy();
     server.set(format!("{GROUP}/cpu.max"), "200000 100000\n");
     server.set(format!("{NODE}/online"), "0\n").set(format!("{NODE}/node0/cpulist"), "0-15\n");
@@ -75,7 +76,7 @@ fn equivalent_settings_are_ok() {
     assert_eq!(diagnosed(&server, &intent()).findings().count(), 0);
 }
 
-/// Without the files that a check reads, its result is "not available", neither ok nor a finding.
+/// Without the files that a check reads, its result is "not available", and not "ok" or a finding.
 #[test]
 fn unreadable_facts_are_not_available() {
     let removed: &[(&str, &[&str])] = &[

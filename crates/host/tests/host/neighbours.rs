@@ -1,5 +1,5 @@
-//! Checks of the host's own stack: it replies to ARP for the pipeline's addresses, uses them in requests, or drops
-//! packets.
+//! Tests the checks of the host's own stack. The stack may reply to ARP requests for the pipeline's addresses, use
+//! these addresses in its own requests, or drop packets.
 
 use forebay_host::doctor::{Intent, State};
 
@@ -36,8 +36,8 @@ fn a_host_that_answers_arp_for_the_pipelines_addresses_is_found() {
     assert_eq!((found.state, found.says.contains("arp_ignore")), (State::NotAvailable, true), "{found:?}");
 }
 
-/// Regression test: a host that used a gateway's address in its own requests took it over, and a host with a strict
-/// filter lost its packets.
+/// Regression test: a host that used a gateway's address in its own requests received the gateway's packets, and a host
+/// with a strict filter dropped packets from the Internet.
 #[test]
 fn a_host_that_names_the_pipelines_addresses_or_drops_its_packets_is_found() {
     let checked = |server: &Server, intent: &Intent, id: &str| outcome(&diagnosed(server, intent), id).clone();

@@ -137,7 +137,7 @@ Hugepagesize:       2048 kB
         self.set("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
     }
 
-    /// Like the kernel, puts the interface into the device's folder, with links in `class`.
+    /// Puts the interface into the device's folder, with links in `class`, as the kernel does.
     fn card(&mut self) {
         self.set(format!("{CARD}/numa_node"), "1\n").set(format!("{CARD}/local_cpulist"), "4-7,12-15\n");
         for number in [40, 41] {
@@ -190,7 +190,7 @@ Hugepagesize:       2048 kB
         self.set("/proc/cpuinfo", cpus.concat());
     }
 
-    /// Sets a default route through one interface and another route through another.
+    /// Sets a default route through the interface `default`, and another route through the interface `other`.
     pub fn routes(&mut self, default: &str, other: &str) -> &mut Self {
         let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n";
         let line = |name: &str, to: &str, mask: &str| format!("{name}\t{to}\t0\t0001\t0\t0\t0\t{mask}\t0\t0\t0\n");

@@ -80,7 +80,7 @@ fn every_real_topology_is_read() {
     }
 }
 
-/// A description that is cut anywhere, or has one changed character, is read or gives an error.
+/// A description that is truncated at any point, or has one changed character, is either read or gives an error.
 #[test]
 fn spoilt_descriptions_are_refused_or_read() {
     let Some(folder) = real() else { return };
@@ -121,7 +121,7 @@ fn spoilt_descriptions_are_refused_or_read() {
     }
 }
 
-/// Numbers out of range and invalid numbers give an error; they are neither cut nor ignored.
+/// Numbers out of range and invalid numbers give an error. They must not be truncated or ignored.
 #[test]
 fn errors_for_numbers_name_their_element() {
     let sizes = "allowed is a number of bytes from 0 to 18446744073709551615";
@@ -184,7 +184,7 @@ fn distances_that_are_not_numbers_are_refused() {
     ] {
         assert_eq!(of(indexes, values), Err(expected.to_owned()));
     }
-    // If a node is missing in the list, the distances are unknown, however long the list is.
+    // If a node is missing in the list, the distances are unknown. This list is very long.
     let long: String = (2..200_000).map(|number| format!("{number} ")).collect();
     assert_eq!(of(&long, "10").map(|topology| topology.distances), Ok(Vec::new()));
 }
@@ -244,7 +244,7 @@ fn refused(server: &Server, spoil: impl Fn(&Path)) -> String {
     error.strip_prefix(root).unwrap_or_else(|| panic!("{error} is without {root}")).to_owned()
 }
 
-/// The list of online processors decides which ones exist, with or without folders of processors.
+/// The list of online processors determines the processors, even if the folders of processors are missing.
 #[test]
 fn a_machine_whose_list_of_processors_is_missing_or_wrong_is_refused() {
     let file = "/sys/devices/system/cpu/online";
@@ -277,7 +277,7 @@ fn a_machine_whose_list_of_processors_is_missing_or_wrong_is_refused() {
         let at = |root: &Path| root.join(file.trim_start_matches('/'));
         let folder = refused(&none, |root| std::fs::create_dir(at(root)).expect("a folder"));
         assert_eq!(folder, format!("{file} is not a file: {allowed}"));
-        // A pipe must not be waited for.
+        // The reading must not wait for the writer of a pipe.
         let pipe = refused(&none, |root| {
             let made = std::process::Command::new("mkfifo").arg(at(root)).status().expect("mkfifo is everywhere");
             assert!(made.success());

@@ -1,20 +1,24 @@
-//! Limits events that packets cause: the first is recorded at once, then a count every ten seconds.
+//! Limits events that packets cause: the first event is recorded at once, and further ones as a count every ten
+//! seconds.
 
 use std::time::{Duration, Instant};
 
-/// The least time between two events of one name and subject that packets cause.
+/// The shortest time between two events of the same name and subject, if packets cause the events.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// The limit of one event name and subject, over a counter that increases.
 #[derive(Debug, Default)]
 pub struct Limit {
+    /// The value of the counter at the last event.
     reported: u64,
+    /// The time of the last event.
     last: Option<Instant>,
 }
 
 impl Limit {
-    /// Returns the count to report now, with the counter at `total`; `None` if the counter is unchanged or it is too
-    /// early. With `is_last` the run ends, and the remaining count is due at once.
+    /// Returns the count to report now, if the counter is at `total`. Returns `None` if the counter is unchanged, or if
+    /// the last event is less than [`LIMIT`] ago. If `is_last`, the run ends, and the remaining count is returned at
+    /// once.
     pub fn due(&mut self, total: u64, now: Instant, is_last: bool) -> Option<u64> {
         // A reload may have reset the counter.
         self.reported = self.reported.min(total);

@@ -1,4 +1,4 @@
-//! Lines of events are one line each whatever text comes from outside, and can be read again.
+//! Tests that each event is written as one line, whatever text comes from outside, and that a parser can read the line.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use forebay_protocol::event::{Event, EventName, is_control};
 
 use super::*;
 
-/// The pairs of a line in logfmt, as another program reads them.
+/// Returns the pairs of a line in logfmt, as another program reads them.
 fn pairs(line: &str) -> Vec<(String, String)> {
     let (mut pairs, mut rest) = (Vec::new(), line);
     while !rest.is_empty() {

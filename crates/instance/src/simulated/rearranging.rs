@@ -19,7 +19,8 @@ use crate::succession::{Successors, SwitchResult, settle};
 const TURN: Ticks = Ticks(64);
 
 impl<S: Scheduler> SimulatedTeam<S> {
-    /// Moves modules to other workers, if the controller decides so. Returns whether it was tried.
+    /// Moves modules to other workers, if the controller decides so. Returns whether a move was attempted, successfully
+    /// or not.
     pub(super) fn move_modules(&mut self) -> bool {
         let Some((mut decider, at)) = self.decider.take() else { return false };
         let moved = decider.rearrangement();
@@ -44,6 +45,9 @@ impl<S: Scheduler> SimulatedTeam<S> {
         self.workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default()
     }
 
+    /// Replaces the workers by those of the same configuration with the modules as in `moved`. The counterpart for a
+    /// running pipeline is `Running::rearrange`; the steps and their order must be the same. After an error nothing has
+    /// changed.
     fn rearrange(
         &mut self,
         moved: &Move,

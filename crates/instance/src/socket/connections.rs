@@ -1,4 +1,4 @@
-//! The open connections: at most a fixed number. An idle connection gives way to a new one.
+//! The open connections. Their number is limited, and a new connection can displace an idle one.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -18,11 +18,11 @@ pub(super) struct Connections(Mutex<Vec<Arc<Connection>>>);
 /// An open connection.
 pub(super) struct Connection {
     stream: UnixStream,
-    /// The time since which the server has waited for the client.
+    /// The time since which the server has waited for the client; `None` while it carries out a request.
     waiting: Mutex<Option<Instant>>,
     /// Whether the client has sent a request.
     has_requested: AtomicBool,
-    /// Whether the connection gave way to another one.
+    /// Whether the connection was displaced by another one.
     displaced: AtomicBool,
 }
 
@@ -31,8 +31,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connections {
-    /// Adds a new connection; `None` if all are in use. If the number is reached, the connection that has been idle
-    /// longest gives way, if it has been idle long enough.
+    /// Adds a new connection. If there are [`MOST_CONNECTIONS`] already, it displaces the connection that has been idle
+    /// longest, if that one has been idle long enough. Otherwise returns `None`. The caller must call
+    /// [`leave`](Self::leave) at the end.
     pub(super) fn enter(&self, stream: UnixStream, patience: Patience) -> Option<Arc<Connection>> {
         let mut all = lock(&self.0);
         if all.len() >= MOST_CONNECTIONS {
@@ -50,14 +51,15 @@ impl Connections {
         Some(new)
     }
 
+    /// Removes a connection. A displaced connection has been removed already.
     pub(super) fn leave(&self, connection: &Arc<Connection>) {
         lock(&self.0).retain(|known| !Arc::ptr_eq(known, connection));
     }
 }
 
 impl Connection {
-    /// Returns the start of the idle time if it is long enough for the connection to give way. Connections without any
-    /// request sort first.
+    /// Returns the start of the idle time if the connection has been idle long enough to be displaced. The result is an
+    /// order: the least is displaced first, and connections without any request are less than all others.
     fn is_spare(&self, patience: Patience) -> Option<(bool, Instant)> {
         let has_requested = self.has_requested.load(Ordering::Relaxed);
         let least = if has_requested { patience.idle } else { patience.silent };
@@ -68,10 +70,12 @@ impl Connection {
         &self.stream
     }
 
+    /// Records whether the server waits for the client from now on.
     pub(super) fn set_waiting(&self, waiting: bool) {
         *lock(&self.waiting) = waiting.then(Instant::now);
     }
 
+    /// Records that the client has sent a request.
     pub(super) fn note_request(&self) {
         self.has_requested.store(true, Ordering::Relaxed);
     }

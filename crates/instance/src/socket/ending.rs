@@ -8,12 +8,13 @@ use forebay_protocol::response::Ended;
 
 use super::lines::Lines;
 
-/// The interval at which the client is checked.
+/// The interval at which the server checks whether the client has disconnected.
 const LOOK: Duration = Duration::from_millis(50);
 /// The time that waiting clients have to read the response at the end of the run.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The end of a run, and the clients that wait for it.
+/// The end of a run, and the clients that wait for it. The owner of the run must call [`announce`](Self::announce)
+/// before the process ends.
 #[derive(Default)]
 pub struct Ending {
     state: Mutex<State>,
@@ -22,6 +23,7 @@ pub struct Ending {
 
 #[derive(Default)]
 struct State {
+    /// The end of the run; `None` before it.
     ended: Option<Ended>,
     /// Connections that wait, or whose response is being sent.
     waiting: usize,
@@ -32,7 +34,7 @@ impl Ending {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end and sends it, or until the client disconnects.
+    /// Waits until the end of the run and sends it, or until the client disconnects.
     pub(super) fn wait(&self, lines: &mut Lines<'_>, send: impl FnOnce(Ended) -> io::Result<()>) -> io::Result<()> {
         self.state().waiting += 1;
         // Counts the connection down in every case.
@@ -50,7 +52,7 @@ impl Ending {
         }
     }
 
-    /// Sends the end of the run to the waiting clients. They have a second to read it.
+    /// Sends the end of the run to the waiting clients, and waits until they have read it, at most for a second.
     pub fn announce(&self, ended: Ended) {
         let mut state = self.state();
         state.ended = Some(ended);
@@ -66,6 +68,7 @@ impl Ending {
     }
 }
 
+/// Counts a waiting connection, also if its thread panics.
 struct Waiting<'e>(&'e Ending);
 
 impl Drop for Waiting<'_> {

@@ -1,4 +1,4 @@
-//! Counts accepted changes, so that a client can see whether a configuration is still the one that it read.
+//! Counts accepted changes, so that a client can see whether the configuration has changed since the client read it.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -7,26 +7,27 @@ use std::hash::BuildHasher;
 use forebay_pipeline::Source;
 use forebay_protocol::ConfigurationChange;
 
-/// The accepted changes since the start.
+/// The number of accepted changes since the start.
 #[derive(Default)]
 pub struct Ledger {
-    /// Of the configuration.
+    /// The number of accepted changes of the configuration.
     pub(super) changes: u64,
-    /// Of entries, by table: `module.table`.
+    /// The number of changes of entries, by table: `module.table`. Only tables that differ from the text are in it.
     pub(super) tables: BTreeMap<String, u64>,
     /// Random keys of this run, so that a version contains no information about a secret in the text.
     state: RandomState,
 }
 
 impl Ledger {
-    /// Notes changes of a table's entries.
+    /// Records `made` changes of a table's entries.
     pub(super) fn note_entries(&mut self, module: &str, table: &str, made: u64) {
         if made > 0 {
             *self.tables.entry(format!("{module}.{table}")).or_default() += made;
         }
     }
 
-    /// Notes a change of the configuration. Tables of modules that were made again have the entries of the text.
+    /// Records a change of the configuration. Tables of modules that were made again have the entries of the text, so
+    /// their counts are removed.
     pub(super) fn note_reload(&mut self, change: &ConfigurationChange) {
         self.changes += 1;
         let is_made_again = |name: &String| {
@@ -36,8 +37,8 @@ impl Ledger {
         self.tables.retain(|name, _| !is_made_again(name));
     }
 
-    /// Returns the version of the configuration in force. It has twelve digits, because a longer number could be
-    /// mistaken for a key.
+    /// Returns the version of the configuration in force. It depends on the number of changes and on the text. It has
+    /// twelve digits, because a longer number could be mistaken for a key.
     pub(super) fn version(&self, source: &Source) -> String {
         let hash = self.state.hash_one((self.changes, source.text(), source.sets()));
         format!("{:012x}", hash & 0xffff_ffff_ffff)

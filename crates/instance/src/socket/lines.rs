@@ -11,13 +11,13 @@ use super::connections::Connection;
 /// The time limits of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For the next request. Longer than the longest interval of `top`.
+    /// The time limit for the next request. Longer than the longest interval of `top`.
     pub request: Duration,
-    /// For the rest of a line that has begun, and for the client to read a response.
+    /// The time limit for the rest of a line that has begun, and for the client to read a response.
     pub line: Duration,
-    /// The idle time after which a connection with earlier requests gives way to another client.
+    /// The idle time after which another client can displace a connection that has sent a request.
     pub idle: Duration,
-    /// The same for a connection without any request.
+    /// The idle time after which another client can displace a connection that has sent no request.
     pub silent: Duration,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Reads a line, without its end, into `line`. Returns `false` at the end of the stream. A line that is cut off is
-    /// ignored.
+    /// ignored. Returns an error if a time limit is exceeded or the line is longer than [`MAX_REQUEST`].
     pub(super) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         let mut begun = None;
@@ -70,12 +70,13 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns why the lines ended before the changes did.
+    /// Returns why the stream ended before the empty line that ends a list of changes.
     pub(super) fn why_over(&self) -> &'static str {
         self.connection.why_over().unwrap_or("the end came before the empty line that ends the changes")
     }
 
-    /// Waits for more of the line that has `begun`, or for the next line. Returns whether there is more.
+    /// Waits for more bytes of the line that began at `begun`, or for the next line. Returns `false` at the end of the
+    /// stream, and an error if a time limit is exceeded.
     fn wait(&mut self, begun: Option<Instant>) -> io::Result<bool> {
         let patience = match begun {
             None => self.patience.request,
@@ -98,7 +99,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns whether the client has disconnected, while responses are sent.
+    /// Returns whether the client has disconnected. Takes up to a millisecond. For the time in which responses are sent
+    /// and no request is read.
     pub(super) fn is_over(&mut self) -> io::Result<bool> {
         self.reader.get_ref().set_read_timeout(Some(Duration::from_millis(1)))?;
         // A time-out means that the client waits; the end of the stream means that it has disconnected.

@@ -12,7 +12,7 @@ use crate::events::NewEvent;
 use crate::moves::{MoveOrder, NotMoved, shown_move};
 use crate::reload::ReloadError;
 
-/// Moves modules, and records what moved.
+/// Carries out the request `move`, and records an event if modules moved.
 pub(super) fn move_modules(
     service: &Service,
     wanted: &[WantedWorkers],

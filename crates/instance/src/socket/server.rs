@@ -25,16 +25,16 @@ use crate::events::EventLog;
 /// The interval at which the listener checks whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The names of the requests, as in the field `do`.
+/// The names of the requests, as in the field `do`. `hello` reports them, so a new [`Request`] must be added here.
 const REQUESTS: [&str; 16] = [
     "hello", "config", "report", "watch", "check", "reload", "move", "graph", "tables", "entries", "change", "trace",
     "drops", "act", "events", "stop",
 ];
 
-/// A socket that does not respond yet. Dropping it removes it.
+/// A socket that exists but does not respond yet. Dropping it removes it.
 pub struct Bound {
     path: PathBuf,
-    /// The socket's device and inode. Another file of the same name is not removed.
+    /// The socket's device and inode. They identify the file, so that another file of the same name is not removed.
     inode: (u64, u64),
     listener: UnixListener,
 }
@@ -74,7 +74,8 @@ impl Drop for Bound {
     }
 }
 
-/// The server of a socket. Dropping it ends the server and removes the socket.
+/// The server of a socket. Dropping it ends the listener and removes the socket. Open connections stay until their
+/// clients leave.
 pub struct Server {
     bound: Arc<Bound>,
     over: Arc<AtomicBool>,
@@ -110,6 +111,7 @@ impl Drop for Server {
     }
 }
 
+/// Accepts connections, each on its own thread, until `over` is set.
 fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
     let connections = Arc::new(Connections::default());
     while !over.load(Ordering::Relaxed) {
@@ -127,7 +129,7 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
         let (service, all, own) = (Arc::clone(service), Arc::clone(&connections), Arc::clone(&connection));
         let talk = move || {
             let leaving = Leaving { all: &all, own: &own };
-            // A request that is cut off has no effect.
+            // After an error, the rest of a request is not read, and the request has no effect.
             let reason = match talk(&own, &service) {
                 Err(error) => Some(error.to_string()),
                 Ok(()) => own.why_over().map(str::to_owned),
@@ -142,8 +144,8 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
     }
 }
 
-/// Ends a connection when it is dropped, also if its thread panics. Another client can connect then, and the client of
-/// the connection does not wait any longer.
+/// Ends a connection when it is dropped, also if its thread panics. Then another client can connect, and the client of
+/// this connection does not wait any longer.
 struct Leaving<'a> {
     all: &'a Connections,
     own: &'a Arc<Connection>,
@@ -167,14 +169,15 @@ impl Drop for Leaving<'_> {
     }
 }
 
+/// Writes a response as one line.
 fn send(writer: &mut impl Write, response: &Response) -> io::Result<()> {
     serde_json::to_writer(&mut *writer, response)?;
     writer.write_all(b"\n")?;
     writer.flush()
 }
 
-/// Returns a response without possible keys: a request may contain a key in the place of a name. Names of running
-/// modules are not keys.
+/// Returns a response in which possible keys are hidden, because a request may contain a key in the place of a name.
+/// Names of running modules are not hidden.
 fn without_secrets(response: Response, service: &Service) -> Response {
     let hide = |text: String| {
         if without_keys(&text) == text {
@@ -198,7 +201,7 @@ fn without_secrets(response: Response, service: &Service) -> Response {
 /// Serves one connection until it ends.
 fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     let stream = connection.stream();
-    // A client that reads no responses gets as long as one that does not end a line.
+    // The time limit for a client that reads no responses is the same as for a client that does not end a line.
     stream.set_write_timeout(Some(service.patience.line))?;
     let (mut lines, mut writer) = (Lines::new(stream, connection, service.patience), BufWriter::new(stream));
     let board = service.instance.board();
@@ -293,7 +296,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     Ok(())
 }
 
-/// The error for a client of another version, or for a connection that does not begin with `hello`.
+/// Returns the error for a client of another version, or for a connection that does not begin with `hello`.
 fn other_version(theirs: Option<u32>) -> Response {
     let theirs = match theirs {
         Some(version) => format!("the client speaks protocol version {version}"),
@@ -317,7 +320,7 @@ fn not_a_request(error: &serde_json::Error) -> String {
     format!("not a request{place}: allowed are {requests}")
 }
 
-/// Sends the paths of `count` packets as they are traced, or of as many as there are until the client disconnects.
+/// Sends the paths of packets as they are traced. Returns after `count` packets, or when the client disconnects.
 fn trace(count: u64, stories: &Receiver<String>, lines: &mut Lines<'_>, writer: &mut impl Write) -> io::Result<()> {
     let mut sent = 0;
     while sent < count {
@@ -389,7 +392,7 @@ fn watch(
 mod tests {
     use super::*;
 
-    /// The error of serde quotes any text of a wrong line.
+    /// The error of serde quotes text of a wrong line, which may contain a key.
     #[test]
     fn nothing_of_a_line_that_is_no_request_is_shown() {
         for line in [

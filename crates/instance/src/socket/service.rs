@@ -31,7 +31,8 @@ use crate::events::{EventLog, NewEvent};
 use crate::instance::Instance;
 use crate::reload::ReloadError;
 
-/// Traces the next packets that match a filter.
+/// Starts a trace of the next packets that match a filter. Arguments: the instance, the number of packets, and the
+/// filter. Returns an error if the filter is invalid or no trace can be started.
 pub type TraceOf = Box<dyn Fn(&dyn Instance, u64, Option<&str>) -> Result<Stories, String> + Send + Sync>;
 
 /// Traced packets.
@@ -42,14 +43,15 @@ pub struct Stories {
     pub watching: Box<dyn Any + Send>,
 }
 
-/// Watches the dropped packets that match a filter.
+/// Starts a stream of the dropped packets that match a filter. Arguments: the instance and the filter. Returns an error
+/// if the filter is invalid.
 pub type DropsOf = Box<dyn Fn(&dyn Instance, Option<&str>) -> Result<Drops, String> + Send + Sync>;
 
 /// Dropped packets.
 pub struct Drops {
     /// The packets.
     pub packets: Receiver<DroppedPacket>,
-    /// The number of packets that found the queue full.
+    /// The number of packets that were lost because the queue was full.
     pub lost: Arc<AtomicU64>,
     /// Dropping it ends the stream.
     pub watching: Box<dyn Any + Send>,
@@ -64,15 +66,15 @@ pub struct About {
     pub started: String,
 }
 
-/// Everything that the requests need.
+/// Everything that the requests need. A thread that needs several of its locks takes `source` first.
 pub struct Service {
     /// The running pipeline.
     pub instance: Arc<dyn Instance>,
-    /// The configuration in force.
+    /// The configuration in force. It is locked during a reload or a move, so that they happen one after the other.
     pub source: Mutex<Source>,
-    /// The file that it was started from; `None` if it cannot be read again.
+    /// The file or `usecase:NAME` that the run was started from; `None` if it cannot be read again.
     pub origin: Option<String>,
-    /// The file in which accepted configurations are kept.
+    /// The file in which accepted configurations are kept for the next start; `None` if they are not kept.
     pub state: Option<PathBuf>,
     /// The [fingerprint](fingerprint) of the start file when the state was written.
     pub fingerprint: Mutex<Option<String>>,
@@ -84,7 +86,7 @@ pub struct Service {
     pub drops: DropsOf,
     /// Facts about the run that `hello` reports.
     pub about: About,
-    /// Changes since the start.
+    /// The number of accepted changes since the start.
     pub ledger: Mutex<Ledger>,
     /// Clients that wait for the end of the run.
     pub ending: Arc<Ending>,
@@ -128,7 +130,7 @@ pub(super) fn config(service: &Service) -> Response {
     }))
 }
 
-/// Returns the report since the reading `last`, and replaces `last` by the present reading.
+/// Returns the report of the time since the reading `last`, and replaces `last` by the present reading.
 pub(super) fn recent_report(service: &Service, last: &mut Reading, rules: &[String]) -> Report {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
@@ -138,11 +140,17 @@ pub(super) fn recent_report(service: &Service, last: &mut Reading, rules: &[Stri
     recent
 }
 
-/// Returns the report since the start at the reading `now`, and the packets that are in the workers, which every worker
-/// counts for this.
+/// Returns the report of the time from the start of the run to the reading `now`.
+pub(super) fn report_until(service: &Service, now: &Reading, rules: &[String]) -> Report {
+    let mut whole = unfinished(service, now);
+    finish(service, &mut whole, rules);
+    whole
+}
+
+/// Returns the report of the time from the start of the run to the reading `now`, and an exact census of its packets.
+/// The packet totals of the report are corrected by the census. The census is `None` if a worker does not respond.
 pub(super) fn whole_report(service: &Service, now: &Reading, rules: &[String]) -> (Report, Option<Census>) {
-    let board = service.instance.board();
-    let mut whole = board.report(&board.nothing(), now);
+    let mut whole = unfinished(service, now);
     let census = service.instance.census();
     if let Some(census) = &census {
         whole.packets.correct(census);
@@ -151,7 +159,13 @@ pub(super) fn whole_report(service: &Service, now: &Reading, rules: &[String]) -
     (whole, census)
 }
 
-/// Rounds a report, and keeps the counters per rule of the modules in `rules` only.
+/// Returns the report of the time from the start of the run to `now`, which [`finish`] must complete.
+fn unfinished(service: &Service, now: &Reading) -> Report {
+    let board = service.instance.board();
+    board.report(&board.nothing(), now)
+}
+
+/// Rounds a report. Removes the counters per rule or table entry, except for the modules in `rules`.
 fn finish(service: &Service, report: &mut Report, rules: &[String]) {
     remove_rule_counters(report, &service.instance.board().telemetries(), rules);
     report.round();
@@ -185,7 +199,7 @@ pub(super) fn interval(milliseconds: u64) -> Result<Duration, String> {
     Err(format!("interval_ms: {milliseconds}: allowed are 100 to 60000"))
 }
 
-/// Checks a text in the place of the configuration in force.
+/// Checks a text as a possible replacement of the configuration in force. Changes nothing.
 pub(super) fn check(service: &Service, text: &str, config_paths: Option<Vec<String>>) -> Response {
     let running = service.source.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let checked = changed_to(&running, text, config_paths).and_then(|source| forebay_pipeline::check(&source));
@@ -203,7 +217,8 @@ pub(super) fn check(service: &Service, text: &str, config_paths: Option<Vec<Stri
     }))
 }
 
-/// Returns the configuration with another text, which may name files in `config_paths` only.
+/// Returns the configuration with another text. If `config_paths` is given, the text may name files in these folders
+/// only.
 fn changed_to(running: &Source, text: &str, config_paths: Option<Vec<String>>) -> Result<Source, Problems> {
     let source = running.changed_to(text)?;
     Ok(match config_paths {
@@ -212,14 +227,14 @@ fn changed_to(running: &Source, text: &str, config_paths: Option<Vec<String>>) -
     })
 }
 
-/// The configuration that a reload asks for.
+/// The configuration that a reload requests.
 #[derive(Default)]
 pub(super) struct Wanted {
     /// The file, or `usecase:NAME`.
     pub(super) file: Option<String>,
     /// The text, in place of a file.
     pub(super) text: Option<String>,
-    /// The folders outside of which it may name no file.
+    /// The folders in which it may name files; `None` if it may name any file.
     pub(super) config_paths: Option<Vec<String>>,
     /// Additional settings.
     pub(super) sets: Vec<String>,
@@ -227,11 +242,12 @@ pub(super) struct Wanted {
     pub(super) forget: bool,
 }
 
+/// Carries out the request `reload`.
 pub(super) fn reload(service: &Service, wanted: Wanted) -> Response {
     reload_by(service, "socket", wanted)
 }
 
-/// Reloads, and records the result. `by` names the source of the request.
+/// Reloads, and records an event with the result. `by` names the source of the request.
 fn reload_by(service: &Service, by: &str, wanted: Wanted) -> Response {
     let shown = match &wanted.text {
         Some(_) => Some(without_keys(service.source.lock().unwrap_or_else(PoisonError::into_inner).file())),
@@ -261,6 +277,7 @@ fn reload_by(service: &Service, by: &str, wanted: Wanted) -> Response {
     response
 }
 
+/// Reads the requested configuration and changes to it. Returns [`Response::Reloaded`] or [`Response::Error`].
 fn try_reload(service: &Service, wanted: Wanted) -> Response {
     // Renamed logs are opened again under their own names, even if the reload is refused.
     reopen_logs();
@@ -301,7 +318,8 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
         Err(problems) => return Response::Error(refusal(&problems, before, &set)),
     };
     let mut accept = || {
-        // The start file may have a change that was not loaded: the state is newer than that change.
+        // The start file may have changed without a reload. This configuration is newer than that change, so the next
+        // start must not use the start file because of it.
         let now = || if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
         keep(service, &next, service.state.as_ref().and_then(|_| now()))
     };
@@ -316,8 +334,8 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
     }
 }
 
-/// Keeps a configuration for the next start, if accepted configurations are kept. `now` is the fingerprint of the start
-/// file if it was read again.
+/// Writes a configuration to the file for the next start, if accepted configurations are kept. `now` is the present
+/// fingerprint of the start file; with `None`, the last known one is written.
 pub(super) fn keep(service: &Service, next: &Source, now: Option<String>) -> io::Result<()> {
     let Some(path) = &service.state else { return Ok(()) };
     let mut known = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
@@ -332,6 +350,7 @@ fn fingerprint_at(origin: &str) -> Option<String> {
 }
 
 /// Lists the faults. If an earlier setting has a fault, the text names the option that removes earlier settings.
+/// `before` are the earlier settings, and `set` are those of this request.
 pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
     let is_old = |fault: &Fault| {
         let setting = fault.place.strip_prefix("--set ").map(str::to_owned);
@@ -346,6 +365,7 @@ pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) ->
     problems.to_string()
 }
 
+/// Carries out the request `act`.
 pub(super) fn act(service: &Service, module: &str, action: Action) -> Response {
     let telemetries = service.instance.board().telemetries();
     let Some(number) = telemetries[0].modules.iter().position(|known| known.name == module) else {

@@ -14,17 +14,18 @@ use super::lines::Lines;
 use super::service::Service;
 use crate::events::{EventLog, NewEvent};
 
-/// The number of changes that are made together. A changed table takes effect once for all of them.
+/// The number of changes that are made together, because a table takes effect once for all of them.
 const CHANGES: usize = 4_096;
 /// The largest number of table entries in a response.
 const MOST_ENTRIES: usize = 100_000;
-/// The number of refused changes that are listed.
+/// The largest number of refused changes, and of warnings, in a response.
 const REFUSALS: usize = 100;
 
 pub(super) fn tables(service: &Service) -> Response {
     Response::Tables(service.instance.tables().iter().map(summary).collect())
 }
 
+/// Carries out the request `entries`.
 pub(super) fn entries(
     service: &Service,
     module: &str,
@@ -50,7 +51,8 @@ fn summary(table: &NamedTable) -> TableSummary {
     }
 }
 
-/// Returns the table with these names.
+/// Returns the table with these names. Without a table's name, returns the only table of the module. The error lists
+/// the tables that exist.
 pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Result<NamedTable, String> {
     let all = service.instance.tables();
     let of_module: Vec<_> = all.iter().filter(|known| known.module == module).collect();
@@ -93,8 +95,8 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     })
 }
 
-/// Reads changes up to an empty line and makes them, many at a time. If the connection breaks or a reload replaces the
-/// table, the remaining changes are not made.
+/// Reads changes up to an empty line, and makes up to [`CHANGES`] of them at a time. If the connection breaks or a
+/// reload replaces the table, the remaining changes are not made.
 ///
 /// # Errors
 /// Returns an error if a line cannot be read, or if the connection ends before the empty line. The error reports the
@@ -124,7 +126,7 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
             bytes = 0;
             let all: Vec<&str> = changes.iter().map(String::as_str).collect();
             let outcome = found.table.apply(&all);
-            // Checked afterwards: the changes are in force, or the response says that they are not.
+            // Checked after the changes, so that the response is right even if a reload happened meanwhile.
             if !is_in_force(service, found) {
                 if more {
                     skip(lines)?;
@@ -176,13 +178,13 @@ pub fn warn_of(tables: &[NamedTable], events: &EventLog) {
     }
 }
 
-/// Returns whether the table is in force.
+/// Returns whether the workers still use the table, and no reload has replaced it.
 fn is_in_force(service: &Service, found: &NamedTable) -> bool {
     let same = |known: &NamedTable| ptr::addr_eq(Arc::as_ptr(&known.table), Arc::as_ptr(&found.table));
     service.instance.tables().iter().any(same)
 }
 
-/// Skips the changes that follow.
+/// Reads and ignores the changes that follow, up to the empty line.
 pub(super) fn skip(lines: &mut Lines<'_>) -> io::Result<()> {
     let mut line = Vec::new();
     while lines.next(&mut line)? && !line.is_empty() {}

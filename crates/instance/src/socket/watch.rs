@@ -9,13 +9,13 @@ use forebay_protocol::{Report, Response, Tick};
 use super::lines::Lines;
 use super::service::{self, Service};
 
-/// The interval at which the client is checked.
+/// The interval at which the server checks whether the client has disconnected.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A stream of counters.
 pub(super) struct Watch<'s> {
     service: &'s Service,
-    /// The counters at the last message.
+    /// The counters at the time of the last message.
     last: Reading,
     /// The report of the interval before the last message; `None` before the first one.
     previous: Option<Report>,
@@ -32,7 +32,8 @@ impl<'s> Watch<'s> {
         Self { service, last, previous: None, changes: service::changes(service), next: Instant::now() }
     }
 
-    /// Sends the next message.
+    /// Sends the next message: the changes of the interval, or a full report if it is the first message or the
+    /// configuration has changed.
     pub(super) fn send_next(&mut self, send: &mut dyn FnMut(Response) -> io::Result<()>) -> io::Result<&mut Self> {
         let changes = service::changes(self.service);
         let recent = service::recent_report(self.service, &mut self.last, &[]);
@@ -53,14 +54,16 @@ impl<'s> Watch<'s> {
         send(match tick {
             Some(tick) => Response::Tick(Box::new(tick)),
             None => {
-                let (whole, census) = service::whole_report(self.service, &self.last, &[]);
-                Response::Report { recent: None, whole: Box::new(whole), census }
+                // Without a census, which would be later than `last`: the packets between the two would also be in the
+                // next tick.
+                let whole = service::report_until(self.service, &self.last, &[]);
+                Response::Report { recent: None, whole: Box::new(whole), census: None }
             }
         })?;
         Ok(self)
     }
 
-    /// Waits until the next message is due. Returns whether the client has disconnected.
+    /// Waits until the next message is due. Returns `true` if the client has disconnected meanwhile.
     pub(super) fn is_over(&mut self, lines: &mut Lines<'_>, interval: Duration) -> io::Result<bool> {
         // After a pause of the process, the missed intervals are not sent one after the other.
         self.next = (self.next + interval).max(Instant::now());

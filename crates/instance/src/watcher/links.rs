@@ -12,7 +12,9 @@ use crate::events::{EventLog, NewEvent};
 #[derive(Default)]
 pub(super) struct Links(BTreeMap<String, Link>);
 
+/// The interface of a port.
 struct Link {
+    /// The counters of the port. A reload that opens the port again replaces them.
     counters: Arc<PortCounters>,
     seen: Seen,
 }
@@ -21,27 +23,29 @@ struct Link {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     state: LinkState,
+    /// The number of times that the interface went down.
     downs: u64,
+    /// The number of times that the interface disappeared.
     losses: u64,
 }
 
 impl Seen {
     fn of(link: &LinkCounters) -> Self {
-        // The state last: a change that comes in between is in the next look's counts.
+        // The state is read after the counts. A change between the two reads is then in the counts of the next look.
         let (downs, losses) = (link.downs(), link.losses());
         Self { state: link.state(), downs, losses }
     }
 }
 
 impl Links {
-    /// Looks at the ports of these workers.
+    /// Compares the ports of these workers with the last look, and records an event for each change.
     pub(super) fn look(&mut self, workers: &[Arc<Telemetry>], log: &EventLog) {
         let ports = || workers.iter().flat_map(|worker| &worker.ports);
         self.0.retain(|name, _| ports().any(|port| port.name == *name));
         for port in ports() {
             let now = Seen::of(&port.counters.link);
             if now.state == LinkState::Unknown {
-                // A port without an interface, or that another worker has.
+                // The port has no interface, or another worker has the port.
                 continue;
             }
             let counters = || Arc::clone(&port.counters);
@@ -57,7 +61,7 @@ impl Links {
     }
 }
 
-/// The events between two looks at one interface, in the order in which they happened.
+/// Returns the events between two looks at one interface, in the order in which they happened.
 fn changes(before: Seen, now: Seen) -> Vec<EventName> {
     let is_bad = |state| matches!(state, LinkState::NoCarrier | LinkState::Down);
     let (is_gone, was_gone) = (now.state == LinkState::Gone, before.state == LinkState::Gone);
@@ -117,7 +121,7 @@ mod tests {
             (seen(Gone, 2, 1), seen(Gone, 2, 2), vec![PortLost]),
             (seen(Up, 2, 1), seen(Up, 2, 2), vec![PortLost, PortRemade]),
             (seen(Up, 2, 1), seen(Up, 3, 2), vec![PortLost, PortRemade]),
-            // New counters, after a reload, of an interface that was down before.
+            // A reload has replaced the counters of an interface that was down before.
             (seen(Down, 0, 0), seen(Up, 0, 0), vec![LinkUp]),
             (seen(Down, 0, 0), seen(Down, 1, 0), vec![LinkDown]),
         ] {

@@ -1,7 +1,7 @@
 //! Events of flows' objectives: missed, and kept again.
 //!
-//! A flow near its objective misses it in one second and keeps it in the next. An event for each would say nothing, so
-//! both need several looks.
+//! A flow near its objective misses it in one second and keeps it in the next. Events for single seconds would be of no
+//! use. So an event needs several looks, one per second.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,10 +13,11 @@ use forebay_units::Percentile;
 
 use crate::events::{EventLog, NewEvent};
 
-/// A flow misses its objective when it did so in [`LATE`] of the last so many looks.
+/// The number of last looks in which misses are counted.
 const LOOKS: usize = 5;
+/// A flow misses its objective if it was late in at least this number of the last [`LOOKS`] looks.
 const LATE: usize = 3;
-/// It keeps the objective again after so many looks in a row in which it did.
+/// A flow keeps its objective again after this number of consecutive looks in which it was not late.
 const CLEAN: usize = 5;
 
 /// The last looks at each flow with an objective.
@@ -28,15 +29,16 @@ type Objective = (Option<f64>, Option<Percentile>, Option<f64>, Option<f64>);
 
 #[derive(Default)]
 struct Looks {
-    /// The flow was judged by this one.
+    /// The objective of these looks.
     objective: Objective,
-    /// Whether the flow was late, the last look at the end.
+    /// Whether the flow was late, by look. The last look is at the end.
     late: VecDeque<bool>,
+    /// Whether the last event for the flow was that it misses its objective.
     is_missed: bool,
 }
 
 impl Looks {
-    /// Adds a look; returns what it changes.
+    /// Adds a look. Returns the event to record, if the flow now misses its objective or keeps it again.
     fn add(&mut self, is_late: bool) -> Option<EventName> {
         self.late.push_back(is_late);
         if self.late.len() > LOOKS.max(CLEAN) {
@@ -55,15 +57,15 @@ impl Looks {
 }
 
 impl Objectives {
-    /// Looks at what happened since the last look.
+    /// Judges each flow by the report of the time since the last look, and records events.
     pub(super) fn look(&mut self, recent: &Report, log: &EventLog) {
         self.0.retain(|name, _| recent.flows.iter().any(|flow| flow.name == *name));
         // Without packets, or without an objective, there is nothing to judge.
         for flow in recent.flows.iter().filter(|flow| flow.kept.is_some() || flow.rate_kept.is_some()) {
             let looks = self.0.entry(flow.name.clone()).or_default();
             let objective = (flow.slo_us, flow.percentile, flow.min_rate_pps, flow.min_rate_bps);
-            // A reload has changed it, and earlier looks say nothing about it. A flow that missed the old one is
-            // reported when it keeps the new one.
+            // A reload has changed the objective, so that earlier looks do not count. `is_missed` stays: a flow that
+            // missed the old objective is reported when it keeps the new one.
             if looks.objective != objective {
                 looks.objective = objective;
                 looks.late.clear();
@@ -96,7 +98,8 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    /// A flow with a new objective was reported to have missed it by seconds in which it had another.
+    /// Regression: a flow with a new objective was reported to have missed it, because of seconds in which it had
+    /// another objective.
     #[test]
     fn a_changed_objective_is_judged_without_earlier_seconds() {
         let (mut objectives, log) = (Objectives::default(), EventLog::default());

@@ -1,10 +1,10 @@
-//! Each event that packets cause, with its limit, from reports.
+//! Tests each event that packets cause, and its limit.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A report of one port and one module, with nothing in it.
+/// Returns a report of one port and one module, with all counts at 0.
 pub(super) fn report() -> Report {
     let timing = json!({ "ticks_per_packet": null, "ticks_per_batch": null, "batch_mean": null });
     let port = json!({
@@ -29,7 +29,7 @@ pub(super) fn report() -> Report {
     serde_json::from_value(report).expect("a report")
 }
 
-/// Records events at one look after the other.
+/// Records events in consecutive looks.
 struct Looks {
     log: EventLog,
     limits: Limits,
@@ -85,7 +85,7 @@ fn the_first_is_an_event_at_once_and_more_are_counted() {
     assert!(events[0]["msg"].as_str().is_some_and(|text| text.starts_with(begins)), "at the end: {events:?}");
 }
 
-/// The event of a frame that a block cut named `pool: { frame }`, which does not help.
+/// Regression: the event of a frame that is longer than a block advised `pool: { frame }`, which does not help.
 #[test]
 fn a_frame_that_a_block_cut_names_the_block() {
     let (mut looks, mut seen) = (Looks::new(), report());
@@ -126,7 +126,7 @@ fn conflicts_floods_pools_and_lost_lines_are_events() {
     assert!(looks.at(1, &seen, true).is_empty());
 }
 
-/// Limits were kept of every name that any reload had brought.
+/// Regression: the limits for the names of all earlier configurations were kept.
 #[test]
 fn limits_of_modules_that_are_gone_go() {
     let (mut looks, mut seen) = (Looks::new(), report());

@@ -174,7 +174,8 @@ fn flows_are_separated_and_merged_without_loss_or_reordering() {
     }
     let moves: Vec<_> = run.moves().iter().map(|moved| (moved.why, moved.from, moved.to)).collect();
     assert_eq!(moves, [(MoveReason::Apart, 0, 1), (MoveReason::Together, 1, 0)]);
-    // Late before; in time from the second period on. The first periods after a move have too few packets.
+    // Before the move, packets are late. They are in time from the third period after it, because the first periods
+    // have too few packets.
     let before = run.p99(0);
     assert!(before.iter().rev().take(3).all(|p99| *p99 > 1_000.0), "{before:?}");
     for shape in [1, 2] {

@@ -33,7 +33,7 @@ struct Params {
 }
 
 /// A port with one side of the sessions. With queues each worker receives its own sessions, as from a device with a
-/// symmetric hash. Without queues one worker receives all of them.
+/// symmetric hash. Without queues one worker receives all sessions.
 struct Wire<const QUEUES: bool> {
     side: Side,
     world: String,

@@ -1,4 +1,4 @@
-//! The two sides of all sessions of a pipeline: what each sends, and what it must receive.
+//! The two sides of all sessions of a pipeline: the packets that each side sends, and the packets that it must receive.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,13 @@ use forebay_packet::wire::checksum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The number of sessions (a third each of TCP, UDP and ICMP queries), and how often each opens and closes.
+/// The number of sessions: a third each of TCP, UDP and ICMP queries.
 const SESSIONS: usize = 120;
+/// The number of times that each session opens and closes.
 const LIVES: usize = 2;
-/// The number of packets that a side sends in a row, and the number of its turns.
+/// The number of packets that a side sends before the other side sends.
 const ROW: usize = 5;
+/// The number of times that each side sends [`ROW`] packets.
 const ROUNDS: usize = 4;
 /// The destination of clients: a peer, or a balancer's service.
 const PEER: [u8; 4] = [192, 0, 2, 10];
@@ -61,8 +63,9 @@ struct Shown {
 pub struct Talk {
     pub protocol: Protocol,
     pub script: Vec<SessionStep>,
-    /// The number of sent steps, and of arrived steps.
+    /// The number of sent steps.
     pub sent: usize,
+    /// The number of arrived steps.
     pub arrived: usize,
     /// The ends of the present life of the session, as the server sees them: the client and the server.
     pub seen: Option<(End, End)>,

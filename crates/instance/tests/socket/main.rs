@@ -154,7 +154,7 @@ pipeline: [ in -> fw -> route -> out ]
     });
 }
 
-/// Regression: sixty-four clients that sent nothing kept all others out.
+/// Regression: because of sixty-four clients that sent nothing, no other client could connect.
 #[test]
 fn silent_clients_do_not_keep_others_out() {
     with_server(Patience { silent: Duration::ZERO, ..NO_HURRY }, |path| {
@@ -263,7 +263,8 @@ impl Read for Interrupted<'_> {
     }
 }
 
-/// Regression: the client got the number of changes as if they were all, or an error that the pipeline had ended.
+/// Regression: the client got the number of the changes so far as if all changes had been made, or an error that the
+/// pipeline had ended.
 #[test]
 fn a_client_that_is_displaced_in_the_middle_of_changes_gets_an_error() {
     with_server(Patience { idle: Duration::ZERO, ..NO_HURRY }, |path| {
@@ -354,8 +355,7 @@ fn a_client_waits_for_a_response_with_a_time_limit() {
     }
 }
 
-/// Regression: a client waited for ever for a socket that sent a blank now and then, because each blank restarted the
-/// time limit.
+/// Regression: a client waited for ever if the socket sent single blanks, because each blank restarted the time limit.
 #[test]
 fn a_slow_response_does_not_extend_the_time_limit() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");

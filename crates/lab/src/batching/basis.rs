@@ -1,5 +1,5 @@
-//! Measures the values that further runs depend on: delays from which objectives are derived, and capacities of which
-//! loads are a share.
+//! Measures the values on which further runs depend: delays, from which objectives are derived, and capacities, from
+//! which loads are derived.
 //!
 //! On a machine's clock a single run may contain stalls, and every value derived from it would be wrong. There the
 //! value is the median of several runs that are not void. In simulated time one run is enough.
@@ -10,7 +10,7 @@ use super::testbed::{Run, Testbed};
 use crate::trial::median;
 use crate::{LabError, Progress};
 
-/// The number of runs that must not be void, on a machine's clock.
+/// The required number of runs that are not void, on a machine's clock.
 const RUNS: usize = 3;
 /// The number of additional runs that may replace void runs.
 const AGAIN: usize = 2;
@@ -18,7 +18,7 @@ const AGAIN: usize = 2;
 /// The outcome of a run: whether it is void, and its values.
 type Outcome<const N: usize> = (bool, [f64; N]);
 
-/// Returns the values of each scenario.
+/// Returns the values of each scenario, in the order of the scenarios. `value` reads them from a run.
 pub(super) fn measure<const N: usize>(
     testbed: &Testbed,
     scenarios: &[Scenario],
@@ -41,6 +41,7 @@ pub(super) fn measure<const N: usize>(
     Ok(outcomes.iter().map(|outcomes| middle(outcomes)).collect())
 }
 
+/// Returns the values of the runs that are not void.
 fn sound<const N: usize>(outcomes: &[Outcome<N>]) -> impl Iterator<Item = &[f64; N]> {
     outcomes.iter().filter(|(void, _)| !void).map(|(_, values)| values)
 }

@@ -59,6 +59,7 @@ pub(super) fn recorded(file: &Path, sources: &[&str]) -> Result<Vec<String>, Lab
     Ok(sources.iter().flat_map(of).collect())
 }
 
+/// Returns the name of a capture in tables: its file name.
 pub(super) fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -67,7 +68,7 @@ pub(super) fn name(file: &Path) -> String {
 pub(crate) const ENDS: [&str; 8] =
     [".pcap", ".pcapng", ".pcap.gz", ".pcapng.gz", ".pcap.zst", ".pcapng.zst", ".pcap.lz4", ".pcapng.lz4"];
 
-/// Returns the captures in a folder, sorted by name.
+/// Returns the captures in a folder, sorted by name. A folder without captures is an error.
 pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let wrong = |error| LabError::File { path: folder.to_owned(), error };
     let entries = std::fs::read_dir(folder).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;

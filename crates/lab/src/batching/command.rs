@@ -26,7 +26,7 @@ pub(super) fn line(settings: &BatchingSettings) -> String {
     words.join(" ")
 }
 
-/// Formats a time in the largest unit of which it is a multiple.
+/// Formats a time in the largest unit that gives a whole number.
 fn time(time: Nanos) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let unit = units.iter().find(|(nanos, _)| time.0.is_multiple_of(*nanos));

@@ -13,12 +13,15 @@ use super::testbed::{Run, Testbed};
 use super::{Extents, basis};
 use crate::{LabError, Progress};
 
-/// The time that a packet takes in each module on its own, in nanoseconds.
+/// The time that a single packet takes in each module, in nanoseconds.
 const ALONE: f64 = 200.0;
 /// The batchiness with which bursts are tried. Real modules in the paper have 0.2 to 0.3.
 const USUAL: f64 = 0.25;
+/// The numbers of branches, for both planes.
 const BRANCHES: &[usize] = &[1, 2, 4, 8, 16, 32, 64];
+/// The values of the batchiness, with bursts of one packet.
 const BATCHINESS: &[f64] = &[0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0];
+/// The lengths of bursts, in packets, with the usual batchiness.
 const BURSTS: &[usize] = &[1, 2, 4, 8, 16, 32];
 /// The number of periods of a run that count.
 const PERIODS: u32 = 20;
@@ -34,15 +37,15 @@ pub struct ContourGain {
     pub burst: usize,
     /// The packets per second of `optimal` as a multiple of those of `null`.
     pub optimal: f64,
-    /// The same for `gradient`.
+    /// The packets per second of `gradient` as a multiple of those of `null`.
     pub gradient: f64,
     /// The share of periods in which `optimal` missed an objective.
     pub violated: f64,
-    /// The same for `gradient`.
+    /// The share of periods in which `gradient` missed an objective.
     pub gradient_violated: f64,
     /// The packets of `optimal` relative to those of `null`, compared period by period.
     pub to_null: Option<Ratio>,
-    /// The same for `gradient`.
+    /// The packets of `gradient` relative to those of `null`, compared period by period.
     pub gradient_to_null: Option<Ratio>,
 }
 
@@ -57,7 +60,7 @@ pub(super) const CLAIM: f64 = 1.2;
 pub struct Claims {
     /// The number of points.
     pub places: usize,
-    /// The number of points at which `optimal` is never worse: its interval against `null` lies above 0.97.
+    /// The number of points at which `optimal` is no worse than `null`: the interval of the ratio lies above 0.97.
     pub no_worse: usize,
     /// The smallest lower end of all intervals.
     pub least: Option<f64>,
@@ -142,6 +145,7 @@ fn rates(run: &Run) -> Vec<Option<f64>> {
     run.settled().iter().map(|moment| Some(moment.rate_pps)).collect()
 }
 
+/// Returns the points of both planes, each as (branches, batchiness, packets of a burst).
 fn points(extents: &Extents) -> Vec<(usize, f64, usize)> {
     let short = extents.short;
     let branches = if short { &[1, 4] } else { BRANCHES };

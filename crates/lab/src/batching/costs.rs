@@ -77,8 +77,9 @@ impl Costs {
         self.profiled.clone()
     }
 
-    /// Returns the time of a module's calls in simulated time, to the nanosecond. If the name of the module starts with
-    /// a prefix of `special`, that cost is used, or else the cost of its function.
+    /// Returns the time of a module's calls in simulated time, to the nanosecond. If the module's name starts with the
+    /// prefix of an entry of `special`, the cost of the first such entry counts. Otherwise, the cost of the function
+    /// counts.
     fn of(&self, name: &str, function: &str, special: &[(&str, Cost)]) -> Cost {
         if let Some((_, cost)) = special.iter().find(|(prefix, _)| name.starts_with(prefix)) {
             return *cost;

@@ -1,4 +1,4 @@
-//! Measures the cost of observation for the data path: the workers' time per packet with a controller that decides
+//! Measures the cost of observation for the data path: the workers' time per packet with a controller that changes
 //! nothing, relative to the time without a controller. Decisions are applied between turns; `cargo bench -p
 //! forebay-instance --bench decide` measures their cost.
 
@@ -28,7 +28,7 @@ pub struct DataPath {
     pub period_ms: f64,
     /// The ticks per packet without a controller. `None` if all runs without a controller are void.
     pub ticks_per_packet: Option<f64>,
-    /// The ticks per packet with a controller, relative to those without.
+    /// The ticks per packet with a controller, relative to those without one. `None` if there is no pair of valid runs.
     pub to_none: Option<Ratio>,
 }
 

@@ -23,17 +23,18 @@ use crate::{LabError, Progress};
 
 /// The cost of the second bearer: cycles per call and per packet.
 const SLOW: [u64; 2] = [250_000, 50_000];
-/// The number of users, and of those with an objective.
+/// The number of users.
 const USERS: u64 = 8;
+/// The number of users with an objective. They come first.
 const TIGHT: u64 = 2;
 /// The number of periods: in simulated time, where the costs are known from the start, and on a real clock, where the
 /// controller has to learn them from few calls.
 const PERIODS: [u32; 2] = [40, 600];
 
-/// The number of periods after the move that count for neither side, because the controller starts again.
+/// The number of periods after the move that are left out of both sides, because the controller starts again.
 const RESTART: usize = 20;
 
-/// The figures of the time before or after the flows were moved apart.
+/// The figures of the time before the flows were moved apart, or of the time after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
     /// The packets per second that left.
@@ -49,6 +50,7 @@ pub struct Side {
 }
 
 impl Side {
+    /// Evaluates the periods that count. `None` if there are none.
     fn of(moments: &[Moment]) -> Option<Self> {
         let whole: Vec<&Moment> = moments.iter().filter(|moment| moment.counts()).collect();
         let mean = |of: fn(&Moment) -> f64| whole.iter().map(|moment| of(moment)).sum::<f64>() / whole.len() as f64;
@@ -71,13 +73,16 @@ pub struct Decomposed {
     pub workers: usize,
     /// The moves that the controller made.
     pub moves: Vec<MoveReport>,
-    /// The number of periods until the flows were moved apart. It includes the short periods at the start.
+    /// The number of periods until the flows were moved apart. It includes the short periods at the start. `None` if no
+    /// flows were moved.
     pub until_parted: Option<usize>,
-    /// The number of these periods in which an objective was missed.
+    /// The number of these periods in which an objective was missed; 0 if the flows were not moved.
     pub violated_before: usize,
-    /// The number of periods from then until the last one in which an objective was missed, short ones included.
+    /// The number of periods from the move until the last period in which an objective was missed, short periods
+    /// included. `None` if no flows were moved.
     pub until_kept: Option<usize>,
-    /// The figures until the flows were moved apart, or of the whole run. `None` if there was no whole period before.
+    /// The figures of the time until the flows were moved apart; if they were not moved, of the whole run. `None` if
+    /// there was no whole period in it.
     pub before: Option<Side>,
     /// The figures from twenty periods after the move. `None` if no flows were moved.
     pub after: Option<Side>,
@@ -115,6 +120,7 @@ pub(super) fn measure(
     Ok(workers.into_iter().zip(runs).map(|(workers, run)| result(workers, run)).collect())
 }
 
+/// Evaluates a run. Only the first move that parts flows divides the time into before and after.
 fn result(workers: usize, run: Run) -> Decomposed {
     let moves = run.report.control.as_ref().map(|control| control.moves.clone()).unwrap_or_default();
     let moved_at = moves.iter().find(|moved| moved.why == MoveReason::Apart).map(|moved| moved.at_s);
@@ -145,6 +151,7 @@ fn result(workers: usize, run: Run) -> Decomposed {
     }
 }
 
+/// Returns the run with at most this many workers.
 fn scenario(workers: usize, span: Span) -> Result<Scenario, LabError> {
     let text = text()?;
     let more = [format!("control.workers={workers}"), format!("batch={BATCH}"), "fold=off".to_owned()];
@@ -182,7 +189,8 @@ fn text() -> Result<String, LabError> {
     Ok(text)
 }
 
-/// Returns the lines of a port for these users of the bearer with this port number.
+/// Returns the configuration of a generator, copied from `both`, for one bearer and these users. `port` is the UDP
+/// destination port that identifies the bearer.
 fn sources(both: &str, port: u16, users: std::ops::Range<u64>) -> String {
     let count = users.end - users.start;
     let addresses: Vec<_> = users.map(|user| format!("10.60.0.{user}")).collect();

@@ -25,8 +25,8 @@ const OVERLOAD: f64 = 1.5;
 /// The cases: the name, the weights of the split, and the cost of each function as a multiple of [`PACKET`].
 const CASES: &[(&str, [u64; 2], [u64; 2])] =
     &[("twice the rate for the first", [2, 1], [1, 1]), ("twice the cost for the first", [1, 1], [2, 1])];
-/// The schedulers: a name, its controller, and whether the first function has a guaranteed rate. The controllers after
-/// the first are those for which [`Rule::is_weighted`] is true; a test checks that.
+/// The schedulers: a name, its controller, and whether the first function has a guaranteed rate. [`Rule::is_weighted`]
+/// must be true for all controllers after the first one; a test checks this.
 const SCHEDULERS: &[(&str, &str, bool)] = &[
     ("run to completion", "null", false),
     ("weighted-fair, equal weights", "wfq", false),
@@ -87,9 +87,10 @@ pub(super) fn measure(
     Ok(rows.collect())
 }
 
+/// A case: its name, the weights of the split, and the costs of the functions.
 type Case = (&'static str, [u64; 2], [u64; 2]);
 
-/// Returns the offered packets per second.
+/// Returns the packets per second that both functions together are offered.
 fn offered((_, weights, costs): &Case) -> f64 {
     let shares = weights.iter().zip(costs).map(|(weight, cost)| weight * cost * PACKET).sum::<u64>();
     let packet = shares as f64 / weights.iter().sum::<u64>() as f64;
@@ -102,10 +103,12 @@ fn promise(case: &Case, promised: bool) -> Option<f64> {
     promised.then(|| PROMISED * offered(case) * first / (first + second))
 }
 
+/// Returns the run of a case. `promised` is the guaranteed rate of the first function; `hertz` is the number of ticks
+/// per second of the testbed.
 fn scenario(case: &Case, controller: &'static str, promised: Option<f64>, span: Span, hertz: f64) -> Scenario {
     let (name, weights, costs) = case;
     let promised = promised.map_or_else(String::new, |rate| format!(", min_rate: {rate:.0}pps"));
-    // Functions spin for a number of ticks, but the offered rate is per second.
+    // Functions work for a number of ticks, but the offered rate is per second.
     let cycles = (PACKET as f64 * hertz / 1e9).round() as u64;
     let call = cycles / BATCH as u64;
     let bypass = |times: u64| format!("bypass: {{ cycles_per_batch: {call}, cycles_per_packet: {} }}", times * cycles);

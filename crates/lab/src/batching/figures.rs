@@ -1,4 +1,4 @@
-//! The figures of a run, and those of several runs together.
+//! The figures of one run, and the combined figures of several runs.
 
 use forebay_protocol::report::{FlowReport, Report};
 use serde::Serialize;
@@ -24,7 +24,8 @@ pub struct Delay {
     pub p99: Option<f64>,
 }
 
-/// The summary of one or more runs. Of several runs, it contains medians. Void runs are left out, unless all are void.
+/// The summary of one or more runs. For several runs, it contains medians. Void runs are left out, except if all runs
+/// are void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// The packets per second that left.
@@ -33,7 +34,8 @@ pub struct Summary {
     pub batch_mean: f64,
     /// The ticks of busy turns per packet that left. A tick of simulated time is a nanosecond.
     pub ticks_per_packet: f64,
-    /// The objective of the flow that is nearest to its own objective.
+    /// The objective of the flow that comes nearest to its objective, in microseconds. `None` if no flow has an
+    /// objective.
     pub slo_us: Option<f64>,
     /// The delays of that flow.
     pub delay_us: Delay,
@@ -41,7 +43,8 @@ pub struct Summary {
     pub violations_pct: f64,
     /// The number of periods that count.
     pub periods: u32,
-    /// The share of periods of all runs in which the machine was busy elsewhere, in percent. They do not count.
+    /// The share of periods of all runs in which the machine was busy elsewhere, in percent. These periods do not
+    /// count.
     pub void_pct: f64,
     /// The number of runs that are void because of these periods.
     pub void_runs: usize,
@@ -51,10 +54,10 @@ pub struct Summary {
     pub missing: i64,
 }
 
-/// How reliable the results of a run are.
+/// The reliability of the results of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Soundness {
-    /// The share of periods in which the machine was busy elsewhere, in percent. They do not count.
+    /// The share of periods in which the machine was busy elsewhere, in percent. These periods do not count.
     pub void_pct: f64,
     /// The number of packets that are unaccounted for.
     pub missing: i64,
@@ -75,10 +78,13 @@ impl Soundness {
 /// The figures of a run, for the time after the controller settled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
+    /// The packets per second that left.
     pub(super) rate_pps: f64,
     /// The packets per call: the mean over modules.
     pub(super) batch_mean: f64,
+    /// The ticks of busy turns per packet that left.
     pub(super) ticks_per_packet: f64,
+    /// The delays of the flow that comes nearest to its objective.
     pub(super) delay_us: Delay,
     /// The objective of the flow of `delay_us`.
     pub(super) slo_us: Option<f64>,
@@ -86,11 +92,13 @@ pub(super) struct Figures {
     pub(super) tally: Tally,
     /// The periods of all runs.
     pub(super) whole: Tally,
-    /// The number of runs, and of void runs.
+    /// The number of runs.
     pub(super) runs: usize,
+    /// The number of void runs.
     pub(super) void_runs: usize,
+    /// The number of packets of all runs that are unaccounted for.
     pub(super) missing: i64,
-    /// How near the worst flow came to its objective, for each period that counts.
+    /// The percentile of the worst flow as a multiple of its objective, for each period that counts.
     pub(super) worst: Vec<f64>,
 }
 
@@ -128,7 +136,7 @@ impl Tally {
         self.all - self.stalled
     }
 
-    /// Returns the share of these periods in which an objective was missed.
+    /// Returns the share of the counted periods in which an objective was missed.
     pub(super) fn violated(self) -> f64 {
         f64::from(self.violated) / f64::from(self.counted().max(1))
     }
@@ -164,6 +172,7 @@ fn nearest(report: &Report) -> Option<&FlowReport> {
 }
 
 impl Figures {
+    /// Evaluates one run. `hertz` is the number of ticks per second of the testbed.
     pub(super) fn of(run: &Run, hertz: f64) -> Self {
         let Run { report, .. } = run;
         let moments = run.settled();
@@ -196,7 +205,7 @@ impl Figures {
         2 * self.void_runs > self.runs
     }
 
-    /// Returns a value of the figures, unless they are void.
+    /// Returns a value of the figures, or `None` if they are void.
     pub(super) fn sound(&self, value: fn(&Self) -> f64) -> Option<f64> {
         (!self.is_void()).then(|| value(self))
     }
@@ -218,8 +227,8 @@ impl Figures {
         }
     }
 
-    /// Combines several runs: medians of values and sums of periods. Void runs are left out of both, unless all are
-    /// void.
+    /// Combines several runs: medians of values and sums of periods. Void runs are left out of both, except if all runs
+    /// are void.
     pub(super) fn together(runs: &[Self]) -> Self {
         let sound: Vec<_> = runs.iter().filter(|run| !run.is_void()).collect();
         let counted = if sound.is_empty() { runs.iter().collect() } else { sound };
@@ -250,15 +259,15 @@ impl Figures {
     }
 }
 
-/// Returns evenly spaced quantiles of a distribution, from the minimum to the maximum.
+/// Returns evenly spaced quantiles of a distribution, from the minimum to the maximum. Empty without values.
 pub(super) fn quantiles(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     let Some(last) = values.len().checked_sub(1) else { return values };
     (0..QUANTILES).map(|index| values[last * index / (QUANTILES - 1)]).collect()
 }
 
-/// Returns the mean delay of a run, in microseconds, over all packets. If only the first flow is urgent, it is the mean
-/// over that flow.
+/// Returns the mean delay of a run, in microseconds, over all packets. With `urgent`, it is the mean over the packets
+/// of the first flow. 0 if no packet left.
 pub(super) fn mean_delay_us(run: &Run, urgent: bool) -> f64 {
     let flows = if urgent { run.report.flows.get(..1).unwrap_or_default() } else { &run.report.flows[..] };
     let sum: f64 = flows.iter().filter_map(|flow| Some(flow.delay_us.mean? * flow.packets as f64)).sum();

@@ -22,7 +22,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Compares runs one by one. The value of a void run is `None`. Returns `None` if there is no valid pair.
+    /// Compares the runs with the same index: the values of `these` divided by those of `those`. The value of a void
+    /// run is `None`. Returns `None` if there is no valid pair.
     pub(super) fn of(these: &[Option<f64>], those: &[Option<f64>]) -> Option<Self> {
         let pairs = these.iter().zip(those).filter_map(|(this, that)| (*this).zip(that.filter(|that| *that > 0.0)));
         let ratios = pairs.map(|(this, that)| this / that);
@@ -41,8 +42,8 @@ pub(super) fn of_runs(these: &[Option<f64>], those: &[Option<f64>]) -> Option<Ra
     Some(if copies(these) && copies(those) { Ratio { interval: None, pairs: 1, ..ratio } } else { ratio })
 }
 
-/// Returns how many sorted values may be left out at either end so that the rest contains the median with the required
-/// confidence.
+/// Returns the number of sorted values that may be left out at each end so that the remaining range contains the median
+/// with the required confidence. `None` if there are too few values.
 fn rank(count: usize) -> Option<usize> {
     // The probability that at most `below` of `count` values lie on one side of the median.
     let (mut chance, mut sum, mut found) = (0.5_f64.powi(i32::try_from(count).ok()?), 0.0, None);

@@ -15,14 +15,16 @@ use super::testbed::{Run, Testbed};
 use crate::{LabError, Progress};
 
 const CONTROLLERS: &[&str] = &["null", "max", "optimal"];
-/// The packets per second, and the packets per second of traffic that stops repeatedly.
+/// The rates of light traffic, in packets per second.
 const RATES: &[f64] = &[1e3, 1e4, 1e5];
+/// The rate of traffic that stops repeatedly, in packets per second while it flows.
 const STOPPING: f64 = 4e5;
+/// The distributions of packets over time, as settings of the generator.
 const ARRIVALS: &[&str] = &["constant", "poisson"];
 const PERIODS: u32 = 100;
-/// One of `REST` periods at the end of a run has no packets. Stopping traffic flows for `TURN` periods and then pauses
-/// for `TURN` periods.
+/// The last periods of a run have no packets: one in `REST` of all periods.
 const REST: u32 = 4;
+/// Traffic that stops repeatedly flows for this number of periods, then pauses for the same number.
 const TURN: u32 = 2;
 /// The rate of a pause: about one packet in an hour. At rate 0 a source would end, and simulated time would stand still
 /// until it restarts.
@@ -79,6 +81,7 @@ pub(super) fn measure(
     Ok(wanted.into_iter().zip(&runs).map(|(wanted, run)| Light::of(run, testbed, name, wanted)).collect())
 }
 
+/// Returns the traffic of all runs.
 fn traffic() -> Vec<Traffic> {
     let light = RATES.iter().flat_map(|rate| ARRIVALS.iter().map(|arrivals| (*arrivals, *rate, false)));
     light.chain(ARRIVALS.iter().map(|arrivals| (*arrivals, STOPPING, true))).collect()
@@ -110,6 +113,7 @@ fn steps(span: Span, stops: bool) -> Vec<(Nanos, Change)> {
 }
 
 impl Light {
+    /// Evaluates a run. The packets and delays are those of the whole run; the summary covers the settled time.
     fn of(run: &Run, testbed: &Testbed, usecase: &str, (traffic, controller): (Traffic, &'static str)) -> Self {
         let (arrivals, offered_pps, stops) = traffic;
         let (flows, packets) = (&run.whole.flows, &run.report.packets);

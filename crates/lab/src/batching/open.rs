@@ -15,6 +15,7 @@ pub(super) const OBJECTIVE: &str = "slo=1ms";
 const LOADS: &[f64] = &[0.3, 0.6, 0.9, 1.2];
 /// The loads of a short run.
 const SHORT: &[f64] = &[0.6, 1.2];
+/// The distributions of packets over time: a name, and the setting of the generator.
 const ARRIVALS: &[(&str, &str)] = &[
     ("constant", "constant"),
     ("poisson", "poisson"),
@@ -22,15 +23,16 @@ const ARRIVALS: &[(&str, &str)] = &[
 ];
 /// The percentile of packets that must keep objectives.
 pub(super) const PERCENTILE: f64 = 99.0;
-/// The number of periods of a run whose violations are counted. Even if the machine was busy elsewhere in as many
-/// periods as a valid run allows, 2 000 of them count.
+/// The number of periods of a run whose violations are counted. At least 2 000 of them count, even if the machine was
+/// busy elsewhere in as many periods as a valid run may have.
 const MANY: u32 = 2_250;
-/// The same in simulated time, which has no stalls.
+/// The number of these periods in simulated time, which has no stalls.
 const MANY_SIMULATED: u32 = 2_000;
 /// The number of periods of the other runs, which serve for comparison.
 const FEW: u32 = 100;
-/// The share of objectives that is kept in reserve, and the larger share that the paper uses.
+/// The share of objectives that is kept in reserve.
 const GUARD: f64 = 0.05;
+/// The larger share that the paper uses.
 const CAREFUL: f64 = 0.2;
 /// The controllers, each with its guard.
 const CONTENDERS: &[(&str, f64)] = &[
@@ -49,10 +51,13 @@ pub(super) struct Offered {
     pub(super) settings: Vec<String>,
     /// The name of the traffic in tables.
     pub(super) arrivals: String,
+    /// The load, as a share of the capacity under `max`.
     pub(super) share: f64,
+    /// The load, in packets per second.
     pub(super) rate_pps: f64,
+    /// Whether equal branches run as one.
     pub(super) fold: bool,
-    /// Whether packets arrive at random or as recorded. Objectives are hard to keep then.
+    /// Whether packets arrive at random or as recorded. Then objectives are hard to keep.
     pub(super) uneven: bool,
 }
 
@@ -81,7 +86,7 @@ pub struct Open {
     pub share: f64,
     /// The packets per second that were due.
     pub offered_pps: f64,
-    /// The share of them that found the source's queue full.
+    /// The share of the due packets that found the source's queue full.
     pub lost: f64,
     /// The share of time in which the worker was busy.
     pub busy: f64,
@@ -100,6 +105,7 @@ pub struct Open {
 }
 
 impl Open {
+    /// Evaluates a run. The last arguments are copied into the result.
     fn of(run: &Run, testbed: &Testbed, offered: &Offered, controller: &'static str, guard: f64) -> Self {
         let figures = Figures::of(run, testbed.hertz());
         Self {
@@ -186,6 +192,7 @@ pub(super) fn under_all(
     Ok(runs.map(|((offered, controller, guard), run)| Open::of(run, testbed, offered, controller, guard)).collect())
 }
 
+/// Returns the share of the due packets that found the queue of their source full.
 fn lost(run: &Run) -> f64 {
     let (received, dropped) =
         run.report.ports.iter().fold((0, 0), |sum, port| (sum.0 + port.received, sum.1 + port.dropped));

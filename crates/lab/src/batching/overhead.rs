@@ -1,5 +1,5 @@
-//! Measures how long a decision takes: from the first counter read to the last action written (Batchy, Table 1). The
-//! time is that of this machine's clock, even if the pipeline runs in simulated time.
+//! Measures the time of a decision, from the first counter read to the last action written (Batchy, Table 1). The time
+//! is that of this machine's clock, even if the pipeline runs in simulated time.
 
 use serde::Serialize;
 

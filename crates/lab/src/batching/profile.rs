@@ -12,8 +12,9 @@ use super::testbed::Testbed;
 use super::{CostOrigin, Extents};
 use crate::{LabError, Progress};
 
-/// The functions: those of the paper's figures, and the other functions of its use cases.
+/// The functions of the paper's figures, and the other functions of its use cases.
 const FUNCTIONS: &[&str] = &["exact_match", "ip_lookup", "acl", "static_nat", "ttl", "mac_rewrite", "ip_checksum"];
+/// The functions of a short run.
 const FEW: &[&str] = &["ip_lookup", "acl"];
 
 /// The calls of a function.
@@ -23,13 +24,14 @@ pub struct Calls {
     pub function: String,
     /// The source of the costs.
     pub origin: CostOrigin,
-    /// The cost of a call in nanoseconds: T0 plus T1 for each packet.
+    /// The fixed cost of a call, in nanoseconds.
     pub t0_ns: f64,
-    /// See `t0_ns`.
+    /// The additional cost for each packet of a call, in nanoseconds.
     pub t1_ns: f64,
     /// The cost of a packet in a full batch, as a share of its cost alone.
     pub batchiness: f64,
-    /// The share of the variance that the line explains. `None` if nothing was measured, or nothing varies.
+    /// The share of the variance that the line explains. `None` if the costs were not measured, or if the times do not
+    /// vary.
     pub r2: Option<f64>,
     /// The cost by batch size.
     pub sizes: Vec<Size>,

@@ -15,6 +15,7 @@ use crate::{LabError, Progress};
 
 /// The routers: the number of next hops, and whether they are folded. The first one is the reference for the others.
 const ROUTERS: &[(&str, bool)] = &[("n=1", false), ("n=64", false), ("n=64", true)];
+/// The routers of a short run.
 const SMALL: &[(&str, bool)] = &[("n=1", false), ("n=8", false), ("n=8", true)];
 
 /// A router under `optimal`.
@@ -27,7 +28,7 @@ pub struct Router {
     /// The summary of the runs.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The ticks per packet relative to those with one next hop.
+    /// The ticks per packet relative to the router with one next hop.
     pub to_one: Option<Ratio>,
 }
 

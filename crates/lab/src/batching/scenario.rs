@@ -13,7 +13,7 @@ use crate::trial::Case;
 pub(super) const SETTLED: u32 = 10;
 /// The time of the first decision of a run. The interval doubles with each further decision until it is a period.
 pub(super) const FIRST: Nanos = Nanos(1_000_000);
-/// The percentile of packets that must keep objectives, unless another one is set. It is the paper's.
+/// The default percentile of packets that must keep objectives, as in the paper.
 const PERCENTILE: f64 = 95.0;
 
 /// A pipeline of the experiments.
@@ -24,7 +24,7 @@ pub(super) struct Pipeline {
     case: Case,
     /// The cost in simulated time of modules whose names start with a prefix, regardless of their function.
     special: Vec<(&'static str, Cost)>,
-    /// Whether only the first flow is urgent.
+    /// Whether only the first flow is urgent. Then objectives are derived from the delay of this flow.
     pub(super) urgent: bool,
     /// The percentile of packets that must keep objectives.
     percentile: f64,
@@ -51,7 +51,7 @@ impl Pipeline {
         pipeline
     }
 
-    /// Sets the cost of all modules in simulated time.
+    /// Sets the cost of all modules in simulated time. It replaces costs that were set before.
     pub(super) fn costing(mut self, cost: Cost) -> Self {
         self.special = vec![("", cost)];
         self
@@ -69,7 +69,7 @@ impl Pipeline {
         self
     }
 
-    /// Returns the configuration with additional settings.
+    /// Returns the configuration with additional settings, which override those of the use case.
     pub(super) fn source(&self, settings: &[String]) -> Result<Source, LabError> {
         let settings: Vec<_> = self.case.settings.iter().chain(settings).cloned().collect();
         let source = usecase(self.case.name, &settings)?;
@@ -78,7 +78,7 @@ impl Pipeline {
         Ok((0..flows).fold(source, |source, flow| source.set(format!("flows.{flow}.percentile={}", self.percentile))))
     }
 
-    /// Returns a run under a controller.
+    /// Returns a run under a controller. Settings in `more` override those of the controller.
     pub(super) fn under(&self, rule: &Rule, more: &[String], span: Span) -> Result<Scenario, LabError> {
         self.run(rule.name, rule.settings(span.period), more, span)
     }
@@ -88,6 +88,7 @@ impl Pipeline {
         self.run("no controller", Vec::new(), more, span)
     }
 
+    /// Returns a run. `rule` is its name, `control` has the settings of the controller, which `more` overrides.
     fn run(&self, rule: &str, control: Vec<String>, more: &[String], span: Span) -> Result<Scenario, LabError> {
         let mut settings = vec![format!("batch={BATCH}")];
         settings.extend(control);
@@ -108,10 +109,12 @@ pub(super) struct Rule {
 }
 
 impl Rule {
+    /// Returns a controller without a trigger.
     pub(super) const fn new(name: &'static str) -> Self {
         Self { name, trigger: None }
     }
 
+    /// Returns the controller `static` with this trigger.
     pub(super) const fn constant(trigger: usize) -> Self {
         Self { name: "static", trigger: Some(trigger) }
     }
@@ -122,6 +125,7 @@ impl Rule {
         matches!(self.name, "wfq" | "nfvnice" | "fair")
     }
 
+    /// Returns the settings that select the controller, its period and, if needed, its scheduler.
     fn settings(&self, period: Nanos) -> Vec<String> {
         let batching = match self.trigger {
             Some(trigger) => format!("{{ {}: {{ trigger: {trigger} }} }}", self.name),
@@ -175,8 +179,9 @@ pub(super) enum Change {
 pub(super) struct Scenario {
     /// The name that is shown while it runs.
     pub(super) name: String,
+    /// The configuration with all settings.
     pub(super) source: Source,
-    /// The cost in simulated time of modules whose names start with a prefix.
+    /// The cost in simulated time of modules whose names start with a prefix. The first prefix that matches counts.
     pub(super) special: Vec<(&'static str, Cost)>,
     pub(super) span: Span,
     /// The changes with their times, in order.
@@ -188,20 +193,23 @@ pub(super) struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the text of a configuration under a controller.
+    /// Creates a run of a configuration's text under a controller. Settings in `more` override those of the controller.
+    /// Unlike [`Pipeline::under`], this does not set the largest batch or the percentiles of flows: the text or `more`
+    /// does, or the defaults apply.
     pub(super) fn of_text(name: String, text: String, rule: &Rule, more: &[String], span: Span) -> Self {
         let settings = rule.settings(span.period).into_iter().chain(more.iter().cloned());
         let source = settings.fold(Source::new(text, name.clone(), ""), Source::set);
         Self { name, source, special: Vec::new(), span, changes: Vec::new(), flow: 0, module: None }
     }
 
-    /// Returns whether any branches run as one. If none do, a folded run would equal the unfolded run.
+    /// Returns whether any branches run as one. If not, a folded run would equal the unfolded run.
     pub(super) fn folds(&self) -> Result<bool, LabError> {
         let loaded = load(&self.source, Conditions { frequency: Simulation::frequency(), simulated: true })?;
         Ok(loaded.plans.iter().any(|plan| !plan.folds.is_empty()))
     }
 
-    /// Sets the cost in simulated time of modules whose names start with `prefix`.
+    /// Sets the cost in simulated time of modules whose names start with `prefix`. The first prefix that matches
+    /// counts, so a cost from [`Pipeline::costing`], whose prefix is empty, overrides this one.
     pub(super) fn costing(mut self, prefix: &'static str, cost: Cost) -> Self {
         self.special.push((prefix, cost));
         self

@@ -65,8 +65,7 @@ pub struct Row {
     pub to_on_off: Option<Ratio>,
     /// The packets per call as a share of those of `max`.
     pub batch_of_max: Option<f64>,
-    /// Evenly spaced quantiles over periods of how near the worst flow came to its objective, as a multiple of the
-    /// objective.
+    /// Evenly spaced quantiles, over periods, of the percentile of the worst flow, as a multiple of its objective.
     pub worst: Vec<f64>,
 }
 
@@ -99,6 +98,7 @@ struct Sizes {
     recorded: usize,
 }
 
+/// The sizes of the paper.
 const SIZES: Sizes = Sizes {
     hops: &[1, 2, 4, 8, 16, 32, 64],
     routers: &[(1, 1), (2, 4), (4, 8), (12, 8), (16, 4)],
@@ -106,6 +106,7 @@ const SIZES: Sizes = Sizes {
     robots: &[16],
     recorded: 16,
 };
+/// The sizes of a short run.
 const FEW_SIZES: Sizes = Sizes { hops: &[1, 4], routers: &[(2, 2)], bearers: &[1], robots: &[4], recorded: 4 };
 /// The users of the mobile gateway.
 const USERS: &str = "m=4";
@@ -143,6 +144,7 @@ struct Case {
 }
 
 impl Case {
+    /// Returns the settings of a run of this case with this seed.
     fn settings(&self, seed: usize) -> Vec<String> {
         settings(self.fold, Some(self.slo), seed)
     }
@@ -170,12 +172,13 @@ struct Contender {
     settings: Vec<String>,
 }
 
+/// Returns the settings of a run. `on` folds equal branches. Without `slo`, the default of the use case applies.
 fn settings(on: bool, slo: Option<Nanos>, seed: usize) -> Vec<String> {
     let slo = slo.map(|slo| format!("slo={}ns", slo.0));
     ["rate=max".to_owned(), fold(on), format!("seed={seed}")].into_iter().chain(slo).collect()
 }
 
-/// Returns the objective of a pipeline: a share of the mean delay of `max`.
+/// Returns the objective of a pipeline: a share of the mean delay of `max`, which is given in microseconds.
 pub(super) fn objective(mean_us: f64) -> Nanos {
     Nanos(((mean_us * 1e3 * OBJECTIVE_SHARE) as u64).max(1))
 }
@@ -209,7 +212,8 @@ pub(super) fn grid(testbed: &Testbed, extents: &Extents, progress: &mut dyn Prog
     table_of((grid_pipelines(extents)?, false, runs), testbed, extents, progress)
 }
 
-/// Performs runs of these pipelines, `runs` times each, unfolded and, if `folded` is set, folded as well.
+/// Performs the selected runs of these pipelines, `runs` times each, unfolded and, if `folded` is set, folded as well.
+/// Returns the rows of all use cases.
 fn table_of(
     (mut pipelines, folded, runs): (Vec<Pipeline>, bool, usize),
     testbed: &Testbed,
@@ -242,9 +246,9 @@ fn table_of(
     Ok(rows.collect())
 }
 
-/// Finds the objectives, then the best constants, then the best triggers. The objective is that of the unfolded
-/// pipeline in both cases: in a folded pipeline `max` waits for nothing, and no controller can keep 80 % of a delay
-/// without waiting.
+/// Finds the objectives, then the best constants, then the best triggers. The objective of a folded pipeline is that of
+/// the unfolded pipeline. In a folded pipeline, the delay of `max` contains no waiting, so no controller could keep an
+/// objective of 80 % of this delay.
 fn cases(
     (pipelines, folded): (Vec<Pipeline>, bool),
     testbed: &Testbed,
@@ -278,8 +282,8 @@ fn cases(
     Ok(cases)
 }
 
-/// Runs each case with multiples of the triggers to which `optimal` converges. A setting for one of several equal
-/// modules would prevent folding, so folded cases only try constants.
+/// Runs each case with multiples of the triggers to which `optimal` converges. Returns them with their figures, by
+/// case. A setting for one of several equal modules would prevent folding, so for folded cases the list is empty.
 fn multiples(
     testbed: &Testbed,
     cases: &[Case],
@@ -305,7 +309,7 @@ fn multiples(
     Ok(tried.into_iter().map(|tried| tried.into_iter().zip(runs.by_ref()).collect()).collect())
 }
 
-/// Runs each case with each of its constants.
+/// Runs each case with each of its constants. Returns the constants with their figures, by case.
 fn sweep(
     testbed: &Testbed,
     cases: &[Case],
@@ -324,11 +328,12 @@ fn sweep(
     Ok(constants.iter().map(|constants| constants.iter().copied().zip(runs.by_ref()).collect()).collect())
 }
 
+/// Returns the constants of the coarse search, in ascending order.
 fn constants(extents: &Extents) -> &'static [usize] {
     if extents.short { &[0, 8, 16, 24] } else { CONSTANTS }
 }
 
-/// Returns the rows of a use case.
+/// Returns the rows of a use case. `all` has the runs of each contender; runs with the same index are partners.
 fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
     let rates = |name: &str| {
         let runs = all.iter().find(|(contender, _)| contender.name == name).map(|(_, runs)| runs.as_slice());

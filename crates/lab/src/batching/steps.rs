@@ -36,7 +36,7 @@ pub struct Series {
     pub fold: bool,
     /// The quantity that changes.
     pub quantity: &'static str,
-    /// The values, with the time at which each begins.
+    /// The values, each with the time at which it begins.
     pub steps: Vec<Stage>,
     /// The periods of the run.
     pub moments: Vec<Moment>,
@@ -56,8 +56,8 @@ pub struct Stage {
     pub periods: usize,
     /// The number of these periods in which an objective was missed.
     pub violated: usize,
-    /// The number of periods until the last one in which an objective was missed, including the short ones with which a
-    /// controller starts.
+    /// The number of periods until the last period in which an objective was missed; 0 if there is none. It includes
+    /// the short periods with which a controller starts.
     pub until_kept: usize,
 }
 
@@ -130,10 +130,13 @@ fn micros(value: f64) -> Nanos {
     Nanos((value * 1e3) as u64)
 }
 
+/// Returns the change to the load `value`, if the configured load is `first`.
 fn factor(value: f64, first: f64) -> Change {
     Change::Offer(value / first)
 }
 
+/// Plans a run for each controller, with unfolded and with folded branches. `change` gets a value and the first value.
+/// `settings` must set the first value. `module` is the module whose trigger is recorded.
 fn plan(
     quantity: &'static str,
     values: &'static [f64],
@@ -164,6 +167,7 @@ fn begins(span: Span, stage: u32, at: usize) -> Nanos {
 }
 
 impl SeriesPlan {
+    /// Performs the runs and evaluates each stage.
     fn run(self, testbed: &Testbed, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
         let scenarios: Vec<_> = self.scenarios.iter().map(|planned| planned.scenario.clone()).collect();
         let runs = testbed.all(&scenarios, progress, |run| run)?;
@@ -185,6 +189,7 @@ impl SeriesPlan {
     }
 }
 
+/// Evaluates the periods of a run by stage. `begun` has the time at which each of `values` begins.
 fn stages(moments: &[Moment], begun: &[f64], values: &[f64]) -> Vec<Stage> {
     let stage = |(at, (at_s, value)): (usize, (&f64, &f64))| {
         let end = begun.get(at + 1).copied().unwrap_or(f64::INFINITY);
@@ -203,9 +208,9 @@ fn stages(moments: &[Moment], begun: &[f64], values: &[f64]) -> Vec<Stage> {
     begun.iter().zip(values).enumerate().map(stage).collect()
 }
 
-/// Returns the mobile gateway with separate sources for each bearer. The sources of the first bearer keep to a rate;
-/// those of the second send as many packets as the pipeline accepts. Only the flows of the first bearer have an
-/// objective.
+/// Returns the mobile gateway with separate sources for each bearer. The sources of the first bearer keep to a rate.
+/// The sources of the second bearer send as many packets as the pipeline accepts. Only the flows of the first bearer
+/// have an objective.
 fn two_bearers(source: &Source, users: usize) -> Source {
     let mut text = source.text().to_owned();
     for way in ["down", "up"] {
@@ -227,7 +232,7 @@ fn two_bearers(source: &Source, users: usize) -> Source {
     urgent.fold(source, |source, flow| source.set(format!("flows.{flow}.slo=1ms")))
 }
 
-/// Returns the lines of a port, starting with its name.
+/// Returns the lines of a port in a configuration, starting with the line `name`. Empty if there is no such port.
 pub(super) fn block(text: &str, name: &str) -> String {
     let Some(start) = text.find(name) else { return String::new() };
     let lines = text[start..].split_inclusive('\n').enumerate();

@@ -1,4 +1,5 @@
-//! The results as CSV files, one for each table. A part that was not run has no file.
+//! The results as CSV files, one for each table. A part that was not run has no file. The cells of a row must be in the
+//! order of the heads.
 
 use super::interval::Ratio;
 use super::watch::Moment;
@@ -36,11 +37,13 @@ fn number(value: f64) -> String {
     figure(Some(value))
 }
 
+/// Returns the cells of a ratio: the median and both ends of its interval.
 fn ratio(ratio: Option<&Ratio>) -> [String; 3] {
     let interval = ratio.and_then(|ratio| ratio.interval);
     [ratio.map(|ratio| ratio.median), interval.map(|ends| ends.0), interval.map(|ends| ends.1)].map(figure)
 }
 
+/// The heads of the cells of [`summary`].
 const SUMMARY: [&str; 11] = [
     "rate_pps",
     "batch_mean",

@@ -1,6 +1,6 @@
 //! Testbeds on which pipelines run: simulated time, or this machine's cores.
 //!
-//! Both keep the same accounts, so the results of a run have the same form on either.
+//! Both count in the same way, so the results of a run have the same form on both.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,16 +24,17 @@ use super::scenario::{Change, Scenario};
 use super::watch::{Moment, Watch};
 use crate::{LabError, Progress};
 
-/// A turn at least as long as this may count as a stall of the machine.
+/// A turn counts as a stall of the machine only if it is at least this long.
 const STALL: Nanos = Nanos(100_000);
 /// The interval at which a run checks whether the user has interrupted it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A turn counts as a stall if it is this many times longer than the longest expected turn.
+/// A turn counts as a stall only if it is at least this many times as long as the longest expected turn.
 const STALL_TURNS: f64 = 2.0;
 
 /// A testbed for pipelines.
 #[derive(Clone, Debug)]
 pub(super) struct Testbed {
+    /// Whether time is simulated.
     pub(super) simulated: bool,
     costs: Costs,
     /// The functions that were run. Functions whose cost is set by their pipeline are left out.
@@ -79,7 +80,8 @@ impl Testbed {
     }
 
     /// Performs runs and returns their results in the order of the scenarios. In simulated time, where runs do not
-    /// disturb each other, several are performed at once. `keep` selects the part of each run that is returned.
+    /// disturb each other, several are performed at once. `keep` selects the part of each run that is returned. Returns
+    /// the error of the first run that failed; then no results are returned.
     pub(super) fn all<T: Send>(
         &self,
         scenarios: &[Scenario],
@@ -104,7 +106,7 @@ impl Testbed {
                     loop {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(scenario) = scenarios.get(at) else { return };
-                        // After an error the receiver is closed, and the thread has nothing left to do.
+                        // After an error the receiver is closed, and the thread ends.
                         if sender.send((at, self.run(scenario).map(keep))).is_err() {
                             return;
                         }
@@ -144,6 +146,7 @@ impl Testbed {
         }
     }
 
+    /// Performs a run in simulated time, with the costs of this testbed.
     fn in_simulation<S: Scheduler>(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
         let watch = Watch::new(scenario.flow, scenario.module.clone(), None);
         let log: Box<dyn Log> = Box::new(watch.clone());
@@ -181,10 +184,11 @@ impl Testbed {
         if ended == Ended::Stopped { Err(LabError::Interrupted) } else { Ok(()) }
     }
 
+    /// Performs a run on this machine's cores.
     fn measured(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
         let Loaded { plans, cores, made, .. } = loaded;
-        // The longest turn without a stall is estimated before the run, so that its own figures do not move the
-        // threshold.
+        // The longest turn without a stall is estimated before the run, so that the measured costs of the run do not
+        // move the threshold.
         let costs = self.costs.of_plan(&plans[0], &scenario.special);
         let turn: u64 = costs.iter().map(|cost| cost.per_batch + cost.per_packet * BATCH as u64).sum();
         let stall = Nanos(((turn as f64 * STALL_TURNS) as u64).max(STALL.0));
@@ -243,10 +247,12 @@ fn set_objective(scenario: &Scenario, instance: &dyn Instance, slo: Nanos) -> Re
     instance.reload(&source, &mut || Ok(())).map(drop).map_err(|error| error.to_string())
 }
 
+/// Returns an error that names the scenario.
 fn trouble(scenario: &Scenario, troubles: String) -> LabError {
     LabError::Trouble { pipeline: scenario.name.clone(), troubles }
 }
 
+/// Returns an error if a port or module failed during the run. Each entry has its name and its report.
 fn no_troubles(scenario: &Scenario, troubles: &[(String, String)]) -> Result<(), LabError> {
     if troubles.is_empty() {
         return Ok(());
@@ -256,6 +262,8 @@ fn no_troubles(scenario: &Scenario, troubles: &[(String, String)]) -> Result<(),
 }
 
 impl Run {
+    /// Combines the periods that `watch` has recorded with the two reports. Takes them from `watch`, which is empty
+    /// then.
     fn new(watch: &Watch, report: Report, whole: Report) -> Self {
         let (layout, moments, kept) = watch.take();
         let modules = layout.as_ref().map_or(0, |layout| layout.running().count());

@@ -18,15 +18,15 @@ pub struct Moment {
     pub rate_pps: f64,
     /// The packets per second of flows without an objective.
     pub bulk_pps: f64,
-    /// Whether too many packets of a flow were above their objective.
+    /// Whether, for some flow, too many packets had a delay above the objective.
     pub violated: bool,
     /// Whether the machine was busy elsewhere during one of its turns.
     pub stalled: bool,
-    /// Whether it was shorter than a period. A controller decides early several times when it starts, and again after a
-    /// reload.
+    /// Whether it was shorter than the control period. After a start or a reload, a controller decides several times at
+    /// shorter intervals.
     pub brief: bool,
-    /// The percentile of the flow that came nearest to its objective, as a multiple of the objective. `None` if no
-    /// packet of such a flow left.
+    /// The percentile of the flow that came nearest to its objective, as a multiple of the objective. At most 1 if no
+    /// flow missed its objective. `None` if no packet of a flow with an objective left.
     pub worst: Option<f64>,
     /// The percentile of the watched flow, in microseconds.
     pub delay_us: Option<f64>,
@@ -63,6 +63,7 @@ pub(super) struct Watch {
     recorded: Arc<Mutex<Recorded>>,
 }
 
+/// The recorded periods and the state of the recording.
 #[derive(Default)]
 struct Recorded {
     layout: Option<Layout>,
@@ -77,6 +78,8 @@ struct Recorded {
 }
 
 impl Watch {
+    /// Creates a log that watches the flow with this index and the trigger of this module. Clones record into the same
+    /// list, so the caller keeps one for [`take`](Self::take).
     pub(super) fn new(flow: usize, module: Option<String>, stall: Option<Nanos>) -> Self {
         Self { flow, module, stall, recorded: Arc::default() }
     }
@@ -93,7 +96,7 @@ impl Watch {
     }
 }
 
-/// Returns the record of a period.
+/// Returns the record of a period. `brief` is copied into it.
 fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> Moment {
     let (mut violated, mut worst) = (false, None::<f64>);
     for (flow, observed) in layout.flows.iter().zip(&snapshot.flows) {

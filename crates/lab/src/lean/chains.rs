@@ -68,8 +68,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Returns the instructions per packet that belong to no part. They include those of hand-over, which are not
-    /// counted separately.
+    /// Returns the instructions per packet that belong to no part. They include the instructions of hand-over, which
+    /// are not counted separately.
     pub(super) fn residue_ipp(&self) -> Option<f64> {
         let parts: f64 = self.figures.as_ref()?.parts.iter().filter_map(|part| part.instructions).sum();
         self.ipp.map(|all| all - parts)
@@ -81,22 +81,23 @@ impl Chain {
 pub struct Stages {
     /// Ticks of all workers' busy turns per packet that entered.
     pub cpp_ticks: f64,
-    /// The smallest and the largest value of all runs.
+    /// The smallest and the largest value of `cpp_ticks`, over the runs that count.
     pub cpp_range: (f64, f64),
     /// The cost of the paper's functions, then of ports and hand-over.
     pub parts: Vec<Part>,
     /// The ticks outside all parts: queues, scheduling and accounting. Measured directly.
     pub residue_ticks: Option<f64>,
-    /// The packets per second that entered when the source offers as many as the chain accepts.
+    /// The packets per second that entered. The source offers as many packets as the chain accepts.
     pub pps: f64,
     /// The busy share of each worker.
     pub cur: Vec<f64>,
-    /// How often a batch found no room at the next worker, per packet handed over. The ticks include the waiting time.
+    /// The number of times that a batch found no room at the next worker, per packet handed over. The ticks include the
+    /// waiting time. `None` if no packet was handed over.
     pub stalls: Option<f64>,
     /// The number of runs.
     pub runs: usize,
-    /// The number of void runs: the machine was busy elsewhere for too long. The figures are those of the other runs,
-    /// if there are any.
+    /// The number of void runs: the machine was busy elsewhere for too long. They are left out of the figures, except
+    /// if all runs are void.
     pub void: usize,
     /// The largest share of a run in which the machine was busy elsewhere.
     pub away: f64,
@@ -129,7 +130,8 @@ fn function(module: &str) -> String {
     .to_owned()
 }
 
-/// Runs all cases in turn, `runs` times. In this way a slow change of the machine affects all chains alike.
+/// Runs all cases in turn, `runs` times, so that a slow change of the machine affects all chains alike. `counts` has
+/// one entry for each case.
 pub(super) fn measure(
     cases: &[(char, Model, Case)],
     counts: &[Option<Counts>],

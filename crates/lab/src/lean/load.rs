@@ -1,8 +1,8 @@
 //! Measures the busy share of a worker by the rate, from idle to saturation.
 //!
-//! The paper's equation 6 makes packets per second proportional to the busy share, as long as instructions per packet
-//! and per cycle stay the same. The paper observes that at high load they do not. The same holds here: batches begin to
-//! grow once the worker is hardly ever idle. From then on a packet becomes cheaper as the rate rises.
+//! By the paper's equation 6, packets per second are proportional to the busy share, as long as the instructions per
+//! packet and per cycle do not change. The paper observes that they change at high load. The same holds here: when the
+//! worker is hardly ever idle, batches begin to grow. From there on, a packet becomes cheaper as the rate rises.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Point {
     pub missing: i64,
     /// The share of the run in which the machine was busy elsewhere.
     pub away: f64,
-    /// Whether the run is void, because that share is too large.
+    /// Whether the run is void, because the machine was busy elsewhere for too long.
     pub void: bool,
 }
 
@@ -59,13 +59,13 @@ pub(super) fn shares(short: bool) -> &'static [f64] {
     }
 }
 
-/// Finds the capacity, then runs at each rate. It takes two steps more than there are rates.
+/// Finds the capacity, then runs at each rate. The number of steps is two more than the number of rates.
 pub(super) fn measure(short: bool, span: Duration, progress: &mut dyn Progress) -> Result<Load, LabError> {
     let case = Case::new("sfc_b", &["stages=1"]);
     progress.step("capacity, without a schedule");
     let most = case.clone().with("rate=max".to_owned()).run(span)?;
     let rate = most.report.packets.entered as f64 / most.report.duration_s;
-    // A source with a schedule costs more than a source without one. The capacity is therefore that of a source with a
+    // A source with a schedule costs more than a source without one. Therefore, the capacity is measured with a
     // schedule.
     progress.step("capacity");
     let capacity_pps = at(&case, rate * 1.5, 1.5, span)?.entered_pps;
@@ -80,7 +80,7 @@ pub(super) fn measure(short: bool, span: Duration, progress: &mut dyn Progress) 
     Ok(Load { case, capacity_pps, points })
 }
 
-/// Runs the case at one rate.
+/// Runs the case at `rate` packets per second. `share` is copied into the result.
 fn at(case: &Case, rate: f64, share: f64, span: Duration) -> Result<Point, LabError> {
     let timed = case.clone().with(format!("rate={}pps", rate.round())).run(span)?;
     let report = &timed.report;

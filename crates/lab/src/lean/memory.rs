@@ -5,7 +5,8 @@ use forebay_measure::machine::allowed_cores;
 
 use crate::{LabError, Progress};
 
-/// Measures one pair of cores of each relation that exists, and the memory of the first core.
+/// Measures one pair of cores of each relation that exists, and the memory of the first core. `None` if this process
+/// may use no core.
 pub(super) fn measure(repeats: usize, progress: &mut dyn Progress) -> Result<Option<Handover>, LabError> {
     progress.step("hand-over between cores");
     let cores = allowed_cores();

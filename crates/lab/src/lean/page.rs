@@ -42,8 +42,8 @@ fn head(results: &LeanResults) -> Vec<Block> {
     let void = void(results);
     if !void.is_empty() {
         head.push(Block::Note(format!(
-            "Something else ran on the machine. These runs are void even after up to two repetitions. Do not rely on \
-             their ticks, rates and utilisation. {}.",
+            "Another program or the host used the cores. These runs are void even after up to two repetitions. Do not \
+             rely on their ticks, rates and utilisation. {}.",
             void.join("; ")
         )));
     }

@@ -30,21 +30,23 @@ pub struct Models {
     pub server: &'static str,
     /// The candidates for the metric x.
     pub candidates: Vec<Candidate>,
-    /// The metric of the models: the candidate whose models are nearest to runs that were left out of their fits.
+    /// The metric of the models: the candidate whose models have the smallest error on runs that were left out of their
+    /// fits.
     pub metric: &'static str,
-    /// The loads at which competing levels are 1: of caches, of memory controllers and of links.
+    /// The sums of 1/x at which competing levels are 1: in a cache, at a memory controller, and on a link.
     pub limits: [f64; 3],
-    /// The number of runs to which models were fitted, and of runs of other mixes with which they are judged.
+    /// The number of runs to which models were fitted, and the number of runs of other mixes with which they are
+    /// judged.
     pub runs: [usize; 2],
     /// The model of each function.
     pub functions: Vec<Fitted>,
     /// The errors of the models on runs of other mixes.
     pub errors: Errors,
-    /// The same by the place at which functions run.
+    /// The errors by the domain of a function and the domain of the function before it.
     pub cases: Vec<Variant>,
-    /// The same by the number of chains that run together.
+    /// The errors by the maximum number of chains in a run.
     pub loads: Vec<Variant>,
-    /// The same with other forms, normalisers and servers.
+    /// The errors with other forms of the model, other limits and another server.
     pub variants: Vec<Variant>,
 }
 
@@ -63,8 +65,8 @@ pub struct Candidate {
     pub circular: bool,
     /// Whether it qualifies by (5) and (6).
     pub qualifies: bool,
-    /// The mean absolute error of λ of models with this metric, over runs that were left out of their fits. `None` if a
-    /// function has no demand by this metric.
+    /// The mean absolute error of λ for models with this metric, over runs that were left out of their fits. `None` if
+    /// a function has no demand by this metric.
     pub left_out: Option<f64>,
     /// The errors of models with this metric on runs of other mixes.
     pub errors: Option<Errors>,
@@ -85,7 +87,7 @@ pub struct Fitted {
 pub struct Errors {
     /// The mean of `|predicted λ − λ| / λ` over samples whose λ is 0.05 or more.
     pub relative: f64,
-    /// The same for the best constant.
+    /// The same mean for the best prediction that is the same number for all samples.
     pub of_constant: f64,
     /// The mean of `|predicted λ − λ|`.
     pub absolute: f64,
@@ -95,7 +97,7 @@ pub struct Errors {
     pub inside_interval: f64,
     /// The mean λ.
     pub mean_drop: f64,
-    /// The number of samples (a function in a run), and of those whose λ is 0.05 or more.
+    /// The number of samples (a function in a run), and the number of samples whose λ is 0.05 or more.
     pub samples: [usize; 2],
 }
 
@@ -125,13 +127,16 @@ impl From<models::Errors> for Errors {
 /// The name of the paper's server in registries.
 const SERVER: &str = "Intel(R) Xeon(R) CPU E5-2650 v4 @ 2.20GHz, 2 x (6 of 12, 12) cores, simulated";
 
-/// The runs of an experiment: those to which models are fitted, and those with which they are judged.
+/// The co-runs of an experiment.
 struct Runs {
+    /// The runs to which models are fitted.
     known: Vec<Run>,
+    /// The runs of other mixes, with which models are judged.
     new: Vec<Run>,
 }
 
 impl Runs {
+    /// Draws and simulates all runs. The seed of the settings determines them.
     fn of(profile: &Profile, settings: &PlacementSettings) -> Result<Self, ContentionError> {
         let draw = |runs, cores, seed| Draw { runs, chains: 5, length: 4, has_competitors: false, cores, seed };
         let (known, new) = if settings.short { (120, 60) } else { (1_200, 400) };
@@ -142,7 +147,7 @@ impl Runs {
         })
     }
 
-    /// Fits models with these metrics and limits. Returns them with the samples of the other runs.
+    /// Fits models with these metrics and limits. Returns them with the samples of the runs with which they are judged.
     fn fit(
         &self,
         profile: &Profile,
@@ -222,7 +227,7 @@ impl Basis {
         Ok(Self { profile, fitted, models })
     }
 
-    /// Returns the index of a network function.
+    /// Returns the index of a network function. The name must exist: the index of an unknown name is 0.
     pub fn number(&self, name: &str) -> usize {
         let functions = &self.profile.bench.functions[..self.profile.network];
         functions.iter().position(|function| function.name == name).unwrap_or_default()
@@ -244,7 +249,7 @@ impl Basis {
         Ok(rates.iter().map(|chain| chain.iter().copied().fold(f64::INFINITY, f64::min)).collect())
     }
 
-    /// Returns the packets per second of each chain in a mix, as simulated.
+    /// Returns the packets per second of each chain in a mix, as simulated. Rates that do not converge are an error.
     pub fn simulated(&self, mix: &Mix, pace: Pace) -> Result<Vec<f64>, LabError> {
         let run = self.profile.bench.run(mix, pace)?;
         if !run.solution.converged() {
@@ -254,6 +259,7 @@ impl Basis {
     }
 }
 
+/// Returns the profile of all functions of the catalogue on this server.
 fn bench(server: Server) -> Result<Profile, ContentionError> {
     Profile::of(Bench { server, traffic: catalogue::traffic(), functions: catalogue::functions(), home: 0 })
 }
@@ -276,7 +282,7 @@ fn cases(fitted: &models::Models, new: &[Sample]) -> Vec<Variant> {
     cases.into_iter().filter_map(of).collect()
 }
 
-/// Returns the errors by the maximum number of chains in a run.
+/// Returns the errors on new runs, by the maximum number of chains in a run and by the usable cores.
 fn loads(profile: &Profile, fitted: &models::Models, settings: &PlacementSettings) -> Result<Vec<Variant>, LabError> {
     let runs = if settings.short { 20 } else { 200 };
     let mut loads = Vec::new();
@@ -298,7 +304,7 @@ fn loads(profile: &Profile, fitted: &models::Models, settings: &PlacementSetting
     Ok(loads)
 }
 
-/// Returns the errors of other forms of the model, and of other normalisers.
+/// Returns the errors of other forms of the model, and of other limits (normalisers). Each is fitted to the same runs.
 fn forms(profile: &Profile, runs: &Runs, fitted: &models::Models) -> Result<Vec<Variant>, LabError> {
     let mut variants = Vec::new();
     let (metrics, limits) = (&fitted.metrics, &fitted.limits);
@@ -338,6 +344,7 @@ fn own_memory(settings: &PlacementSettings, metric: profile::Candidate) -> Resul
     Ok(Variant { name, errors: fitted.judge(&new).into() })
 }
 
+/// Returns the fitted models in the form of registries.
 fn functions(profile: &Profile, fitted: &models::Models) -> Vec<Fitted> {
     let model = |(number, sides): (usize, &[models::Side; 2])| {
         let drop = |side: &models::Side| DropModel {

@@ -20,9 +20,9 @@ pub struct Drops {
     pub competitor: String,
     /// The competitor's metric x.
     pub metric: f64,
-    /// λ beside 0, 1, 2 … competitors, simulated.
+    /// The simulated λ beside 0, 1, 2 … competitors.
     pub simulated: Vec<f64>,
-    /// The same, predicted.
+    /// The predicted λ beside 0, 1, 2 … competitors.
     pub predicted: Vec<f64>,
 }
 

@@ -18,8 +18,8 @@ pub struct Gain {
     pub chains: Vec<String>,
     /// The results of each method.
     pub methods: Vec<Method>,
-    /// The certified gap of `exact`, as a share of its value. No placement is predicted to exceed its value by more
-    /// than this.
+    /// The certified gap of `exact`, as a share of its value. For no placement, the predicted value exceeds the value
+    /// of `exact` by more than this share.
     pub gap: f64,
 }
 
@@ -32,9 +32,9 @@ pub struct Method {
     pub domains: Vec<Vec<usize>>,
     /// The packets per second of all chains, predicted. For `random` it is the mean of many placements.
     pub predicted_pps: f64,
-    /// The same, simulated.
+    /// The packets per second of all chains, simulated with functions that drop packets.
     pub simulated_pps: f64,
-    /// The same, simulated with functions that do not drop packets but are held back to the rate of the slowest
+    /// The packets per second of all chains, simulated with functions that are held back to the rate of the slowest
     /// function of their chain.
     pub held_pps: f64,
 }
@@ -78,6 +78,8 @@ pub(super) fn measure(
     Ok(rows)
 }
 
+/// Places one set of chains by every method, and evaluates the placements. `set` is its number, `names` are the
+/// functions of its chains.
 fn of_set(basis: &Basis, settings: &PlacementSettings, set: usize, names: &[&[&str]]) -> Result<Gain, LabError> {
     let chains = basis.chains(names);
     let bench = &basis.profile.bench;
@@ -103,11 +105,13 @@ fn of_set(basis: &Basis, settings: &PlacementSettings, set: usize, names: &[&[&s
     Ok(Gain { set, chains, methods, gap })
 }
 
+/// Returns the chains with the domains of a placement.
 fn mix(chains: &[Vec<usize>], placement: &Placement) -> Mix {
     let placed = chains.iter().zip(placement);
     placed.map(|(chain, way)| chain.iter().copied().zip(way.domains().iter().copied()).collect()).collect()
 }
 
+/// Returns the predicted and the simulated rates of a placement.
 fn valued(
     basis: &Basis,
     problem: &Problem,

@@ -1,4 +1,4 @@
-//! Fig. 4: metrics under competition, and beside the solo rate.
+//! Fig. 4: metrics under competition, and their relation to the solo rate.
 
 use forebay_contention::Pace;
 use forebay_contention::mix::Mix;

@@ -24,7 +24,7 @@ pub struct Order {
     pub functions_pps: [f64; 2],
 }
 
-/// How much less the paper's worst placement carries than its best, as a share.
+/// The share by which the paper's worst placement carries less than its best placement.
 pub(super) const PAPER: f64 = 0.392;
 
 /// Runs all four placements.

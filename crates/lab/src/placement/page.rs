@@ -67,6 +67,7 @@ fn millions(pps: f64) -> String {
     format!("{:.2}", pps / 1e6)
 }
 
+/// Returns the mean, the minimum and the maximum, or `None` without values.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
     let values: Vec<_> = values.collect();
     let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
@@ -74,6 +75,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
     (!values.is_empty()).then_some((mean, low, high))
 }
 
+/// Formats the mean, the minimum and the maximum of shares, in percent.
 fn spread(values: impl Iterator<Item = f64>) -> String {
     range(values).map_or_else(
         || "n/a".to_owned(),

@@ -25,12 +25,12 @@ pub struct Predicted {
     pub absolute: f64,
     /// The mean of `|predicted rate − rate| / rate` over all runs.
     pub rate_error: f64,
-    /// Like `error`, for functions that do not drop packets but are held back to the rate of the slowest function of
-    /// their chain. `None` if there are no chains.
+    /// Like `error`, but relative to runs whose functions are held back to the rate of the slowest function of their
+    /// chain, instead of dropping packets. `None` for single functions, and if no such run has a λ of 0.05 or more.
     pub held_error: Option<f64>,
     /// The mean λ.
     pub mean_drop: f64,
-    /// The number of runs, and of those whose λ is 0.05 or more.
+    /// The number of runs, and the number of runs whose λ is 0.05 or more.
     pub runs: [usize; 2],
 }
 
@@ -41,7 +41,8 @@ pub struct Prediction {
     pub alone: f64,
     /// The packets per second, simulated.
     pub rate: f64,
-    /// The same, with functions that are held back to the rate of the slowest function of their chain.
+    /// The packets per second, simulated with functions that are held back to the rate of the slowest function of their
+    /// chain. `None` for a single function.
     pub held: Option<f64>,
     /// The packets per second, predicted.
     pub predicted: f64,
@@ -57,7 +58,7 @@ pub(super) const CHAINS: [(&str, [&str; 4]); 4] = [
 
 /// The number of random placements of each type.
 const PLACEMENTS: usize = 20;
-/// The maximum length of a chain of one function.
+/// The maximum length of a chain that repeats one function.
 const LONGEST: usize = 6;
 
 /// Computes all parts of the figure.
@@ -107,7 +108,8 @@ pub(super) fn measure(
     Ok(rows)
 }
 
-/// Runs random placements of chains.
+/// Simulates random placements of chains, and predicts their rates. Returns one prediction for each chain of each
+/// placement.
 fn placed(basis: &Basis, chains: &[Vec<usize>], random: &mut Random) -> Result<Vec<Prediction>, LabError> {
     let mut all = Vec::new();
     for _ in 0..PLACEMENTS {
@@ -129,6 +131,7 @@ fn placed(basis: &Basis, chains: &[Vec<usize>], random: &mut Random) -> Result<V
 }
 
 impl Predicted {
+    /// Computes the errors of these predictions.
     fn of(figure: &str, name: &str, count: usize, all: &[Prediction]) -> Self {
         let drop = |rate: f64, one: &Prediction| 1.0 - rate / one.alone;
         let error = |one: &Prediction| (drop(one.predicted, one) - drop(one.rate, one)).abs();

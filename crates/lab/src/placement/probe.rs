@@ -28,7 +28,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Starts a thread on this core, with a memory of this many bytes. It does not read before it is set active.
+    /// Starts a thread on this core, with a memory of this many bytes. The thread reads only while it is
+    /// [active](Self::set_active). Fails if the thread cannot be bound to the core.
     pub(super) fn start(core: usize, bytes: usize) -> std::io::Result<Self> {
         let (stop, active, reads) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default(), Arc::default());
         let (report, reported) = channel();
@@ -76,6 +77,7 @@ impl Drop for Reader {
     }
 }
 
+/// Reads until `stop` is set, and adds the number of reads to `reads`. While `active` is false, it sleeps.
 fn read(memory: &[u64], stop: &AtomicBool, active: &AtomicBool, reads: &AtomicU64) {
     let lines = (memory.len() / WORDS) as u64;
     let mut rows: [u64; ROWS] = std::array::from_fn(|row| row as u64);

@@ -35,7 +35,7 @@ pub struct Searched {
     pub octans_gap: Option<f64>,
     /// The milliseconds of enumeration: median and maximum. `None` if enumeration would take too long.
     pub brute_force_ms: Option<[f64; 2]>,
-    /// The number of instances that were enumerated, and of those in which `exact` has the same value.
+    /// The number of instances that were enumerated, and the number of those in which `exact` has the same value.
     pub enumerated: [usize; 2],
 }
 
@@ -46,6 +46,7 @@ pub(super) const PAPER_MS: [(usize, f64, f64); 2] = [(2, 17.0, 31_500.0), (4, 5_
 const REPEATS: usize = 3;
 /// The approximate number of placements that are enumerated for one size.
 const BUDGET: f64 = 3e6;
+/// This number in a short run.
 const SHORT_BUDGET: f64 = 2e4;
 /// The approximate number of placements that `exact` may examine before it stops with a gap.
 const NODES: u64 = 5_000_000;
@@ -73,6 +74,8 @@ pub(super) fn measure(
     Ok(rows)
 }
 
+/// Measures random instances of one size. `exact` runs on all of them, `octans` and enumeration on as many as their
+/// budgets allow.
 fn of_size(
     basis: &Basis,
     settings: &PlacementSettings,
@@ -165,6 +168,7 @@ fn timed<T, E>(repeats: usize, mut run: impl FnMut() -> Result<T, E>) -> Result<
     Ok((found, least))
 }
 
+/// Returns the median and the maximum, or 0 without values. Sorts the values.
 fn median_and_most(values: &mut [f64]) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let at = |at: usize| values.get(at).copied().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The results as CSV files, one for each table. A part that was not run has no file.
+//! The results as CSV files, one for each table. A part that was not run has no file. The cells of a row must be in the
+//! order of the heads.
 
 use super::basis::{Errors, Models};
 use super::{Drops, Gain, Metric, Order, PlacementResults, Predicted, Searched, Validity};
@@ -26,6 +27,7 @@ fn number(value: f64) -> String {
     figure(Some(value))
 }
 
+/// Returns the cells of errors of predictions. Unknown errors are empty cells.
 fn judged(errors: Option<&Errors>) -> [String; 6] {
     [
         errors.map(|errors| errors.relative),
@@ -38,9 +40,11 @@ fn judged(errors: Option<&Errors>) -> [String; 6] {
     .map(figure)
 }
 
+/// The heads of the cells of [`judged`].
 const JUDGED: [&str; 6] =
     ["error", "error_of_constant", "absolute_error", "rate_error", "inside_interval", "mean_drop"];
 
+/// Returns the heads of a table that ends with errors: `first`, then [`JUDGED`].
 fn heads(first: &[&'static str]) -> Vec<&'static str> {
     first.iter().chain(&JUDGED).copied().collect()
 }

@@ -27,8 +27,8 @@ pub struct Validity {
     /// rest, and lines whose addresses fall on the same sets displace each other before the cache is full.
     #[serde(default)]
     pub usable: u64,
-    /// The nanoseconds of a read that hits the core's own cache, the additional nanoseconds of a hit in the shared
-    /// cache, and the additional nanoseconds of a miss.
+    /// Three latencies, in nanoseconds: a read that hits the core's own cache, the additional time of a hit in the
+    /// shared cache, and the further additional time of a miss.
     pub ns: [f64; 3],
     /// The results of each pair of footprints.
     pub rows: Vec<Pair>,
@@ -43,13 +43,13 @@ pub struct Pair {
     pub competitor_bytes: u64,
     /// The mean λ, measured. `None` if no round counts.
     pub measured: Option<f64>,
-    /// The ends of its 95 % interval.
+    /// The ends of the 95 % interval of the measured λ.
     pub interval: Option<[f64; 2]>,
     /// The standard deviation of λ between two spans of the thread alone.
     pub noise: Option<f64>,
     /// λ, simulated.
     pub simulated: f64,
-    /// The number of rounds that count, and of those that do not because something else ran on a core.
+    /// The number of rounds that count, and the number of void rounds, in which another program ran on a core.
     pub rounds: [usize; 2],
 }
 
@@ -70,6 +70,7 @@ impl Pair {
 const ALLOWED: f64 = 0.01;
 /// The time that a thread reads before a span begins, so that caches fill.
 const SETTLE: Duration = Duration::from_millis(20);
+/// The length of a span.
 const SPAN: Duration = Duration::from_millis(40);
 /// The assumed memory bandwidth. The machine does not report it, and two threads do not saturate it.
 const BANDWIDTH: f64 = 40e9;
@@ -132,7 +133,8 @@ pub(super) fn measure(
     Ok(vec![Validity { not_run: None, cores: cores.to_vec(), caches, usable: sizes.shared, ns, rows }])
 }
 
-/// Returns the simulated λ of a thread beside another.
+/// Returns the simulated λ of a thread beside another thread. `ns` are the latencies of [`Validity::ns`]; `bytes` are
+/// the footprints of the thread and of its competitor.
 fn simulate(sizes: Caches, ns: [f64; 3], bytes: [f64; 2]) -> Result<f64, LabError> {
     let server = Server {
         domains: vec![Domain {
@@ -169,7 +171,8 @@ fn simulate(sizes: Caches, ns: [f64; 3], bytes: [f64; 2]) -> Result<f64, LabErro
     Ok(1.0 - rate(&[chain(&functions[0]), chain(&functions[1])])? / alone)
 }
 
-/// Measures rounds of a thread alone, beside the other one, and alone again.
+/// Measures rounds: in each, a thread runs alone, beside the other thread, and alone again. Returns the mean λ with its
+/// interval and noise. `simulated` is copied into the result.
 fn pair(
     cores: [usize; 2],
     bytes: [f64; 2],
@@ -180,13 +183,13 @@ fn pair(
     let [subject, competitor] = [0, 1].map(|at| Reader::start(cores[at], bytes[at] as usize));
     let (subject, competitor) = (subject.map_err(LabError::Thread)?, competitor.map_err(LabError::Thread)?);
     let threads = [subject.worker(), competitor.worker()];
-    // Returns the reads per second in a span, and whether nothing else ran.
+    // Returns the reads per second in a span, and whether no other program had the cores for too long.
     let span = |is_beside: bool| {
         competitor.set_active(is_beside);
         std::thread::sleep(SETTLE);
         let before = Witness::look(&threads);
         let rate = subject.rate(SPAN);
-        // A paused competitor waits for nothing, so then only the subject's core counts.
+        // A paused competitor needs no core, so then only the core of the subject counts.
         let seen = Witness::look(&threads).since(&before);
         let counted = seen.iter().filter(|seen| is_beside || seen.worker == threads[0].worker);
         (rate, counted.map(forebay_bench::disturbance::Disturbance::away).fold(0.0, f64::max) <= ALLOWED)

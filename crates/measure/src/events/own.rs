@@ -11,7 +11,7 @@ use super::page::{Page, Unread};
 use super::{Event, Unavailable, perf};
 
 thread_local! {
-    /// Has a different address in each thread.
+    /// A variable whose address identifies the thread. Its value has no meaning.
     static THREAD_MARKER: u8 = const { 0 };
 }
 
@@ -54,7 +54,7 @@ impl<const N: usize> OwnGroup<N> {
     /// Returns the counts, in the group's order.
     ///
     /// # Errors
-    /// Returns [`Unread`]. Earlier counts are then useless.
+    /// Returns [`Unread`]. Then the difference from an earlier count has no meaning.
     #[inline]
     pub fn read(&self) -> Result<[u64; N], Unread> {
         if self.thread_marker != thread_marker() {
@@ -76,6 +76,8 @@ struct Mapped(NonNull<Page>);
 unsafe impl Send for Mapped {}
 
 impl Mapped {
+    /// Maps the page of a counter. The counter must stay open as long as the page is read, because a closed counter
+    /// does not count.
     fn of(counter: &Counter) -> std::io::Result<Self> {
         // SAFETY: the descriptor is open as long as the counter is, and the counter outlives this function.
         let descriptor = unsafe { BorrowedFd::borrow_raw(counter.as_raw_fd()) };
@@ -84,6 +86,7 @@ impl Mapped {
         NonNull::new(page.cast()).map(Self).ok_or_else(|| std::io::Error::other("mapped nowhere"))
     }
 
+    /// Returns the count of the event. The caller must be the counted thread.
     #[inline]
     fn count(&self) -> Result<u64, Unread> {
         if !cfg!(target_arch = "x86_64") {
@@ -94,9 +97,10 @@ impl Mapped {
         let page = unsafe { self.0.as_ref() };
         page.count(|counter| {
             // SAFETY: `Page::count` calls this only if the page says that this process may read the counter, and the
-            // kernel allows that as long as a page is mapped, as `self` is. (Only if an administrator forbids it to all
-            // processes at this very moment, through `/sys/bus/event_source/devices/cpu/rdpmc`, does the kernel end the
-            // process.) Reading a counter that meanwhile serves another event does no harm; the result is discarded.
+            // kernel allows that as long as a page is mapped, as `self` is. There is one exception: if an administrator
+            // forbids it to all processes at this moment (through `/sys/bus/event_source/devices/cpu/rdpmc`), the
+            // kernel ends the process. Reading a counter that serves another event by now does no harm, because the
+            // result is discarded.
             unsafe { processor_counter(counter) }
         })
     }

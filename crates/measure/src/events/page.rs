@@ -35,6 +35,7 @@ pub enum Unread {
 pub(super) struct Page {
     version: AtomicU32,
     compatible_version: AtomicU32,
+    /// Changes with every write of the kernel. Odd during the write.
     lock: AtomicU32,
     /// The processor's counter that counts the event now, from 1 up; 0 if there is none.
     index: AtomicU32,
@@ -65,6 +66,7 @@ impl Page {
         Err(Unread::Unsteady)
     }
 
+    /// Reads the count once. The result is valid only if the lock did not change.
     #[inline]
     fn try_count(&self, counter: impl Fn(u32) -> u64) -> Result<u64, Unread> {
         let allowed = IS_NEW | MAY_READ;

@@ -69,6 +69,7 @@ pub(super) fn counters<const N: usize>(
     Ok((leader, others))
 }
 
+/// Returns the options of a counter of this event. All counters of a group need the same read format.
 fn builder(event: Event, tid: u32) -> Builder<'static> {
     let misses = |which| Cache { which, operation: CacheOp::READ, result: CacheResult::MISS };
     let mut builder = match event {

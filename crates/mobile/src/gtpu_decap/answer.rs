@@ -1,4 +1,4 @@
-//! Messages that a tunnel's end sends on its own: echo responses and errors (TS 29.281 sections 7.2 and 7.3).
+//! Messages that the end of a tunnel sends itself: echo responses and errors (TS 29.281 sections 7.2 and 7.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -62,7 +62,7 @@ impl Answer {
         Some(answer)
     }
 
-    /// Adds the header and payload of UDP. `sum` computes their sum with the pseudo header.
+    /// Appends the UDP header and payload. `sum` computes the checksum of both and of the pseudo header.
     fn put_datagram(&mut self, header: Udp, payload: &[u8], sum: impl Fn(&[u8]) -> u16) {
         let at = self.len;
         self.put(header.as_bytes());
@@ -71,6 +71,7 @@ impl Answer {
         self.bytes[at + 6..at + 8].copy_from_slice(sum.as_bytes());
     }
 
+    /// Appends bytes to the frame.
     fn put(&mut self, part: &[u8]) {
         // The array has room for the longest frame.
         if let Some(slot) = self.bytes.get_mut(self.len..self.len + part.len()) {
@@ -79,11 +80,14 @@ impl Answer {
         }
     }
 
+    /// Returns the frame.
     pub(crate) fn frame(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
+/// Returns the header of an IPv4 packet with UDP. `class` is the traffic class, and `payload` the number of bytes after
+/// the header.
 fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, class: u8, payload: u16) -> Ipv4 {
     let mut ip = Ipv4::new_zeroed();
     (ip.version_ihl, ip.traffic_class) = (0x45, class);
@@ -96,6 +100,8 @@ fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, class: u8, payload: u16)
     ip
 }
 
+/// Returns the header of an IPv6 packet with UDP. `class` is the traffic class, and `payload` the number of bytes after
+/// the header.
 fn ipv6_header(source: Ipv6Addr, destination: Ipv6Addr, class: u8, payload: u16) -> Ipv6 {
     let mut ip = Ipv6::new_zeroed();
     ip.version_class_label = (6 << 28 | u32::from(class) << 20).into();

@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 /// The parameter named in errors.
 const PATH: &str = "teids";
-/// Errors of a file that are reported one by one.
+/// The number of errors of a file that are reported. Further errors are left out.
 const MOST_FAULTS: usize = 20;
-/// Up to this many ranges are compared one by one.
+/// The largest number of ranges that are compared one by one. With more, every number is stored in a hash table.
 const MOST_RANGES: usize = 4;
 /// The most numbers that are stored one by one: a table of 128 MiB.
 const MOST_NUMBERS: u64 = 1 << 24;
@@ -68,15 +68,16 @@ impl OnlyRange {
     }
 }
 
-/// The set: a few ranges, or every number in a hash table with open addressing, at most half full, in which 0 marks an
-/// empty slot.
+/// The set of known tunnels.
 #[derive(Debug)]
 pub(super) enum Teids {
+    /// A few ranges. Unused ranges, at the end, have a last number below the first.
     Ranges([Range; MOST_RANGES]),
+    /// Every number, in a hash table with open addressing that is at most half full. 0 marks an empty slot.
     Each {
         slots: Box<[u32]>,
         shift: u32,
-        /// Odd and random: anyone can send any number, and a known multiplier would allow attackers to choose numbers
+        /// An odd random number. Anyone can send any number, so attackers who knew the multiplier could choose numbers
         /// with long searches.
         multiplier: u32,
     },
@@ -86,7 +87,7 @@ impl Teids {
     #[inline(always)]
     pub(super) fn contains(&self, teid: u32) -> bool {
         match self {
-            // The end of an empty range is before its start. Nearly always only the first range is compared.
+            // An unused range contains no number, because its end is before its start.
             Self::Ranges(ranges) => ranges.iter().any(|(first, last)| *first <= teid && teid <= *last),
             Self::Each { slots, shift, multiplier } => {
                 let mut at = start(teid, *multiplier, *shift);
@@ -114,6 +115,7 @@ impl Teids {
         }
     }
 
+    /// Creates the set of all numbers in these ranges. Fails if there are too many ranges and numbers, or no memory.
     fn of(mut ranges: Vec<Range>, seed: u64) -> Result<Self, SetupError> {
         ranges.sort_unstable();
         // Ranges that touch or overlap are merged.
@@ -152,7 +154,7 @@ impl Teids {
         Ok(Self::Each { slots, shift, multiplier })
     }
 
-    /// Reads the set of tunnels.
+    /// Reads the set of tunnels. An error lists the first faults.
     pub(super) fn load(source: &TeidSource, setup: &Setup<'_>) -> Result<Self, SetupError> {
         let mut faults = SetupError::default();
         let mut ranges = Vec::new();

@@ -64,7 +64,7 @@ fn inner_packets_come_out_with_their_tunnels() {
     assert!(rig.emitted().is_empty());
 }
 
-/// Regression: a plain packet kept the QoS flow of the tunnel that it was taken out of before.
+/// Regression: a plain packet in two nested tunnels kept the QoS flow of the outer tunnel.
 #[test]
 fn a_packet_without_a_qos_flow_has_none_whatever_an_outer_tunnel_left() {
     let [teid, qfi] = [0, 1].map(|number| Word::new(number).expect("a word"));
@@ -210,7 +210,7 @@ fn senders_with_unknown_tunnels_get_errors_within_the_rate_limit() {
         assert_eq!(answer[54..], [16, 0xaa, 0xbb, 0xcc, 0xdd, 133, 0, 4, 192, 0, 2, 10]);
         assert!(answer.len() < stranger.len(), "the answer is shorter than the request");
     }
-    // A third of a second later one more is sent.
+    // A third of a second later, one more message is sent.
     rig.now = Ticks(333_333_333);
     let extended = frame(0x34, 255, TEID, &[&[0, 0, 0, 0xc0, 1, 0, 5, 0][..], body].concat());
     for _ in 0..5 {

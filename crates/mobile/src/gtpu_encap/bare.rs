@@ -11,11 +11,12 @@ use super::tunnels::Tunnel;
 use super::which::TunnelSelector;
 use super::{NO_HEADROOM, NO_TUNNEL, NOT_IP, TOO_LONG, TRUNCATED};
 
+/// The number of bytes of an Ethernet header without tags.
 pub(super) const ETHERNET: usize = size_of::<Ethernet>();
 
-/// Reduces a packet to its IP packet behind an Ethernet header whose EtherType has no meaning. Returns the fields that
-/// the outer headers show, and its tunnel; or the gate of a packet that cannot be sent. `allows` says whether an inner
-/// packet of so many bytes fits.
+/// Reduces a packet to its IP packet behind an Ethernet header without tags. The EtherType in this header has no
+/// meaning. Returns the fields that the outer headers show, and the tunnel. If the packet cannot be sent, returns its
+/// gate and leaves it unchanged. `allows` returns true if an inner packet of the given number of bytes fits.
 pub(super) fn strip_to_ip(
     packet: &mut Packet,
     selector: &TunnelSelector,
@@ -37,7 +38,7 @@ pub(super) fn strip_to_ip(
     Ok((shown, tunnel))
 }
 
-/// Returns the gate of a packet by the result of encapsulation.
+/// Returns the gate for a packet, given the result of its encapsulation.
 pub(super) fn gate_of(result: Result<(), Refusal>) -> Gate {
     match result {
         Ok(()) => Gate::FIRST,

@@ -12,22 +12,25 @@ use super::bare::{ETHERNET, gate_of, strip_to_ip};
 use super::tunnels::Tunnel;
 use super::which::{TunnelSelector, tunnel_in_words};
 
-/// Puts IPv4 headers before packets.
+/// Puts outer IPv4, UDP and GTP-U headers before packets.
 pub(super) struct Headers {
     pub(super) outer: Outer,
-    /// The header's flags and message type in its upper bits.
+    /// The first eight bytes of the GTP-U header as a number: flags and message type. Length and tunnel are 0 here, and
+    /// are added for each packet.
     pub(super) header: u64,
     pub(super) options: Options,
-    /// The optional part of the header, and how many bytes of it count.
+    /// The optional part of the GTP-U header.
     pub(super) optional: [u8; 8],
+    /// The number of bytes of the optional part that are sent: 0, 4 or 8.
     pub(super) length: usize,
-    /// The metadata word with a packet's QoS flow, if each packet has its own.
+    /// The metadata word with a packet's QoS flow; `None` if all packets have the same flow, or none.
     pub(super) qfi: Option<Word>,
 }
 
 impl Headers {
-    /// Encapsulates a usual packet: IPv4 with ports directly above Ethernet, whose tunnel `found` returns. Returns
-    /// false, and changes nothing, for all others and for those that cannot be sent.
+    /// Encapsulates a usual packet: IPv4 with ports directly above Ethernet. `found` returns its tunnel. Returns false,
+    /// and changes nothing, for all other packets and for packets that cannot be sent: then [`unusual`](Self::unusual)
+    /// must process the packet. For the other parameters see [`put`](Self::put).
     #[inline(always)]
     fn usual<const OPTIONS: usize, const PLAIN: bool>(
         &mut self,
@@ -43,8 +46,12 @@ impl Headers {
         self.put::<OPTIONS, PLAIN>(header, packet, start, shown, tunnel).is_ok()
     }
 
-    /// Puts the packet behind the Ethernet header into a tunnel. `header` is the field of that name, passed by value so
-    /// that a loop reads it once.
+    /// Puts the IP packet behind the Ethernet header into a tunnel. If it returns an error, the packet is unchanged.
+    ///
+    /// - `OPTIONS` is `self.length`. `header` is `self.header`, passed by value so that a loop reads it once.
+    /// - `PLAIN` leaves out the identification and the UDP checksum. It is allowed if `outer.is_plain()`. Without it,
+    ///   `outer.begin` must have been called for the batch; that call does nothing if the headers are plain.
+    /// - `start` becomes the outer Ethernet header: its EtherType must be that of IPv4.
     #[inline(always)]
     fn put<const OPTIONS: usize, const PLAIN: bool>(
         &mut self,
@@ -55,6 +62,7 @@ impl Headers {
         tunnel: Tunnel,
     ) -> Result<(), Refusal> {
         let header = header | u64::from(tunnel.teid);
+        // The length counts all bytes after the first eight of the GTP-U header (TS 29.281 section 5.1).
         let tunnel_header = |length: u64| header + (length << 32);
         let Self { outer, optional, qfi, .. } = self;
         let mut optional = *optional;
@@ -73,7 +81,8 @@ impl Headers {
         Ok(())
     }
 
-    /// Encapsulates any packet, or returns the gate of the error.
+    /// Encapsulates any packet and returns [`Gate::FIRST`], or returns the gate of the error. `outer.begin` must have
+    /// been called for the batch, or the headers must be plain.
     #[cold]
     #[inline(never)]
     fn unusual<const OPTIONS: usize>(&mut self, packet: &mut Packet, selector: &TunnelSelector) -> Gate {
@@ -86,7 +95,7 @@ impl Headers {
         gate_of(self.put::<OPTIONS, false>(self.header, packet, start.with_ipv4(), shown, tunnel))
     }
 
-    /// Puts headers before one packet, or returns the gate of the error.
+    /// Puts headers before one packet and returns [`Gate::FIRST`], or returns the gate of the error.
     #[inline]
     pub(super) fn run_one(&mut self, selector: &TunnelSelector, packet: &mut Packet) -> Gate {
         match self.length {
@@ -125,7 +134,8 @@ impl Headers {
     ) {
         let any = |packet: &Packet, inner: &Inner| selector.of_usual(packet, inner);
         let header = self.header;
-        // A separate loop for one tunnel, about which everything is known in advance, and for tunnels by user.
+        // Separate loops for a single tunnel, which is known in advance, for tunnels by user, and for tunnels by
+        // session.
         let first = match (self.outer.is_plain(), selector) {
             // By value, so that everything derived from it is computed once.
             (true, &TunnelSelector::One(tunnel, _)) => {
@@ -148,7 +158,7 @@ impl Headers {
         }
     }
 
-    /// Processes the rest of a batch, from the first packet that is not usual on.
+    /// Processes the rest of a batch, from `first` on: the index of the first packet that is not usual.
     #[inline(never)]
     fn run_from<const OPTIONS: usize>(
         &mut self,

@@ -12,18 +12,20 @@ use super::bare::{gate_of, strip_to_ip};
 use super::tunnels::Tunnel;
 use super::which::TunnelSelector;
 
-/// Puts IPv6 headers before packets.
+/// Puts outer IPv6, UDP and GTP-U headers before packets.
 pub(super) struct Headers {
     pub(super) outer: OuterIpv6,
-    /// The header's flags and message type in its upper bits.
+    /// The first eight bytes of the GTP-U header as a number: flags and message type. The tunnel is 0 here, and is
+    /// added for each packet.
     pub(super) header: u64,
     pub(super) options: Options,
-    /// The optional part of the header. As many bytes of it count as `options` have.
+    /// The optional part of the GTP-U header. Its first `options.len()` bytes are sent.
     pub(super) optional: [u8; 8],
 }
 
 impl Headers {
-    /// Puts the packet behind an Ethernet header without tags into a tunnel.
+    /// Puts the packet behind an Ethernet header without tags into a tunnel to `peer`. If it returns an error, the
+    /// packet is unchanged.
     #[inline]
     fn put(&mut self, packet: &mut Packet, shown: Shown, tunnel: Tunnel, peer: &[u8; 16]) -> Result<(), Refusal> {
         let optional = self.optional.get(..self.options.len()).unwrap_or_default();
@@ -36,7 +38,7 @@ impl Headers {
     }
 
     /// Encapsulates a usual packet: IPv4 with ports directly above Ethernet. Returns false, and changes nothing, for
-    /// all others and for those that cannot be sent.
+    /// all other packets and for packets that cannot be sent.
     #[inline]
     fn usual(&mut self, packet: &mut Packet, selector: &TunnelSelector) -> bool {
         let Some(inner) = Inner::of(packet, true) else { return false };
@@ -46,7 +48,7 @@ impl Headers {
         self.put(packet, shown, tunnel, peer).is_ok()
     }
 
-    /// Encapsulates any packet, or returns the gate of the error.
+    /// Encapsulates any packet and returns [`Gate::FIRST`], or returns the gate of the error.
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, selector: &TunnelSelector) -> Gate {
         let more = OVERHEAD + self.options.len();
@@ -69,7 +71,7 @@ impl Headers {
         }
     }
 
-    /// Puts headers before one packet, or returns the gate of the error.
+    /// Puts headers before one packet and returns [`Gate::FIRST`], or returns the gate of the error.
     #[inline(always)]
     pub(super) fn run_one(&mut self, selector: &TunnelSelector, packet: &mut Packet) -> Gate {
         if self.usual(packet, selector) { Gate::FIRST } else { self.unusual(packet, selector) }

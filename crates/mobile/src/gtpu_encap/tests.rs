@@ -48,7 +48,7 @@ fn optional_fields_follow_the_header() {
     assert_eq!(frame[58..], ipv4(0, b"data")[14..]);
     let mut rig = rig(&fixed(&[("sequence", json!(true))]));
     for number in 0..3 {
-        // Packets on the fast and the slow path share the numbers.
+        // Packets on the fast path and on the slow path have numbers of one sequence.
         let inner = if number == 1 { tagged(&ipv4(0, b"data")) } else { ipv4(0, b"data") };
         let (_, frame) = rig.run(&inner);
         assert_eq!(frame[42..54], [0x32, 0xff, 0, 36, 1, 2, 3, 4, 0, number, 0, 0]);
@@ -278,7 +278,7 @@ proptest! {
         expected[24..26].copy_from_slice(&sum.to_ne_bytes());
         prop_assert_eq!(&after, &expected);
         prop_assert_eq!(Message::parse(&after[42..]).expect("a message").payload, &inner[14..]);
-        // The known layers equal those that a search finds.
+        // The known layers equal the layers that a search finds.
         let known = (packet.network(), packet.transport(), packet.session_hash());
         packet.forget_layers();
         prop_assert_eq!(known, (packet.network(), packet.transport(), packet.session_hash()));

@@ -15,9 +15,9 @@ use serde::Deserialize;
 
 /// The parameter named in errors.
 const PATH: &str = "tunnels";
-/// Errors of a file that are reported one by one.
+/// The number of errors of a file that are reported one by one. Further errors are only counted.
 const MOST_FAULTS: usize = 20;
-/// A table with more slots than this does not stay in the cache: it is prefetched.
+/// The largest number of slots of a table that stays in the cache. Larger tables are prefetched.
 const NEAR: usize = 1 << 12;
 
 /// The source of tunnels.
@@ -30,25 +30,28 @@ pub enum TunnelSource {
     List(Vec<String>),
 }
 
-/// A tunnel: the peer's number for it, and the peer: its IPv4 address, or the index of its IPv6 address in
-/// [peers](Tunnels::peers). The number is never 0, which does not identify a tunnel (TS 29.281 section 5.1).
+/// A tunnel to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tunnel {
+    /// The tunnel endpoint identifier that the peer has assigned. Never 0, which does not identify a tunnel (TS 29.281
+    /// section 5.1); in a [`Table`], 0 marks an empty slot.
     pub(super) teid: u32,
+    /// The peer's IPv4 address, or the index of its IPv6 address in [`Peers`].
     pub(super) peer: u32,
 }
 
-/// A hash table filled once: open addressing with linear probing, at most half full, a quarter of a cache line per
-/// slot.
+/// A hash table that is filled once, with open addressing and linear probing. It is at most half full. A slot takes a
+/// quarter of a cache line.
 pub(super) struct Table {
     slots: Box<[(u64, Tunnel)]>,
     shift: u32,
-    /// Odd and random: users choose their destinations, and a known multiplier would allow attackers to choose keys
+    /// An odd random number. Users choose their destinations, so attackers who knew the multiplier could choose keys
     /// that collide.
     multiplier: u64,
 }
 
 impl Table {
+    /// Creates a table for up to `entries` keys. Fails if there is no memory.
     fn new(entries: usize, seed: u64) -> Result<Self, NoMemory> {
         let slots = (entries * 2).next_power_of_two().max(2);
         let multiplier = Random::new(seed).bits() | 1;
@@ -63,7 +66,8 @@ impl Table {
         (key.wrapping_mul(self.multiplier) >> self.shift) as usize
     }
 
-    /// Adds a key; at most `entries` keys may be added. Returns false if the key is already present.
+    /// Adds a key. At most `entries` keys may be added: a full table would make searches endless. Returns false if the
+    /// key is already present; its tunnel then stays.
     fn insert(&mut self, key: u64, tunnel: Tunnel) -> bool {
         let mut at = self.start(key);
         while self.slots[at].1.teid != 0 {
@@ -102,11 +106,12 @@ impl Table {
     }
 }
 
-/// Tunnels by key.
+/// Tunnels by the user's address or by a number.
 pub(super) struct Tunnels {
-    /// By IPv4 address, or by number.
+    /// The tunnels by IPv4 address, or by number.
     pub(super) ipv4: Table,
-    /// By IPv6 prefix: its 64 bits identify the user (TS 23.501 section 5.8.2.2.3).
+    /// The tunnels by IPv6 prefix: its 64 bits identify the user (TS 23.501 section 5.8.2.2.3). Empty if tunnels are
+    /// found by number.
     pub(super) ipv6: Table,
     /// IPv6 peers without duplicates.
     pub(super) peers: Peers,
@@ -138,7 +143,7 @@ impl Peers {
     }
 }
 
-/// The first word of a line.
+/// The first word of a line, as a key of the table of its family. A number is a key of the table `ipv4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Ipv4(u64),
@@ -146,7 +151,8 @@ enum Key {
 }
 
 impl Tunnels {
-    /// Reads tunnels from `local`, by address or, if `numbered`, by number. `peer` is the peer of lines without one.
+    /// Reads the tunnels whose local end is `local`. They are found by address or, if `numbered`, by number. `peer` is
+    /// the peer of lines that name none. An error lists the first faults.
     pub(super) fn load(
         source: &TunnelSource,
         numbered: bool,
@@ -201,11 +207,12 @@ impl Tunnels {
     }
 }
 
+/// Returns an error of a line. The line of a file is part of the message, the element of a list is part of the path.
 fn fault(of_file: bool, location: &str, message: &str) -> SetupError {
     if of_file { SetupError::at(PATH, format!("{location}: {message}")) } else { SetupError::at(location, message) }
 }
 
-/// Parses a line of user or number, tunnel, peer. `None` if it is empty or a comment.
+/// Parses a line of user or number, tunnel and peer. `None` if the line is empty or a comment.
 fn entry(
     line: &str,
     numbered: bool,
@@ -325,7 +332,7 @@ mod tests {
     #[test]
     fn keys_that_collide_with_one_seed_do_not_with_another() {
         let with_seed = |seed| Table::new(4_096, seed).expect("memory");
-        // With the first seed all of these start at one slot.
+        // With the first seed, the searches for all these keys start at one slot.
         let (known, slot) = (with_seed(1), with_seed(1).start(77));
         let keys: Vec<u64> = (0..).filter(|key| known.start(*key) == slot).take(200).collect();
         let distinct_slots =

@@ -7,13 +7,17 @@ use super::tunnels::{Peers, Tunnel, Tunnels};
 
 /// The rule by which a packet's tunnel is found.
 pub(super) enum TunnelSelector {
-    /// One tunnel for all packets, with its peer if that is an IPv6 peer.
+    /// One tunnel for all packets. The list contains its peer, if that has an IPv6 address.
     One(Tunnel, Peers),
+    /// The inner destination address is the key.
     ByDestination(Tunnels),
+    /// The metadata word is the key.
     ByWord(Tunnels, Word),
-    /// The metadata words contain number and peer over IPv4; number 0 means no tunnel.
+    /// Metadata words contain the tunnel itself. Identifier 0 means no tunnel.
     BySession {
+        /// The word with the tunnel endpoint identifier.
         teid: Word,
+        /// The word with the peer's IPv4 address.
         peer: Word,
     },
 }
@@ -36,7 +40,7 @@ impl TunnelSelector {
         }
     }
 
-    /// Returns the tunnel of a usual packet: IPv4 with ports.
+    /// Returns the tunnel of a usual packet, which is IPv4 with ports; `None` if it has no tunnel.
     #[inline(always)]
     pub(super) fn of_usual(&self, packet: &Packet, inner: &Inner) -> Option<Tunnel> {
         match self {
@@ -47,7 +51,7 @@ impl TunnelSelector {
         }
     }
 
-    /// Returns the tunnel of any packet.
+    /// Returns the tunnel of any packet; `None` if it has no tunnel.
     pub(super) fn of(&self, packet: &mut Packet) -> Option<Tunnel> {
         match self {
             Self::One(tunnel, _) => Some(*tunnel),

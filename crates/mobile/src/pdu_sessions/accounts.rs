@@ -1,9 +1,9 @@
 //! State of sessions that packets change: the used part of their rates, and their charges.
 //!
-//! There is one copy, whatever the number of workers and of copies of the table. It is allocated at the start (the
-//! system provides the memory when it is first used). A session's flows are spread over all workers, but its limits and
-//! counts apply to one user. If several workers count in the same direction, they use atomic additions; if only one
-//! does, it uses plain ones.
+//! There is one copy of this state for all workers and for both copies of the table. It is allocated at the start (the
+//! system provides the memory when it is first used). The flows of a session are spread over all workers, but its
+//! limits and counts apply to the user as a whole. If several workers count in the same direction, they use atomic
+//! additions. If only one worker counts, it uses plain additions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,13 +21,15 @@ use super::limit::Limit;
 #[repr(C, align(64))]
 struct Words([AtomicU64; 8]);
 
-/// Offsets in a session's words. First there is a bucket for each direction, then the count of packets without a rule,
-/// then the rules that have counts, two per word, 0 for none, then their counts.
+/// The offset of the count of packets without a rule, in words from the start of a session. A session has these words
+/// in order: a bucket for each direction, the count of packets without a rule, the numbers of the rules that have
+/// counts, and the counts of these rules.
 const OTHER: usize = 2;
+/// The offset of the numbers of the rules that have counts. There are two numbers per word; 0 marks a free slot.
 const RULES: usize = 6;
-/// Words of a count: packets and bytes in the uplink, packets and bytes in the downlink.
+/// The number of words of a count: packets and bytes in the uplink, packets and bytes in the downlink.
 const COUNT: usize = 4;
-/// The most rules for which a user can have counts at a time.
+/// The largest number of rules for which a user can have counts at a time.
 pub(super) const MOST_RULES: usize = 64;
 
 /// Packets and bytes, in the uplink and the downlink.
@@ -42,13 +44,15 @@ impl Usage {
 
 /// Limits and counts of sessions, and limits of bearers.
 pub(super) struct Accounts {
+    /// The words of all sessions, `lines` cache lines for each.
     words: Box<[Words]>,
+    /// The buckets of all bearers, two for each: uplink and downlink.
     bearers: Box<[AtomicU64]>,
-    /// The number of rules for which a session can have counts.
+    /// The number of rules for which a session can have counts at a time.
     rules: usize,
-    /// The cache lines of a session.
+    /// The number of cache lines of a session.
     lines: usize,
-    /// The number of modules that count, by direction.
+    /// The number of [`Writer`]s, by direction.
     writers: [AtomicUsize; 2],
 }
 
@@ -59,11 +63,12 @@ pub(crate) enum Direction {
     Down = 1,
 }
 
-/// A module that counts in one direction.
+/// The right of a module on one worker to count in one direction.
 pub(super) struct Writer {
     accounts: Arc<Accounts>,
     direction: Direction,
-    /// Packets of a rule for which their session has no free count.
+    /// The counter of packets of a rule for which their session has no free slot. They are counted as packets without a
+    /// rule.
     unlisted: Arc<[Counter]>,
 }
 
@@ -74,30 +79,33 @@ impl Drop for Writer {
 }
 
 impl Accounts {
+    /// Allocates the state of these numbers of sessions and bearers, with `rules` counts for each session.
     pub(super) fn new(sessions: usize, bearers: usize, rules: usize) -> Result<Self, NoMemory> {
         let lines = (RULES + rules.div_ceil(2) + rules * COUNT).div_ceil(8);
         let (words, bearers) = (zeroed(sessions.saturating_mul(lines))?, zeroed(bearers * 2)?);
         Ok(Self { words, bearers, rules, lines, writers: Default::default() })
     }
 
+    /// Returns a word of a session, at an offset such as [`OTHER`].
     #[inline(always)]
     fn word(&self, session: u32, at: usize) -> &AtomicU64 {
         &self.words[session as usize * self.lines + at / 8].0[at % 8]
     }
 
-    /// Resets the counts of a new session. No module counts it yet.
+    /// Resets the counts of a new session and fills its buckets. Must be called before workers can see the session.
     pub(super) fn begin(&self, session: u32) {
         (0..self.lines * 8).for_each(|at| self.word(session, at).store(0, Ordering::Relaxed));
     }
 
-    /// Fills the buckets of a new bearer.
+    /// Fills the buckets of a new bearer. Must be called before workers can see the bearer.
     pub(super) fn begin_bearer(&self, bearer: u32) {
         for direction in [Direction::Up, Direction::Down] {
             self.bearers[bearer as usize * 2 + direction as usize].store(0, Ordering::Relaxed);
         }
     }
 
-    /// Returns the counts of a session: first those without a rule (0), then rule by rule.
+    /// Returns the counts of a session, each with the number of its rule: first the count of packets without a rule
+    /// (0), then the rules.
     pub(super) fn usage(&self, session: u32) -> Vec<(u32, Usage)> {
         let usage =
             |at: usize| Usage(std::array::from_fn(|word| self.word(session, at + word).load(Ordering::Relaxed)));
@@ -106,12 +114,14 @@ impl Accounts {
         [(0, usage(OTHER))].into_iter().chain(listed.filter(|(rule, _)| *rule != 0)).collect()
     }
 
+    /// Returns the offset of the count of the rule in this slot.
     #[inline(always)]
     fn count_of(&self, slot: usize) -> usize {
         RULES + self.rules.div_ceil(2) + slot * COUNT
     }
 
-    /// Returns the offset of a session's count of a rule. A rule without a count gets one if a slot is free.
+    /// Returns the offset of a session's count of a rule. A rule without a count gets one if a slot is free; otherwise
+    /// returns `None`.
     #[inline(always)]
     fn count(&self, session: u32, rule: u32) -> Option<usize> {
         for slot in 0..self.rules {
@@ -127,7 +137,8 @@ impl Accounts {
     }
 }
 
-/// Writes a rule into an empty slot. Returns whether the slot has the rule now.
+/// Writes a rule into an empty slot. Another worker may write a rule at the same time, so this may fail. Returns true
+/// if the slot has this rule now.
 #[cold]
 fn claim(word: &AtomicU64, shift: usize, rule: u32) -> bool {
     let set = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| {
@@ -154,8 +165,9 @@ impl Writer {
         prefetch_read(&self.accounts.words, session as usize * self.accounts.lines);
     }
 
-    /// Returns whether a packet keeps to its bearer's limit and, if the rate is not guaranteed, to its session's. If
-    /// so, it is counted against them.
+    /// Counts a packet against the limit of its bearer and, if `session` has a limit, against the limit of its session.
+    /// If the packet exceeds one of them, returns false and does not count it. `bearer` and `session` contain the
+    /// number of the object and its limit.
     #[inline(always)]
     pub(super) fn take(&self, bearer: (u32, Limit), session: (u32, Option<Limit>), bytes: u32, now: Ticks) -> bool {
         let Self { accounts, direction, .. } = self;
@@ -172,7 +184,7 @@ impl Writer {
         passes
     }
 
-    /// Counts a packet of a session for a rule, 0 for none.
+    /// Counts a packet of a session under a rule; 0 means no rule.
     #[inline(always)]
     pub(super) fn charge(&self, session: u32, rule: u32, bytes: u32) {
         let Self { accounts, direction, unlisted } = self;
@@ -191,6 +203,7 @@ impl Writer {
     }
 }
 
+/// Adds to a word. With `alone`, no other worker may change the word during the call.
 #[inline(always)]
 fn add(word: &AtomicU64, more: u64, alone: bool) {
     if alone {

@@ -1,7 +1,7 @@
 //! Conditions of filters and charging rules: protocol, remote network and ports, the user's ports, DSCP.
 //!
-//! They are the service data flow filters of TS 29.244 section 8.2.5, seen from the user: the same words match the same
-//! packets in both directions.
+//! They are the service data flow filters of TS 29.244 section 8.2.5, from the point of view of the user. So a
+//! condition matches a flow in both directions: `port` is the remote port of uplink and downlink packets.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,9 +20,10 @@ pub(super) enum Net {
     V6(RulePrefix<u128>),
 }
 
-/// A condition; all of its parts must match.
+/// A condition. A packet matches if all parts match; `None` and [`PortRange::ANY`] match every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
+    /// The protocol above IP.
     pub(super) protocol: Option<u8>,
     pub(super) net: Option<Net>,
     /// The remote side's ports.
@@ -41,15 +42,17 @@ impl Default for Condition {
 /// The fields of a packet that conditions check.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
+    /// True for IPv6.
     pub(super) six: bool,
-    /// An IPv4 address is in the lowest bits.
+    /// The address of the remote side. An IPv4 address is in the lowest 32 bits.
     pub(super) remote: u128,
+    /// The address of the user, in the same form.
     pub(super) user: u128,
     pub(super) protocol: u8,
     /// The remote port and the user's; `None` if the packet shows none, like later fragments.
     pub(super) ports: Option<(u16, u16)>,
     pub(super) dscp: u8,
-    /// The layer that the packet hides.
+    /// The layer that the packet hides, if any. Conditions then use [`is_unknown`](Condition::is_unknown) first.
     pub(super) hidden: Option<Hidden>,
 }
 
@@ -57,7 +60,7 @@ impl Seen {
     /// Returns the fields of a packet from its user (`up`) or to its user. `None` if it is not IP.
     #[inline]
     pub(super) fn of(packet: &mut Packet, up: bool) -> Option<Self> {
-        // The common case: the layers need not be searched for.
+        // In the usual case, the layers need not be searched.
         if let Some((header, source_port, destination_port)) = packet.plain_ipv4_ports() {
             let seen = Self::v4(header);
             return Some(Self { ports: Some((source_port, destination_port)), ..seen }.from(up));
@@ -111,7 +114,7 @@ impl Seen {
 }
 
 impl Condition {
-    /// Adds a word to the condition.
+    /// Adds a word of a line, such as `port=443`, to the condition. Fails if the word is unknown, or given twice.
     pub(super) fn add(&mut self, word: &str) -> Result<(), String> {
         let short: String = word.chars().take(60).collect();
         let unknown = || format!("'{short}': allowed are {SYNTAX}");
@@ -150,7 +153,8 @@ impl Condition {
         Ok(())
     }
 
-    /// Returns whether it is unknown if a packet matches that hides this layer: all parts that can be checked match.
+    /// Returns true if a packet that hides this layer may match or not: a part of the condition needs the layer, and
+    /// all other parts match.
     #[cold]
     pub(super) fn is_unknown(&self, seen: &Seen, hidden: Hidden) -> bool {
         let bare = Self { port: PortRange::ANY, ue_port: PortRange::ANY, ..*self };
@@ -179,7 +183,7 @@ impl Condition {
     }
 }
 
-/// Parses a whole number of up to `most`.
+/// Parses a whole number from 0 to `most`; `None` if the text is something else.
 pub(super) fn whole(text: &str, most: u32) -> Option<u32> {
     forebay_tables::parameters::number(text)
         .and_then(|number| u32::try_from(number).ok())

@@ -1,8 +1,9 @@
 //! The control plane's data about sessions: their lines, the free slots, and the charges of ended sessions.
 //!
 //! A slot is reused only after a later change finds that no worker still reads a copy of the table in which the slot
-//! belongs to the old session (`forebay_graph::Live`). So no packet of one session is counted for another, and the old
-//! one's counts are final. A worker that the system has stopped in the middle of a call may keep such a copy for long.
+//! belongs to the old session (`forebay_graph::Live`). So no packet of the old session is counted for a new one, and
+//! the counts of the old session are final. If the system has stopped a worker in the middle of a call, the worker may
+//! keep such a copy for a long time.
 
 mod ended;
 mod usage;
@@ -25,22 +26,25 @@ use super::users::{Bearer, Session, Step, Users};
 pub(super) use ended::EndedTable;
 pub(super) use usage::UsageTable;
 
-/// Changes that are published together.
+/// The number of changes that are published together.
 const CHUNK: usize = 1 << 10;
-/// How long changes may wait in total until workers have left the sessions whose slots are needed. Calls take
-/// microseconds, and a worker that the system has stopped continues after some time slices.
+/// The longest time that the changes of a call wait in total for workers that still read sessions whose slots are
+/// needed. Calls of workers take microseconds, and a worker that the system has stopped continues after some time
+/// slices.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The interval of the checks during the wait.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Slots of sessions or of bearers.
+/// The slots of sessions, or of bearers.
 #[derive(Default)]
 struct Slots {
+    /// The number of slots that were used at least once. Slots from this number on have never been used.
     fresh: u32,
+    /// The number of slots.
     most: u32,
-    /// Slots that may be given out again.
+    /// The slots that were used and may be given out again.
     free: VecDeque<u32>,
-    /// Slots that a worker may still read.
+    /// The slots of removed objects that a worker may still read.
     waiting: Vec<u32>,
 }
 
@@ -49,12 +53,12 @@ impl Slots {
         Self { most: most as u32, ..Self::default() }
     }
 
-    /// Returns how many slots can be given out now.
+    /// Returns the number of slots that can be given out now.
     fn available(&self) -> usize {
         self.free.len() + (self.most - self.fresh) as usize
     }
 
-    /// Returns how many slots are in use.
+    /// Returns the number of slots in use.
     fn used(&self) -> usize {
         self.fresh as usize - self.free.len() - self.waiting.len()
     }
@@ -72,49 +76,63 @@ impl Slots {
 /// A current session.
 struct Entry {
     user: User,
+    /// The line that the table `sessions` lists.
     text: Box<str>,
+    /// The bearers with their slots.
     bearers: Arc<[(u32, Bearer)]>,
-    /// The counts that were already removed from the table `usage`.
+    /// The counts that were already removed from the table `usage`, by rule.
     settled: HashMap<u32, Usage>,
 }
 
 /// An ended session.
 struct Ended {
     user: User,
+    /// The final counts by rule, without the counts that were removed from the table `usage` before.
     usage: Vec<(u32, Usage)>,
 }
 
 /// The data that only the control plane reads.
 struct Books {
+    /// The slot of the session of each user address.
     by_name: BTreeMap<Name, u32>,
+    /// The current sessions by slot.
     sessions: HashMap<u32, Entry>,
+    /// The slots of sessions.
     slots: Slots,
+    /// The slots of bearers.
     bearers: Slots,
     /// Ended sessions whose counts are not final yet, with their slots.
     ending: Vec<(u32, Entry)>,
+    /// The ended sessions whose counts are final, by their number in the table `ended`.
     ended: BTreeMap<u64, Ended>,
+    /// The number of the next ended session.
     next_ended: u64,
+    /// The largest number of sessions in `ended` and `ending` together; 0 if ended sessions are not kept.
     most_ended: usize,
 }
 
-/// Why a change was not made.
+/// The reason why a change was not made. The books and the table have not changed then.
 enum ChangeError {
-    /// It needs a slot that becomes free once earlier changes are in force.
+    /// The change needs a slot that becomes free when no worker reads removed sessions any more. It can be tried again.
     NotYet,
+    /// The change is invalid, for this reason.
     Refused(String),
 }
 
-/// The limits of a state.
+/// The largest numbers of objects in a state.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) sessions: usize,
     pub(super) bearers: usize,
+    /// Ended sessions whose counts are kept; 0 if they are not kept.
     pub(super) ended: usize,
 }
 
 /// The sessions and all their data.
 pub struct Core {
+    /// The two copies of the sessions that workers read.
     pub(super) live: Arc<Live<Users, Vec<Step>>>,
+    /// The limits and counts, which workers change.
     pub(super) accounts: Arc<Accounts>,
     books: Mutex<Books>,
     clock: Clock,
@@ -122,7 +140,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Creates the sessions of these lines. Errors are passed to `fault` with the line's number.
+    /// Creates the sessions of these lines. Errors are passed to `fault` with the line's number: the caller must then
+    /// refuse the state. Fails only if there is no memory.
     pub(super) fn new(
         lines: &[(usize, &str)],
         clock: Clock,
@@ -157,7 +176,8 @@ impl Core {
                 Err(message) => fault(*number, message),
             }
         }
-        // Both copies are unshared: a worker without packets must not appear to read the initial copy for ever.
+        // Both copies belong to this table alone. Otherwise a worker without packets would appear to read the initial
+        // copy for ever.
         let live = Arc::new(Live::unshared(users, twin));
         Ok(Self { live, accounts, books: Mutex::new(books), clock, most })
     }
@@ -166,7 +186,7 @@ impl Core {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one change.
+    /// Makes one change in the books. Returns its steps, which the caller must apply to both copies of the table.
     fn change(&self, books: &mut Books, users: &Users, change: &str) -> Result<Vec<Step>, ChangeError> {
         let refused = ChangeError::Refused;
         let (verb, entry) = Verb::split(without_comment(change), SYNTAX).map_err(refused)?;
@@ -181,12 +201,14 @@ impl Core {
 }
 
 impl Books {
-    /// Returns the session that has one of a user's addresses.
+    /// Returns the slot of the session that has one of a user's addresses.
     fn session_of(&self, user: User) -> Option<u32> {
         user.names().find_map(|name| self.by_name.get(&name).copied())
     }
 
-    /// Adds a session, or replaces the user's current one, whose counts it keeps.
+    /// Adds a session. With `replace`, replaces the user's session if there is one, and keeps its counts. Returns the
+    /// steps that the caller must apply to both copies of the table. `users` is a copy with all earlier changes. After
+    /// an error, nothing has changed.
     fn set(
         &mut self,
         users: &Users,
@@ -202,12 +224,12 @@ impl Books {
             return refused(format!("{user} already has a session: use 'replace'"));
         }
         if let Some(name) = user.names().find(|name| self.by_name.get(name).is_some_and(|it| Some(*it) != before)) {
-            return refused(format!("{name} has another session: remove it first"));
+            return refused(format!("{name} belongs to another session: remove that session first"));
         }
         for bearer in &bearers {
             let existing = users.by_teid(bearer.teid).and_then(|existing| users.bearer(existing));
             if existing.is_some_and(|existing| Some(existing.session) != before) {
-                return refused(format!("teid {:#x} belongs to another session: allowed are unused ones", bearer.teid));
+                return refused(format!("teid {:#x} belongs to another session: allowed are free TEIDs", bearer.teid));
             }
         }
         if before.is_none() && self.slots.available() == 0 {
@@ -271,7 +293,8 @@ impl Books {
         Ok(steps)
     }
 
-    /// Removes a session's names and bearers. Returns the bearers.
+    /// Removes the names and bearers of a session, and returns the bearers. The caller removes or replaces its entry in
+    /// `sessions`.
     fn take_down(&mut self, number: u32) -> Option<Arc<[(u32, Bearer)]>> {
         let entry = self.sessions.get(&number)?;
         for name in entry.user.names() {
@@ -281,7 +304,7 @@ impl Books {
         Some(Arc::clone(&entry.bearers))
     }
 
-    /// Checks that the words after a user are those of the user's listed session.
+    /// Checks that the words after a user are words of the user's listed session.
     fn only_listed(&self, user: User, entry: &str) -> Result<(), String> {
         let session = self.session_of(user).and_then(|number| self.sessions.get(&number));
         match session.and_then(|session| foreign_words(entry, &session.text).next()) {
@@ -296,11 +319,13 @@ impl Books {
         }
     }
 
+    /// Ends a user's session. Returns the step that the caller must apply to both copies of the table. Its slots stay
+    /// occupied until [`settle`](Self::settle). After an error, nothing has changed.
     fn remove(&mut self, user: User) -> Result<Step, String> {
         let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
         if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {
             return Err(format!(
-                "the counts of {} ended sessions have not been removed yet: the state keeps no more ('ended')",
+                "the counts of {} ended sessions have not been removed yet: the state keeps no more counts ('ended')",
                 self.most_ended
             ));
         }
@@ -311,7 +336,8 @@ impl Books {
         Ok(Step::Remove { number, bearers })
     }
 
-    /// Frees the slots of removed sessions, which no worker reads any more, and makes their counts final.
+    /// Frees the slots of removed sessions, and makes their counts final. Must be called only if no worker can still
+    /// read a copy of the table with these sessions.
     fn settle(&mut self, accounts: &Accounts) {
         let Self { slots, bearers, ending, .. } = self;
         bearers.free.extend(bearers.waiting.drain(..));
@@ -326,13 +352,13 @@ impl Books {
     }
 }
 
-/// Returns the counts that were not removed yet, without zeros.
+/// Returns the counts that were not removed from the table `usage` yet, without rules whose counts are 0.
 fn unsettled(usage: &[(u32, Usage)], settled: &HashMap<u32, Usage>) -> Vec<(u32, Usage)> {
     let rest = usage.iter().map(|(rule, usage)| (*rule, usage.less(settled.get(rule).copied().unwrap_or_default())));
     rest.filter(|(_, usage)| *usage != Usage::default()).collect()
 }
 
-/// Formats a user's usage as a line.
+/// Formats counts as a line that begins with `first`.
 fn show(first: &str, usage: &[(u32, Usage)]) -> String {
     let mut line = first.to_owned();
     for (rule, Usage([up, up_bytes, down, down_bytes])) in usage {
@@ -342,7 +368,7 @@ fn show(first: &str, usage: &[(u32, Usage)]) -> String {
     line
 }
 
-/// The error when a slot is needed that will become free.
+/// The error if a slot does not become free within [`PATIENCE`].
 const STILL_READ: &str = "a stopped worker still reads ended sessions whose slots are needed: try again";
 
 /// The syntax of changes.
@@ -410,7 +436,7 @@ fn first_name(line: &str) -> Result<Name, String> {
 }
 
 impl Books {
-    /// Returns the sessions after a name without duplicates.
+    /// Returns the sessions after a name in the order of the list, each once. `None` begins with the first.
     fn following(&self, after: Option<Name>) -> impl Iterator<Item = (u32, &Entry)> {
         let behind = self.by_name.range((after.map_or(Unbounded, Excluded), Unbounded));
         behind.filter_map(|(name, number)| {

@@ -1,8 +1,9 @@
 //! Rate limits of users and bearers, kept in one word each, so that several workers can share them.
 //!
-//! This is a token bucket in its other form, the virtual scheduling algorithm (ITU-T I.371 annex A): the word is the
-//! instant at which the bucket will be full again. A packet that passes moves the instant by the time that its bytes
-//! take at the rate. A packet does not pass if the instant would then lie further ahead than a full bucket lasts.
+//! This is the virtual scheduling algorithm (ITU-T I.371 annex A), which is equivalent to a token bucket. The word is
+//! the instant at which the bucket will be full again. A packet that passes moves the instant by the time that its
+//! bytes take at the rate. A packet does not pass if the distance from now to the moved instant would be longer than
+//! the time that a full bucket lasts.
 //!
 //! Instants are counted in units of 1/256 tick and wrap around at the end of a word. The time of a byte is rounded to
 //! 2^-24 ticks, and the time of a packet is rounded down to a unit. For a packet of up to 65 536 bytes, the counted
@@ -12,21 +13,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_units::{BitRate, Bytes, Frequency, Nanos, Ticks};
 
-/// The binary logarithm of the parts of a tick.
+/// The binary logarithm of the number of parts of a tick. An instant is counted in parts.
 const PARTS: u32 = 8;
-/// Further bits with which the time of one byte is kept.
+/// The number of further fraction bits in the time of one byte.
 const FINER: u32 = 16;
-/// The greatest distance between workers' clocks. An instant further ahead than any packet moves it dates from before
-/// the clock wrapped around.
+/// The greatest difference between workers' clocks that is expected, in parts of a tick. Packets move the instant at
+/// most a burst ahead. If it appears to be ahead by more than a burst and this difference, it lies in the past.
 const SKEW: u64 = 1 << (32 + PARTS);
-/// The longest time that a full bucket may last.
+/// The longest time that a full bucket may last, in parts of a tick.
 const MOST: u64 = 1 << 60;
-/// The least size of a bucket without a stated burst, in bytes: a packet of any length that interfaces have.
+/// The least size of a bucket without a stated burst, in bytes. A packet of any length that interfaces support fits in
+/// it.
 const LEAST_BURST: f64 = 16_384.0;
 /// The least and the greatest rate, in bits per second.
 const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e12;
 
-/// A rate and the burst that may be sent ahead of it; without a rate, no limit.
+/// A rate, and the burst that may be sent at once. The default has no rate and does not limit packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limit {
     /// The time of a byte in 2^-24 ticks; 0 without a rate.
@@ -35,7 +37,7 @@ pub(super) struct Limit {
     burst: u64,
 }
 
-/// The units of rates.
+/// The settings with which a rate in a text is converted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) frequency: Frequency,
@@ -44,7 +46,7 @@ pub(super) struct Clock {
 }
 
 impl Limit {
-    /// Parses a limit: `50Mbps`, or with the number of bytes that may come at once, `50Mbps/64KiB`.
+    /// Parses a limit: a rate such as `50Mbps`, or a rate and a burst such as `50Mbps/64KiB`.
     pub(super) fn parse(text: &str, clock: Clock) -> Result<Self, String> {
         let short: String = text.chars().take(60).collect();
         let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
@@ -65,14 +67,15 @@ impl Limit {
         Ok(Self { per_byte: (per_byte.round() as u64).max(1), burst: burst.round() as u64 })
     }
 
-    /// Returns the time of so many bytes.
+    /// Returns the time that this number of bytes takes at the rate, in parts of a tick.
     #[inline(always)]
     fn cost(self, bytes: u32) -> u64 {
-        // At most 2^16 bytes of at most 2^62.
+        // No overflow: there are at most 2^16 bytes, and the time of each is at most 2^62.
         ((u128::from(bytes) * u128::from(self.per_byte)) >> FINER) as u64
     }
 
-    /// Returns whether so many bytes may pass now; if so, they are counted. `alone` if no other worker counts here.
+    /// Returns true if this number of bytes may pass now, and counts them. `bucket` is the instant described above; 0
+    /// at the start, which is a full bucket. With `alone`, no other worker may change `bucket` during the call.
     #[inline(always)]
     pub(super) fn take(self, bucket: &AtomicU64, now: Ticks, bytes: u32, alone: bool) -> bool {
         if self.per_byte == 0 {
@@ -100,7 +103,8 @@ impl Limit {
         }
     }
 
-    /// Returns the amount of a packet that does not pass after all.
+    /// Removes the count of a packet that [`take`](Self::take) has counted, but that does not pass because of another
+    /// limit.
     #[inline]
     pub(super) fn give_back(self, bucket: &AtomicU64, bytes: u32) {
         if self.per_byte != 0 {
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn an_instant_before_a_clock_wrap_is_ignored() {
         let limit = Limit::parse("8Mbps/1000B", clock(1e9)).expect("well-formed");
-        // Half a wrap ahead of now: 138 days at 1 GHz.
+        // This is half of a wrap-around ahead of now: 138 days at 1 GHz.
         let bucket = AtomicU64::new(1 << 63);
         assert!(limit.take(&bucket, Ticks(5), 1_000, true));
         assert!(!limit.take(&bucket, Ticks(5), 1, true));
@@ -162,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with the exact token bucket, at rates at which a byte takes whole parts of a tick.
+        /// Compares the limit with the exact token bucket, at rates at which a byte takes whole parts of a tick.
         #[test]
         fn it_is_a_token_bucket(
             rate in prop::sample::select(vec!["8kbps", "1Mbps", "64Mbps", "1Gbps", "8Gbps"]),

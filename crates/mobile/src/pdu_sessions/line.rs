@@ -11,9 +11,9 @@ use super::limit::{Clock, Limit};
 use forebay_tables::parameters::number;
 use forebay_tunnels::settings::is_host;
 
-/// The most bearers of a session: QoS flows have 64 identifiers.
+/// The largest number of bearers of a session: QoS flows have 64 identifiers.
 pub(super) const MOST_BEARERS: usize = 64;
-/// The most filters of a session.
+/// The largest number of filters of a session.
 const MOST_FILTERS: usize = 256;
 
 /// The user of a session: an IPv4 address, an IPv6 /64 (TS 23.501 section 5.8.2.2.3), or both. 0 means no address.
@@ -31,7 +31,7 @@ pub(crate) enum Name {
 }
 
 impl User {
-    /// Returns its addresses. The session is listed under the first.
+    /// Returns the addresses of the user. The session is listed under the first.
     pub(super) fn names(self) -> impl Iterator<Item = Name> {
         let four = (self.ipv4 != 0).then_some(Name::V4(self.ipv4));
         let six = (self.ipv6 != 0).then_some(Name::V6(self.ipv6));
@@ -90,19 +90,22 @@ impl fmt::Display for User {
 pub(super) struct BearerLine {
     /// The tunnel in which packets come from the user; never 0.
     pub(super) teid: u32,
-    /// The tunnel in which packets go to the user; 0 for none.
+    /// The IPv4 address of the peer to which packets for the user go; 0 if there is no tunnel to the user.
     pub(super) peer: u32,
+    /// The peer's identifier of the tunnel to the user; 0 if there is none. Either both of `peer` and `peer_teid` are
+    /// 0, or none of them.
     pub(super) peer_teid: u32,
+    /// The QoS flow, 0 to 63; 0 if none is given.
     pub(super) qfi: u8,
-    /// Its own limits, in the uplink and the downlink.
+    /// The limits of the bearer, in the uplink and the downlink.
     pub(super) limits: [Limit; 2],
-    /// Whether its rate is guaranteed; then it is not part of the aggregate (TS 23.501 section 5.7.2.6).
+    /// True if the rate is guaranteed. The bearer then does not count in the aggregate (TS 23.501 section 5.7.2.6).
     pub(super) guaranteed: bool,
-    /// The packets that it carries. Filters with lower precedence are checked first.
+    /// The filters that select its packets, each with its precedence. Filters with lower precedence are checked first.
     pub(super) filters: Vec<(u32, Condition)>,
 }
 
-/// A session.
+/// A session as a line describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
     pub(super) user: User,
@@ -110,7 +113,7 @@ pub(super) struct Line {
     pub(super) limits: [Limit; 2],
     /// The first bearer carries the packets that match no filter.
     pub(super) bearers: Vec<BearerLine>,
-    /// The line, its words separated by one space.
+    /// The line without its comment, its words separated by one space.
     pub(super) text: Box<str>,
 }
 
@@ -120,7 +123,7 @@ pub(super) fn without_comment(line: &str) -> &str {
 }
 
 impl Line {
-    /// Parses a line that is not empty.
+    /// Parses a line, which must not be empty. An error describes the first fault.
     pub(super) fn parse(line: &str, clock: Clock) -> Result<Self, String> {
         let line = without_comment(line);
         let mut words = line.split_ascii_whitespace();
@@ -134,7 +137,7 @@ impl Line {
                 if bearers.len() == MOST_BEARERS {
                     return Err(format!("more than {MOST_BEARERS} bearers: allowed are up to {MOST_BEARERS}"));
                 }
-                // A bearer without a tunnel of its own shares the first one's.
+                // A bearer that names no tunnel has the tunnel of the first bearer.
                 let BearerLine { teid, peer, peer_teid, .. } = bearers[0];
                 bearers.push(BearerLine { teid, peer, peer_teid, ..BearerLine::default() });
                 given.clear();
@@ -218,7 +221,7 @@ fn peer(text: &str) -> Result<u32, String> {
     address.ok_or_else(|| format!("'{short}': allowed are IPv4 addresses of one host"))
 }
 
-/// `PRECEDENCE,CONDITION,...`
+/// Parses a filter: `PRECEDENCE,CONDITION,...`
 fn filter(text: &str) -> Result<(u32, Condition), String> {
     let mut parts = text.split(',');
     let first = parts.next().unwrap_or_default();

@@ -1,17 +1,20 @@
 //! An index from hashes to numbers: finds the session or bearer that a packet names.
 //!
 //! Open addressing with linear probing (Knuth, volume 3, section 6.4), at most half full, with eight bytes per slot and
-//! eight slots per cache line. A slot has 32 bits of its key's hash, which determine where the search for it starts. So
-//! a removal leaves no trace: later entries move up (section 6.4, algorithm R), and no key needs to be read.
+//! eight slots per cache line. A slot has 32 bits of its key's hash, the tag, which determine where the search for it
+//! starts. So a removal can move later entries into the free slot (section 6.4, algorithm R) without reading their
+//! keys, and leaves no marker of a deleted entry.
 
 use forebay_memory::{NoMemory, zeroed};
 use forebay_simd::prefetch::prefetch_read;
 use zerocopy::FromZeros;
 
-/// A slot; entry 0 marks an empty one.
+/// A slot of the index.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 struct Slot {
+    /// The upper 32 bits of the key's hash.
     tag: u32,
+    /// One more than the entry; 0 marks an empty slot.
     entry: u32,
 }
 
@@ -33,7 +36,7 @@ impl Clone for Index {
 }
 
 impl Index {
-    /// Creates an index for up to `most` entries.
+    /// Creates an index for up to `most` entries. Fails if there is no memory.
     pub(super) fn new(most: usize) -> Result<Self, NoMemory> {
         Ok(Self { slots: zeroed((most * 2).max(2))? })
     }
@@ -45,12 +48,13 @@ impl Index {
         ((u64::from(tag) * self.slots.len() as u64) >> 32) as usize
     }
 
+    /// Returns the slot after `at`, with wrap-around.
     #[inline(always)]
     fn next(&self, at: usize) -> usize {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// Returns how far `at` is after `from`, with wrap-around.
+    /// Returns the number of slots from `from` forward to `at`, with wrap-around.
     fn behind(&self, at: usize, from: usize) -> usize {
         if at >= from { at - from } else { at + self.slots.len() - from }
     }
@@ -61,13 +65,14 @@ impl Index {
         prefetch_read(&self.slots, self.start(tag));
     }
 
-    /// Returns the first entry of a tag, which is nearly always the only one.
+    /// Returns the first entry of a tag, which is nearly always the only one. The caller must check the key: different
+    /// keys may have the same tag.
     #[inline(always)]
     pub(super) fn first(&self, tag: u32) -> Option<u32> {
         self.find(tag, |_| true)
     }
 
-    /// Returns the entry of a tag for which `is_it` returns true.
+    /// Returns the entry of a tag for which `is_it` returns true; `None` if there is no such entry.
     #[inline(always)]
     pub(super) fn find(&self, tag: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.start(tag);
@@ -84,7 +89,8 @@ impl Index {
         }
     }
 
-    /// Adds a new entry; at most `most` entries may be added.
+    /// Adds an entry, which must not be present. The index may have at most `most` entries: a full index would make
+    /// searches endless.
     pub(super) fn insert(&mut self, tag: u32, entry: u32) {
         let mut at = self.start(tag);
         while self.slots[at].entry != 0 {
@@ -131,7 +137,7 @@ mod tests {
         #[test]
         fn it_is_a_map(
             most in 1usize..20,
-            // Few start slots, so that searches overlap and wrap around.
+            // Searches start at few slots, so that they overlap and wrap around.
             steps in prop::collection::vec(
                 (prop_oneof![0u32..6, (u32::MAX - 5)..=u32::MAX, any::<u32>()], 0u32..20, any::<bool>()), 0..200,
             ),

@@ -1,4 +1,4 @@
-//! Charging rules, the same for all users: they determine what a packet is counted for.
+//! Charging rules, the same for all users. They determine the number under which a packet is counted.
 //!
 //! `7 tcp net=198.51.100.0/24 port=443`: a packet is counted under the number of the first rule that it matches.
 //! Several rules may have the same number, as several services may have the same price.
@@ -12,17 +12,22 @@ use forebay_tables::acl::{
 use super::condition::{Condition, Net, Seen, whole};
 use super::line::without_comment;
 
-/// Packets that are processed together.
+/// The largest number of packets that are processed together.
 pub(crate) const GROUP: usize = 32;
 
-/// The rules of one family, compiled if possible.
+/// The rules of one family.
 enum Compiled<A: RuleAddress> {
+    /// There are no rules.
     None,
+    /// The compiled rules, which are fast.
     Classifier(Classifier<A>),
+    /// The rules as a tuple space, if they cannot be compiled.
     Tuples(Box<Tuples<A>>),
 }
 
 impl<A: RuleAddress> Compiled<A> {
+    /// Compiles the rules. `numbers` has the number of each rule in the list of both families. Fails if there are too
+    /// many rules.
     fn of(rules: Vec<Rule<A>>, numbers: &[u32], seed: u64) -> Result<Self, BuildError> {
         if rules.is_empty() {
             return Ok(Self::None);
@@ -52,12 +57,13 @@ impl<A: RuleAddress> Compiled<A> {
 
 /// The rules.
 pub(super) struct Rules {
-    /// The number under which each rule is counted.
+    /// The number under which each rule's packets are counted, in the order of the list.
     names: Vec<u32>,
     ipv4: Compiled<u32>,
     ipv6: Compiled<u128>,
-    /// Whether any rule needs a protocol, and whether any needs ports.
+    /// True if any rule needs a protocol.
     protocols: bool,
+    /// True if any rule needs ports.
     ports: bool,
 }
 
@@ -81,7 +87,8 @@ impl Default for Scratch {
 }
 
 impl Rules {
-    /// Compiles the rules. Their order is that in which they are checked.
+    /// Compiles the rules, which are checked in the order of the list. The number before a condition is the number
+    /// under which packets are counted. Fails if there are too many rules.
     pub(super) fn of(list: &[(u32, Condition)], seed: u64) -> Result<Self, String> {
         let (mut rules4, mut rules6) = (Vec::new(), Vec::new());
         let (mut numbers4, mut numbers6) = (Vec::new(), Vec::new());
@@ -109,8 +116,9 @@ impl Rules {
         self.names.is_empty()
     }
 
-    /// Writes the rules of packets from their users (`up`) or to them; 0 for none. Returns a bit for each packet that
-    /// hides a field that a rule needs.
+    /// Writes into `found`, for each packet from a user (`up`) or to a user, the number of the first rule that it
+    /// matches; 0 if it matches none. In the result, bit i is set if packet i hides a field that a rule needs: its
+    /// number in `found` then has no meaning. The batch may have up to [`GROUP`] packets.
     #[inline]
     #[must_use]
     pub(super) fn classify(
@@ -182,7 +190,7 @@ fn key<A: RuleAddress>(seen: &Seen, user: A, remote: A) -> HeaderKey<A> {
     }
 }
 
-/// Parses a line that is not empty: a number and conditions.
+/// Parses a line, which must not be empty: a number from 1, and conditions.
 pub(super) fn parse(line: &str) -> Result<(u32, Condition), String> {
     let mut words = without_comment(line).split_ascii_whitespace();
     let first = words.next().unwrap_or_default();

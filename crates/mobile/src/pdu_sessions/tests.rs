@@ -16,7 +16,7 @@ use crate::gtpu_encap::GtpuEncap;
 use crate::upf_downlink::UpfDownlink;
 use crate::upf_uplink::UpfUplink;
 
-/// Both directions with one state.
+/// The uplink and the downlink, with one state.
 struct Bench {
     up: Rig,
     down: Rig,
@@ -77,7 +77,7 @@ impl Bench {
         self.up_by(teid, None, frame)
     }
 
-    /// The same for a packet that names a QoS flow.
+    /// Sends a packet that names a QoS flow.
     fn up_by(&mut self, teid: u32, flow: Option<u8>, frame: &[u8]) -> Gate {
         let mut batch = Batch::with_capacity(1);
         let mut packet = self.up.packet(frame);
@@ -87,7 +87,7 @@ impl Bench {
         self.up.process(&mut batch)[0].expect("nothing is held")
     }
 
-    /// Returns the gate, and the tunnel that the packet is to go into.
+    /// Returns the gate, and the tunnel to the user.
     fn down(&mut self, frame: &[u8]) -> (Gate, Tunnel) {
         let mut batch = Batch::with_capacity(1);
         batch.push(self.down.packet(frame)).expect("room");
@@ -172,7 +172,7 @@ fn users_of_ipv6_have_a_prefix() {
 
 #[test]
 fn bearers_are_chosen_by_precedence_on_both_ways() {
-    // The middle bearer has its own tunnel, as in 4G; the last one shares the first one's, as in 5G.
+    // The middle bearer has its own tunnel, as in 4G. The last bearer has the tunnel of the first, as in 5G.
     let mut bench =
         Bench::new(one("bearer teid=0x1002 peer-teid=0x2002 qfi=1 mbr-up=8kbps/100B filter=20,udp,port=5000-5999 \
          bearer qfi=2 mbr-up=8kbps/200B filter=10,udp,port=5060 filter=30,dscp=46"));
@@ -182,7 +182,7 @@ fn bearers_are_chosen_by_precedence_on_both_ways() {
     let mut marked = to_user(1, 80);
     marked[15] = 46 << 2;
     assert_eq!(bench.down(&marked).1.qfi, 2);
-    // In the uplink the tunnel determines the bearer; if it is shared, the filters do.
+    // In the uplink, the tunnel determines the bearer. If several bearers share a tunnel, the filters determine it.
     let gates = |bench: &mut Bench, teid, port| [0; 3].map(|_| bench.up(teid, &from_user(1, port)));
     assert_eq!(gates(&mut bench, 0x1002, 80), [Gate::FIRST, UP_OVER_RATE, UP_OVER_RATE]);
     assert_eq!(gates(&mut bench, 0x1001, 5_060), [Gate::FIRST, Gate::FIRST, UP_OVER_RATE]);
@@ -352,7 +352,7 @@ fn a_packet_with_another_flow_than_its_bearers_is_dropped_or_only_counted() {
     ] {
         assert_eq!(bench.up_by(1, flow, &packet(port, 0)), gate, "{flow:?} to port {port}");
     }
-    // A later fragment shows no ports: it may belong to either flow, but to no third.
+    // A later fragment shows no ports: it may belong to either of the two flows, but not to a third flow.
     for (flow, gate) in [(9, Gate::FIRST), (1, Gate::FIRST), (2, WRONG_QFI)] {
         assert_eq!(bench.up_by(1, Some(flow), &packet(5_060, 5)), gate, "{flow}");
     }

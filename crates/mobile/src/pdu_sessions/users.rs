@@ -1,8 +1,9 @@
 //! The sessions as packets use them: found by tunnel or by address, each with its bearers.
 //!
-//! There are two copies while they change (`forebay_graph::Live`), so the data here is small: two cache lines for a
-//! session with one bearer, and sixteen bytes for each address and tunnel in the index. The data that packets change
-//! (buckets and counts) has one copy, in `accounts`. The data that only operators read is not here.
+//! There are two copies, so that sessions can change while workers read them (`forebay_graph::Live`). Therefore the
+//! data here is small: two cache lines for a session with one bearer, and sixteen bytes for each address and tunnel in
+//! the index. The data that packets change (buckets and counts) has one copy, in `accounts`. The data that only
+//! operators read is in `control`.
 
 use std::sync::Arc;
 
@@ -22,21 +23,26 @@ use crate::gtpu_decap::HAS_QFI;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Bearer {
+    /// The number of its session.
     pub(super) session: u32,
+    /// The tunnel in which packets come from the user; 0 in an unused slot.
     pub(super) teid: u32,
-    /// 0 if there is no tunnel to the user.
+    /// The peer's identifier of the tunnel to the user; 0 if there is no such tunnel.
     pub(super) peer_teid: u32,
+    /// The peer's IPv4 address.
     pub(super) peer: u32,
+    /// The limits of the bearer, by [`Direction`](super::Direction).
     pub(super) limits: [Limit; 2],
     pub(super) qfi: u8,
+    /// True if the rate is guaranteed: the bearer then does not count in the limits of the session.
     pub(super) guaranteed: bool,
-    /// Whether other bearers of the session share the tunnel.
+    /// True if other bearers of the session have the same tunnel: filters then select the bearer, in the uplink too.
     pub(super) several: bool,
 }
 
 impl Bearer {
-    /// Returns whether a packet that names this QoS flow, with [`HAS_QFI`] set, may belong to the bearer. A bearer
-    /// without a flow of its own (4G; 0 is not a flow, TS 24.501 section 9.11.4.12) accepts any.
+    /// Returns true if a packet that names this QoS flow, with [`HAS_QFI`] set, may belong to the bearer. A bearer
+    /// without a QoS flow (4G; 0 is not a flow, TS 24.501 section 9.11.4.12) accepts every flow.
     #[inline(always)]
     pub(super) fn has_flow(&self, flow: u32) -> bool {
         self.qfi == 0 || flow == HAS_QFI | u32::from(self.qfi)
@@ -48,15 +54,17 @@ impl Bearer {
 #[repr(C, align(64))]
 pub(super) struct Session {
     pub(super) user: User,
+    /// The number of its first bearer, which carries the packets that match no filter.
     pub(super) first: u32,
+    /// The limits of all bearers without a guaranteed rate together, by direction.
     pub(super) limits: [Limit; 2],
-    /// The filters by precedence, each with the bearer of its packets.
+    /// The filters by precedence, each with the number of the bearer of its packets; `None` if there are no filters.
     pub(super) filters: Option<Arc<Vec<(Condition, u32)>>>,
 }
 
 impl Session {
-    /// Returns the bearer of a packet. `None` if the packet hides a field that is needed by a filter before the first
-    /// matching one.
+    /// Returns the number of the bearer of a packet. `None` if the packet hides a field that a filter needs, and no
+    /// earlier filter matches.
     #[inline(always)]
     pub(super) fn bearer_of(&self, seen: impl FnOnce() -> Seen) -> Option<u32> {
         let Some(filters) = &self.filters else { return Some(self.first) };
@@ -82,16 +90,18 @@ impl Session {
     }
 }
 
-/// The sessions.
+/// One copy of the sessions. A bearer's or a session's number is its index in the list.
 pub(super) struct Users {
     seed: Seed,
+    /// The first bearer of each session with each tunnel.
     by_teid: Index,
+    /// The session of each address.
     by_name: Index,
     bearers: Vec<Bearer>,
     sessions: Vec<Session>,
 }
 
-/// A change.
+/// A change of one session. The control plane creates it, and each copy of the table [applies](Users::apply) it once.
 pub(super) enum Step {
     Add { number: u32, session: Session, bearers: Arc<[(u32, Bearer)]> },
     Remove { number: u32, bearers: Arc<[(u32, Bearer)]> },
@@ -118,7 +128,7 @@ impl Clone for Users {
     }
 }
 
-/// Returns a copy with the same capacity, so that later additions allocate no memory there either.
+/// Returns a copy with the same capacity, so that later additions to the copy allocate no memory.
 fn with_capacity_of<T: Clone>(list: &Vec<T>) -> Vec<T> {
     let mut copy = Vec::with_capacity(list.capacity());
     copy.extend_from_slice(list);
@@ -144,6 +154,7 @@ impl Users {
         (self.seed.hash(teid.into(), 1) >> 32) as u32
     }
 
+    /// Returns the tag with which an address is found in the index.
     #[inline(always)]
     fn tag_of_name(&self, name: Name) -> u32 {
         let hash = match name {
@@ -153,23 +164,27 @@ impl Users {
         (hash >> 32) as u32
     }
 
+    /// Returns the bearer with this number; `None` for a number such as `u32::MAX` that no bearer has. An unused slot
+    /// is an empty bearer.
     #[inline(always)]
     pub(super) fn bearer(&self, number: u32) -> Option<&Bearer> {
         self.bearers.get(number as usize)
     }
 
+    /// Returns the session with this number; `None` for a number such as `u32::MAX` that no session has. An unused slot
+    /// is an empty session.
     #[inline(always)]
     pub(super) fn session(&self, number: u32) -> Option<&Session> {
         self.sessions.get(number as usize)
     }
 
-    /// Returns the bearer of packets in a tunnel.
+    /// Returns the number of the first bearer with this tunnel.
     #[inline]
     pub(super) fn by_teid(&self, teid: u32) -> Option<u32> {
         self.by_teid.find(self.tag_of_teid(teid), |bearer| self.has_teid(bearer, teid))
     }
 
-    /// Returns the session that has an address.
+    /// Returns the number of the session that has an address.
     #[inline]
     pub(super) fn by_name(&self, name: Name) -> Option<u32> {
         self.by_name.find(self.tag_of_name(name), |session| self.has_name(session, name))
@@ -188,8 +203,8 @@ impl Users {
         })
     }
 
-    /// Writes the bearers of packets in these tunnels, `u32::MAX` for none. Each look-up prefetches the memory of the
-    /// next step, so that the packets of a batch wait together.
+    /// Writes the number of the first bearer with each of these tunnels into `found`, `u32::MAX` for an unknown tunnel.
+    /// Each step prefetches the memory of the next step for all packets, so that their cache misses overlap.
     #[inline(always)]
     pub(super) fn find_bearers<const N: usize>(&self, teids: &[u32; N], found: &mut [u32; N]) {
         let mut tags = [0; N];
@@ -211,7 +226,8 @@ impl Users {
         }
     }
 
-    /// Writes the sessions that have these addresses, `u32::MAX` for none.
+    /// Writes the number of the session that has each of these addresses into `found`, `u32::MAX` for an unknown
+    /// address.
     #[inline(always)]
     pub(super) fn find_sessions<const N: usize>(&self, names: &[Name; N], found: &mut [u32; N]) {
         let mut tags = [0; N];
@@ -233,8 +249,9 @@ impl Users {
         }
     }
 
-    /// Prefetches first the lists of the sessions' filters, which are stored elsewhere, and in a second call the
-    /// filters themselves. Other work should be done between the calls.
+    /// Prefetches the filters of sessions in two calls. The first call prefetches the heads of the lists, which are not
+    /// stored in the sessions, and the second call the filters themselves. Between the calls, the caller should do
+    /// other work, so that the memory has time to respond.
     #[inline(always)]
     pub(super) fn prefetch_filters<const N: usize>(&self, sessions: &[u32; N], step: Filters) {
         for filters in sessions.iter().filter_map(|number| self.session(*number)?.filters.as_deref()) {
@@ -245,7 +262,7 @@ impl Users {
         }
     }
 
-    /// Makes a change. An added session must not exist, and a removed one must.
+    /// Makes a change. A session that is added must not exist, and a session that is removed must exist.
     pub(super) fn apply(&mut self, step: &Step) {
         match step {
             Step::Add { number, session, bearers } => {
@@ -285,7 +302,7 @@ pub(super) enum Filters {
     Conditions,
 }
 
-/// Returns whether a bearer is the first of its session with its tunnel, which is the one in the index.
+/// Returns true if a bearer is the first of its session with its tunnel. Only this bearer is in the index.
 fn is_first(bearers: &[(u32, Bearer)], at: usize) -> bool {
     bearers[..at].iter().all(|(_, before)| before.teid != bearers[at].1.teid)
 }

@@ -31,8 +31,8 @@ impl Gateway {
         Self { decap: decap.expect("parameters"), up: up.expect("a state") }
     }
 
-    /// Runs a frame through both functions. Returns the gate of the second, or of the first if that does not pass the
-    /// frame on, and the frames that both created.
+    /// Runs a frame through both functions. Returns the gate of the second function, or of the first if the frame does
+    /// not reach the second, and the frames that both created.
     fn run(&mut self, frame: &[u8]) -> (Gate, Vec<Vec<u8>>) {
         let mut batch = Batch::with_capacity(1);
         batch.push(self.decap.packet(frame)).expect("room");
@@ -56,7 +56,7 @@ fn g_pdu(teid: u32, inner: &[u8]) -> Vec<u8> {
     [&[0x30, 255][..], &(inner.len() as u16).to_be_bytes(), &teid.to_be_bytes(), inner].concat()
 }
 
-/// The same with a PDU Session Container, which takes the slow path.
+/// A frame with a PDU Session Container, which takes the slow path.
 fn g_pdu_of_flow(teid: u32, inner: &[u8]) -> Vec<u8> {
     let body = [&[0, 0, 0, 0x85, 1, 0x10, 9, 0][..], inner].concat();
     [&[0x34, 255][..], &(body.len() as u16).to_be_bytes(), &teid.to_be_bytes(), &body].concat()
@@ -91,7 +91,7 @@ fn senders_in_tunnels_without_a_session_get_indications_within_the_limit() {
             assert_eq!(answer[54..], [16, 0xaa, 0xbb, 0xcc, 0xdd, 133, 0, 4, 192, 0, 2, 10]);
             assert!(answer.len() < frame.len(), "the answer is shorter than the packet");
         }
-        // A third of a second later one more is sent.
+        // A third of a second later, one more indication is sent.
         (gateway.decap.now, gateway.up.now) = (Ticks(333_333_333), Ticks(333_333_333));
         assert_eq!([gateway.run(&frame), gateway.run(&frame)].map(|(_, made)| made.len()), [1, 0]);
     }
@@ -113,7 +113,7 @@ fn without_the_parameter_no_indication_is_sent() {
     assert_eq!(Gateway::new(1, true).up.declared.gates, ["0", "reply"]);
 }
 
-/// No indication goes to an address that is not a single host's, or to an unknown one.
+/// No indication goes to an unknown address, or to an address that does not belong to a single host.
 #[test]
 fn forged_and_unknown_senders_are_counted_and_get_no_indication() {
     let mut gateway = Gateway::new(1_000, true);
@@ -152,7 +152,7 @@ fn an_indication_is_never_answered() {
     assert_eq!(made.len(), 1);
     let control = Gate::out(2);
     assert_eq!(other.run(&made[0]), (control, Vec::new()));
-    // Nor one that names a tunnel.
+    // An indication that names a tunnel is not answered either.
     let indication = [&[0x32, 26, 0, 16][..], &7u32.to_be_bytes(), &made[0][50..]].concat();
     assert_eq!(other.run(&outer(0, (2_152, 2_152), true, &indication)), (control, Vec::new()));
 }
@@ -160,8 +160,8 @@ fn an_indication_is_never_answered() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_024, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each frame causes at most one indication, only if it is a T-PDU, to its sender and not longer than the frame.
-    /// The total stays within the limit.
+    /// A frame causes at most one indication, and only if it is a T-PDU. The indication goes to the sender and is not
+    /// longer than the frame. The total stays within the limit.
     #[test]
     fn any_frame_causes_at_most_one_indication(
         frames in vec(

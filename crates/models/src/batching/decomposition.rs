@@ -3,7 +3,7 @@
 //! A packet waits for at most one turn. A turn takes at most as long as all modules of the worker with full batches. If
 //! this alone exceeds a flow's objective, no triggers help: some flows must move to another worker.
 //!
-//! The paper always moves flows without an objective, and checks for an added flow only its own objective. This
+//! The paper always moves flows without an objective, and checks only the objective of a flow that is added. This
 //! implementation also checks the objectives of the flows that are already on the worker.
 
 use super::Model;
@@ -27,9 +27,9 @@ impl Model {
         (0..self.flows().len()).filter(|&flow| turn >= self.flows()[flow].slo).collect()
     }
 
-    /// Divides the flows if some cannot keep their objectives together. Flows with the tightest objectives stay, and
-    /// all others for which a turn has enough time, so that no remaining flow misses its objective. The tightest flow
-    /// always stays.
+    /// Divides the flows if some of them cannot keep their objectives together. Flows stay in the order of their
+    /// objectives, the tightest first, if a turn is then still short enough for all flows that stay. The tightest flow
+    /// always stays. Returns `None` if all objectives can be kept, or if the flows that stay pass all modules.
     #[must_use]
     pub fn decomposition(&self) -> Option<Decomposition> {
         if self.inherent_violations().is_empty() {
@@ -55,9 +55,8 @@ impl Model {
         (!go.is_empty()).then_some(Decomposition { stay, go })
     }
 
-    /// True if all flows can run on one worker again: for each of them, a turn with full batches takes less than this
-    /// `part` of its objective. `part` should be less than 1; otherwise flows that were just joined may be divided
-    /// again.
+    /// True if all flows can run on one worker again: a turn with full batches takes less than the part `part` of each
+    /// objective. `part` should be less than 1. Otherwise, flows that were just joined may be divided again.
     #[must_use]
     pub fn fits_together(&self, part: f64) -> bool {
         let turn = self.full_turn(&self.used(0..self.flows().len()));

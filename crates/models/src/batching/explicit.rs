@@ -6,7 +6,7 @@
 use super::{Infeasible, Model};
 
 impl Model {
-    /// Returns the executions per second of each module with these triggers, `R/b`; 0 if no packets arrive.
+    /// Returns the executions per second of each module, `R/b`; 0 if no packets arrive. All triggers must be above 0.
     #[must_use]
     pub fn executions(&self, triggers: &[f64]) -> Vec<f64> {
         self.rates.iter().zip(triggers).map(|(rate, trigger)| rate / trigger).collect()
@@ -22,7 +22,8 @@ impl Model {
         self.modules.iter().enumerate().map(of_module).sum()
     }
 
-    /// Returns the delay of each flow (equation 9) for these executions per second; `None` for a flow without packets.
+    /// Returns the delay of each flow (equation 9), in seconds, for these executions per second. `None` for a flow
+    /// without packets.
     #[must_use]
     pub fn delays_by_executions(&self, executions: &[f64]) -> Vec<Option<f64>> {
         let of_module = |&at: &usize| 1.0 / executions[at] + self.modules[at].delay.at(self.rates[at] / executions[at]);
@@ -55,7 +56,7 @@ impl Model {
     /// Returns the executions per second with the least load within all objectives (equations 8 to 10).
     ///
     /// # Errors
-    /// [`Infeasible`]: one execution per packet is too few for some flow.
+    /// [`Infeasible`]: some flows cannot keep their objectives even with one execution per packet.
     pub fn optimum_by_executions(&self) -> Result<Vec<f64>, Infeasible> {
         // With b = R/x, load and limits are the same as in equation 11: one solver is enough.
         self.optimum().map(|optimum| self.executions(&optimum.batches))

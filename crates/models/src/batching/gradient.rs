@@ -9,7 +9,7 @@ use super::Model;
 use super::measured::{Bound, Measured, ROUNDING};
 use super::projection::Basis;
 
-/// The relative size below which a sum counts as 0.
+/// The size below which a sum counts as 0, relative to its terms.
 const NOTHING: f64 = 1e-9;
 /// The relative size of rounding errors of a projection.
 const RESIDUE: f64 = 1e-13;
@@ -49,8 +49,8 @@ impl Model {
         now.to_vec()
     }
 
-    /// Returns the direction in which the load decreases fastest while the delays of flows in violation do not change.
-    /// By module; 0 for modules that do not change.
+    /// Returns, by module, the direction of the step: the load decreases fastest in it while the delays of flows in
+    /// violation do not increase. 0 for modules that do not change.
     fn direction(&self, bounds: &[Bound], measured: &Measured<'_>) -> Vec<f64> {
         let now = measured.triggers;
         let triggers: Vec<f64> = now.iter().map(|&trigger| trigger as f64).collect();
@@ -68,8 +68,8 @@ impl Model {
             let residue = RESIDUE * size(&down);
             step.iter_mut().filter(|by| by.abs() <= residue).for_each(|by| *by = 0.0);
             if size(&step) <= NOTHING * size(&down) {
-                // No further progress. If the delay of some flow could decrease as well, that flow is removed and the
-                // loop starts again.
+                // The load cannot decrease while these delays stay the same. If it could decrease together with the
+                // delay of a flow, this flow is removed and the loop starts again.
                 let shares = basis.shares(&along);
                 let least = shares.iter().copied().fold(0.0, f64::min);
                 if least >= -NOTHING * size(&shares) {
@@ -79,7 +79,7 @@ impl Model {
                 rows = rows.into_iter().zip(&shares).filter_map(|(row, share)| keeps(share).then_some(row)).collect();
                 continue;
             }
-            // A trigger that is at its bound and would move beyond it is removed.
+            // A module whose trigger is at its bound and would move beyond it is removed.
             let held = |(at, by): (&usize, &f64)| {
                 (*by > 0.0 && triggers[*at] + 1.0 > self.largest()) || (*by < 0.0 && now[*at] == 1)
             };
@@ -93,8 +93,8 @@ impl Model {
         }
     }
 
-    /// Returns the largest multiple of the step with all flows within their guarded objectives and all triggers within
-    /// the largest batch.
+    /// Returns the largest multiple of `step` with which all flows are within their guarded objectives and all triggers
+    /// within the largest batch. 0 if nothing limits the step.
     fn longest(&self, bounds: &[Bound], now: &[usize], step: &[f64]) -> f64 {
         let up = (0..now.len()).filter(|&at| step[at] > 0.0).map(|at| (self.largest() - now[at] as f64) / step[at]);
         let flows = bounds.iter().filter_map(|bound| {
@@ -120,6 +120,7 @@ struct Shared {
 }
 
 impl Shared {
+    /// Creates the rows of `flows` for the modules `free`. Vectors have one component for each module in `free`.
     fn new(model: &Model, flows: &[usize], free: &[usize]) -> Self {
         let mut passing = vec![Vec::new(); model.modules().len()];
         for (row, &flow) in flows.iter().enumerate() {
@@ -142,7 +143,8 @@ impl Shared {
         self.groups.iter().map(|group| group.iter().map(|&(index, slope)| vector[index] * slope).sum()).collect()
     }
 
-    /// Returns a vector with other components along the slopes of the groups.
+    /// Returns `vector` with the components `after` along the slopes of the groups. `before` are its present
+    /// components, from [`along`](Self::along).
     fn with(&self, vector: &[f64], before: &[f64], after: &[f64]) -> Vec<f64> {
         let mut changed = vector.to_vec();
         for (group, by) in self.groups.iter().zip(after.iter().zip(before).map(|(after, before)| after - before)) {

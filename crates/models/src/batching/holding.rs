@@ -1,8 +1,8 @@
 //! The cost of holding packets until a batch is full, and the modules where it exceeds the saving.
 //!
-//! The models of the papers only count calls and packets. But a waiting packet leaves the caches, and so does the
-//! buffer that the next packet would have used. Packets then cost more in all later modules, and in the port too. If
-//! packets arrive in large batches anyway, this costs more than fewer calls save.
+//! The models of the papers count only calls and packets. But a waiting packet leaves the caches, and the buffer that
+//! the next packet would have used leaves them, too. Packets then cost more in all later modules and in the port. If
+//! packets arrive in large batches already, this additional cost is higher than the saving by fewer calls.
 
 use super::Model;
 use super::waiting::{Arrivals, Called};
@@ -11,7 +11,8 @@ use super::waiting::{Arrivals, Called};
 const ROUNDS: usize = 3;
 
 impl Model {
-    /// Returns triggers that save more than the cost of holding packets; no triggers at all if they save less.
+    /// Returns triggers that save more than the cost of holding packets, starting from `triggers`. All are 0 if no
+    /// triggers save more.
     pub(super) fn worth_holding(&self, arrivals: &Arrivals, triggers: Vec<usize>) -> Vec<usize> {
         if arrivals.price(true) <= 0.0 {
             return triggers;
@@ -36,14 +37,17 @@ impl Model {
         if load(&none) < least { none } else { best }
     }
 
-    /// Returns groups of modules that should perhaps hold no packets. The first group: modules whose batches save less,
-    /// in themselves and in later modules up to the next module that gathers, than holding packets costs. If packets
-    /// are held more than once: the modules that hold them first, and the modules that hold them again.
+    /// Returns groups of modules that should perhaps hold no packets. Empty groups are left out.
+    ///
+    /// - Modules whose batches save less than holding packets costs. The saving includes later modules, up to the next
+    ///   module that gathers packets.
+    /// - If packets are held more than once: the modules that hold them first.
+    /// - If packets are held more than once: the modules that hold them again.
     fn candidates(&self, arrivals: &Arrivals, triggers: &[usize]) -> Vec<Vec<usize>> {
         let Called { arrived, batches, .. } = self.called(arrivals, triggers);
-        // The last module up to this one that gathers packets.
+        // By module: the nearest module that gathers packets, on the way up to this module and including it.
         let mut gathers: Vec<Option<usize>> = vec![None; triggers.len()];
-        // The size of batches without gathering in this module, relative to the size with it.
+        // By module: the size of its batches if it does not gather packets, relative to the size if it does.
         let mut part = vec![1.0; triggers.len()];
         let mut saves = vec![0.0; triggers.len()];
         let (mut first, mut again) = (Vec::new(), Vec::new());

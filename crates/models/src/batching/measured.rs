@@ -1,7 +1,8 @@
 //! Flows with measured delays: the result of a change of triggers is the measured delay plus the change in the model.
 //!
-//! A model is never exact. The paper's controllers start from the measured state of the flows (Batchy section 4.2).
-//! Then an inexact model makes steps too long or too short, but objectives are checked against measured delays.
+//! A model is never exact. The paper's controllers therefore start from the measured state of the flows (Batchy section
+//! 4.2). An error of the model then makes steps too long or too short, but objectives are still checked against
+//! measured delays.
 
 use super::Model;
 
@@ -29,7 +30,7 @@ pub(super) struct Bound {
     pub(super) flow: usize,
     /// Its present delay, in seconds.
     pub(super) delay: f64,
-    /// The delay from which it is in violation, in seconds.
+    /// The delay, in seconds, from which the flow is in violation: the objective without the reserve.
     pub(super) limit: f64,
 }
 
@@ -46,13 +47,14 @@ impl Measured<'_> {
 }
 
 impl Bound {
+    /// Returns whether the flow is in violation.
     pub(super) fn violated(&self) -> bool {
         self.delay >= self.limit
     }
 }
 
 impl Model {
-    /// Returns the flows with objectives, with their present delays.
+    /// Returns the flows with packets and objectives, with their present delays.
     pub(super) fn bounds(&self, measured: &Measured<'_>) -> Vec<Bound> {
         let triggers: Vec<f64> = measured.triggers.iter().map(|&trigger| trigger as f64).collect();
         let modelled = self.delays(&triggers);
@@ -65,7 +67,8 @@ impl Model {
         flows.filter_map(bound).collect()
     }
 
-    /// Returns the delay of packets in a module with this trigger, with the wait for the batch (equation 12).
+    /// Returns the delay of packets in a module with this trigger, in seconds, including the wait for the batch
+    /// (equation 12).
     pub(super) fn module_delay(&self, module: usize, trigger: usize) -> f64 {
         let (of, rate) = (&self.modules()[module], self.rates()[module]);
         let wait = if trigger > 0 { trigger as f64 / rate } else { 0.0 };
@@ -78,7 +81,7 @@ impl Model {
         self.rates()[module] * self.modules()[module].cpu.fixed * (from.recip() - to.recip())
     }
 
-    /// Returns the change of a flow's delay between two sets of triggers.
+    /// Returns the change of a flow's delay, in seconds, if the triggers change from `from` to `to`.
     pub(super) fn change(&self, flow: usize, from: &[usize], to: &[usize]) -> f64 {
         let path = self.flows()[flow].path.iter().filter(|at| from[**at] != to[**at]);
         path.map(|&at| self.module_delay(at, to[at]) - self.module_delay(at, from[at])).sum()
@@ -104,8 +107,8 @@ impl Model {
     /// Raises whole triggers up to `most`, one packet at a time, while no flow exceeds its room. Triggers with the
     /// largest saving per delay are raised first.
     ///
-    /// `rooms`: for each index in `bounds`, the largest delay in seconds. It is compared with the delay after the
-    /// change from the triggers in `now`.
+    /// `rooms` are the largest delays, in seconds, for each index in `bounds`. `now` are the triggers with which the
+    /// delays in `bounds` were measured. `to` are the triggers to raise; triggers of 0 are not raised.
     pub(super) fn round_up(&self, now: &[usize], bounds: &[Bound], rooms: &[f64], to: &mut [usize], most: &[usize]) {
         let mut delays: Vec<f64> = bounds.iter().map(|bound| bound.delay + self.change(bound.flow, now, to)).collect();
         let through = self.through(bounds);
@@ -125,7 +128,8 @@ impl Model {
         }
     }
 
-    /// Returns modules by falling worth. Of modules with equal worth, the one that packets reach first comes first.
+    /// Returns the modules of `worth`, which has pairs of worth and module, in the order of falling worth. Modules with
+    /// equal worth are in the order in which packets reach them.
     #[must_use]
     pub fn best_first(&self, mut worth: Vec<(f64, usize)>) -> Vec<usize> {
         let mut hops = vec![0; self.modules().len()];

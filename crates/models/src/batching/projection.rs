@@ -8,14 +8,16 @@ const DEPENDENT: f64 = 1e-9;
 
 /// An orthonormal basis of rows, and the coefficients of the rows in this basis.
 pub(super) struct Basis {
+    /// The orthonormal vectors.
     basis: Vec<Vec<f64>>,
     /// For each vector of the basis: the row that it was made from.
     from: Vec<usize>,
-    /// For each row: its coefficients of the vectors of the basis, up to its own vector.
+    /// For each row: its coefficients of the vectors of the basis, up to the vector that was made from it.
     parts: Vec<Vec<f64>>,
 }
 
 impl Basis {
+    /// Creates the basis of rows of equal length. Rows may depend on each other or be 0.
     pub(super) fn new(rows: &[Vec<f64>]) -> Self {
         let mut found = Self { basis: Vec::new(), from: Vec::new(), parts: vec![Vec::new(); rows.len()] };
         let lengths: Vec<f64> = rows.iter().map(|row| dot(row, row).sqrt()).collect();

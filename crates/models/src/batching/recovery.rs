@@ -1,9 +1,9 @@
 //! Recovery from violations (Batchy section 4.3 and appendix E): cuts triggers until delays are within objectives
 //! again.
 //!
-//! Triggers are cut where the least saving of batches is lost for the delay that is gained. This is the convex
-//! programme of the optimum with the present triggers as upper bounds. It handles all flows at once, a cut that helps
-//! several flows counts for all of them, and the result does not depend on the order of the flows.
+//! Triggers are cut where the reduction of delay costs the least saving. This is the convex programme of the optimum
+//! with the present triggers as upper bounds. It handles all flows together: a cut that helps several flows is used for
+//! all of them, and the result does not depend on the order of the flows.
 
 use super::Model;
 use super::measured::{Bound, Measured};
@@ -18,8 +18,9 @@ impl Model {
     /// Returns triggers with which flows in violation are within their guarded objectives again, according to the
     /// model.
     ///
-    /// No trigger is cut below the size of arriving batches. If this is not enough for a flow, all buffers on its path
-    /// are bypassed; other flows benefit from this too.
+    /// No trigger is cut below the size of arriving batches. If such triggers are too large for a flow, all buffers on
+    /// its path are bypassed, which also reduces the delays of other flows. Triggers that must not change stay as they
+    /// are.
     #[must_use]
     pub fn recovery(&self, measured: &Measured<'_>) -> Vec<usize> {
         let now = measured.triggers;
@@ -72,8 +73,9 @@ impl Model {
         trigger.min((self.modules()[module].ingress.ceil() as usize).max(1))
     }
 
-    /// Returns the values between `lowest` and `to` with the least load that bring flows below their limits. Returns
-    /// the indices of flows that no such values satisfy as an error.
+    /// Returns the values between `lowest` and `to` with the least load that bring the flows `violated` below their
+    /// limits. `violated` has each flow with its delay if the triggers are `to`. If no such values exist for some of
+    /// these flows, returns their indices in `violated` as an error.
     fn cut<'b>(
         &self,
         to: &[usize],

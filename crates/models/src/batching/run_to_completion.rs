@@ -10,7 +10,7 @@ use crate::separable::{self, Limit, Term};
 impl Model {
     /// Returns the load (equation 11): the busy share of the worker's time. 1 means always busy.
     ///
-    /// `triggers`: for each module 0, or 1 to the largest batch.
+    /// `triggers` are by module: 0 without a trigger, or 1 to the largest batch.
     #[must_use]
     pub fn load(&self, triggers: &[f64]) -> f64 {
         let of_module = |(at, module): (usize, &super::Module)| {
@@ -20,8 +20,8 @@ impl Model {
         self.modules.iter().enumerate().map(of_module).sum()
     }
 
-    /// Returns the delay of each flow (equation 12), in seconds: the turn before, the wait for batches, and the calls.
-    /// `None` for a flow without packets.
+    /// Returns the delay of each flow (equation 12), in seconds: one turn, the waits for batches, and the calls. `None`
+    /// for a flow without packets.
     #[must_use]
     pub fn delays(&self, triggers: &[f64]) -> Vec<Option<f64>> {
         let of_module = |&at: &usize| {
@@ -44,8 +44,8 @@ impl Model {
         self.modules.iter().enumerate().map(of_module).collect()
     }
 
-    /// Returns the derivative of delays by a module's trigger, for the flows through it: `1/R + T1`. Infinite if no
-    /// packets arrive.
+    /// Returns the derivative of the delay of flows through a module by its trigger, in seconds per packet: `1/R + T1`.
+    /// Infinite if no packets arrive.
     #[must_use]
     pub fn delay_slope(&self, module: usize) -> f64 {
         1.0 / self.rates[module] + self.modules[module].delay.each
@@ -64,7 +64,7 @@ impl Model {
     /// 1.
     ///
     /// # Errors
-    /// [`Infeasible`]: triggers of 1 are too large for some flow.
+    /// [`Infeasible`]: some flows cannot keep their objectives even with triggers of 1.
     pub fn optimum(&self) -> Result<Optimum, Infeasible> {
         let terms = self.modules.iter().enumerate().map(|(at, module)| {
             let comes = self.rates[at] > 0.0;
@@ -88,7 +88,8 @@ impl Model {
             prices[flow_of(limit)] = price;
         }
         let mut batches = solved.values;
-        // `delays` adds in another order: batches are reduced until rounding errors exceed no objective.
+        // `delays` adds in another order, so a rounding error may exceed an objective. Batches are reduced until none
+        // is exceeded.
         let mut back = f64::EPSILON;
         while !self.is_feasible(&batches) && back < 1.0 {
             batches.iter_mut().for_each(|batch| *batch -= (*batch - 1.0) * back);

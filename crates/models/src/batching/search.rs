@@ -1,35 +1,38 @@
 //! Finds the best triggers in the refined model of waiting: one pass in the order of the packets, then a bounded search
-//! for segments that should leave more time to later ones.
+//! for segments that should leave more time to later segments.
 //!
 //! A packet that waits for a batch at a splitter arrives in a larger batch at the next module, and waits less there. So
-//! raising the batch at the root costs the later modules nearly nothing. One pass in the packets' order is near the
-//! best: it raises each segment as far as the tightest flow allows if no later segment holds packets. It is wrong for
-//! segments that use time which later segments could use better. Each of these gets a *cap*, found by trial, and all
-//! later segments are filled again. With any caps, all objectives are kept, and all time behind a cap is used.
+//! a larger batch at the root costs the later modules nearly nothing. One pass in the packets' order is near the best
+//! result: it raises the batch of each segment as far as the tightest flow allows if no later segment holds packets.
+//! The pass is wrong for segments that use time which later segments could use better. Each of these segments gets a
+//! *cap*, the largest batch to which it is raised. The cap is found by trial, and all later segments are filled again
+//! after each trial. With any caps, all objectives are kept, and later segments use the time that a cap leaves.
 
 use super::Model;
 use super::segments::Segments;
 use super::waiting::Arrivals;
 
-/// The largest number of rounds over all segments with later segments. A round without changes is the last.
+/// The largest number of rounds over all segments with later segments. The search ends earlier if a round changes
+/// nothing.
 const ROUNDS: usize = 4;
-/// The largest number of modules for which chains are also searched module by module: there, one packet is a large part
-/// of a batch's delay.
+/// The largest number of modules of a model whose chains are also searched module by module. In a small model, one
+/// packet is a large part of a batch's delay.
 const FEW: usize = 16;
-/// The least relative improvement of the load: more than sums in different order can differ by rounding.
+/// The least relative improvement of the load. It is larger than rounding errors of sums in another order.
 const BETTER: f64 = 1e-9;
 
 impl Model {
     /// Returns the triggers with the least load that the search finds within all objectives. Triggers are 0 on the
     /// paths of flows whose objectives cannot be kept. Paths must list modules in the order in which packets pass them.
     ///
-    /// The result is not always the optimum: it is within 1 % of it on small graphs, and mostly equal.
+    /// The load is not always the least possible one. On small graphs it is at most 1 % higher, and usually equal.
     #[must_use]
     pub fn best_triggers(&self, arrivals: &Arrivals) -> Vec<usize> {
         self.worth_holding(arrivals, self.fullest_triggers(arrivals, &[]))
     }
 
-    /// Returns the triggers if holding packets costs nothing; modules in `barred` hold none.
+    /// Returns the best triggers if holding packets costs nothing. The modules in `barred`, which is sorted, hold no
+    /// packets.
     pub(super) fn fullest_triggers(&self, arrivals: &Arrivals, barred: &[usize]) -> Vec<usize> {
         let chains = self.search(&Segments::new(self, arrivals, true), barred);
         if self.modules().len() > FEW {
@@ -40,6 +43,8 @@ impl Model {
         if load(&single) < load(&chains) * (1.0 - BETTER) { single } else { chains }
     }
 
+    /// Returns the triggers that the search finds for these segments. `barred` as in
+    /// [`fullest_triggers`](Self::fullest_triggers).
     fn search(&self, segments: &Segments, barred: &[usize]) -> Vec<usize> {
         let mut search = Search::new(segments, self.largest().floor());
         for (segment, cap) in segments.all.iter().zip(&mut search.caps) {
@@ -61,24 +66,28 @@ impl Model {
     }
 }
 
+/// The state of the search. Batches are in packets.
 pub(super) struct Search<'s> {
     pub(super) segments: &'s Segments,
+    /// The size of the largest batch, a whole number.
     pub(super) largest: f64,
-    /// By segment: the largest batch that it may be raised to.
+    /// By segment: the largest batch to which it may be raised; 0 if it must not be raised.
     pub(super) caps: Vec<f64>,
-    /// By segment: the batch on arrival, in the call, and when it leaves.
+    /// By segment: the batch in which packets arrive.
     pub(super) arrived: Vec<f64>,
+    /// By segment: the batch with which its first module is called.
     pub(super) batches: Vec<f64>,
+    /// By segment: the batch in which packets leave.
     pub(super) leaving: Vec<f64>,
-    /// By segment: additional delay in seconds, if packets leave it in larger batches than it is called with.
+    /// By segment: the additional delay, in seconds, if packets leave in larger batches than `batches`.
     pub(super) inside: Vec<f64>,
-    /// By stop: the delay of the flow before it, in seconds.
+    /// By stop: the delay of the flow before this stop, in seconds.
     pub(super) spent: Vec<f64>,
 }
 
 impl<'s> Search<'s> {
-    /// Sets the caps to the largest batch. The cap is 0 for segments with a stated trigger, for those without a gain,
-    /// and on the paths of flows whose objectives cannot be kept.
+    /// Creates a search whose caps are the largest batch. The cap is 0 for segments with a stated trigger, for last
+    /// segments without a gain, and on the paths of flows whose objectives cannot be kept.
     fn new(segments: &'s Segments, largest: f64) -> Self {
         let many = segments.all.len();
         let mut search = Self {
@@ -107,7 +116,7 @@ impl<'s> Search<'s> {
         search
     }
 
-    /// Returns the delay of packets in a filled segment.
+    /// Returns the delay of packets in a filled segment, in seconds.
     fn delay_of(&self, at: usize) -> f64 {
         self.segments.all[at].delay(self.arrived[at], self.batches[at]) + self.inside[at]
     }
@@ -118,7 +127,8 @@ impl<'s> Search<'s> {
         segment.arrives(segment.before.map_or(0.0, |before| self.leaving[before]))
     }
 
-    /// Updates the delay before the next stop, for all flows through a segment.
+    /// Updates the delay before the next stop of each flow through a segment. Must be called after each change of the
+    /// segment's batches.
     pub(super) fn pass(&mut self, at: usize) {
         let by = self.delay_of(at);
         for &stop in self.segments.stops_at(at) {
@@ -128,8 +138,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Fills segments in the given order, which is the packets' order: each as high as its cap and the tightest flow
-    /// allow.
+    /// Fills the segments `order`, which must be in the packets' order: sets each batch as high as the cap and the
+    /// tightest flow allow if no later segment holds packets.
     pub(super) fn fill(&mut self, order: &[usize]) {
         for &at in order {
             let arrived = self.arrives(at);
@@ -147,7 +157,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Returns the whole delay of a flow with this batch at a stop, if no later stop holds packets.
+    /// Returns the whole delay of a flow, in seconds, if its packets arrive at `stop` in batches of `arrived`, wait
+    /// there for `batch` packets, and do not wait at later stops.
     fn delay(&self, stop: usize, arrived: f64, batch: f64) -> f64 {
         let up_to_here = self.spent[stop] + self.segments.all[self.segments.stops[stop].segment].delay(arrived, batch);
         let (delay, _) = self.segments.rest(stop).iter().fold((up_to_here, batch), |(sum, batch), stop| {
@@ -159,8 +170,8 @@ impl<'s> Search<'s> {
         delay
     }
 
-    /// Returns the largest whole batch up to `most` at a stop that keeps the flow's objective, or `arrived` if no
-    /// larger one does.
+    /// Returns the largest whole batch up to `most` at a stop with which the flow keeps its objective. Returns
+    /// `arrived` if no larger batch keeps it.
     fn highest(&self, stop: usize, arrived: f64, most: f64) -> f64 {
         let room = self.segments.flows[self.segments.stops[stop].flow].room;
         let mut slow = self.delay(stop, arrived, most);
@@ -176,8 +187,8 @@ impl<'s> Search<'s> {
         }
         let (mut fits, mut fast) = (arrived, self.delay(stop, arrived, arrived));
         let mut too_much = most;
-        // The delay is nearly linear in the batch and convex. The point that the secant gives is feasible; the next one
-        // usually is not.
+        // The delay is nearly linear in the batch, and convex. The batch that the secant gives is therefore feasible,
+        // and one packet more usually is not.
         while too_much - fits > 1.0 {
             let line = fits + (too_much - fits) * ((room - fast) / (slow - fast)).clamp(0.0, 1.0);
             let trial = line.floor().clamp(fits.floor() + 1.0, too_much - 1.0);
@@ -213,8 +224,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Finds the best cap of the first segment of a group; all others are behind it. Returns true if the load has
-    /// decreased.
+    /// Finds the best cap of the first segment of a group. The rest of the group are the segments behind it, in the
+    /// packets' order. Returns true if the load has decreased.
     fn settle(&mut self, group: &[usize]) -> bool {
         let at = group[0];
         let full = |at: &usize| self.batches[*at] >= self.largest;
@@ -225,7 +236,7 @@ impl<'s> Search<'s> {
         let (mut load, mut cap) = begin;
         let mut last = cap;
         let mut from = self.batches[at].floor();
-        // A smaller cap has no effect: the batch is at least the arriving one.
+        // A cap below the arriving batch or the stated trigger has no effect.
         let least = self.arrived[at].max(self.segments.all[at].stated).floor();
         let mut step = (self.largest / 2.0).ceil();
         loop {
@@ -245,8 +256,8 @@ impl<'s> Search<'s> {
             if step <= 1.0 {
                 break;
             }
-            // Later segments increase by whole packets: the time from one packet less may be too short for that, from
-            // three enough.
+            // Later segments increase by whole packets. The time that one packet less leaves may be too short for this,
+            // and the time that three packets less leave may be enough.
             step = if step > 4.0 { (step / 2.0).ceil() } else { step - 1.0 };
         }
         self.caps[at] = cap;
@@ -262,10 +273,10 @@ impl<'s> Search<'s> {
     }
 }
 
-/// Finds the segments behind others.
+/// Finds the segments behind a segment.
 struct Successors<'s> {
     segments: &'s Segments,
-    /// By segment: the last segment that it was found to be behind.
+    /// By segment: the last segment for which [`behind`](Self::behind) has found it.
     of: Vec<usize>,
     /// By segment: its position in the packets' order.
     position: Vec<usize>,

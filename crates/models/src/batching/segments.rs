@@ -1,8 +1,8 @@
 //! The modules of a model as segments: chains of modules that are called with the same batches.
 //!
-//! If a module receives all its packets from a module that gathers, and they stay together, it gets the same batches
-//! and needs no trigger of its own. So a chain of five modules is one unknown with the costs of all five. Segments are
-//! also sorted in the order in which packets pass them, independent of the order of definition.
+//! If a module receives all its packets from a module that gathers, and the packets stay together, it gets the same
+//! batches and needs no trigger. So a chain of five modules is one unknown with the costs of all five. Segments are
+//! sorted in the order in which packets pass them, whatever the order of their definition is.
 
 use super::Model;
 use super::waiting::Arrivals;
@@ -12,7 +12,7 @@ use super::waiting::Arrivals;
 pub(super) struct Segment {
     /// The module with the trigger.
     pub(super) first: usize,
-    /// The segment that all packets come from.
+    /// The segment from which all its packets come, if there is one.
     pub(super) before: Option<usize>,
     /// The number of packets that arrive together, for each packet in a batch that leaves the segment before.
     pub(super) kept: f64,
@@ -20,9 +20,10 @@ pub(super) struct Segment {
     pub(super) ingress: f64,
     /// The configured trigger, or 0 if the trigger is free.
     pub(super) stated: f64,
-    /// The wait for each missing packet, in seconds.
+    /// The wait for each packet that is missing in the batch, in seconds.
     pub(super) wait: f64,
-    /// The load of one call per packet, `R·T0`: the variable part of the load is this divided by the batch.
+    /// The load of the calls if each packet had its own call, `R·T0`. Divided by the batch, it is the part of the load
+    /// that depends on the batch.
     pub(super) gain: f64,
     /// The delay per packet, in seconds.
     pub(super) each: f64,
@@ -57,37 +58,39 @@ pub(super) struct Stop {
 pub(super) struct BoundedFlow {
     /// Its stops, in the packets' order.
     pub(super) stops: std::ops::Range<usize>,
-    /// The time for waiting and for the per-packet cost of calls, in seconds.
+    /// The time for waits and for the costs per packet, in seconds: the objective without the turn and without the
+    /// costs per call.
     pub(super) room: f64,
 }
 
 /// The segments of a model.
 #[derive(Debug)]
 pub(super) struct Segments {
-    /// Only segments with packets.
+    /// The segments with packets.
     pub(super) all: Vec<Segment>,
+    /// The stops of all flows, flow by flow, in the packets' order.
     pub(super) stops: Vec<Stop>,
     pub(super) flows: Vec<BoundedFlow>,
     /// Segments in the packets' order.
     pub(super) order: Vec<usize>,
     /// By module: the next module in the same segment.
     pub(super) next: Vec<Option<usize>>,
-    /// By segment: the beginning of its stops in `at`, and at last the end.
+    /// By segment: the index of its first stop in `at`. One more entry has the end.
     begin: Vec<usize>,
-    /// Stops, sorted by segment.
+    /// The indices of all stops, sorted by segment.
     at: Vec<usize>,
 }
 
-/// The relative reserve of an objective for rounding errors of sums in another order.
+/// The part of an objective that is kept in reserve for rounding errors of sums in another order.
 const ROUNDING: f64 = 1e-12;
 
 impl Segments {
-    /// Creates the segments of a model. Unless `chained` is set, each module is its own segment.
+    /// Creates the segments of a model. If `chained` is false, each module is a separate segment.
     pub(super) fn new(model: &Model, arrivals: &Arrivals, chained: bool) -> Self {
         let (mut all, of, next) = chains(model, arrivals, chained);
         let (stops, flows) = ways(model, &of);
-        // Each pass propagates levels by at least one module where paths join; in a tree, the first pass finds all
-        // levels.
+        // In a tree, the first pass finds all levels. Where paths join, each pass finds the levels of at least one more
+        // segment on each path.
         for _ in 0..all.len() {
             let mut deeper = false;
             for pair in stops.windows(2).filter(|pair| pair[0].flow == pair[1].flow) {
@@ -120,19 +123,19 @@ impl Segments {
         Self { all, stops, flows, order, next, begin, at }
     }
 
-    /// Returns the stops of a segment.
+    /// Returns the indices of the stops at a segment.
     pub(super) fn stops_at(&self, segment: usize) -> &[usize] {
         &self.at[self.begin[segment]..self.begin[segment + 1]]
     }
 
-    /// Returns the remaining stops of the flow after this one.
+    /// Returns the later stops of the flow of `stop`.
     pub(super) fn rest(&self, stop: usize) -> &[Stop] {
         &self.stops[stop + 1..self.flows[self.stops[stop].flow].stops.end]
     }
 }
 
-/// Returns the segments; for each module its segment (`None` without packets); and for each module the next one in its
-/// segment.
+/// Returns three lists: the segments, the segment of each module (`None` without packets), and the next module in the
+/// segment of each module.
 fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, Vec<Option<usize>>, Vec<Option<usize>>) {
     let modules = model.modules();
     let mut passing = vec![0usize; modules.len()];
@@ -155,8 +158,8 @@ fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, V
             && let Some(segment) = of[before]
         {
             let chain: &mut Segment = &mut all[segment];
-            // The module joins the chain unless a larger batch from here on saves more per delay than one for the whole
-            // chain.
+            // The module joins the chain, except if a larger batch from this module on saves more per delay than a
+            // larger batch for the whole chain.
             if chain.gain * (wait + module.delay.each) >= gain * chain.each {
                 chain.gain += gain;
                 chain.each += module.delay.each;
@@ -180,7 +183,7 @@ fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, V
     (all, of, next)
 }
 
-/// Returns the stops and the flows with objectives.
+/// Returns the stops, and the flows with packets and objectives. `of` is the segment of each module.
 fn ways(model: &Model, of: &[Option<usize>]) -> (Vec<Stop>, Vec<BoundedFlow>) {
     let (mut stops, mut flows): (Vec<Stop>, Vec<BoundedFlow>) = (Vec::new(), Vec::with_capacity(model.flows().len()));
     for flow in model.flows().iter().filter(|flow| flow.rate > 0.0 && flow.slo.is_finite()) {

@@ -1,8 +1,8 @@
 //! Uses remaining time that is too short for one packet more in a whole chain: makes a step inside the chain.
 //!
 //! Triggers are whole numbers, so the tightest flow usually has some time left. A larger batch from the middle of a
-//! chain on adds less delay than one for the whole chain, and a smaller batch before it may free the rest. Modules
-//! behind the chain keep their triggers and wait less.
+//! chain on adds less delay than a larger batch for the whole chain. If the time is still too short, a smaller batch
+//! before the middle may leave enough time. Modules behind the chain keep their triggers and wait less.
 
 use super::Model;
 use super::search::Search;
@@ -12,24 +12,24 @@ use super::search::Search;
 struct BatchStep {
     /// The module that gathers packets.
     module: usize,
-    /// The batch before this module, and from it on.
+    /// The batch before this module, and the larger batch from this module on.
     batches: (f64, f64),
     /// The additional delay from this module on for one more packet, in seconds.
     each: f64,
-    /// The part of the load that depends on the step.
+    /// The part of the load that depends on the two batches.
     load: f64,
 }
 
 impl Search<'_> {
-    /// Adds a step to each chain where this reduces the load and all flows allow it. `triggers` has the triggers of the
-    /// segments.
+    /// Adds a step to each chain where this reduces the load and all flows stay within their objectives. `triggers` are
+    /// by module; the triggers that the search has found are replaced.
     pub(super) fn spend(&mut self, model: &Model, triggers: &mut [usize]) {
         let segments = self.segments;
         for &at in &segments.order {
             let first = segments.all[at].first;
             let packets = |batch: f64, arrived: f64| if batch > arrived { batch as usize } else { 0 };
             if segments.stops_at(at).iter().all(|&stop| segments.stops[stop].last) {
-                // Earlier steps have changed the time that is left for it.
+                // Earlier steps have changed the time that remains for this segment.
                 self.fill(&[at]);
                 triggers[first] = packets(self.batches[at], self.arrived[at]);
             } else {
@@ -51,7 +51,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the best step in a segment, if one is better than none.
+    /// Returns the best step in a segment. `None` if no step reduces the load.
     fn step(&self, model: &Model, at: usize, triggers: &[usize]) -> Option<BatchStep> {
         let (segment, batch) = (&self.segments.all[at], self.batches[at]);
         let mut best: Option<BatchStep> = None;

@@ -1,17 +1,17 @@
 //! A refined model of waiting, with whole triggers, which the controller `optimal` solves in each period.
 //!
 //! In equation 12, packets wait `b/R` at every module with a trigger, even if they arrive in batches. But if a module
-//! gathers 16 packets, the next module with a trigger of 16 does not wait. In this model, packets wait for the missing
-//! ones only: `max(0, b − b_in)/R`, and arriving batches follow from the trigger of the module before. A trigger that
-//! is not larger than the arriving batch has no effect. The model does not include the longer waits of high
-//! percentiles: hold limits end such waits, and the rest appears in measured delays.
+//! gathers 16 packets, the next module with a trigger of 16 does not wait. In this model, packets wait only for the
+//! packets that are missing in the batch: `max(0, b − b_in)/R`. Arriving batches follow from the trigger of the module
+//! before. A trigger that is not larger than the arriving batch has no effect. The model does not include the longer
+//! waits of high percentiles: hold limits end such waits, and the rest appears in measured delays.
 
 use super::{Flow, Model};
 
 /// The arrival of packets at modules, in addition to the costs and rates of a [`Model`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
-    /// By module: the module that all its packets come from, if there is one. It has a lower index.
+    /// By module: the module from which all its packets come, if there is one. It has a lower index.
     pub before: Vec<Option<usize>>,
     /// By module: the number of packets that arrive together, for each packet in a batch that leaves the module before;
     /// 0 to 1.
@@ -24,12 +24,14 @@ pub struct Arrivals {
     /// The additional worker time of a packet for each batch that it waits for, in this module and elsewhere, in
     /// seconds.
     pub held: f64,
-    /// The same for a packet that has waited for a batch before, if that is more.
+    /// The additional worker time, in seconds, of a packet that has waited for a batch before, for each further batch.
+    /// It is used if it is more than `held`.
     pub again: f64,
 }
 
 impl Arrivals {
-    /// Returns the cost of waiting for a batch. `before` is true if the packet has waited before.
+    /// Returns the additional worker time, in seconds, of a packet that waits for a batch. `before` is true if the
+    /// packet has waited before.
     pub(super) fn price(&self, before: bool) -> f64 {
         if before { self.held.max(self.again) } else { self.held }
     }
@@ -66,6 +68,7 @@ impl Model {
         Predicted { load, batches, delays }
     }
 
+    /// Returns the batches of modules with these triggers, and their load.
     pub(super) fn called(&self, arrivals: &Arrivals, triggers: &[usize]) -> Called {
         let many = triggers.len();
         let mut called = Called { load: 0.0, arrived: Vec::with_capacity(many), batches: Vec::with_capacity(many) };
@@ -83,12 +86,13 @@ impl Model {
         called
     }
 
-    /// Returns the wait at a module for each missing packet, in seconds.
+    /// Returns the wait at a module for each packet that is missing in the batch, in seconds.
     pub(super) fn wait(&self, arrivals: &Arrivals, at: usize) -> f64 {
         arrivals.buffers[at] / self.rates()[at]
     }
 
-    /// Returns the arriving batch and the called batch of a module.
+    /// Returns the batch in which packets arrive at the module `at`, and the batch of its calls. `batches` are the
+    /// calls' batches of the modules with lower indices. A configured trigger replaces `trigger`.
     pub(super) fn batch(&self, arrivals: &Arrivals, batches: &[f64], at: usize, trigger: usize) -> (f64, f64) {
         let arrives = match arrivals.before[at] {
             Some(before) => (arrivals.kept[at] * batches[before]).clamp(1.0, self.largest()),
@@ -98,6 +102,7 @@ impl Model {
         (arrives, arrives.max(trigger as f64))
     }
 
+    /// Returns the delay of a flow, in seconds: one turn, the waits for batches, and the calls.
     fn delay(&self, arrivals: &Arrivals, flow: &Flow, arrived: &[f64], batches: &[f64]) -> f64 {
         let of_module = |&at: &usize| {
             let missing = (batches[at] - arrived[at]).max(0.0);
@@ -106,9 +111,9 @@ impl Model {
         self.turn() + flow.path.iter().map(of_module).sum::<f64>()
     }
 
-    /// Returns, for each module, the time for which its buffer may hold a packet, independent of later modules: its
-    /// modelled wait for a batch, and a share of the remaining time of its flows in proportion to this wait. Infinite
-    /// if no flow has an objective.
+    /// Returns, for each module, the time in seconds for which its buffer may hold a packet, whatever later modules do:
+    /// its modelled wait for a batch, and a share of the remaining time of its flows in proportion to this wait.
+    /// Infinite if no flow has an objective.
     ///
     /// Along a path whose objective can be kept, the sum of holds, turn and calls does not exceed the objective.
     #[must_use]

@@ -41,7 +41,8 @@ fn time_that_the_stopwatch_does_not_count_is_added() {
     assert!((t0 * 1e9 - 50.0).abs() < 0.5 && (t1 * 1e9 - 10.0).abs() < 0.1, "{:?}", online.line());
 }
 
-/// The cost of a module that waits on purpose was learnt only after two series of timed turns, three seconds.
+/// Regression test: the cost of a module that waits on purpose was learnt only after two series of timed turns, which
+/// took three seconds.
 #[test]
 fn a_cost_thousands_of_times_the_profile_is_known_in_a_few_periods() {
     let mut online = nanos(4.0, 0.1);
@@ -76,8 +77,8 @@ fn one_stalled_period_moves_it_little_and_passes() {
     assert!((call(&online, 8.0) / 130.0 - 1.0).abs() < 0.01, "{}", call(&online, 8.0));
 }
 
-/// Batches of nearly one size with noise in their times: the line was rotated so far that calls cost nothing or
-/// everything.
+/// Regression test: with batches of nearly one size and noise in their times, the line was rotated so far that one of
+/// the two parts of the cost became 0.
 #[test]
 fn noise_with_batches_of_nearly_one_size_rotates_the_line_little() {
     let mut online = nanos(50.0, 10.0);

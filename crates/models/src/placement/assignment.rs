@@ -1,14 +1,14 @@
 //! Solves the assignment problem for equal numbers of workers and jobs (Kuhn's method with potentials, O(n³)).
 
-/// Returns the job of each worker in the assignment with the largest sum. A value of −∞ is used only if it cannot be
-/// avoided.
+/// Returns the job of each worker in the assignment with the largest sum. `value` returns the value of a worker and a
+/// job. A pair with the value −∞ is used only if it cannot be avoided.
 pub(super) fn assign(count: usize, value: &dyn Fn(usize, usize) -> f64) -> Vec<usize> {
     const NEVER: f64 = 1e300;
     let cost = |worker: usize, job: usize| {
         let value = value(worker, job);
         if value.is_finite() { -value } else { NEVER }
     };
-    // Rows and columns are numbered from 1; column 0 holds the row that is being assigned.
+    // Rows are workers and columns are jobs, numbered from 1. Column 0 has the row that is being assigned.
     let mut row_of = vec![0; count + 1];
     let (mut rows, mut columns) = (vec![0.0; count + 1], vec![0.0; count + 1]);
     for row in 1..=count {

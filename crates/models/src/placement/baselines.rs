@@ -2,9 +2,9 @@
 //!
 //! All of them give each function its own core, and value a placement by the formulas ([`Problem::rates`]).
 //!
-//! Known defects belong to the methods and are kept. [`octans`] finds nothing if some chain does not fit on any domain
-//! as a whole, never moves a function away from its home domain, and considers a chain's rate only when it values a
-//! placement. The other methods do not consider interference.
+//! Known defects of the methods are kept, because the methods are compared as published. [`octans`] finds no placement
+//! if some chain does not fit on any domain as a whole. It never moves a function away from its home domain, and
+//! considers a chain's rate only when it values a placement. The other methods do not consider interference.
 
 use std::collections::HashSet;
 
@@ -22,13 +22,14 @@ pub struct Found {
 /// The largest number of placements that [`octans`] examines.
 pub const MOST_PLACEMENTS: usize = 1_000_000;
 
-/// Octans' heuristic. It examines every placement of whole chains (its "initial placement"). From each, depth first, it
-/// moves the part of a chain from its first remote function to its slowest remote one (included) to the home domain.
+/// Octans' heuristic. It examines every placement of whole chains (the paper's "initial placement"). From each of them,
+/// depth first, it moves a part of a chain to the home domain: the functions from the first remote function to the
+/// slowest remote function, both included.
 ///
-/// The paper does not say whether the split point moves; here it does. A chain whose last part is still remote may be
-/// moved again. A placement that was examined before is skipped, which does not change the result. The search stops
-/// after [`MOST_PLACEMENTS`], or when `is_over` returns true. Returns `None` if no placement of whole chains has enough
-/// cores.
+/// The paper does not define whether the split point moves; here it does. If the last part of a chain is still remote,
+/// a part of it may be moved again. A placement that was examined before is skipped, which does not change the result.
+/// The search stops after [`MOST_PLACEMENTS`], or when `is_over` returns true and a placement was found. Returns `None`
+/// if no placement of whole chains has enough cores.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is invalid.
@@ -51,14 +52,17 @@ pub fn octans(problem: &Problem, is_over: &dyn Fn() -> bool) -> Result<Option<Fo
     Ok(search.best)
 }
 
+/// The state of Octans' heuristic.
 struct Octans<'p> {
     problem: &'p Problem,
     is_over: &'p dyn Fn() -> bool,
+    /// The placements that were examined: the domains of each chain's functions.
     seen: HashSet<Vec<Vec<usize>>>,
     best: Option<Found>,
 }
 
 impl Octans<'_> {
+    /// Examines a placement, then each placement that one move makes from it.
     fn visit(&mut self, domains: Vec<Vec<usize>>) {
         let is_over = || self.best.is_some() && (self.is_over)();
         if self.seen.len() >= MOST_PLACEMENTS || self.seen.contains(&domains) || is_over() {
@@ -84,10 +88,12 @@ impl Octans<'_> {
 /// A placement with the rate of each function.
 struct Valued {
     found: Found,
+    /// By chain: the packets per second of each function.
     rates: Vec<Vec<f64>>,
 }
 
 impl Valued {
+    /// Values a placement with a core for each function. `None` if there are too few cores.
     fn of(problem: &Problem, domains: &[Vec<usize>]) -> Option<Self> {
         let placement: Placement = domains.iter().cloned().map(Way::Split).collect();
         let rates = problem.function_rates(&placement).ok()?;
@@ -97,7 +103,8 @@ impl Valued {
     }
 }
 
-/// Places each function on the domain with the smallest share of used cores; the first one in case of a tie.
+/// Places each function on the domain with the smallest share of used cores. Of several such domains, the first is
+/// used. Returns `None` if there are too few cores.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is invalid.
@@ -108,7 +115,8 @@ pub fn node_balancing(problem: &Problem) -> Result<Option<Found>, ProblemError> 
     })
 }
 
-/// Places each function on the chain's home domain; if it is full, on the first other domain with a free core.
+/// Places each function on the chain's home domain. If this domain has no free core, the first other domain with a free
+/// core is used. Returns `None` if there are too few cores.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is invalid.
@@ -116,7 +124,8 @@ pub fn node_first(problem: &Problem) -> Result<Option<Found>, ProblemError> {
     one_by_one(problem, |free, home| std::iter::once(home).chain(0..free.len()).find(|at| free[*at] > 0))
 }
 
-/// Places each function on a random free core. `random` returns a number below its argument.
+/// Places each function on a random free core. `random` returns a number below its argument. Returns `None` if there
+/// are too few cores.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is invalid.
@@ -132,8 +141,8 @@ pub fn random(problem: &Problem, random: &mut dyn FnMut(usize) -> usize) -> Resu
     })
 }
 
-/// Values every placement. The best one is certain after `domains ^ functions` placements, unless `is_over` ends the
-/// search. Also returns true if every placement was valued.
+/// Values every placement, `domains ^ functions` of them. Returns the best placement, and true if every placement was
+/// valued. If `is_over` returns true and a placement was found, the search ends and the second value is `false`.
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is invalid.

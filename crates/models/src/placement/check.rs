@@ -2,7 +2,7 @@
 //!
 //! The placement is valued by the formulas, function by function. Small problems are then solved by [another exact
 //! method](super::counting). For larger problems, other methods look for a placement above the bound. If they find
-//! none, that is not a proof, and it is reported as such.
+//! none, this is not a proof, and the result is [`Checked::NotRefuted`].
 
 use super::baselines::{Found, node_balancing, node_first};
 use super::counting::by_counts;
@@ -15,11 +15,11 @@ use super::wanted::{Objective, Wanted};
 pub enum Checked {
     /// Another exact method found the same optimum, or a value within the bound.
     Proved,
-    /// None of this number of other placements is above the bound.
+    /// No placement above the bound was found. The value is the number of placements that were tried.
     NotRefuted(usize),
 }
 
-/// The certificate is wrong: a defect of the search.
+/// The reason why a certificate is wrong. Each is a defect of the search.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refuted {
     /// The problem or the placement is invalid.
@@ -54,14 +54,15 @@ pub enum Refuted {
     /// A placement is above the bound.
     #[error("{by} finds a placement that is worth {value}: the bound is {bound}")]
     Bound {
-        /// The method.
+        /// The name of the method that found it.
         by: &'static str,
         /// The value that it found.
         value: f64,
         /// The bound in the certificate.
         bound: f64,
     },
-    /// The certificate claims an optimum that is not one.
+    /// The placement of the certificate is not the best, although its value is equal to its bound or above the best
+    /// value.
     #[error("the best placement is worth {best}: the certificate says that {value} is the most")]
     Best {
         /// The best value by another exact method.
@@ -121,6 +122,7 @@ pub fn check(problem: &Problem, wanted: &Wanted<'_>, certificate: &Certificate) 
     Ok(Checked::NotRefuted(tried))
 }
 
+/// Returns true if two values differ only by rounding.
 fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() <= SAME * a.abs().max(b.abs())
 }
@@ -154,9 +156,10 @@ fn worth(problem: &Problem, wanted: &Wanted<'_>, placement: &[Way]) -> Result<f6
 
 /// Returns placements in which one function, or one copy of a chain, is on another domain.
 fn neighbours<'p>(problem: &'p Problem, placement: &'p [Way]) -> impl Iterator<Item = Vec<Way>> + 'p {
-    /// The largest number of placements. If there are more, only every second, third etc. is used.
+    /// The largest number of placements. If there are more, a part of them is used, at equal distances.
     const MOST: usize = 2_000;
-    /// The largest number of pairs of functions in all placements: valuing a placement takes time for each pair.
+    /// The largest number of pairs of functions in all placements. Time is needed for each pair, so this limits the
+    /// time.
     const PAIRS: usize = 100_000_000;
     let cores = placement.iter().map(|way| way.domains().len()).sum::<usize>().max(1);
     let most = (PAIRS / (cores * cores)).clamp(1, MOST);

@@ -1,17 +1,19 @@
 //! A second exact method, which shares only the formulas with the first: a dynamic program over counts.
 //!
-//! Rates depend only on loads, and loads only on the number of functions with each demand on each domain. So all loads
-//! that placements can have are listed, chain by chain; placements with the same loads are one state. For each final
-//! state, the value of a chain in a way is fixed. The best sum over all ways that add up to this state is found
-//! backwards. Equal chains share most states. Time and memory grow with the number of states: the method is for small
-//! problems and for checking the [other method](super::exact).
+//! Rates depend only on loads, and loads depend only on the number of functions with each demand on each domain. So all
+//! loads that placements can have are listed, chain by chain. Placements with the same loads are one state. In a final
+//! state, all loads are known, and so is the value of each way of a chain. The best sum of values over all ways that
+//! add up to this state is found backwards, from the last chain to the first. Equal chains share most states. Time and
+//! memory grow with the number of states, so the method is for small problems, and for checking the [other
+//! method](super::exact).
 
 use std::collections::{HashMap, HashSet};
 
 use super::baselines::Found;
 use super::model::{Chain, Function, Problem, ProblemError, Way};
 
-/// The number of load units: loads are whole multiples of a unit, so that sums do not depend on their order.
+/// The number of units in the sum of all loads. Loads are whole multiples of a unit, so that sums do not depend on
+/// their order.
 const UNITS: f64 = (1_u64 << 52) as f64;
 
 /// Returns the best placement. `None` if there is none, or if more than `most_steps` steps are needed. A step examines
@@ -49,30 +51,37 @@ pub fn by_counts(problem: &Problem, most_steps: u64) -> Result<Option<Found>, Pr
     Ok(best.filter(|_| known.remaining > 0))
 }
 
-/// Cores by domain, then loads: of caches by domain, of links by domain, of memories by home domain.
+/// The cores and loads that chains use. Four lists, each by domain, follow each other: the number of cores, then the
+/// loads of the caches, of the links, and of the memories (by home domain), in units.
 type State = Vec<i64>;
 
-/// The best sums by number of placed chains and their state, each with the way of the last chain.
+/// The best sums that were calculated for one final state.
 struct BestSums {
     /// The number of steps that remain.
     remaining: u64,
+    /// By the number of placed chains and their state: the best sum of values and the index of the last chain's way.
+    /// `None` if no ways lead to this state.
     best: HashMap<(usize, State), Option<(f64, usize)>>,
 }
 
 impl BestSums {
+    /// Subtracts steps from the remaining steps. If 0 remain, the method gives up.
     fn take(&mut self, steps: u64) {
         self.remaining = self.remaining.saturating_sub(steps);
     }
 }
 
+/// A problem in the form of the dynamic program.
 struct Counting<'p> {
     problem: &'p Problem,
+    /// The load of one unit.
     unit: f64,
-    /// By chain: its ways and the state that each adds.
+    /// By chain: its ways, each with the cores and loads that it adds.
     ways: Vec<Vec<(Way, State)>>,
 }
 
 impl<'p> Counting<'p> {
+    /// Lists the ways of all chains. Their number must have been checked.
     fn of(problem: &'p Problem) -> Self {
         let demands = problem.chains.iter().flat_map(|chain| {
             let whole = chain.copies as f64 / chain.whole().metric;
@@ -84,6 +93,7 @@ impl<'p> Counting<'p> {
         counting
     }
 
+    /// Returns the ways of a chain, each with the cores and loads that it adds.
     fn ways_of(&self, chain: &Chain) -> Vec<(Way, State)> {
         let domains = self.problem.domains.len();
         let mut ways: Vec<Way> = sequences(domains, chain.functions.len()).map(Way::Split).collect();
@@ -94,6 +104,7 @@ impl<'p> Counting<'p> {
         ways.into_iter().map(|way| (way.clone(), self.adds(chain, &whole, &way))).collect()
     }
 
+    /// Returns the cores and loads that a way adds. `whole` is the whole chain as one function.
     fn adds(&self, chain: &Chain, whole: &Function, way: &Way) -> State {
         let domains = self.problem.domains.len();
         let mut adds = vec![0; 4 * domains];
@@ -118,11 +129,13 @@ impl<'p> Counting<'p> {
         adds
     }
 
+    /// Returns a function's demand, in units.
     fn units(&self, function: &Function) -> i64 {
         (1.0 / function.metric / self.unit).round() as i64
     }
 
-    /// Returns, by number of chains, all states that these chains can have on the available cores.
+    /// Returns, by the number of chains, all states that these chains can have on the available cores. Subtracts the
+    /// steps from `remaining`. `None` if too few steps remain.
     fn reached(&self, remaining: &mut u64) -> Option<Vec<HashSet<State>>> {
         let domains = &self.problem.domains;
         let mut reached = vec![HashSet::from([vec![0; 4 * domains.len()]])];
@@ -141,6 +154,7 @@ impl<'p> Counting<'p> {
         Some(reached)
     }
 
+    /// Returns a state with loads in the unit of the problem. Cores are also scaled, and must not be used.
     fn loads(&self, state: &State) -> Vec<f64> {
         state.iter().map(|units| *units as f64 * self.unit).collect()
     }
@@ -154,6 +168,7 @@ impl<'p> Counting<'p> {
         self.problem.chains.iter().zip(&self.ways).map(of).collect()
     }
 
+    /// Returns the value of a way for these loads; `None` below the chain's least rate.
     fn worth(&self, chain: &Chain, whole: &Function, way: &Way, loads: &[f64]) -> Option<f64> {
         let domains = way.domains();
         let rate = match way {
@@ -177,8 +192,8 @@ impl<'p> Counting<'p> {
         (rate >= chain.least).then(|| chain.value(rate))
     }
 
-    /// Returns a function's rate, (2) and (8)–(11). `follows` is true if the function before is on the same domain, and
-    /// `head` is the first function of its segment there.
+    /// Returns a function's rate, (2) and (8)–(11). `follows` is true if the function before it is on the same domain,
+    /// and `None` if no function is before it. `head` is the first function of its segment.
     fn rate(
         &self,
         chain: &Chain,
@@ -210,7 +225,8 @@ impl<'p> Counting<'p> {
         function.rates[domain] * (1.0 - drop.clamp(0.0, 1.0))
     }
 
-    /// Returns the best sum of the first `chains` chains that add up to this state.
+    /// Returns the best sum of values of the first `chains` chains whose ways add up to `state`. `None` if no ways add
+    /// up to it, or if too few steps remain.
     fn best(
         &self,
         reached: &[HashSet<State>],
@@ -246,6 +262,8 @@ impl<'p> Counting<'p> {
         best.map(|(value, _)| value)
     }
 
+    /// Returns the placement with the best sum for the final state `end`, after [`best`](Self::best) has found this
+    /// sum.
     fn placement(&self, known: &BestSums, end: &State) -> Vec<Way> {
         let (mut state, mut placement) = (end.clone(), Vec::new());
         for chains in (1..=self.ways.len()).rev() {

@@ -1,17 +1,18 @@
-//! Calculates rates and contention together: a function that waits for the slowest function of its chain competes for
-//! less.
+//! Calculates rates and contention together: a function that waits for the slowest function of its chain uses less of
+//! the shared resources.
 //!
 //! In the formulas, each function has the demand `1/x`, as if it never waited. A function that could forward φ packets
-//! per second and gets r of them makes the share `r/φ` of its accesses. So demands depend on rates, and rates on
-//! demands: a fixed point. It is approached by damped iteration. Convergence is not guaranteed, so the residual is part
-//! of the result. A certificate of the exact search applies to the fixed-rate model, not to this one.
+//! per second, and gets only r packets per second, makes the share `r/φ` of its accesses. So demands depend on rates,
+//! and rates depend on demands. The solution is a fixed point, which is approached by damped iteration. Convergence is
+//! not guaranteed, so the residual is part of the result. A certificate of the exact search applies to the model with
+//! fixed demands, not to this model.
 
 use super::model::{Placement, Problem, ProblemError, Way};
 
 /// The parameters of the iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damping {
-    /// The step towards the next demands in each round, above 0 to 1.
+    /// The part of the distance to the next demands that each round goes, above 0 and at most 1.
     pub step: f64,
     /// The largest number of rounds.
     pub rounds: usize,
@@ -28,7 +29,7 @@ impl Default for Damping {
 /// Consistent rates and contention of a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coupled {
-    /// The packets per second that each chain forwards; at most its own rate.
+    /// The packets per second that each chain forwards; at most the chain's offered [rate](super::Chain::rate).
     pub rates: Vec<f64>,
     /// The packets per second that each function, or each copy of a whole chain, could forward.
     pub functions: Vec<Vec<f64>>,
@@ -40,7 +41,7 @@ pub struct Coupled {
     pub is_converged: bool,
 }
 
-/// The smallest share of its demand that a function has, so that its metric stays finite.
+/// The least share of its demand that a function uses. It keeps the metric finite.
 const LEAST_USE: f64 = 1e-9;
 
 /// Calculates consistent rates and contention of a placement.

@@ -1,17 +1,18 @@
 //! Finds the best placement, with proof, by branch and bound over chains.
 //!
 //! A [node](Level) places the first chains of an order. Its bound is the value of the placed chains at the present
-//! loads, plus the best way of each remaining chain at these loads, minus the loss that its load causes to the placed
-//! chains. Their binding functions lose at least the slope of the chord per unit of load. Cores have prices by domain,
-//! which keeps the bound a sum over chains. Whenever the search is stopped, it has a placement and a bound: the gap is
-//! certified.
+//! loads, plus the best way of each remaining chain at these loads, minus the loss that this way's load causes to the
+//! placed chains. The slowest function of a placed chain loses at least the slope of the chord per unit of load. Cores
+//! have prices by domain. With prices, each remaining chain can be considered alone, and the bound is a sum over
+//! chains. The search has a placement and a bound whenever it is stopped, so the gap between them is certified.
 //!
-//! Remaining chains do not consider each other's loads, which makes the bound loose. So a longer search starts again in
-//! [slices](Slice); within a slice, the load of the home's cache is at least the slice's lower end.
+//! The bound is loose, because remaining chains do not consider each other's loads. So a longer search starts again in
+//! [slices](Slice). Within a slice, the load of the home's cache is at least the slice's lower end.
 //!
-//! Placements that differ only in the numbering of equal domains are searched once: domains of a class are used in
-//! their order. The same holds for placements that differ only in the order of [kin](Kin), chains that add the same
-//! loads: their ways do not decrease, and when all ways are chosen, the best assignment of kin to ways is calculated.
+//! Placements that differ only in the numbering of equal domains are searched once: the domains of a class are used in
+//! their order. Placements that differ only in the order of [kin](Kin), which are chains that add the same loads, are
+//! also searched once: the numbers of their ways do not decrease. When all ways are chosen, the best assignment of kin
+//! to ways is calculated.
 
 mod root;
 
@@ -28,11 +29,11 @@ use super::wanted::{Objective, Wanted};
 pub struct Effort<'t> {
     /// The largest number of nodes.
     pub nodes: u64,
-    /// Ends the search when it returns true; called from time to time.
+    /// Returns true if the search must end, for example because the time is over. Called regularly.
     pub is_over: &'t dyn Fn() -> bool,
 }
 
-/// The best placement found, with a bound on how good any placement can be.
+/// The best placement found, with an upper bound of the value of all placements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Certificate {
     /// The best placement found.
@@ -57,14 +58,15 @@ impl Certificate {
 const SAME: f64 = 1e-9;
 /// The number of nodes after which a search starts again in slices of the load of the home's cache.
 const FIRST_NODES: u64 = 3_000;
-/// The number of ways examined in the slices before they are divided further, for a better bound.
+/// The number of ways that are examined in the slices before the slices are divided further, for a better bound.
 const SECOND_WORK: u64 = 20_000_000;
-/// The number of examined ways after which a better placement is searched for; again whenever it has doubled.
+/// The number of examined ways after which the heuristic search looks for a better placement. It looks again whenever
+/// the number has doubled.
 const FIRST_IMPROVING: u64 = 500_000;
-/// The number of examined ways per value that this search may calculate.
+/// The number of examined ways for each value that the heuristic search may calculate.
 const WAYS_PER_VALUE: u64 = 60;
-/// The number of last chains for which cores and loads have no price: with a price, chains would pay for resources that
-/// the remaining ones do not use.
+/// The number of last chains for which cores and loads have no price. With a price, chains would pay for resources that
+/// the few remaining chains do not need.
 const UNPRICED: usize = 2;
 /// The number of examined ways between two checks of the time.
 const LOOK_EVERY: u64 = 20_000;
@@ -78,7 +80,7 @@ pub fn exact(problem: &Problem, effort: &Effort<'_>) -> Result<Option<Certificat
     exact_for(problem, &Wanted::default(), effort)
 }
 
-/// The same with other [objectives and constraints](Wanted).
+/// Returns the best placement, like [`exact`], for other [objectives and constraints](Wanted).
 ///
 /// # Errors
 /// [`ProblemError`]: the problem is invalid, or the present placement does not belong to it.
@@ -103,49 +105,61 @@ pub fn exact_for(
     Ok(chosen.map(|chosen| Certificate { placement: space.placement(&chosen), value, bound, nodes }))
 }
 
+/// The state of the search.
 struct Search<'s> {
     space: &'s Space,
     effort: &'s Effort<'s>,
-    /// The kin at each position of the order; each kin appears once per member.
+    /// The order in which chains are placed, by kin: each kin appears once per member, without others between.
     order: Vec<usize>,
+    /// The slice that is searched now.
     slice: Slice,
-    /// The prices: all 0 (`FREE`), and those with a low bound at the root (`PRICED`).
+    /// Two sets of prices: all prices 0 (`FREE`), and the prices with a low bound at the root (`PRICED`).
     prices: [Prices; 2],
-    /// By kin: the ways that begin with the first of equal domains.
+    /// By kin: the ways that use equal domains in their order. At the root, the others have the same values.
     firsts: Vec<Vec<usize>>,
     improve: Improve<'s>,
+    /// The value of the best placement so far; −∞ without one.
     best: f64,
     objective: Objective,
-    /// The chosen way of each chain.
+    /// By chain: the way in the best placement so far.
     chosen: Option<Vec<usize>>,
-    /// The largest bound of the part that was not searched.
+    /// The largest bound of the parts that were not searched; −∞ if all was searched.
     open: f64,
+    /// The number of nodes whose bound was calculated.
     nodes: u64,
     /// The number of examined ways.
     work: u64,
+    /// The value of `work` at which the time is checked next.
     next_look: u64,
+    /// The value of `work` at which the heuristic search looks for a better placement next.
     next_improving: u64,
     /// The point at which the search stops, to start again in other slices.
     stop: Stop,
     /// The number of ways examined for prices since the last check of the time.
     since_look: usize,
+    /// True if the effort is used up. Nothing is searched any more.
     is_over: bool,
+    /// By depth, the number of placed chains.
     levels: Vec<Level>,
 }
 
-/// The point at which the search stops.
+/// The point at which the present search stops, to start again in other slices.
 #[derive(Clone, Copy)]
 struct Stop {
+    /// The number of nodes since the start.
     nodes: u64,
+    /// The number of examined ways since the start.
     work: u64,
 }
 
 /// The state of the search at one depth; each node overwrites it.
 #[derive(Clone, Default)]
 struct Level {
+    /// By resource: the load of the placed chains, and the load that every placement has.
     loads: Vec<f64>,
-    /// The value that the placed chains lose per unit of load.
+    /// By resource: the value that the placed chains lose at least per unit of load.
     slopes: Vec<f64>,
+    /// The free cores by domain, and at the end the remaining number of moves.
     cores: Vec<usize>,
     /// The value of the placed chains.
     worth: f64,
@@ -153,7 +167,9 @@ struct Level {
     ways: Vec<(f64, usize)>,
     /// The bound without the next chain.
     rest: f64,
+    /// By domain: true if a placed chain uses it.
     is_used: Vec<bool>,
+    /// Memory for loads that are changed temporarily.
     scratch: Vec<f64>,
 }
 
@@ -207,6 +223,8 @@ impl<'s> Search<'s> {
         search
     }
 
+    /// Searches all placements: first as a whole, then in slices, until the effort is used up. Sets the best placement
+    /// and `open`.
     fn run(&mut self) {
         let found = self.improve.start();
         self.take(found);
@@ -230,7 +248,7 @@ impl<'s> Search<'s> {
         self.open = slices.iter().map(|slice| slice.bound).fold(f64::NEG_INFINITY, f64::max);
     }
 
-    /// Searches a slice. Returns its remaining part if it was not searched completely.
+    /// Searches a slice. Returns it with a new bound if it was not searched completely.
     fn search_slice(&mut self, mut slice: OpenSlice) -> Option<OpenSlice> {
         if !self.promises(slice.bound) {
             return None;
@@ -257,6 +275,7 @@ impl<'s> Search<'s> {
         }
     }
 
+    /// Remembers a placement, by chain, if it is better than the best placement so far.
     fn take(&mut self, found: Option<(Vec<usize>, f64)>) {
         if let Some((chosen, value)) = found
             && value > self.best
@@ -276,8 +295,9 @@ impl<'s> Search<'s> {
         self.chosen.is_none() || bound > self.best + least
     }
 
-    /// Returns the bound of a way at a node: its value at the loads including its own, minus the loss of placed chains
-    /// and the price of its cores. `None` if there are too few cores, or if it is below its least rate.
+    /// Returns the bound of a way at a node: its value at the node's loads and its own load, minus the loss of placed
+    /// chains and the price of its cores and load. `None` if there are too few cores, if the load exceeds the slice, or
+    /// if the chain is below its least rate. `scratch` must be equal to the loads of `level`, and is so afterwards.
     #[inline]
     fn way(&self, listed: &Listed, at: usize, level: &Level, prices: &Prices, scratch: &mut [f64]) -> Option<f64> {
         let choice = &listed.choices[at];
@@ -304,6 +324,7 @@ impl<'s> Search<'s> {
         value.map(|(value, _)| value - taken)
     }
 
+    /// Returns the index of the prices to use at this depth.
     fn priced(&self, depth: usize) -> usize {
         if depth + UNPRICED >= self.order.len() { FREE } else { PRICED }
     }
@@ -313,7 +334,7 @@ impl<'s> Search<'s> {
         self.prices[priced].ceiling(listed)
     }
 
-    /// Returns the bound of the best way.
+    /// Returns the bound of the best way of a kin at a node. `None` if there is no way.
     fn best_way(&mut self, kin: usize, level: &Level, priced: usize, scratch: &mut [f64]) -> Option<f64> {
         let listed = &self.space.kin[kin].envelope;
         let mut best: Option<f64> = None;
@@ -342,6 +363,7 @@ impl<'s> Search<'s> {
         found
     }
 
+    /// Calculates [`bound`](Self::bound) for a level that was taken out of `levels`.
     fn bound_of(&mut self, depth: usize, chosen: &[usize], level: &mut Level, scratch: &mut [f64]) -> Option<f64> {
         level.ways.clear();
         let Some(&next) = self.order.get(depth) else { return Some(level.worth) };
@@ -389,6 +411,8 @@ impl<'s> Search<'s> {
         })
     }
 
+    /// Searches the ways that [`bound`](Self::bound) has listed at this depth, the highest bound first. Parts that are
+    /// not searched raise `open`.
     fn descend(&mut self, depth: usize, chosen: &mut Vec<usize>) {
         let Some(&kin) = self.order.get(depth) else { return self.leaf(chosen) };
         let listed = &self.space.kin[kin].envelope;
@@ -421,10 +445,12 @@ impl<'s> Search<'s> {
         }
     }
 
+    /// Returns true if the present search must stop, so that it starts again in other slices.
     fn is_to_stop(&self) -> bool {
         self.nodes >= self.stop.nodes || self.work >= self.stop.work
     }
 
+    /// Checks the effort, and sometimes lets the heuristic search look for a better placement.
     fn look(&mut self) {
         self.is_over |= self.nodes >= self.effort.nodes;
         if self.work >= self.next_look {
@@ -439,7 +465,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// All ways are chosen and all loads are known: assigning the ways to the kin is an assignment problem.
+    /// Values a complete placement. All loads are known, so the best assignment of the chosen ways to the members of
+    /// each kin is an assignment problem.
     fn leaf(&mut self, chosen: &[usize]) {
         let loads = &self.levels[chosen.len()].loads;
         let (mut worth, mut by_chain) = (0.0, vec![0; chosen.len()]);
@@ -461,7 +488,8 @@ impl<'s> Search<'s> {
         self.take(Some((by_chain, worth)));
     }
 
-    /// Writes the next level with one more chain placed. Returns `false` if a chain is below its least rate.
+    /// Writes the level at `depth + 1`, with the next chain placed in the way `at`. Returns `false` if a placed chain
+    /// is then below its least rate.
     fn place(&mut self, depth: usize, at: usize, chosen: &[usize]) -> bool {
         let (above, below) = self.levels.split_at_mut(depth + 1);
         let (above, below) = (&above[depth], &mut below[0]);

@@ -2,9 +2,9 @@
 //! measured.
 //!
 //! `λ = α·a + β·b + C`, where a is the competing level of the cache (1 if the function reads packets from another
-//! domain) and b that of the memory controller or the link. By default, the squared errors are minimised with `α, β, C
-//! ≥ 0` and `α + β + C ≤ 1`. Then more load never helps and λ stays between 0 and 1; the bounds of the exact search
-//! depend on this. The paper's least mean squares has no such constraints.
+//! domain) and b is the competing level of the memory controller or of the link. By default, the squared errors are
+//! minimised with `α, β, C ≥ 0` and `α + β + C ≤ 1`. Then more load never increases a rate, and λ is never below 0 or
+//! above 1. The bounds of the exact search depend on this. The paper's least mean squares has no such constraints.
 
 use super::model::{Sensitivity, Shape};
 
@@ -41,8 +41,9 @@ impl Fitted {
 
 /// Fits by least squares under the constraints, with terms of this shape. Returns `None` without co-runs.
 ///
-/// The constraints are four planes in the space of the three parameters. The optimum is the unconstrained one on the
-/// intersection of some of them, within the others: all sixteen sets are tried.
+/// The constraints are four planes in the space of the three parameters. On the intersection of some of these planes,
+/// the least squares without constraints are the optimum if they are within the other planes. All sixteen sets of
+/// planes are tried.
 #[must_use]
 pub fn non_negative(runs: &[CoRun], shape: Shape) -> Option<Fitted> {
     if runs.is_empty() {
@@ -72,8 +73,8 @@ pub fn saturating(runs: &[CoRun]) -> Option<Fitted> {
     fits.min_by(|a, b| a.error.total_cmp(&b.error))
 }
 
-/// Returns the shape that predicts left-out co-runs better, by five-fold cross-validation, and its mean absolute error
-/// of λ for them.
+/// Returns the fit with the shape that predicts left-out co-runs better, by five-fold cross-validation, and the mean
+/// absolute error of λ for these co-runs. `None` without co-runs.
 #[must_use]
 pub fn by_held_out_error(runs: &[CoRun]) -> Option<(Fitted, f64)> {
     const GROUPS: usize = 5;
@@ -94,8 +95,9 @@ pub fn by_held_out_error(runs: &[CoRun]) -> Option<(Fitted, f64)> {
     found.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The paper's least mean squares (Widrow and Hoff 1960, normalised): after each co-run, the parameters move against
-/// its error. They may become negative.
+/// Fits by the paper's least mean squares (Widrow and Hoff 1960, normalised): after each co-run, the parameters move by
+/// `step` against its error. All co-runs are used `passes` times. Parameters may become negative. Returns `None`
+/// without co-runs.
 #[must_use]
 pub fn least_mean_squares(runs: &[CoRun], step: f64, passes: usize) -> Option<Fitted> {
     let mut parts = [0.0; 3];
@@ -109,14 +111,16 @@ pub fn least_mean_squares(runs: &[CoRun], step: f64, passes: usize) -> Option<Fi
     (!runs.is_empty()).then(|| of(Sensitivity { cache, memory, constant }, Shape::Linear, runs))
 }
 
+/// Returns these parameters with their error over `runs`.
 fn of(drop: Sensitivity, shape: Shape, runs: &[CoRun]) -> Fitted {
     let fitted = Fitted { drop, shape, error: 0.0 };
     let squares: f64 = runs.iter().map(|run| (fitted.predict(run) - run.drop).powi(2)).sum();
     Fitted { error: (squares / runs.len() as f64).sqrt(), ..fitted }
 }
 
-/// Fits by least squares with only the `free` parameters; the others are 0. If `is_full`, the parameters add up to 1.
-/// `None` if the co-runs do not separate the parameters.
+/// Fits by least squares with only the `free` parameters; the others are 0. If `is_full` is set, the sum of the
+/// parameters is 1. Each of `rows` has the three factors of the parameters and the measured λ. `None` if the co-runs do
+/// not separate the parameters.
 fn on_planes(rows: &[[f64; 4]], free: &[usize], is_full: bool) -> Option<[f64; 3]> {
     let mut found = [0.0; 3];
     // On the plane of the sum, the last parameter is 1 minus the others and is eliminated.

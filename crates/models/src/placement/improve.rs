@@ -5,18 +5,22 @@ use super::options::Space;
 /// Improves placements by moves of single chains and functions, and by exchanges of two functions' domains.
 pub(super) struct Improve<'s> {
     space: &'s Space,
+    /// The state of the random numbers. It is not 0.
     random: u64,
-    /// The number of values that may still be calculated: a limit that does not depend on time.
+    /// The number of placements that may still be valued. This limit does not depend on the time.
     remaining: u64,
+    /// Returns true if the time is over.
     look_at_time: &'s dyn Fn() -> bool,
-    /// The number of chain values calculated since the last check of the time.
+    /// The number of chain values that were calculated since the last check of the time.
     since_look: usize,
+    /// True if the time is over.
     is_over: bool,
 }
 
-/// The number of values for the start of the search.
+/// The number of placements that may be valued at the start, and after each simulated annealing.
 const START: u64 = 20_000;
-/// The largest number of ways of a chain that is moved way by way; others are moved function by function.
+/// The largest number of ways of a chain for which each way is tried. Chains with more ways are moved function by
+/// function.
 const FEW_WAYS: usize = 128;
 
 impl<'s> Improve<'s> {
@@ -25,7 +29,8 @@ impl<'s> Improve<'s> {
         Self { space, random: 0x9E37_79B9_7F4A_7C15, remaining: 0, look_at_time, since_look: 0, is_over: false }
     }
 
-    /// Counts calculated chain values. Checks the time after every so many values, so that checks are cheap.
+    /// Adds `values` to the number of chain values that were calculated. Checks the time at most once per `LOOK_EVERY`
+    /// values, because each check takes time.
     fn count(&mut self, values: usize) {
         const LOOK_EVERY: usize = 20_000;
         self.since_look += values;
@@ -35,8 +40,9 @@ impl<'s> Improve<'s> {
         }
     }
 
-    /// Returns a first placement: chains one after the other, each in the best remaining way, then moves. `None` if
-    /// this finds none. Once the time is over, each chain gets the way that is best for itself, without moves.
+    /// Returns a first placement, by chain, and its value. Places chains one after the other, each in its best
+    /// remaining way, and then improves the placement by moves. When the time is over, each chain gets the way that is
+    /// best for itself, without moves. `None` if no placement was found.
     pub(super) fn start(&mut self) -> Option<(Vec<usize>, f64)> {
         self.remaining = START;
         let chains = self.space.chains.len();
@@ -67,7 +73,9 @@ impl<'s> Improve<'s> {
         best
     }
 
-    /// Continues from a placement by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983), then by moves.
+    /// Continues from a placement by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) with `effort` steps,
+    /// then by moves. Returns the best placement found and its value, which may be that of `from`. `None` without
+    /// `from`.
     pub(super) fn wander(&mut self, from: Option<&[usize]>, effort: u64) -> Option<(Vec<usize>, f64)> {
         /// At the start and at the end, a change that reduces the value by this share is accepted with probability 1/e.
         const HEAT: [f64; 2] = [3e-3, 3e-5];
@@ -96,8 +104,8 @@ impl<'s> Improve<'s> {
         Some((best, value))
     }
 
-    /// Gives a chain a random way, moves a function, or exchanges the domains of two. Returns the changed chains with
-    /// their earlier ways; `None` if nothing changed.
+    /// Makes a random change: gives a chain another way, moves a function, or exchanges the domains of two functions.
+    /// Returns the changed chains with their earlier ways. `None` if nothing changed.
     fn disturb(&mut self, chosen: &mut [usize]) -> Option<[(usize, usize); 2]> {
         let [chain, other] = [(); 2].map(|()| self.below(chosen.len()));
         let was = [(chain, chosen[chain]), (other, chosen[other])];
@@ -149,6 +157,7 @@ impl<'s> Improve<'s> {
         }
     }
 
+    /// Returns a random number below `end`, or 0 if `end` is 0 (xorshift, Marsaglia 2003).
     fn below(&mut self, end: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -156,7 +165,8 @@ impl<'s> Improve<'s> {
         (self.random % end.max(1) as u64) as usize
     }
 
-    /// Makes moves and exchanges while they improve the value.
+    /// Makes moves and exchanges as long as they improve the value. Returns the value. `None` if a chain of the given
+    /// placement is below its least rate.
     fn descend(&mut self, chosen: &mut [usize]) -> Option<f64> {
         let mut best = self.space.total(chosen)?;
         loop {
@@ -173,6 +183,7 @@ impl<'s> Improve<'s> {
         }
     }
 
+    /// Returns true and updates `best` if this placement is better. `false` if cores, values or time do not suffice.
     fn try_out(&mut self, chosen: &[usize], best: &mut f64) -> bool {
         if self.remaining == 0 || self.is_over || !self.space.fits(chosen) {
             return false;
@@ -187,6 +198,7 @@ impl<'s> Improve<'s> {
         is_better
     }
 
+    /// Gives a chain the best of its ways, or of the ways that differ in one function.
     fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64) {
         let listed = &self.space.chains[chain];
         let mut to = chosen[chain];
@@ -206,7 +218,7 @@ impl<'s> Improve<'s> {
         chosen[chain] = to;
     }
 
-    /// Exchanges the domains of two functions.
+    /// Makes the first exchange of the domains of two functions that improves the value, if there is one.
     fn exchange(&mut self, chosen: &mut [usize], best: &mut f64) {
         let seats = |chain: usize| {
             let length = self.space.chains[chain].choices[chosen[chain]].way.domains().len();
@@ -230,8 +242,8 @@ impl<'s> Improve<'s> {
         }
     }
 
-    /// Places chains in this order, each in the way that is best together with the chains placed so far. Chains in
-    /// `start` have their ways already.
+    /// Places chains in this order, each in the way that is best together with the chains placed so far. `start` has
+    /// the ways of chains that are placed already. Returns the way of each chain, or `None` if a chain has no way.
     fn greedy(&mut self, order: &[usize], start: &[Option<usize>]) -> Option<Vec<usize>> {
         let space = self.space;
         let mut cores = space.cores.clone();
@@ -268,7 +280,7 @@ impl<'s> Improve<'s> {
                 let was_over = self.is_over;
                 self.count(chosen.len());
                 if self.is_over && !was_over {
-                    // The time is over: the quick variant needs little more.
+                    // The time is over. Starts again with the quick variant, which values only the new chain.
                     return self.greedy(order, start);
                 }
             }

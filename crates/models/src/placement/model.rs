@@ -1,14 +1,16 @@
 //! The server, the chains, and the rates of a placement by the paper's formulas.
 //!
 //! [`Problem::rates`] is the reference: it iterates over functions and adds up their competitors. The search has the
-//! same formulas in another [form](super::options); tests compare the two.
+//! same formulas in another [form](super::options). A change of one form needs the same change of the other form: tests
+//! compare them.
 
 /// A memory domain: cores that share a last-level cache and a memory controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Domain {
     /// The number of cores that functions may use.
     pub cores: usize,
-    /// Domains of one class have equal cores, interfaces and distances: exchanging two of them changes nothing.
+    /// The class of the domain. Domains of one class have equal cores, interfaces and distances, so that exchanging two
+    /// of them changes nothing.
     pub class: usize,
     /// The loads at which a competing level is 1.
     pub limits: Limits,
@@ -44,7 +46,7 @@ pub enum Shape {
     #[default]
     Linear,
     /// Replaces `f` by `f·(1 + h) / (f + h)`, with h above 0: the first competitors have a larger effect than the last
-    /// ones ("decreasing gradient", the paper's property 2). It is 1 if f is 1.
+    /// competitors ("decreasing gradient", the paper's property 2). It is 1 if f is 1.
     Saturating(f64),
 }
 
@@ -64,7 +66,7 @@ impl Shape {
 pub struct Function {
     /// Packets per second without competitors, by domain (P). Above 0.
     pub rates: Vec<f64>,
-    /// The metric x of its demand for shared resources: the lower, the more it uses them (7). Above 0.
+    /// The metric x of its demand for shared resources (7), above 0. The demand is `1/x`.
     pub metric: f64,
     /// The parameters of its drop on its chain's home domain.
     pub local: Sensitivity,
@@ -81,14 +83,15 @@ pub struct Chain {
     pub functions: Vec<Function>,
     /// The domain of its network interface. Its packets are in the memory of this domain.
     pub home: usize,
-    /// The packets per second that it should forward; infinite for as many as possible.
+    /// The packets per second that it should forward. Infinite if it should forward as many as possible.
     pub rate: f64,
     /// The value of one of its packets. Above 0.
     pub weight: f64,
-    /// The least rate of an allowed placement, for example because of its delay objective.
+    /// The least packets per second that it must forward in an allowed placement, for example because of its delay
+    /// objective. 0 without such a limit.
     pub least: f64,
-    /// The largest number of copies of the whole chain, each on one core, that may run instead of one core per
-    /// function. 0: none.
+    /// The largest number of copies of the whole chain, each on one core, that may run instead of one function per
+    /// core. 0 if copies are not allowed.
     pub copies: usize,
 }
 
@@ -120,8 +123,8 @@ impl Way {
         }
     }
 
-    /// Returns the number of functions, or of copies of the chain, that run elsewhere after a change to `next`. A
-    /// rejected chain has no moves.
+    /// Returns the number of functions, or of copies of the chain, that run on another domain after a change to `next`.
+    /// If `next` rejects the chain, nothing moves.
     #[must_use]
     pub fn moved(&self, next: &Self) -> usize {
         match (self, next) {
@@ -197,21 +200,26 @@ pub enum ProblemError {
 /// A function on a core, as its competitors see it.
 struct Seat<'p> {
     chain: usize,
+    /// The function, or the whole chain as one function.
     function: &'p Function,
     domain: usize,
+    /// True if the domain is the chain's home.
     is_local: bool,
     /// True if the function before it is on the same domain. `None` for the first function.
     follows: Option<bool>,
     /// The index of its segment in the chain; a segment is a sequence of functions on one domain.
     segment: usize,
+    /// True for the first function of a segment.
     is_head: bool,
-    /// The number of copies that its chain runs in.
+    /// The number of copies of the whole chain; 1 if each function has its own core.
     copies: usize,
 }
 
-// Sums of numbers in a wider range would lose the small ones.
+/// The range of metrics and weights. In sums of numbers in a wider range, small numbers would be lost by rounding.
 const METRIC: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+/// The range of rates alone, in packets per second.
 const RATE: std::ops::RangeInclusive<f64> = 1e-3..=1e15;
+/// The range of limits.
 const LIMIT: std::ops::RangeInclusive<f64> = 1e-9..=1e15;
 
 impl Problem {
@@ -271,7 +279,8 @@ impl Problem {
         self.check_classes()
     }
 
-    /// Checks that exchanging two domains of a class changes nothing: the search examines only one of both orders.
+    /// Checks that exchanging two domains of a class changes nothing. The search relies on this, because it examines
+    /// only one of the two orders.
     fn check_classes(&self) -> Result<(), ProblemError> {
         for (domain, own) in self.domains.iter().enumerate() {
             let of = self.domains.iter().position(|other| other.class == own.class).unwrap_or(domain);
@@ -309,7 +318,7 @@ impl Problem {
     }
 
     /// Returns, for each chain, the packets per second of each function or copy in this placement (2). The rate of a
-    /// copy is that of all copies together.
+    /// copy is multiplied by the number of copies.
     ///
     /// # Errors
     /// [`ProblemError::Placement`].
@@ -323,7 +332,8 @@ impl Problem {
         Ok(rates)
     }
 
-    /// The same for one chain only.
+    /// Returns the packets per second of each function or copy of one chain, as
+    /// [`function_rates`](Self::function_rates).
     ///
     /// # Errors
     /// [`ProblemError::Placement`].
@@ -333,10 +343,13 @@ impl Problem {
         Ok(seats.iter().filter(|seat| seat.chain == chain).map(|seat| self.rate(seat, &seats)).collect())
     }
 
+    /// Returns the rate of a seat (2), multiplied by the number of copies.
     fn rate(&self, of: &Seat<'_>, seats: &[Seat<'_>]) -> f64 {
         of.function.rates[of.domain] * (1.0 - self.drop(of, seats)) * of.copies as f64
     }
 
+    /// Returns the functions on cores, chain by chain. `wholes` are the chains as one function each. Fails if the
+    /// placement does not fit the chains or uses more cores than there are.
     fn seats<'p>(&'p self, wholes: &'p [Function], placement: &[Way]) -> Result<Vec<Seat<'p>>, ProblemError> {
         let none = |why: String| Err(ProblemError::Placement(why));
         if placement.len() != self.chains.len() {
@@ -371,7 +384,7 @@ impl Problem {
         Ok(seats)
     }
 
-    /// Returns the performance-drop index λ, 0 to 1 (9)–(11).
+    /// Returns the drop λ of a function's rate relative to its rate alone, 0 to 1 (9)–(11).
     fn drop(&self, of: &Seat<'_>, seats: &[Seat<'_>]) -> f64 {
         let is_self = |other: &Seat<'_>| std::ptr::eq(of, other);
         let load = |counts: &dyn Fn(&Seat<'_>) -> bool| -> f64 {
@@ -403,8 +416,8 @@ impl Problem {
 }
 
 impl Chain {
-    /// Returns the chain on one core as one function: `P = 1/Σ(1/P)`, a metric with the sum of the demands, and
-    /// parameters weighted by time.
+    /// Returns the whole chain on one core as one function. Its rate alone is `1/Σ(1/P)`, its demand is the sum of the
+    /// demands, and its parameters are means weighted by the time of the functions on the home domain.
     #[must_use]
     pub fn whole(&self) -> Function {
         let domains = self.functions.first().map_or(0, |function| function.rates.len());
@@ -442,7 +455,7 @@ impl Chain {
         }
     }
 
-    /// Returns the value of forwarding `rate` packets per second.
+    /// Returns the value of forwarding `rate` packets per second. Packets beyond the chain's rate have no value.
     #[must_use]
     pub fn value(&self, rate: f64) -> f64 {
         self.weight * rate.min(self.rate)

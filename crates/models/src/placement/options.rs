@@ -3,7 +3,8 @@
 //!
 //! The resources are the cache, the link and the memory of each domain. A way adds a load to some of them. A function's
 //! rate is a constant minus one term for each resource that it competes for. So for given loads, the value of each
-//! chain is independent of the others. Every term increases with its load: more load never helps.
+//! chain is independent of the other chains. Every term increases with its load, so more load never increases a value.
+//! The bounds of the search rely on this.
 
 use std::rc::Rc;
 
@@ -18,6 +19,7 @@ use super::wanted::Wanted;
 /// The reduction of a function's rate by one resource: `scale · g((load − own) / limit)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Term {
+    /// The index of the resource, see [`Resources`].
     pub(super) resource: usize,
     /// The reduction at competing level 1, in packets per second.
     scale: f64,
@@ -30,6 +32,7 @@ pub(super) struct Term {
 }
 
 impl Term {
+    /// Returns the reduction with these loads, in packets per second.
     fn at(&self, loads: &[f64]) -> f64 {
         let level = (loads[self.resource] - self.own).max(0.0) * self.per_limit;
         let level = level.min(1.0);
@@ -40,8 +43,8 @@ impl Term {
         }
     }
 
-    /// Returns the least increase per unit of load, between these loads and `most`: the slope of the chord, because the
-    /// term is concave.
+    /// Returns a lower bound of the mean increase per unit of load, from `loads` to any loads up to `most`. It is the
+    /// slope of the chord, because the term is concave. 0 if the load is already `most`.
     fn slope(&self, loads: &[f64], most: &[f64]) -> f64 {
         let room = most[self.resource] - loads[self.resource];
         if room <= 1e-12 * most[self.resource] {
@@ -56,10 +59,12 @@ impl Term {
 pub(super) struct Seat {
     /// The rate without competitors, in packets per second.
     base: f64,
+    /// The term of the cache, and the term of the memory or of the link.
     pub(super) terms: [Term; 2],
 }
 
 impl Seat {
+    /// Returns the rate with these loads, which include its own load, in packets per second.
     fn rate(&self, loads: &[f64]) -> f64 {
         (self.base - self.terms[0].at(loads) - self.terms[1].at(loads)).max(0.0)
     }
@@ -74,20 +79,22 @@ impl Seat {
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) way: Way,
-    /// Its domains with their numbers of cores; at the end the number of domains as index, with the number of functions
-    /// that move.
+    /// Its domains, each with the number of cores that it uses there. If functions move, one more entry has the number
+    /// of domains as index and the number of functions that move, as in [`Space::cores`].
     pub(super) used: Vec<(usize, usize)>,
     /// Its domains in the order of their first use.
     pub(super) firsts: Vec<usize>,
-    /// Its loads above the loads that every way of its chain has.
+    /// By resource: the loads that it adds to the loads that every way of its chain has.
     pub(super) loads: Vec<(usize, f64)>,
+    /// Its functions. Copies on one domain have one seat. Empty if the chain is rejected.
     pub(super) seats: Vec<Seat>,
-    /// Its value if that does not depend on its rate.
+    /// Its value if the value does not depend on the rate.
     fixed: Option<f64>,
 }
 
 impl Choice {
-    /// Subtracts its cores and moves from the remaining ones. Returns `false` if there are too few.
+    /// Subtracts its cores and moves from `remaining`. If there are too few, returns `false`, and `remaining` may be
+    /// changed in part.
     pub(super) fn is_taken_from(&self, remaining: &mut [usize]) -> bool {
         let mut take = |&(domain, cores): &(usize, usize)| match remaining[domain].checked_sub(cores) {
             Some(fewer) => {
@@ -108,30 +115,36 @@ impl Choice {
 /// A chain with all its ways.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
+    /// The ways that are listed. Symmetry breaking relies on their order.
     pub(super) choices: Vec<Choice>,
     /// True if all ways are listed.
     pub(super) is_complete: bool,
     /// If all ways are listed: the index of each split way, by the number whose digits are its domains.
     numbers: Vec<Option<usize>>,
+    /// The number of domains.
     domains: usize,
     /// If not all ways are listed: an upper bound of the value of each way.
     pub(super) ceiling: f64,
     /// The load of all its functions, or of the largest number of copies of the chain.
     pub(super) demand: f64,
+    /// The value of a packet.
     weight: f64,
+    /// The packets per second that the chain should forward.
     rate: f64,
+    /// The least packets per second of an allowed way.
     least: f64,
-    /// The way in which it runs now.
+    /// The way in which it runs now, if it runs and this way is listed.
     pub(super) now: Option<usize>,
 }
 
 impl Listed {
-    /// Returns a bound of all ways from the best listed way and the ceiling of the others. `None` if there is no way.
+    /// Returns a bound of all ways: the larger of `best`, the bound of the listed ways, and `ceiling`, the bound of the
+    /// other ways. `None` if there is no way.
     pub(super) fn limited(&self, best: Option<f64>, ceiling: f64) -> Option<f64> {
         if self.is_complete { best } else { Some(best.map_or(ceiling, |best| best.max(ceiling))) }
     }
 
-    /// Raises all values at least to those of a chain with the same ways and loads.
+    /// Raises all values, so that they are at least the values of `other`, a chain with the same ways and loads.
     fn cover(&mut self, other: &Self) {
         (self.weight, self.rate) = (self.weight.max(other.weight), self.rate.max(other.rate));
         self.ceiling = self.ceiling.max(other.ceiling);
@@ -151,8 +164,8 @@ impl Listed {
         !self.numbers.is_empty()
     }
 
-    /// Returns the way with `domain` for the function at index `place`; `None` if there are too few cores or it is not
-    /// listed.
+    /// Returns the way that differs from the way `at` in the domain of the function at index `place`. `None` if it is
+    /// not listed, or if the chain is not [numbered](Self::is_numbered).
     pub(super) fn with(&self, at: usize, place: usize, domain: usize) -> Option<usize> {
         let Way::Split(domains) = &self.choices[at].way else { return None };
         // For long chains, the number could overflow.
@@ -164,8 +177,8 @@ impl Listed {
         *self.numbers.get(number)?
     }
 
-    /// Returns the value of a way with these loads (its own included) and its binding seat; `None` below the least
-    /// rate.
+    /// Returns the value of a way with these loads, which include its own loads, and the index of its slowest seat.
+    /// `None` below the least rate.
     pub(super) fn value(&self, choice: &Choice, loads: &[f64]) -> Option<(f64, usize)> {
         let mut slowest = (f64::INFINITY, 0);
         for (at, seat) in choice.seats.iter().enumerate() {
@@ -178,8 +191,8 @@ impl Listed {
         (slowest.0 >= self.least).then_some((value, slowest.1))
     }
 
-    /// Returns, for each resource of the binding seat, the least decrease of the way's value per unit of additional
-    /// load.
+    /// Returns the two resources of the slowest seat, each with the least decrease of the way's value per unit of
+    /// additional load up to `most`. `seat` is the index that [`value`](Self::value) has returned.
     pub(super) fn slopes(&self, choice: &Choice, seat: usize, loads: &[f64], most: &[f64]) -> [(usize, f64); 2] {
         if choice.fixed.is_some() {
             return [(0, 0.0); 2];
@@ -193,12 +206,13 @@ impl Listed {
     }
 }
 
-/// Chains that add the same loads in each way and have nearly the same rates: exchanging two of them does not change
-/// loads.
+/// Chains that add the same loads in each way and have nearly the same rates. Exchanging two of them does not change
+/// the loads.
 #[derive(Clone, Debug)]
 pub(super) struct Kin {
+    /// The indices of the chains; not empty.
     pub(super) members: Vec<usize>,
-    /// Values at least as large as those of each member.
+    /// The ways of the members, with values that are at least as large as the values of each member.
     pub(super) envelope: Rc<Listed>,
     /// True if all members are equal.
     pub(super) is_uniform: bool,
@@ -210,22 +224,24 @@ pub(super) struct Space {
     pub(super) chains: Vec<Rc<Listed>>,
     /// Groups of chains; each chain is in one of them.
     pub(super) kin: Vec<Kin>,
-    /// The load that every placement has.
+    /// By resource: the load that every placement has. Loads of ways are in addition to it.
     pub(super) always: Vec<f64>,
-    /// A lower bound of the load of every placement, from the number of cores.
+    /// By resource: a lower bound of the load of every placement, from the number of cores.
     pub(super) least: Vec<f64>,
-    /// An upper bound of the load of every placement.
+    /// By resource: an upper bound of the load of every placement.
     pub(super) most: Vec<f64>,
     /// The cores of each domain, and at the end the number of functions that may move.
     pub(super) cores: Vec<usize>,
+    /// The class of each domain, and at the end a separate class for the moves.
     pub(super) classes: Vec<usize>,
-    /// Placements that are known without a search, by chain.
+    /// Placements that are known without a search: the way of each chain.
     pub(super) hints: Vec<Vec<usize>>,
 }
 
 /// Indices of the resources of a domain.
 #[derive(Clone, Copy)]
 struct Resources {
+    /// The number of domains.
     domains: usize,
 }
 
@@ -245,10 +261,11 @@ impl Resources {
 }
 
 impl Space {
+    /// Creates the form of a problem that the search uses. The problem must be valid.
     pub(super) fn of(problem: &Problem, wanted: &Wanted<'_>) -> Self {
         let resources = Resources { domains: problem.domains.len() };
-        // For long chains, only some ways are listed. The ways of these two placements are always among them, so that
-        // a placement is found even if there are few cores.
+        // For long chains, only some ways are listed. The ways of these two placements are always listed, so that a
+        // placement is found even if there are few cores.
         let hints: Vec<_> = [node_first(problem), node_balancing(problem)]
             .into_iter()
             .filter_map(|found| found.ok().flatten().map(|found| found.placement))
@@ -293,7 +310,7 @@ impl Space {
             bound_by_cores(problem, resources, &mut least, &mut most);
         }
         let cores = cores_and_moves(problem, wanted);
-        // Equal domains differ by the functions that run there now.
+        // If moves are counted, equal domains differ by the functions that run there now.
         let class = |(at, domain): (usize, &Domain)| if wanted.from.is_some() { at } else { domain.class };
         let mut classes: Vec<_> = problem.domains.iter().enumerate().map(class).collect();
         classes.push(usize::MAX);
@@ -307,16 +324,19 @@ impl Space {
         Self { chains, kin, always, least, most, cores, classes, hints }
     }
 
-    /// Returns the sum of the values of all chains; `None` if one is below its least rate. Cores are not checked.
+    /// Returns the sum of the values of all chains. `chosen` has the way of each chain, here and below. `None` if a
+    /// chain is below its least rate. Cores are not checked.
     pub(super) fn total(&self, chosen: &[usize]) -> Option<f64> {
         let loads = self.loads(chosen);
         self.chains.iter().zip(chosen).map(|(chain, &at)| Some(chain.value(&chain.choices[at], &loads)?.0)).sum()
     }
 
+    /// Returns the number of domains.
     pub(super) fn domains(&self) -> usize {
         self.cores.len() - 1
     }
 
+    /// Returns the loads of a placement, by resource.
     pub(super) fn loads(&self, chosen: &[usize]) -> Vec<f64> {
         let mut loads = self.always.clone();
         for (chain, &at) in self.chains.iter().zip(chosen) {
@@ -331,6 +351,7 @@ impl Space {
         self.chains.iter().zip(chosen).all(|(chain, &at)| chain.choices[at].is_taken_from(&mut remaining))
     }
 
+    /// Returns the placement in the form of the problem.
     pub(super) fn placement(&self, chosen: &[usize]) -> Vec<Way> {
         self.chains.iter().zip(chosen).map(|(chain, &at)| chain.choices[at].way.clone()).collect()
     }
@@ -339,6 +360,7 @@ impl Space {
 /// The largest relative difference of rates, and the largest difference of drops, between kin.
 const NEAR: f64 = 0.02;
 
+/// Returns the groups of kin.
 fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Rc<Listed>]) -> Vec<Kin> {
     let mut found: Vec<Kin> = Vec::new();
     for (at, chain) in problem.chains.iter().enumerate() {
@@ -363,6 +385,7 @@ fn kin(problem: &Problem, wanted: &Wanted<'_>, listed: &[Rc<Listed>]) -> Vec<Kin
     found
 }
 
+/// Returns true if two chains add the same loads in each way and differ by at most `NEAR` in rates and drops.
 fn is_kin(one: &Chain, other: &Chain) -> bool {
     let same = |a: f64, b: f64| a == b || (a - b).abs() <= NEAR * a.abs().max(b.abs());
     let near = |a: &super::Sensitivity, b: &super::Sensitivity| {
@@ -379,13 +402,15 @@ fn is_kin(one: &Chain, other: &Chain) -> bool {
     limits && yields && length && one.functions.iter().zip(&other.functions).all(alike)
 }
 
+/// Returns the cores of each domain, and at the end the number of functions that may move.
 fn cores_and_moves(problem: &Problem, wanted: &Wanted<'_>) -> Vec<usize> {
     let moves = wanted.from.as_ref().map_or(usize::MAX, |from| from.most);
     problem.domains.iter().map(|domain| domain.cores).chain([moves]).collect()
 }
 
-/// Tightens the bounds of loads: by the number of functions that fit on a domain's cores, and by the number that must
-/// run there because the other domains are full.
+/// Tightens the bounds of loads. The upper bound follows from the number of functions that fit on a domain's cores, and
+/// the lower bound from the number of functions that must run there because the other domains are full. Valid only if
+/// each function needs a core and no chain is rejected.
 fn bound_by_cores(problem: &Problem, resources: Resources, least: &mut [f64], most: &mut [f64]) {
     let functions =
         || problem.chains.iter().flat_map(|chain| chain.functions.iter().map(move |function| (chain.home, function)));

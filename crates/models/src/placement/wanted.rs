@@ -15,7 +15,7 @@ pub enum Objective {
 /// The present placement, and the number of allowed moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct From<'w> {
-    /// The present way of each chain; `None` for a new one, whose placement is not a move.
+    /// The present way of each chain. `None` for a new chain, whose placement is not a move.
     pub ways: &'w [Option<Way>],
     /// The largest number of functions, or copies of whole chains, that may move.
     pub most: usize,
@@ -28,16 +28,18 @@ pub struct Wanted<'w> {
     pub objective: Objective,
     /// The present placement, if there is one.
     pub from: Option<From<'w>>,
-    /// True if chains may be rejected, with a value of 0: if there are too few cores or if they cannot keep their least
-    /// rate. The way of a rejected chain is [`Way::Whole`] without domains.
+    /// True if chains may be rejected, for example because there are too few cores or because they cannot keep their
+    /// least rates. A rejected chain has the value 0 and the way [`Way::Whole`] without domains.
     pub may_reject: bool,
 }
 
 impl Wanted<'_> {
+    /// Returns the present way of a chain.
     pub(super) fn now(&self, chain: usize) -> Option<&Way> {
         self.from.as_ref().and_then(|from| from.ways.get(chain)?.as_ref())
     }
 
+    /// Checks the problem, and that the objective and the present placement fit it.
     pub(super) fn check(&self, problem: &Problem) -> Result<(), ProblemError> {
         problem.check_numbers()?;
         if !self.may_reject {

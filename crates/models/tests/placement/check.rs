@@ -1,4 +1,4 @@
-//! Three exact methods agree, no correct certificate is refuted, and wrong ones are.
+//! Three exact methods agree, correct certificates are accepted, and wrong certificates are refuted.
 
 use forebay_models::placement::baselines::brute_force;
 use forebay_models::placement::counting::by_counts;

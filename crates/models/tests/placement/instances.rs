@@ -1,4 +1,4 @@
-//! Random problems: those of the benchmark's instance types, and smaller ones with every feature of a problem.
+//! Random problems: problems of the benchmark's instance types, and smaller problems with every feature of a problem.
 
 use forebay_models::placement::{Chain, Domain, Function, Limits, Placement, Problem, Sensitivity, Shape, Way};
 

@@ -1,4 +1,4 @@
-//! Decides about which packets errors are sent, and makes the messages.
+//! Selects the packets about which errors are sent, and makes the messages.
 
 use forebay_graph::Gate;
 use forebay_packet::Packet;
@@ -24,8 +24,8 @@ const HEADER: usize = 8;
 const PRECEDENCE: u8 = 0xc0;
 
 impl IcmpError {
-    /// Returns the drop reason if no error is sent about an IPv4 packet (RFC 1122 section 3.2.2, RFC 1812 section
-    /// 4.3.2.7).
+    /// Returns the drop gate if no error is sent about an IPv4 packet (RFC 1122 section 3.2.2, RFC 1812 section
+    /// 4.3.2.7), otherwise `None`. `start` is the offset of the IP header.
     pub(super) fn refuses_v4(&self, packet: &mut Packet, start: usize) -> Option<Gate> {
         if !packet.data().get(start..).is_some_and(Ipv4::is_valid) {
             return Some(BAD_HEADER);
@@ -48,7 +48,7 @@ impl IcmpError {
         error.then_some(NO_ERROR)
     }
 
-    /// As [`refuses_v4`](Self::refuses_v4), for IPv6 (RFC 4443 section 2.4 e).
+    /// Returns the drop gate if no error is sent about an IPv6 packet (RFC 4443 section 2.4 e), otherwise `None`.
     pub(super) fn refuses_v6(&self, packet: &mut Packet, start: usize) -> Option<Gate> {
         let header = *packet.view::<Ipv6>(start)?;
         let source = u128::from_be_bytes(header.source);
@@ -59,7 +59,7 @@ impl IcmpError {
             return Some(NO_ERROR);
         }
         let Some((protocol, at)) = packet.transport() else {
-            // Errors are also sent about later fragments: RFC 4443 has no exception like that of RFC 1122 section
+            // Errors are also sent about later fragments: RFC 4443 has no exception for them, unlike RFC 1122 section
             // 3.2.2. A later fragment cannot be part of an error, because an error has at most 1280 bytes and is never
             // fragmented (section 2.4 c). If the chain of headers cannot be read to its end, the packet may be an
             // error.
@@ -73,7 +73,8 @@ impl IcmpError {
         (kind < v6::FIRST_INFORMATIONAL || kind == REDIRECT).then_some(NO_ERROR)
     }
 
-    /// Turns an IPv4 packet into the error about it.
+    /// Turns an IPv4 packet, which must have passed [`refuses_v4`](Self::refuses_v4), into the error about it. Returns
+    /// [`Gate::FIRST`], or the drop gate if this fails.
     pub(super) fn make_v4(&self, packet: &mut Packet, start: usize) -> Gate {
         const HEADERS: usize = size_of::<Ethernet>() + size_of::<Ipv4>() + HEADER;
         let Some(&mut Ipv4 { source: sender, .. }) = packet.known_ipv4() else { return BAD_HEADER };
@@ -114,7 +115,8 @@ impl IcmpError {
         Gate::FIRST
     }
 
-    /// Turns an IPv6 packet into the error about it.
+    /// Turns an IPv6 packet, which must have passed [`refuses_v6`](Self::refuses_v6), into the error about it. Returns
+    /// [`Gate::FIRST`], or the drop gate if this fails.
     pub(super) fn make_v6(&self, packet: &mut Packet, start: usize) -> Gate {
         const HEADERS: usize = size_of::<Ethernet>() + size_of::<Ipv6>() + HEADER;
         let Some(&Ipv6 { source: sender, .. }) = packet.view(start) else { return BAD_HEADER };
@@ -137,7 +139,7 @@ impl IcmpError {
             source: source.to_be_bytes(),
             destination: sender,
         };
-        // The length in the pseudo header is that of the whole message; the message is summed in two parts.
+        // The pseudo header has the length of the whole message. The message is summed in two parts.
         let pseudo = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
         let length = checksum::sum(&((HEADER + quoted) as u32).to_be_bytes());
         let rest = checksum::add(u16::from(ICMPV6).to_be(), length);
@@ -174,7 +176,7 @@ fn above(mac: MacAddress, ether_type: u16) -> Ethernet {
     Ethernet { destination: MacAddress::default(), source: mac, ether_type: ether_type.into() }
 }
 
-/// Whether the frame's Ethernet destination is a group address (RFC 1122 section 3.2.2).
+/// Returns true if the Ethernet destination of the frame is a group address (RFC 1122 section 3.2.2).
 fn is_to_group(packet: &Packet) -> bool {
     Ethernet::ref_from_prefix(packet.data()).is_ok_and(|(ethernet, _)| ethernet.destination.0[0] & 1 == 1)
 }

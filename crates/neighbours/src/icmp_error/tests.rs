@@ -179,7 +179,7 @@ fn no_error_is_sent_about_some_packets() {
             assert!(gate != Gate::FIRST || error[62..] == frame[14..]);
         }
     }
-    // Headers that are cut off may be those of an error.
+    // Headers that are cut off may be headers of an error.
     let mut cut = part(0, 0);
     cut.truncate(60);
     assert_eq!(rig.run(&cut).0, NO_ERROR);

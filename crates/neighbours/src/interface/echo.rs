@@ -1,4 +1,4 @@
-//! ICMP and ICMPv6 echoes: a request becomes its answer in place.
+//! ICMP and ICMPv6 echoes: a request is turned into its answer in the same chunk.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
@@ -8,7 +8,8 @@ use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use zerocopy::FromBytes;
 
-/// The time to live of packets that the interface sends (RFC 1122 section 3.2.1.7 leaves the value open; IANA's is 64).
+/// The time to live of packets that the interface sends. RFC 1122 section 3.2.1.7 leaves the value open, and IANA
+/// recommends 64.
 pub(crate) const TTL: u8 = 64;
 
 /// The result of answering a message that may be an echo request.
@@ -16,27 +17,30 @@ pub(crate) const TTL: u8 = 64;
 pub(crate) enum Echo {
     /// It was an echo request, and is the answer now.
     Answered,
-    /// It is not an echo request, or one that is not answered here: a fragment, or with options or extension headers.
+    /// It is not an echo request, or it is an echo request that is not answered here: a fragment, or a packet with
+    /// options or extension headers.
     Other,
     /// It is an echo request with a wrong checksum, or cut short.
     Bad,
 }
 
-/// Returns the fixed part of the ICMP message that begins at `at`. `None` if the IP packet ends before it does:
-/// Ethernet padding after the packet is not part of it.
+/// Returns the fixed part of the ICMP message that begins at `at`. `None` if the IP packet ends before the fixed part
+/// does. Ethernet padding after the packet is not part of the message.
 pub(crate) fn message(packet: &mut Packet, at: usize) -> Option<Icmp> {
     let end = packet.network_end();
     Some(*Icmp::ref_from_prefix(packet.data().get(at..end)?).ok()?.0)
 }
 
-/// Returns whether an ICMP message without options at `start` is an echo request.
+/// Returns true if the IPv4 packet at `start` has no IP options, is not a fragment, and its payload begins like an ICMP
+/// echo request. Does not check the protocol.
 pub(crate) fn is_request_v4(packet: &mut Packet, start: usize) -> bool {
     let plain = packet.view::<Ipv4>(start).is_some_and(|header| header.version_ihl == 0x45 && !header.is_fragment());
     plain
         && message(packet, start + size_of::<Ipv4>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v4::ECHO, 0))
 }
 
-/// Returns whether an ICMPv6 message right after the header at `start` is an echo request.
+/// Returns true if an ICMPv6 message directly after the IPv6 header at `start` is an echo request. The next header must
+/// be ICMPv6.
 pub(crate) fn is_request_v6(packet: &mut Packet, start: usize) -> bool {
     message(packet, start + size_of::<Ipv6>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v6::ECHO, 0))
 }
@@ -98,7 +102,7 @@ pub(crate) fn answer_v6(packet: &mut Packet, start: usize, own: MacAddress) -> E
     }
     turn_back(packet, own);
     if let Some(header) = packet.view_mut::<Ipv6>(start) {
-        // The sum over the addresses does not change.
+        // The checksum does not change by this, because the sum of the addresses is the same.
         std::mem::swap(&mut header.source, &mut header.destination);
         header.hop_limit = TTL;
     }

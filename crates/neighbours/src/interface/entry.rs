@@ -1,7 +1,7 @@
 //! The entry of one neighbour and its state machine: the states of RFC 4861 section 7.3.2, for IPv6 and for ARP alike.
 //!
-//! RFC 826 does not describe ageing; RFC 1122 section 2.3.2.1 requires it and leaves the method open. One state machine
-//! for both families means that there is only one behaviour to learn. A step is a pure function of an entry, an event
+//! RFC 826 does not describe ageing. RFC 1122 section 2.3.2.1 requires it and leaves the method open. With one state
+//! machine for both families, IPv4 and IPv6 neighbours behave alike. A step is a pure function of an entry, an event
 //! and the time, so it can be tested alone.
 
 use forebay_packet::wire::ethernet::MacAddress;
@@ -14,15 +14,15 @@ pub(crate) enum NeighbourState {
     Incomplete = 1,
     /// An answer came recently.
     Reachable = 2,
-    /// Its address was correct at an earlier time.
+    /// The Ethernet address was correct at an earlier time. The next packet is sent to it, and starts the delay.
     Stale = 3,
-    /// Packets are sent to it; if nothing is heard from it, it will be probed.
+    /// Packets are sent to it. If it does not confirm its address until the delay ends, it is probed.
     Delay = 4,
     /// Probes are being sent.
     Probe = 5,
     /// No answer has come; no requests are sent for a while.
     Failed = 6,
-    /// Configured by an operator; it stays.
+    /// It was configured by an operator, and events do not change it.
     Permanent = 7,
 }
 
@@ -30,6 +30,7 @@ impl NeighbourState {
     pub(crate) const ALL: [Self; 7] =
         [Self::Incomplete, Self::Reachable, Self::Stale, Self::Delay, Self::Probe, Self::Failed, Self::Permanent];
 
+    /// Returns the state with this number; `None` for 0, a free slot.
     pub(crate) const fn of(number: u64) -> Option<Self> {
         Some(match number {
             1 => Self::Incomplete,
@@ -55,17 +56,17 @@ impl NeighbourState {
         }
     }
 
-    /// Returns whether packets are sent to its address until its time has come.
+    /// Returns true if packets may be sent to its address without a change of the entry, until its time has come.
     pub(crate) const fn is_usable(self) -> bool {
         matches!(self, Self::Reachable | Self::Delay | Self::Probe | Self::Permanent)
     }
 
-    /// Returns whether it has been asked and may answer. A neighbour that was given up may answer late.
+    /// Returns true if a request was sent to it and it may still answer. A neighbour that was given up may answer late.
     pub(crate) fn is_asked(self) -> bool {
         matches!(self, Self::Incomplete | Self::Probe | Self::Failed)
     }
 
-    /// Returns whether a worker waits for its time.
+    /// Returns true if a worker waits for its time, to send the next request.
     pub(crate) fn is_timed(self) -> bool {
         matches!(self, Self::Incomplete | Self::Delay | Self::Probe)
     }
@@ -75,33 +76,33 @@ impl NeighbourState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) state: NeighbourState,
-    /// All zeros if unknown.
+    /// The Ethernet address; all zeros if it is unknown.
     pub(crate) mac: MacAddress,
     /// The number of requests since it was last heard from; up to 15.
     pub(crate) tries: u8,
     /// The number of consecutive rounds of requests that failed; up to [`MOST_ROUNDS`].
     pub(crate) rounds: u8,
-    /// The time of the next action, in ticks.
+    /// The time of the next action, in ticks; see [`due`](Self::due).
     pub(crate) at: u64,
 }
 
-/// After so many failed rounds the pause no longer grows: it is 32 times the first.
+/// The number of failed rounds after which the pause no longer grows. It is then 32 times the first pause.
 const MOST_ROUNDS: u8 = 5;
 
-/// Durations, in ticks.
+/// The durations of the state machine in ticks, and the number of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timers {
-    /// How long a neighbour counts as reachable after an answer (`REACHABLE_TIME`).
+    /// The time for which a neighbour counts as reachable after an answer (`REACHABLE_TIME`).
     pub(crate) reachable: u64,
     /// The delay before the first probe, in which other packets may confirm the neighbour (`DELAY_FIRST_PROBE_TIME`).
     pub(crate) delay: u64,
     /// The interval between requests (`RETRANS_TIMER`).
     pub(crate) retransmit: u64,
-    /// How long an unused entry is kept.
+    /// The time for which an unused entry is kept.
     pub(crate) forget: u64,
     /// The pause after the first failed round.
     pub(crate) negative: u64,
-    /// Requests per round (`MAX_MULTICAST_SOLICIT`, `MAX_UNICAST_SOLICIT`), 1 to 15.
+    /// The number of requests per round (`MAX_MULTICAST_SOLICIT`, `MAX_UNICAST_SOLICIT`), 1 to 15.
     pub(crate) tries: u8,
 }
 
@@ -112,9 +113,10 @@ pub(crate) enum Event {
     Packet,
     /// Time has passed.
     Time,
-    /// It answered: its Ethernet address if the answer has one, and whether this overrides the known address.
+    /// It answered. The values are its Ethernet address, if the answer has one, and true if this overrides the known
+    /// address.
     Answered(Option<MacAddress>, bool),
-    /// It announced itself without a request.
+    /// It announced itself without a request. The values are the same as for an answer.
     Announced(Option<MacAddress>, bool),
     /// It sent a request to us with its Ethernet address.
     Asked(MacAddress),
@@ -136,16 +138,17 @@ pub(crate) enum Action {
 }
 
 impl Entry {
-    /// Creates an entry for which no request was sent yet; its time has come.
+    /// Creates an entry for which no request was sent yet. Its time has come, so the first event sends a request.
     pub(crate) fn wanted() -> Self {
         Self { state: NeighbourState::Incomplete, mac: MacAddress::default(), tries: 0, rounds: 0, at: 0 }
     }
 
-    /// Creates an entry of a neighbour that sent its Ethernet address.
+    /// Creates an entry of a neighbour that sent its Ethernet address without being asked.
     pub(crate) fn stale(mac: MacAddress, now: u64, timers: &Timers) -> Self {
         Self { state: NeighbourState::Stale, mac, tries: 0, rounds: 0, at: now.saturating_add(timers.forget) }
     }
 
+    /// Creates an entry of an operator, which events do not change.
     pub(crate) fn permanent(mac: MacAddress) -> Self {
         Self { state: NeighbourState::Permanent, mac, tries: 0, rounds: 0, at: u64::MAX }
     }
@@ -156,7 +159,8 @@ impl Entry {
         if self.state == NeighbourState::Failed { self.at.saturating_add(timers.forget) } else { self.at }
     }
 
-    /// Handles an event. Returns the action that it requires.
+    /// Handles an event at time `now`, in ticks. Returns the action that the caller must take. A permanent entry does
+    /// not change.
     pub(crate) fn step(&mut self, event: Event, now: u64, timers: &Timers) -> Action {
         match event {
             _ if self.state == NeighbourState::Permanent => Action::None,
@@ -170,6 +174,7 @@ impl Entry {
         }
     }
 
+    /// Handles a packet that is to be sent to the neighbour.
     fn packet(&mut self, now: u64, timers: &Timers) -> Action {
         match self.state {
             // Section 7.3.3: the first packet to a stale entry starts the delay.
@@ -186,11 +191,13 @@ impl Entry {
         }
     }
 
+    /// Starts the delay before the first probe.
     fn become_delay(&mut self, now: u64, timers: &Timers) -> Action {
         (self.state, self.tries, self.at) = (NeighbourState::Delay, 0, now.saturating_add(timers.delay));
         Action::None
     }
 
+    /// Handles the time [`due`](Self::due), which has come.
     fn time(&mut self, now: u64, timers: &Timers) -> Action {
         let more = self.tries < timers.tries;
         match self.state {
@@ -237,7 +244,8 @@ impl Entry {
         }
         let other = mac.filter(|mac| *mac != self.mac);
         if !unknown && other.is_some() && !overrides {
-            // Two different Ethernet addresses are claimed for one address: neither is trusted without a probe.
+            // Two different Ethernet addresses are claimed for one address, so the known address must be probed before
+            // it counts as reachable again.
             if self.state == NeighbourState::Reachable {
                 (self.state, self.at) = (NeighbourState::Stale, now.saturating_add(timers.forget));
             }

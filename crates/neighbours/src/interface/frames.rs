@@ -1,4 +1,4 @@
-//! Frames that an interface itself sends: requests for neighbours, and announcements.
+//! Frames that an interface creates: requests for neighbours, and announcements.
 
 use forebay_packet::wire::arp::Arp;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
@@ -12,9 +12,9 @@ pub(crate) const BROADCAST: MacAddress = MacAddress([0xff; 6]);
 /// The multicast address of all nodes on the link (RFC 4291 section 2.7.1).
 pub(crate) const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// Bytes of an ARP message in a frame.
+/// The number of bytes of a frame with an ARP message.
 pub(crate) const ARP: usize = size_of::<Ethernet>() + size_of::<Arp>();
-/// Bytes of a neighbour solicitation or advertisement in a frame.
+/// The number of bytes of a frame with a neighbour solicitation or advertisement.
 pub(crate) const NEIGHBOUR: usize = size_of::<Ethernet>() + size_of::<Ipv6>() + size_of::<Neighbour>();
 
 /// Returns the Ethernet address of an IPv6 multicast address (RFC 2464 section 7).
@@ -29,7 +29,7 @@ pub(crate) fn multicast_v4(address: u32) -> MacAddress {
     MacAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d])
 }
 
-/// Returns an ARP message to the Ethernet address `to`.
+/// Returns a frame with an ARP message. `to` and `from` are its Ethernet addresses.
 pub(crate) fn arp(to: MacAddress, from: MacAddress, message: &Arp) -> [u8; ARP] {
     let mut frame = [0; ARP];
     let ethernet = Ethernet { destination: to, source: from, ether_type: EtherType::ARP.into() };
@@ -38,7 +38,8 @@ pub(crate) fn arp(to: MacAddress, from: MacAddress, message: &Arp) -> [u8; ARP] 
     frame
 }
 
-/// Returns a solicitation or advertisement from `source` to `destination`, with its checksum.
+/// Returns a frame with a solicitation or advertisement from `source` to `destination`, with its checksum. `to` and
+/// `from` are its Ethernet addresses.
 pub(crate) fn neighbour(
     to: MacAddress,
     from: MacAddress,
@@ -63,7 +64,7 @@ pub(crate) fn neighbour(
     frame
 }
 
-/// Returns a request to all hosts that may have `target` (RFC 4861 section 7.2.2).
+/// Returns a frame with a request to all hosts that may have `target` (RFC 4861 section 7.2.2).
 pub(crate) fn solicitation(from: MacAddress, source: [u8; 16], target: [u8; 16]) -> [u8; NEIGHBOUR] {
     let group = solicited_node(target);
     neighbour(multicast_v6(group), from, source, group, Neighbour::solicitation(target, from))

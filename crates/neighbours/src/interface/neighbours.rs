@@ -1,11 +1,11 @@
 //! The neighbours of an interface: a table of fixed size that all workers read without waiting, and that few events
 //! change.
 //!
-//! All workers share one table, because an answer comes to one of them and all have packets to send. A slot is a cache
-//! line. A reader either reads a consistent slot or detects by its version that it was being written (a sequence lock;
-//! Boehm, "Can Seqlocks Get Along with Programming Language Memory Models?", MSPC 2012); in that case the packet takes
-//! the slow path. Slots form groups of eight. Writers of a group exclude each other by a flag and wait for it only
-//! briefly. A new entry in a full group replaces the least valuable entry.
+//! All workers share one table, because an answer comes to one worker, and all workers have packets to send. A slot is
+//! a cache line. A reader either reads a consistent slot, or detects by the version of the slot that a writer was
+//! changing it (a sequence lock; Boehm, "Can Seqlocks Get Along with Programming Language Memory Models?", MSPC 2012);
+//! then the packet takes the slow path. Slots form groups of eight. Writers of a group exclude each other by a flag and
+//! wait for it only briefly. A new entry in a full group replaces the least valuable entry.
 
 use std::array;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,10 +18,10 @@ use forebay_packet::wire::ethernet::MacAddress;
 
 use super::entry::{Action, Entry, Event, NeighbourState, Timers};
 
-/// Slots in a group.
+/// The number of slots in a group.
 const GROUP: usize = 8;
-/// How often a writer checks whether a group is free: longer than a change takes, unless the other writer was
-/// interrupted.
+/// The number of times that a writer checks whether a group is free. This takes longer than a change, so it fails only
+/// if the other writer was interrupted.
 const PATIENCE: usize = 256;
 
 /// An address as a key of the table. An IPv4 address is stored as its IPv4-mapped IPv6 address (RFC 4291 section
@@ -35,12 +35,13 @@ impl Address {
         Self(0xffff_0000_0000 | address as u128)
     }
 
-    /// Returns `None` for an IPv4-mapped address, which would be IPv4's key.
+    /// Returns `None` for an IPv4-mapped address, which would be the key of an IPv4 address.
     #[inline(always)]
     pub(crate) fn v6(address: u128) -> Option<Self> {
         (!is_mapped(address)).then_some(Self(address))
     }
 
+    /// Returns `None` for an IPv4-mapped address.
     pub(crate) fn of(address: IpAddr) -> Option<Self> {
         match address {
             IpAddr::V4(address) => Some(Self::v4(address.to_bits())),
@@ -48,7 +49,7 @@ impl Address {
         }
     }
 
-    /// Returns its bits folded into half as many.
+    /// Returns its 128 bits folded into 64 bits.
     #[inline(always)]
     pub(crate) fn number(self) -> u64 {
         self.0 as u64 ^ (self.0 >> 64) as u64
@@ -65,20 +66,25 @@ impl Address {
 struct Slot {
     /// Odd while the slot is written.
     version: AtomicU32,
+    /// The upper half of the address.
     upper: AtomicU64,
+    /// The lower half of the address.
     lower: AtomicU64,
-    /// MAC address, and in the lowest 16 bits rounds, tries and state; 0 for a free slot.
+    /// The MAC address in the upper 48 bits, and rounds, tries and state in the lowest 16 bits (see [`pack`]); 0 for a
+    /// free slot.
     value: AtomicU64,
+    /// [`Entry::at`].
     at: AtomicU64,
 }
 
+/// The slots in which the addresses of one group may be. Changes of a group are made by one thread at a time.
 struct Group {
-    /// Held by the current writer.
+    /// Lent to the thread that changes the slots.
     writer: Own<()>,
     slots: [Slot; GROUP],
 }
 
-/// Why a change was not made.
+/// The reason why a change was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Another thread writes in the same group and was interrupted.
@@ -94,21 +100,25 @@ pub(crate) enum Refused {
 pub(crate) struct Changed {
     /// The entry after the change; if it was removed, its last version.
     pub(crate) entry: Entry,
+    /// The action that the caller must take now.
     pub(crate) action: Action,
-    /// Whether another entry was evicted for it.
+    /// True if another entry was evicted for the entry.
     pub(crate) evicted: bool,
 }
 
 /// The table of neighbours.
 pub(crate) struct Neighbours {
     groups: Box<[Group]>,
+    /// The right shift from a 64-bit hash to the index of a slot.
     shift: u32,
+    /// Odd numbers that outsiders do not know.
     multipliers: [u64; 2],
+    /// The durations of the state machine.
     pub(crate) timers: Timers,
 }
 
 impl Slot {
-    /// Returns its content, unless it is being written.
+    /// Returns the address, the value and the time of the slot. `None` if a writer is changing it.
     #[inline(always)]
     fn read(&self) -> Option<(Address, u64, u64)> {
         let version = self.version.load(Ordering::Acquire);
@@ -121,13 +131,14 @@ impl Slot {
         whole.then_some((Address(u128::from(upper) << 64 | u128::from(lower)), value, at))
     }
 
-    /// Returns its content. Only for the thread that holds the group.
+    /// Returns its entry; `None` if it is free. Certain only for the thread that holds the group. For other threads,
+    /// `None` also means that a writer is changing it.
     fn held(&self) -> Option<(Address, Entry)> {
         let (address, value, at) = self.read()?;
         Some((address, unpack(value, at)?))
     }
 
-    /// Writes it. Only for the thread that holds the group.
+    /// Writes the slot; without an entry, the slot becomes free. Only for the thread that holds the group.
     fn write(&self, address: Address, entry: Option<Entry>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -140,6 +151,7 @@ impl Slot {
     }
 }
 
+/// Returns the value of a slot with this entry. [`unpack`] is the inverse.
 fn pack(entry: &Entry) -> u64 {
     let [a, b, c, d, e, f] = entry.mac.0;
     let low = u16::from(entry.rounds) << 8 | u16::from(entry.tries & 0xf) << 4 | entry.state as u16;
@@ -147,6 +159,7 @@ fn pack(entry: &Entry) -> u64 {
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
+/// Returns the entry of a slot's value; `None` for a free slot.
 #[inline(always)]
 fn unpack(value: u64, at: u64) -> Option<Entry> {
     let [a, b, c, d, e, f, rounds, low] = value.to_be_bytes();
@@ -154,13 +167,13 @@ fn unpack(value: u64, at: u64) -> Option<Entry> {
     Some(Entry { state, mac: MacAddress([a, b, c, d, e, f]), tries: low >> 4, rounds, at })
 }
 
-/// Returns whether the state in a slot's value is one whose address is used.
+/// Returns true if the state in a slot's value is [usable](NeighbourState::is_usable).
 #[inline(always)]
 fn is_usable(value: u64) -> bool {
     USABLE >> (value & 0xf) & 1 == 1
 }
 
-/// The states of [`NeighbourState::is_usable`], as bits.
+/// A bit for each state for which [`NeighbourState::is_usable`] returns true.
 const USABLE: u32 = {
     let (mut bits, mut number) = (0, 0);
     while number < 8 {
@@ -175,7 +188,8 @@ const USABLE: u32 = {
 };
 
 impl Neighbours {
-    /// Creates a table for about so many neighbours: twice as many slots, at least 64, of 64 bytes each.
+    /// Creates a table for about `capacity` neighbours. It has at least twice this number of slots, and at least 64, of
+    /// 64 bytes each.
     pub(crate) fn new(capacity: usize, secret: u64, timers: Timers) -> Result<Self, NoMemory> {
         let groups = (capacity * 2 / GROUP).next_power_of_two().max(8);
         let group = |_| Group { writer: Own::new(()), slots: array::from_fn(|_| Slot::default()) };
@@ -195,8 +209,8 @@ impl Neighbours {
         (start as usize / GROUP, start as usize % GROUP)
     }
 
-    /// Returns the value with the Ethernet address that packets to `address` are sent to now. `None` if the slow path
-    /// must decide.
+    /// Returns a value whose upper 48 bits are the Ethernet address to which packets to `address` are sent now. `None`
+    /// if the slow path must decide.
     #[inline(always)]
     pub(crate) fn usable(&self, address: Address, now: u64) -> Option<u64> {
         let (group, first) = self.start(address);
@@ -216,8 +230,9 @@ impl Neighbours {
         group.slots.iter().filter_map(Slot::held).find(|(found, _)| *found == address).map(|(_, entry)| entry)
     }
 
-    /// Runs `change` with exclusive access to the group of an address. `None` while another writer, which was
-    /// interrupted, holds the group.
+    /// Runs `change` with exclusive access to the group of an address. `change` gets the slots and the index at which
+    /// the search for the address begins. Returns `None`, without a call of `change`, if another writer holds the group
+    /// during `patience` checks.
     fn with_group<R>(
         &self,
         address: Address,
@@ -242,7 +257,7 @@ impl Neighbours {
         Some(result)
     }
 
-    /// Handles an event of an existing entry.
+    /// Handles an event of an existing entry. The caller must take the action in the result.
     pub(crate) fn step(&self, address: Address, event: Event, now: u64) -> Result<Changed, Refused> {
         let changed = self.with_group(address, PATIENCE, |slots, _| {
             let slot = slots.iter().find(|slot| slot.held().is_some_and(|(found, _)| found == address))?;
@@ -253,7 +268,8 @@ impl Neighbours {
     }
 
     /// Handles an event of an entry, and creates the entry if it does not exist: [`Entry::wanted`] for packets, stale
-    /// for requests. A new entry evicts a less valuable one.
+    /// for requests. If the group is full, a new entry evicts a less valuable entry. The caller must take the action in
+    /// the result.
     pub(crate) fn step_or_make(&self, address: Address, event: Event, now: u64) -> Result<Changed, Refused> {
         let made = match event {
             Event::Asked(mac) => Entry::stale(mac, now, &self.timers),
@@ -272,7 +288,7 @@ impl Neighbours {
                 }
             }
             let (worth, at, _) = worst;
-            // A mere request to us does not evict entries in use: a flood of requests would evict all of them.
+            // A request to us must not evict entries in use, because a flood of requests would evict all of them.
             let most = if matches!(event, Event::Asked(_)) { PAST } else { IN_USE };
             if worth > most {
                 return Err(Refused::Full);
@@ -284,7 +300,8 @@ impl Neighbours {
         changed.ok_or(Refused::Busy)?
     }
 
-    /// Writes an entry, whatever is known. Waits for other writers. For changes by operators.
+    /// Writes an entry in place of the known entry of the address, if any. Waits for other writers. For changes by
+    /// operators.
     pub(crate) fn put(&self, address: Address, entry: Entry, now: u64) -> Result<(), Refused> {
         let put = self.with_group(address, usize::MAX, |slots, first| {
             let mut worst = (usize::MAX, 0, u64::MAX);
@@ -305,7 +322,7 @@ impl Neighbours {
         put.ok_or(Refused::Busy)?
     }
 
-    /// Removes an entry. Returns whether it existed. For changes by operators.
+    /// Removes an entry. Returns true if it existed. Waits for other writers. For changes by operators.
     pub(crate) fn remove(&self, address: Address) -> bool {
         let removed = self.with_group(address, usize::MAX, |slots, _| {
             let slot = slots.iter().find(|slot| slot.held().is_some_and(|(found, _)| found == address));
@@ -314,8 +331,8 @@ impl Neighbours {
         removed.unwrap_or(false)
     }
 
-    /// Handles entries of the group with this number that no worker waits for and whose time has come. Returns the
-    /// number of removed entries.
+    /// Handles the entries of a group whose time has come and for which no worker waits. `group` may be any number, and
+    /// wraps around. Returns the number of removed entries.
     pub(crate) fn sweep(&self, group: usize, now: u64) -> usize {
         let Some(slots) = self.groups.get(group % self.groups.len()).map(|group| &group.slots) else { return 0 };
         let mut removed = 0;
@@ -336,6 +353,7 @@ impl Neighbours {
         removed
     }
 
+    /// Removes an entry if it is still equal to `entry`. Returns true if it was removed.
     fn remove_if_unchanged(&self, address: Address, entry: &Entry) -> bool {
         let removed = self.with_group(address, PATIENCE, |slots, _| {
             let slot = slots.iter().find(|slot| slot.held() == Some((address, *entry)));
@@ -358,7 +376,7 @@ impl Neighbours {
     }
 }
 
-/// Handles an event and writes the result.
+/// Handles an event of `entry`, and writes the result to the slot. Only for the thread that holds the group.
 fn step(slot: &Slot, address: Address, mut entry: Entry, event: Event, now: u64, timers: &Timers) -> Changed {
     let before = slot.held();
     let action = entry.step(event, now, timers);
@@ -370,13 +388,14 @@ fn step(slot: &Slot, address: Address, mut entry: Entry, event: Event, now: u64,
     Changed { entry, action, evicted: false }
 }
 
+/// The value of a free slot.
 const FREE: usize = 0;
-/// The value of failed and unused entries: the most that a request to us may evict.
+/// The value of unused entries. A request to us may evict entries up to this value.
 const PAST: usize = 2;
-/// The value of entries in use: the most that a packet may evict.
+/// The value of entries in use. A packet may evict entries up to this value.
 const IN_USE: usize = 4;
 
-/// Returns the value of an entry when a slot is needed.
+/// Returns the value of an entry: entries with the least value are evicted first.
 fn worth(entry: &Entry, now: u64) -> usize {
     match entry.state {
         NeighbourState::Failed => 1,
@@ -388,10 +407,11 @@ fn worth(entry: &Entry, now: u64) -> usize {
     }
 }
 
+/// A candidate to evict: its value, the index of its slot (`usize::MAX` for no candidate), and the time of its entry.
 type Worth = (usize, usize, u64);
 
-/// Returns the candidate to evict: the one with less value, and of two equal ones the one that would end earlier. The
-/// first free slot wins, so that entries are near the start of their search.
+/// Returns the candidate to evict: the candidate with less value, or with equal values the candidate whose time comes
+/// earlier. If both are equal, returns `a`, so that a new entry is near the start of its search.
 fn worse(a: Worth, b: Worth) -> Worth {
     if a.1 != usize::MAX && (a.0, a.2) <= (b.0, b.2) { a } else { b }
 }

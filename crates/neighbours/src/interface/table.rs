@@ -15,10 +15,10 @@ add ADDRESS MAC [permanent|stale]   adds a neighbour: add 192.0.2.7 02:00:00:00:
 remove ADDRESS                      removes a neighbour, learned or permanent
 replace ADDRESS MAC [permanent|stale]   sets another Ethernet address for a neighbour, or adds it";
 
-/// The error when there is no room.
+/// The error if there is no room for a neighbour.
 const FULL: &str = "no room: permanent neighbours take all slots that this address may have";
 
-/// Reads an address and a MAC address.
+/// Parses a line with an address and a MAC address.
 fn parse(line: &str) -> Result<(Address, MacAddress), String> {
     let mut words = line.split_ascii_whitespace();
     let address = address(words.next().unwrap_or_default())?;
@@ -38,6 +38,7 @@ fn parse(line: &str) -> Result<(Address, MacAddress), String> {
     }
 }
 
+/// Parses the address of a single host.
 fn address(word: &str) -> Result<Address, String> {
     let bad = || {
         let shown: String = word.chars().take(60).collect();
@@ -58,7 +59,7 @@ impl Interface {
         self.neighbours.put(address, Entry::permanent(mac), 0).map_err(|_| FULL.to_owned())
     }
 
-    /// Refuses addresses that a neighbour cannot have.
+    /// Fails if a neighbour cannot have this address.
     fn refuse_own(&self, address: IpAddr) -> Result<(), String> {
         if self.addresses().any(|own| own == address) {
             return Err(format!("{address} is the interface's own: allowed are addresses of other hosts"));
@@ -66,6 +67,7 @@ impl Interface {
         self.refuse_broadcast(address)
     }
 
+    /// Makes one change by an operator. After an error, nothing has changed.
     fn change(&self, line: &str) -> Result<(), String> {
         let (verb, entry) = Verb::split(line, SYNTAX)?;
         let now = self.noted();
@@ -100,7 +102,7 @@ impl Interface {
         let address = key.ip();
         let entry = match state {
             "permanent" => Entry::permanent(mac),
-            // A learned neighbour is worth trying.
+            // The listed state of a learned neighbour may be out of date, so the entry becomes stale.
             "stale" | "reachable" | "delay" | "probe" => Entry::stale(mac, now, &self.neighbours.timers),
             other => {
                 let other: String = other.chars().take(60).collect();

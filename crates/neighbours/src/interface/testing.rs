@@ -24,7 +24,8 @@ pub(crate) fn v6(last: u8) -> [u8; 16] {
     [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]
 }
 
-/// Returns environment with the interface `lan`, of 192.0.2.1/24 and 2001:db8::1/64.
+/// Returns a setup environment with the interface `lan`, and this interface. Its addresses are 192.0.2.1/24 and
+/// 2001:db8::1/64.
 pub(crate) fn environment() -> (SetupEnvironment, Arc<Interface>) {
     let mut all = SetupEnvironment::new(Frequency::new(1e9));
     all.batch = MAX_BATCH;

@@ -20,7 +20,7 @@ fn its_own_addresses_and_prefixes() {
     assert!(it.connects_v4(v4("192.0.2.254")) && !it.connects_v4(v4("192.0.3.1")));
     assert!(it.is_broadcast(v4("192.0.2.255")) && it.is_broadcast(u32::MAX) && !it.is_broadcast(v4("192.0.2.254")));
     assert!(it.is_broadcast(v4("192.0.2.0")), "the older form, RFC 1812 section 4.2.3.1");
-    // Made from the Ethernet address.
+    // This address is made from the Ethernet address.
     assert!(it.has_v6(v6("fe80::ff:fe00:1")) && it.connects_v6(v6("fe80::9")) && it.connects_v6(v6("2001:db8::9")));
     assert!(it.is_solicited(v6("ff02::1:ff00:1")) && !it.is_solicited(v6("ff02::1:ff00:2")));
     assert_eq!(it.source_v6(v6("fe80::9")), Some(v6("fe80::ff:fe00:1")));

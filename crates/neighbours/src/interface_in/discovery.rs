@@ -27,7 +27,7 @@ use crate::interface::neighbours::Address;
 
 impl InterfaceIn {
     /// Returns the gate of a neighbour discovery message; `None` for every other packet. Messages behind extension
-    /// headers are not searched for: no host sends them, and fragmented ones must be ignored (RFC 6980).
+    /// headers are not recognized: no host sends such messages, and fragmented messages must be ignored (RFC 6980).
     pub(super) fn discovery(&mut self, packet: &mut Packet, start: usize, header: &Ipv6, now: Ticks) -> Option<Gate> {
         if header.next_header != ICMPV6 {
             return None;
@@ -57,7 +57,8 @@ impl InterfaceIn {
         })
     }
 
-    /// Handles a solicitation (section 7.2.3).
+    /// Handles a solicitation (section 7.2.3): learns its sender, and answers it if the target is an own address.
+    /// Returns its gate.
     fn solicited(&mut self, packet: &mut Packet, header: &Ipv6, message: &Said, now: Ticks) -> Gate {
         let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
         let target = u128::from_be_bytes(message.target);
@@ -100,7 +101,7 @@ impl InterfaceIn {
         self.reply(packet, &frame, ANSWERED)
     }
 
-    /// Handles an advertisement (section 7.2.5).
+    /// Handles an advertisement (section 7.2.5): learns its sender, and defends an own address. Returns its gate.
     fn advertised(&mut self, packet: &mut Packet, header: &Ipv6, message: &Said, now: Ticks) -> Gate {
         let solicited = message.flags & SOLICITED != 0;
         // Section 7.1.2.
@@ -108,7 +109,8 @@ impl InterfaceIn {
             return MALFORMED;
         }
         let target = u128::from_be_bytes(message.target);
-        // The same as for a solicitation: RFC 4291 sections 2.5.3 and 2.5.5; RFC 4038 section 4.2.
+        // As for a solicitation, the target must be an address that a node can have: RFC 4291 sections 2.5.3 and 2.5.5;
+        // RFC 4038 section 4.2.
         let Some(neighbour) = Address::v6(target).filter(|_| may_be_host_v6(target)) else { return MALFORMED };
         if self.interface.has_v6(target) {
             if message.link_layer == Some(self.interface.mac) {

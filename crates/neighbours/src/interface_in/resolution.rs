@@ -23,7 +23,8 @@ use crate::interface::neighbours::{Address, Refused};
 const DEFEND_INTERVAL: forebay_units::Nanos = forebay_units::Nanos(10_000_000_000);
 
 impl InterfaceIn {
-    /// Handles an ARP message. A request for an own address is turned into its answer.
+    /// Handles an ARP message, and returns its gate. Learns its sender. A request for an own address is turned into its
+    /// answer.
     pub(super) fn arp(&mut self, packet: &mut Packet, now: Ticks) -> Gate {
         let bytes = packet.data().get(size_of::<Ethernet>()..).unwrap_or_default();
         let Some(&arp) = Arp::parse(bytes) else { return MALFORMED };
@@ -60,7 +61,8 @@ impl InterfaceIn {
         self.reply(packet, &frames::arp(arp.sender_mac, mac, &answer), ANSWERED)
     }
 
-    /// Handles another station's use of an own address: announces the address again, within the rate limit.
+    /// Handles a packet of another station that uses an own address: turns it into an announcement of the address,
+    /// within the rate limit.
     fn defend_v4(&mut self, packet: &mut Packet, address: u32, now: Ticks) -> Gate {
         if !self.may_defend(now) {
             return CONFLICT;
@@ -72,7 +74,7 @@ impl InterfaceIn {
         self.reply(packet, &frames::arp(frames::BROADCAST, mac, &announcement), DEFENDED)
     }
 
-    /// Counts a conflict. Returns whether the address may be defended now.
+    /// Counts a conflict. Returns true if the address may be defended now; the caller must then defend it.
     pub(super) fn may_defend(&mut self, now: Ticks) -> bool {
         self.counts[CONFLICTS].add(1);
         let interval = self.interface.ticks(DEFEND_INTERVAL).0;
@@ -83,7 +85,7 @@ impl InterfaceIn {
         may
     }
 
-    /// Replaces the packet's content by `frame`.
+    /// Replaces the packet's content by `frame`, and counts it in the counter `count`. Returns the gate of the reply.
     pub(super) fn reply(&mut self, packet: &mut Packet, frame: &[u8], count: usize) -> Gate {
         if !packet.write(frame) {
             return MALFORMED;
@@ -93,7 +95,7 @@ impl InterfaceIn {
     }
 
     /// Updates a neighbour's entry. Only a request to us adds a new entry. Unexpected answers and announcements change
-    /// existing entries only (RFC 826, the merge; RFC 4861 section 7.2.5).
+    /// only existing entries (RFC 826, merge flag; RFC 4861 section 7.2.5).
     pub(super) fn learn(&mut self, address: Address, event: Event, now: Ticks) {
         let neighbours = &self.interface.neighbours;
         let changed = match event {

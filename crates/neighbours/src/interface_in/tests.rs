@@ -153,7 +153,7 @@ fn pings_from_loopback_and_ipv4_mapped_addresses_are_not_answered() {
     assert_eq!(rig.counters("neighbours")["echoed"], 0);
 }
 
-/// RFC 4291 sections 2.5.3 and 2.5.5, RFC 4861 section 7.1: neither source nor target may be such an address.
+/// RFC 4291 sections 2.5.3 and 2.5.5, RFC 4861 section 7.1: source and target must not be such addresses.
 #[test]
 fn neighbour_discovery_from_and_for_addresses_of_no_node_is_malformed() {
     let (mut rig, lan) = rig(json!({}));
@@ -196,7 +196,7 @@ fn martian_sources_are_not_forwarded() {
         // The older form of the broadcast address (RFC 1812 section 4.2.3.1).
         ([192, 0, 2, 0], MARTIAN),
         ([198, 51, 100, 0], TRANSIT),
-        // The same last octet as an address of the router, but another address.
+        // This address has the same last octet as an address of the router.
         ([198, 51, 100, 1], TRANSIT),
         ([198, 51, 100, 255], TRANSIT),
         ([169, 254, 1, 1], LINK_ONLY),

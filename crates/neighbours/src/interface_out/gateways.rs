@@ -1,4 +1,4 @@
-//! Selects the neighbour that a packet is sent to: a router, or its destination.
+//! Selects the neighbour to which a packet is sent: a router, or its destination.
 
 use std::collections::BTreeMap;
 use std::hint::cold_path;
@@ -11,7 +11,7 @@ use forebay_packet::{Network, Packet, Word};
 use crate::interface::Interface;
 use crate::interface::neighbours::Address;
 
-/// One router of each address family.
+/// The router of each address family, if there is one.
 #[derive(Clone, Copy, Default)]
 struct Pair {
     v4: Option<Address>,
@@ -20,12 +20,16 @@ struct Pair {
 
 /// The routers of an interface.
 pub(super) struct Gateways {
+    /// The metadata word with the next hop; `None` if there are no routers by next hop.
     word: Option<Word>,
+    /// The routers by next hop.
     by_hop: Vec<Pair>,
+    /// The routers of packets without a router by next hop.
     default: Pair,
 }
 
 impl Pair {
+    /// Checks addresses of the parameter `path`: they must be neighbours, at most one of each family.
     fn of(path: &str, interface: &Interface, addresses: &[IpAddr]) -> Result<Self, SetupError> {
         let mut pair = Self::default();
         for (index, &address) in addresses.iter().enumerate() {
@@ -59,6 +63,8 @@ const PAST_HOSTS: u32 = 0xe000_0000;
 const PAST_GROUPS: u32 = 0xf000_0000;
 
 impl Gateways {
+    /// Checks the routers. `default` and `by_hop` are the parameters `gateway` and `next_hops`, and `word` is the
+    /// metadata word with the next hop.
     pub(super) fn new(
         interface: &Interface,
         default: &[IpAddr],
@@ -80,9 +86,9 @@ impl Gateways {
         Ok(Self { word, by_hop: hops, default: Pair::of("gateway", interface, default)? })
     }
 
-    /// Returns the neighbour that a packet is sent to. `None` if the packet is not IP, or is to an IPv4-mapped address.
-    /// Multicast and broadcast packets stay on the link, whatever the routes are (RFC 1112 section 6.4, RFC 2464
-    /// section 7): no router receives them instead.
+    /// Returns the neighbour to which a packet is sent. `None` if the packet is not IP, or its destination is
+    /// IPv4-mapped. For multicast and broadcast packets, returns their destination, whatever the routes are (RFC 1112
+    /// section 6.4, RFC 2464 section 7).
     #[inline(always)]
     pub(super) fn target(&self, interface: &Interface, packet: &mut Packet) -> Option<Address> {
         if let Some(header) = packet.ipv4() {
@@ -106,6 +112,7 @@ impl Gateways {
         self.target_v6(interface, packet)
     }
 
+    /// Returns the neighbour of a packet that is not IPv4, like [`target`](Self::target).
     fn target_v6(&self, interface: &Interface, packet: &mut Packet) -> Option<Address> {
         if packet.network().0 != Network::Ipv6 {
             return None;

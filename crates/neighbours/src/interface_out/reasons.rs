@@ -1,4 +1,4 @@
-//! Why packets are dropped and created, and what is counted.
+//! The reasons why packets are dropped and created, and the counters.
 
 use forebay_graph::{Gate, Reason};
 
@@ -13,6 +13,8 @@ pub(super) const NO_GATEWAY: Gate = Gate::drop(7);
 pub(super) const NOT_FOR_LINK: Gate = Gate::drop(8);
 pub(super) const NOT_IP: Gate = Gate::drop(9);
 pub(super) const NOT_ASKED: Gate = Gate::drop(10);
+/// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
+/// and texts in `docs/drops.md`.
 pub(super) const DROPS: &[Reason] = &[
     Reason { name: "unresolved", help: "The packet waited for its neighbour, which did not answer." },
     Reason { name: "unreachable", help: "The neighbour did not answer before, and no new request is sent yet." },

@@ -57,7 +57,7 @@ fn packets_wait_until_their_neighbour_has_answered() {
     rig.wake();
     assert_eq!((emitted(&mut rig), rig.held()), (vec![], 2));
     answered(&lan, Address::v4(u32::from_be_bytes(PEER_V4)), rig.now.0);
-    // Later packets stay behind those that wait.
+    // Later packets stay behind packets that wait.
     assert_eq!(push(&mut rig, std::slice::from_ref(&first)), [None]);
     rig.wake();
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(first.clone())), (Gate::FIRST, sent(first.clone()))]);
@@ -167,7 +167,8 @@ fn multicast_needs_no_neighbour_and_broadcasts_are_dropped() {
     }
 }
 
-/// Multicast and broadcast packets never go to a known gateway, neither to the default one nor to that of a next hop.
+/// Multicast and broadcast packets never go to a gateway: not to the default gateway, and not to the gateway of a next
+/// hop.
 #[test]
 fn multicast_and_broadcast_packets_never_go_to_a_router() {
     let (mut environment, lan) = environment();
@@ -209,7 +210,8 @@ fn to_unused(number: u32) -> Vec<u8> {
     ipv6(v6(9), destination)
 }
 
-/// RFC 6583: a scan of a connected prefix causes only as many requests as packets may wait, whatever its speed.
+/// RFC 6583: whatever the speed of a scan of a connected prefix is, it causes only one request for each packet that may
+/// wait.
 #[test]
 fn packets_that_may_not_wait_cause_no_requests() {
     let (mut rig, lan) = rig(json!({ "resolving": 16, "held": 20 }));
@@ -221,7 +223,8 @@ fn packets_that_may_not_wait_cause_no_requests() {
     }
     assert_eq!(outcomes, HashMap::from([(None, 16), (Some(RESOLVING_FULL), 9_984)]));
     assert_eq!((rig.created(), lan.neighbours.all().len()), (vec![0, 16, 0], 16), "the other addresses have no entry");
-    // Waiting neighbours get more requests and are given up; then others have their turn.
+    // Neighbours for which packets wait get more requests, and are then given up. Afterwards there is room for other
+    // neighbours.
     for _ in 0..40_000 {
         rig.now.0 += SECOND / 1_000;
         rig.wake();

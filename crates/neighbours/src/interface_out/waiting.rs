@@ -1,7 +1,7 @@
-//! Packets that wait for their neighbours' answers, and neighbours that are timed.
+//! Packets that wait for answers of their neighbours, and neighbours that are timed.
 //!
-//! There are few at a time, so a list suffices. For nearly every packet, a small array of counts shows without a search
-//! of the list that no packets wait for its neighbour.
+//! There are few such neighbours at a time, so a list suffices. For nearly every packet, a small array of counts shows
+//! without a search of the list that no packets wait for its neighbour.
 
 use std::collections::VecDeque;
 
@@ -10,31 +10,36 @@ use forebay_memory::{NoMemory, room};
 
 use crate::interface::neighbours::Address;
 
-/// The number of counts, a power of two; each address has one.
+/// The number of counts, a power of two. The lowest bits of an address select its count.
 const COUNTS: usize = 1_024;
 
-/// Why a packet cannot wait.
+/// The reason why a packet cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// As many packets wait as are allowed.
+    /// The largest number of packets waits already.
     Held,
-    /// Packets wait for as many neighbours as are allowed.
+    /// The list of neighbours is full.
     Resolving,
 }
 
+/// The neighbours that one worker checks at intervals, and the packets that wait for them.
 pub(super) struct Waiting {
     /// Neighbours that are timed, with the packets that wait for them.
     all: Vec<(Address, VecDeque<Key>)>,
-    /// Unused queues, so that none is allocated later.
+    /// The unused queues, so that no queue is allocated later. A neighbour in the list has one of the queues.
     spare: Vec<VecDeque<Key>>,
-    /// By the lowest bits of the address: the number of neighbours that packets wait for.
+    /// For the lowest bits of an address: the number of neighbours for which packets wait.
     counts: Box<[u16; COUNTS]>,
+    /// The largest number of packets that wait for one neighbour.
     queue: usize,
+    /// The number of packets that wait.
     held: usize,
+    /// The largest number of packets that wait.
     most_held: usize,
 }
 
 impl Waiting {
+    /// Allocates the list for `resolving` neighbours, each with a queue of `queue` packets.
     pub(super) fn new(resolving: usize, queue: usize, most_held: usize) -> Result<Self, NoMemory> {
         let each = NoMemory::of::<Key>(queue).bytes + size_of::<(Address, VecDeque<Key>)>();
         let lack = |lack: NoMemory| lack.within(each * resolving);
@@ -52,27 +57,28 @@ impl Waiting {
         })
     }
 
+    /// Returns the index of the count of an address.
     fn slot(address: Address) -> usize {
         address.number() as usize % COUNTS
     }
 
-    /// Returns whether packets may wait for a neighbour. False is certain.
+    /// Returns false only if no packet waits for a neighbour. If it returns true, [`waits`](Self::waits) knows.
     #[inline(always)]
     pub(super) fn may_wait(&self, address: Address) -> bool {
         self.held > 0 && self.counts[Self::slot(address)] > 0
     }
 
-    /// Returns whether packets wait for a neighbour.
+    /// Returns true if packets wait for a neighbour.
     pub(super) fn waits(&self, address: Address) -> bool {
         self.may_wait(address) && self.all.iter().any(|(of, queue)| *of == address && !queue.is_empty())
     }
 
-    /// Returns whether any packets wait.
+    /// Returns true if any packets wait.
     pub(super) fn any(&self) -> bool {
         self.held > 0
     }
 
-    /// Checks whether a packet may wait for a neighbour that no packet waits for yet.
+    /// Checks if there is room for a packet to a neighbour for which no packet waits yet.
     pub(super) fn room(&self, address: Address) -> Result<(), Full> {
         if self.spare.is_empty() && !self.all.iter().any(|(of, _)| *of == address) {
             return Err(Full::Resolving);
@@ -80,8 +86,8 @@ impl Waiting {
         if self.held >= self.most_held { Err(Full::Held) } else { Ok(()) }
     }
 
-    /// Adds a neighbour to the timed ones. Returns false if there are as many as are allowed; then only later packets
-    /// trigger its actions.
+    /// Adds a neighbour to the list, if it is not there. Returns false if the list is full: then only later packets
+    /// trigger the actions of the neighbour.
     pub(super) fn watch(&mut self, address: Address) -> bool {
         if self.all.iter().any(|(of, _)| *of == address) {
             return true;
@@ -91,7 +97,9 @@ impl Waiting {
         true
     }
 
-    /// Makes room for a packet. Returns the packet that must be dropped for it.
+    /// Makes room for a packet to a neighbour. Returns the packet that the caller must drop for it, which is removed
+    /// from the queue. After success, the caller must [push](Self::push) the new packet, or put the removed packet
+    /// [back](Self::unpop).
     pub(super) fn admit(&mut self, address: Address) -> Result<Option<Key>, Full> {
         if !self.watch(address) {
             return Err(Full::Resolving);
@@ -126,7 +134,7 @@ impl Waiting {
         Some(key)
     }
 
-    /// Puts a [removed](Self::pop) packet back.
+    /// Puts a [removed](Self::pop) packet back to the front of its queue.
     pub(super) fn unpop(&mut self, address: Address, key: Key) {
         if let Some((_, queue)) = self.all.iter_mut().find(|(of, _)| *of == address) {
             if queue.is_empty() {
@@ -142,7 +150,8 @@ impl Waiting {
         self.all.get(at).map(|(address, _)| *address)
     }
 
-    /// Removes the neighbour at this index, which no packets wait for. The last neighbour moves to the index.
+    /// Removes the neighbour at this index. No packets may wait for it. The last neighbour of the list moves to this
+    /// index.
     pub(super) fn forget(&mut self, at: usize) {
         if at < self.all.len() {
             let (_, queue) = self.all.swap_remove(at);

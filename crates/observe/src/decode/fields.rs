@@ -7,12 +7,12 @@ use forebay_packet::wire::ethernet::{EtherType, MacAddress};
 
 use super::{ICMP, ICMP6, Layers, TCP, UDP, array, byte, word};
 
-/// A header field: its name, as users of Wireshark and tcpdump know it, and its value.
+/// A header field. Its name is known to users of Wireshark and tcpdump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// For example `ipv4.ttl`.
+    /// The name, for example `ipv4.ttl`.
     pub name: String,
-    /// For example `64`.
+    /// The value, for example `64`.
     pub value: String,
 }
 
@@ -149,8 +149,8 @@ fn flags(bits: u8) -> String {
     if set.is_empty() { "none".to_owned() } else { set.join("+") }
 }
 
-/// Returns the changes of a frame, one line each: `ipv4.ttl 64 → 63`, added and removed fields, or bytes if no field
-/// differs.
+/// Returns the changes of a frame, one line each: `ipv4.ttl 64 → 63`, or an added or a removed field. If no field
+/// differs, returns the bytes that differ.
 #[must_use]
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
     let (old, new) = (fields(before), fields(after));
@@ -172,7 +172,8 @@ pub fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
     lines
 }
 
-/// Returns the runs of bytes that differ between two frames of equal length, at most four.
+/// Returns the differences of bytes between two frames of the same length: at most four groups of consecutive bytes,
+/// and the number of further groups.
 fn bytes(before: &[u8], after: &[u8]) -> Vec<String> {
     const RUNS: usize = 4;
     let mut runs: Vec<(usize, usize)> = Vec::new();

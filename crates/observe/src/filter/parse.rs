@@ -1,4 +1,4 @@
-//! Parses a filter expression: words, then `or` above `and` above `not`.
+//! Parses a filter expression. `not` binds more tightly than `and`, and `and` binds more tightly than `or`.
 
 use std::error::Error;
 use std::fmt;
@@ -6,20 +6,21 @@ use std::net::IpAddr;
 
 use super::{Filter, Side};
 
-/// Maximum nesting of parentheses and `not`.
+/// The largest nesting depth of parentheses and `not`. The parser is recursive.
 const DEPTH: usize = 64;
-/// Maximum number of words in an expression.
+/// The largest number of words in an expression.
 const WORDS: usize = 4_096;
 
+/// The terms of the language, for errors.
 const PRIMITIVES: &str = "ip, ip6, tcp, udp, icmp, icmp6, arp, vlan [ID], [src|dst] host ADDRESS, \
 [src|dst] net ADDRESS/LENGTH, [src|dst] port NUMBER, greater LENGTH, less LENGTH, not …, ( … )";
 
 /// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// Column in characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// The wrong word, and the allowed ones.
+    /// The wrong word, and the allowed words.
     pub message: String,
 }
 
@@ -43,6 +44,7 @@ struct Parser<'a> {
     end: usize,
 }
 
+/// Parses an expression.
 pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     let mut parser = Parser { words: words(text), at: 0, end: text.chars().count() + 1 };
     if parser.words.len() > WORDS {
@@ -80,17 +82,19 @@ impl<'a> Parser<'a> {
         self.words.get(self.at).map(|word| word.text)
     }
 
+    /// Consumes the next word if it is one of `wanted`. Returns whether it was.
     fn take(&mut self, wanted: &[&str]) -> bool {
         let found = self.peek().is_some_and(|word| wanted.contains(&word));
         self.at += usize::from(found);
         found
     }
 
+    /// Returns an error at the column of word `at`.
     fn wrong(&self, at: usize, message: &str) -> FilterError {
         FilterError { column: self.words.get(at).map_or(self.end, |word| word.column), message: message.to_owned() }
     }
 
-    /// Returns an error that the current word is not allowed.
+    /// Returns an error that the next word is not allowed.
     fn expected(&self, allowed: &str) -> FilterError {
         let found = self.peek().map_or_else(
             || "the expression ends here".to_owned(),
@@ -99,6 +103,7 @@ impl<'a> Parser<'a> {
         self.wrong(self.at, &format!("{found}: allowed is {allowed}"))
     }
 
+    /// Parses terms with `or` between them.
     fn either(&mut self, depth: usize) -> Result<Filter, FilterError> {
         let mut filter = self.both(depth)?;
         // Build a balanced tree: a left-leaning chain would be dropped with a recursion as deep as its length.
@@ -113,6 +118,7 @@ impl<'a> Parser<'a> {
         Ok(filter)
     }
 
+    /// Parses terms with `and` between them.
     fn both(&mut self, depth: usize) -> Result<Filter, FilterError> {
         let mut all = vec![self.single(depth)?];
         // As in tcpdump, `and` may be omitted: `tcp port 80`.
@@ -122,6 +128,7 @@ impl<'a> Parser<'a> {
         Ok(balanced(all, Filter::And))
     }
 
+    /// Parses a term with `not`, an expression in parentheses, or a primitive.
     fn single(&mut self, depth: usize) -> Result<Filter, FilterError> {
         if depth > DEPTH {
             return Err(self.expected(&format!("no more than {DEPTH} parentheses and `not` in one another")));
@@ -136,6 +143,7 @@ impl<'a> Parser<'a> {
         self.primitive()
     }
 
+    /// Parses a term without `not` and parentheses.
     fn primitive(&mut self) -> Result<Filter, FilterError> {
         let start = self.at;
         let Some(word) = self.peek() else { return Err(self.expected(PRIMITIVES)) };
@@ -168,6 +176,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses the rest of a term after `src`, `dst` or neither of them.
     fn sided(&mut self, side: Side) -> Result<Filter, FilterError> {
         match self.peek() {
             Some("port") => {
@@ -197,6 +206,7 @@ impl<'a> Parser<'a> {
         self.value(allowed, |text| T::try_from(text.parse().ok().filter(|number| *number <= most)?).ok())
     }
 
+    /// Consumes the next word as a value that `read` accepts. `allowed` is for the error.
     fn value<T>(&mut self, allowed: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, FilterError> {
         let value = self.peek().and_then(read).ok_or_else(|| self.expected(allowed))?;
         self.at += 1;
@@ -213,7 +223,7 @@ fn begins(word: &str) -> bool {
     TERMS.contains(&word) || word == "("
 }
 
-/// Joins filters in pairs, so that the depth is the logarithm of their number.
+/// Joins filters in pairs, so that the depth of the tree is the logarithm of their number. There must be at least one.
 fn balanced(mut filters: Vec<Filter>, join: fn(Box<Filter>, Box<Filter>) -> Filter) -> Filter {
     while filters.len() > 1 {
         let mut joined = Vec::with_capacity(filters.len().div_ceil(2));

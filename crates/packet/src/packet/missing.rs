@@ -49,6 +49,7 @@ impl Packet {
         self.meta_mut().clock &= CLOCK;
     }
 
+    /// Reserves memory for the number outside packet memory, and stores it there. Returns `false` if there is no room.
     #[cold]
     fn store_missing(&mut self, bytes: u32) -> bool {
         if self.meta().clock > CLOCK {
@@ -71,13 +72,14 @@ impl Packet {
         true
     }
 
+    /// Returns the stored number. The clock byte must give its location.
     #[cold]
     fn stored_missing(&self) -> u32 {
         // SAFETY: these are four bytes of the chunk, which `store_missing` has written.
         unsafe { self.0.as_ptr().cast::<u8>().add(self.slot()).cast::<u32>().read_unaligned() }
     }
 
-    /// Returns the memory of the number to the frame.
+    /// Gives the memory of the number back to packet memory.
     fn release(&mut self) {
         let meta = self.meta_mut();
         if meta.clock & BEHIND != 0 {

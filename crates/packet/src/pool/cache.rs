@@ -22,7 +22,9 @@ const MOST: usize = 512;
 /// copied in one piece.
 pub(super) struct Cache {
     slots: Box<[Chunk]>,
+    /// The index of the oldest chunk.
     head: usize,
+    /// The index after the latest chunk.
     tail: usize,
     pool: Arc<Inner>,
 }
@@ -35,6 +37,7 @@ thread_local! {
     static AT_EXIT: AtExit = const { AtExit };
 }
 
+/// Its drop, when the thread ends, returns the thread's chunks.
 struct AtExit;
 
 impl Drop for AtExit {
@@ -46,6 +49,7 @@ impl Drop for AtExit {
 }
 
 impl Cache {
+    /// Creates an empty cache. Its size depends on the pool's order of reuse.
     fn new(pool: Arc<Inner>) -> Self {
         let room = match pool.order {
             // A thread keeps at most a quarter of a small pool, so that other threads find free chunks too.
@@ -122,6 +126,7 @@ impl Cache {
         filled
     }
 
+    /// Adds chunks, which have no other owner. If the cache has no room, some chunks go to the backing.
     #[inline]
     pub(super) fn push(&mut self, chunks: &[Chunk]) {
         if self.slots.len() - self.tail < chunks.len() {
@@ -145,8 +150,8 @@ impl Cache {
         self.pool.return_to_backing(surplus);
     }
 
-    /// Takes chunks from the pool: half a cache or `wanted`, whichever is more, in LIFO order; as many as fit in FIFO
-    /// order.
+    /// Takes chunks from the pool. In LIFO order, the cache is then half full, or has `wanted` chunks if that is more.
+    /// In FIFO order, it is then full. It has fewer chunks if the pool has no more.
     #[cold]
     fn refill(&mut self, wanted: usize) {
         self.slots.copy_within(self.head..self.tail, 0);
@@ -186,6 +191,7 @@ pub(super) fn with<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
     f(unsafe { &mut *cache })
 }
 
+/// Calls `f` with a new cache of `pool`, which this thread keeps.
 #[cold]
 fn with_new<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
     detach_closed();
@@ -200,6 +206,7 @@ fn with_new<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
     result
 }
 
+/// Returns this thread's cache of the pool `id`. Null if it has none.
 #[inline]
 fn get(id: u8) -> *mut Cache {
     CACHES.with(|caches| caches[usize::from(id)].get())

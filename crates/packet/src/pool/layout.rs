@@ -38,6 +38,7 @@ pub enum LayoutError {
 }
 
 impl Layout {
+    /// Checks that the metadata can represent all offsets and that a frame of 64 bytes fits.
     pub(crate) fn check(&self) -> Result<(), LayoutError> {
         if !self.data.is_multiple_of(LINE) || !(1..=usize::from(u8::MAX)).contains(&(self.data / LINE)) {
             return Err(LayoutError::Data(self.data));

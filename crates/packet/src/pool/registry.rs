@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Inner, PoolError};
 
-/// The largest number of pools in a process: enough for one per worker and device queue, with some to spare.
+/// The largest number of pools in a process: more than one for each worker and device queue.
 pub(super) const MAX_POOLS: usize = u8::MAX as usize + 1;
 
+/// The open pools, and the closed pools whose chunks are not all returned, by number.
 static POOLS: Mutex<[Option<Arc<Inner>>; MAX_POOLS]> = Mutex::new([const { None }; MAX_POOLS]);
 
+/// Registers the pool that `make` creates with the number that it receives.
 pub(super) fn add(make: impl FnOnce(u8) -> Inner) -> Result<Arc<Inner>, PoolError> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let id = pools.iter().position(Option::is_none).ok_or(PoolError::TooMany(MAX_POOLS))?;
@@ -21,6 +23,7 @@ pub(super) fn add(make: impl FnOnce(u8) -> Inner) -> Result<Arc<Inner>, PoolErro
     Ok(inner)
 }
 
+/// Returns the pool with this number, if there is one.
 pub(super) fn get(id: u8) -> Option<Arc<Inner>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(id)].clone()
 }

@@ -1,9 +1,10 @@
-//! The session of an ICMP message. A query's session is given by its identifier, an error's session by the packet it
-//! quotes.
+//! The session of an ICMP message. The identifier of a query determines its session. The packet that an error quotes
+//! determines the session of the error.
 //!
-//! Both thus reach the worker that has their session. For example, a translator finds a query by its identifier (RFC
-//! 5508 section 3.1) and an error by the quoted packet (section 4.2). The key does not say which side sent the query:
-//! queries of both sides with one identifier reach one worker, which has separate sessions for them.
+//! So queries and errors reach the worker that has their session. For example, a translator finds a query by its
+//! identifier (RFC 5508 section 3.1) and an error by the quoted packet (section 4.2). The key does not contain which
+//! side sent the query: queries of both sides with one identifier reach one worker, which has separate sessions for
+//! them.
 //!
 //! An error about a first fragment belongs to the session with the quoted ports. Either the datagram passed as a whole
 //! and a later router fragmented it; or it arrived in fragments and was reassembled before a module with sessions, on
@@ -34,6 +35,7 @@ pub(super) fn key(outer: SessionKey, message: &[u8]) -> Option<SessionKey> {
     })
 }
 
+/// Returns whether an ICMP or ICMPv6 message of type `kind` is an error.
 fn is_error(protocol: u8, kind: u8) -> bool {
     /// RFC 792; type 4 is source quench.
     const V4: [u8; 4] = [v4::UNREACHABLE, v4::TIME_EXCEEDED, v4::PARAMETER_PROBLEM, 4];
@@ -92,6 +94,7 @@ fn quoted(packet: &[u8], protocol: u8) -> Option<SessionKey> {
     })
 }
 
+/// Returns an IPv4 address in the form of [`SessionKey`].
 fn to_16_bytes(address: [u8; 4]) -> [u8; 16] {
     let mut wide = [0; 16];
     wide[..4].copy_from_slice(&address);

@@ -35,6 +35,7 @@ pub(super) fn key(mut key: SessionKey, mut payload: &[u8]) -> SessionKey {
     key
 }
 
+/// Returns the key of the tunnel itself ([`SessionKey::TUNNEL`]). `outer` has the outer addresses.
 fn of_tunnel(outer: SessionKey, teid: u32) -> SessionKey {
     SessionKey {
         source_port: (teid >> 16) as u16,

@@ -53,7 +53,7 @@ fn last_bytes(bytes: &[u8], rest: &[u8]) -> u64 {
     if rest.is_empty() {
         return 0;
     }
-    // The bytes before them are read too and shifted out: copying a few bytes would be a function call.
+    // Eight bytes are read, and the bytes before `rest` are shifted out. Copying a few bytes would be a function call.
     if let Some(word) = bytes.last_chunk::<8>() {
         let before = 8 * (8 - rest.len());
         let word = u64::from_ne_bytes(*word);

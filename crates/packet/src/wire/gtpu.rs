@@ -219,6 +219,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
+    /// Reads an extension header of type `kind`, or records that the header is not understood.
     fn understand(&mut self, kind: u8, header: &[u8]) {
         if kind == extension::PDU_SESSION_CONTAINER {
             // In both directions, the flow is the lower six bits of the second byte (TS 38.415 section 5.5.2).

@@ -88,6 +88,7 @@ impl Ipv4 {
         self.version_ihl == 0x45 && usize::from(payload) <= room && checksum::is_right20(self.as_bytes())
     }
 
+    /// Returns whether the header is valid and has options. `bytes` starts at the header.
     #[cold]
     fn is_valid_with_options(&self, bytes: &[u8]) -> bool {
         let Some(length) = self.header_len().filter(|length| self.version_ihl >> 4 == 4 && *length > 20) else {

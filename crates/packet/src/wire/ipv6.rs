@@ -24,21 +24,29 @@ pub struct Ipv6 {
 /// The most extension headers that are skipped. A longer chain is not parsed (RFC 8504 section 5.3 allows a limit).
 pub const MOST_EXTENSIONS: usize = 8;
 
-/// The number of the hop-by-hop options, followed by those of the other extension headers that are skipped (RFC 8200
-/// section 4.1, RFC 4302, RFC 6275 section 6.1, RFC 7401 section 5.1, RFC 5533 section 5). RFC 7045 section 2 lists
-/// them. The experimental numbers (253 and 254, RFC 3692) have no known format: they count as the upper layer.
+// The numbers of the extension headers that are skipped. RFC 7045 section 2 lists them. The experimental numbers (253
+// and 254, RFC 3692) have no known format: they count as the upper layer.
+
+/// Hop-by-hop options (RFC 8200 section 4.3).
 const HOP_BY_HOP: u8 = 0;
+/// Routing header (RFC 8200 section 4.4).
 const ROUTING: u8 = 43;
+/// Fragment header (RFC 8200 section 4.5).
 pub(crate) const FRAGMENT: u8 = 44;
+/// Authentication header (RFC 4302).
 const AUTHENTICATION: u8 = 51;
+/// Destination options (RFC 8200 section 4.6).
 const DESTINATION: u8 = 60;
+/// Mobility header (RFC 6275 section 6.1).
 const MOBILITY: u8 = 135;
+/// Host Identity Protocol (RFC 7401 section 5.1).
 const HIP: u8 = 139;
+/// Shim6 (RFC 5533 section 5).
 const SHIM6: u8 = 140;
 /// No header follows (RFC 8200 section 4.7).
 const NO_NEXT_HEADER: u8 = 59;
 
-/// Returns whether a number is that of an extension header, which another header may follow.
+/// Returns whether `protocol` is the number of an extension header that is skipped.
 #[must_use]
 pub fn is_extension(protocol: u8) -> bool {
     matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY | HIP | SHIM6)
@@ -62,7 +70,7 @@ pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
 }
 
 /// Returns whether the packet is a fragment of a datagram (RFC 8200 section 4.5). A packet whose fragment header marks
-/// it as whole is not a fragment (RFC 6946). A fragment header behind the headers that can be read is ignored.
+/// it as whole is not a fragment (RFC 6946). A fragment header after more headers than are skipped is ignored.
 #[must_use]
 pub fn is_fragment(frame: &[u8], start: usize) -> bool {
     walk(frame, start).is_some_and(|chain| chain.fragment)
@@ -117,6 +125,8 @@ struct HeaderChain {
     later: bool,
 }
 
+/// Follows the chain of headers of the IPv6 packet that starts at `start` in the frame. Returns `None` if the frame
+/// ends before the fixed header does.
 fn walk(frame: &[u8], start: usize) -> Option<HeaderChain> {
     let header = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0;
     let mut next = header.next_header;

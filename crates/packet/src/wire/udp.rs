@@ -31,8 +31,9 @@ pub fn sum_over_ipv4(header: &Ipv4, datagram: &[u8]) -> u16 {
     checksum::add(checksum::add(addresses, rest), checksum::sum(datagram))
 }
 
-/// Returns the same sum over IPv6, whose pseudo header has the datagram's length in 32 bits (RFC 8200 section 8.1). The
-/// destination in `header` must be the final one: with a routing header, the last address of the route.
+/// Returns the same sum as [`sum_over_ipv4`] for IPv6, whose pseudo header has the datagram's length in 32 bits (RFC
+/// 8200 section 8.1). The destination in `header` must be the final destination: with a routing header, the last
+/// address of the route.
 #[must_use]
 pub fn sum_over_ipv6(header: &Ipv6, datagram: &[u8]) -> u16 {
     let addresses = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));

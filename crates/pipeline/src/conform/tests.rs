@@ -68,17 +68,21 @@ fn violations_have_the_value_and_what_is_allowed() {
         "properties": {
             "act": { "enum": ["permit", "drop"] },
             "size": { "type": "integer", "minimum": 1, "maximum": 9 },
+            "kind": { "anyOf": [{ "enum": ["a", "b"] }, { "type": "null" }] },
+            "name": { "type": "string", "maxLength": 3 },
             "wait": { "anyOf": [{ "const": "never" }, { "type": "integer", "minimum": 1, "maximum": 5 }] },
         },
         "additionalProperties": false,
     }));
     for (value, wrong, allowed) in [
-        (json!({ "act": "deny" }), Some("'deny'"), Some("permit, drop")),
-        (json!({ "size": 10 }), Some("'10'"), Some("a whole number from 1 to 9")),
-        (json!({ "size": "x" }), Some("'x'"), Some("a whole number from 1 to 9")),
-        (json!({ "wait": 7 }), Some("'7'"), Some("a whole number from 1 to 5")),
-        (json!({ "wait": "ever" }), Some("'ever'"), Some("never, a whole number from 1 to 5")),
-        (json!({ "sise": 3 }), Some("'sise'"), Some("act, size, wait")),
+        (json!({ "act": "deny" }), Some("deny"), Some("permit, drop")),
+        (json!({ "size": 10 }), Some("10"), Some("a whole number from 1 to 9")),
+        (json!({ "size": "x" }), Some("x"), Some("a whole number from 1 to 9")),
+        (json!({ "wait": 7 }), Some("7"), Some("a whole number from 1 to 5")),
+        (json!({ "wait": "ever" }), Some("ever"), Some("never, a whole number from 1 to 5")),
+        (json!({ "sise": 3 }), Some("sise"), Some("act, kind, name, size, wait")),
+        (json!({ "kind": "c" }), Some("c"), Some("a, b")),
+        (json!({ "name": "abcd" }), Some("abcd"), Some("at most 3 characters")),
         // Neither a missing value nor a whole mapping is quoted.
         (json!({ "size": null }), None, Some("a whole number from 1 to 9")),
         (json!({ "act": {} }), None, None),

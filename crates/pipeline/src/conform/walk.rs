@@ -13,18 +13,18 @@ use super::words::{
     allowed, bare, be, bounds, first_sentence, is_only, keys_of, long_form, multiple, shown, stated, types, units,
     unknown_key, within,
 };
-use crate::wording::{listed, quote};
+use crate::wording::{listed, quote, short};
 use crate::yaml::{Map, Node, NodeKind};
 
 /// The largest number of violations that are reported. A hostile text could have millions.
 const MOST: usize = 1_000;
-/// The largest number of references that are followed in a row.
+/// The largest number of references that are followed one after the other.
 const MOST_REFERENCES: usize = 16;
 
-/// 2^64.
+/// 2^64: the first whole number that does not fit into `u64`.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 
-/// A schema with its patterns compiled.
+/// A schema with its compiled patterns.
 pub struct Rules {
     schema: Value,
     patterns: HashMap<String, Regex>,
@@ -32,18 +32,20 @@ pub struct Rules {
 
 /// A violation of the schema.
 pub(crate) struct Wrong {
+    /// The keys and list indices from the root to the value.
     pub(crate) path: Vec<String>,
     /// The message, the value and what is allowed; without a place or a path.
     pub(crate) fault: Fault,
     /// Whether the path ends with the wrong key, and the message is about its mapping.
     pub(crate) of_key: bool,
-    /// Whether the violation is about a whole mapping or list, or a key.
+    /// Whether the violation is about a mapping or list as a whole, or about a key. Its place is then that of the key.
     pub(crate) whole: bool,
-    /// Whether the reader of the value may have a more precise message.
+    /// Whether the reader of the value may replace the message by a more precise one.
     pub(crate) vague: bool,
-    /// The bounds of a quantity that the message does not name.
+    /// The bounds of a quantity, if the message does not state them.
     pub(crate) bounds: Option<String>,
-    /// Whether the value has a type that the rule does not allow, so that another of several forms was meant.
+    /// Whether the value has a type that the rule does not allow. If several forms are allowed, this form was not
+    /// meant.
     other: bool,
 }
 
@@ -56,11 +58,12 @@ impl Rules {
         Self { schema, patterns }
     }
 
-    /// Returns the keys at the top of a configuration.
+    /// Returns the keys that the schema allows at the top of a configuration.
     pub(crate) fn parts(&self) -> Vec<&str> {
         self.schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
     }
 
+    /// Returns the violations, at most [`MOST`] and a few more.
     pub(crate) fn walk(&self, root: &Node) -> Vec<Wrong> {
         let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new(), hidden: None };
         walk.value(&self.schema, root);
@@ -79,11 +82,14 @@ impl Rules {
         rule
     }
 
+    /// Returns whether a text matches a pattern of the schema. True if there is no pattern, or if it is not a regular
+    /// expression.
     fn matches(&self, pattern: &Value, text: &str) -> bool {
         pattern.as_str().and_then(|pattern| self.patterns.get(pattern)).is_none_or(|pattern| pattern.is_match(text))
     }
 }
 
+/// Compiles all patterns of a schema.
 fn collect(schema: &Value, patterns: &mut HashMap<String, Regex>) {
     match schema {
         Value::Object(map) => {
@@ -108,11 +114,13 @@ pub(crate) fn has_secret(rule: &Value) -> bool {
     }
 }
 
+/// The state of a walk through a schema and a value.
 struct Walk<'r> {
     rules: &'r Rules,
     path: Vec<String>,
+    /// The violations so far.
     found: Vec<Wrong>,
-    /// The depth of the parameter with a secret. No value at or below it is quoted.
+    /// The depth at which a parameter with a secret begins. No value at or below this depth is quoted in a message.
     hidden: Option<usize>,
 }
 
@@ -122,6 +130,8 @@ const PARAMETERS: usize = 3;
 const HIDDEN_VALUE: &str = "the value (not shown)";
 
 impl<'r> Walk<'r> {
+    /// Checks a value against a rule, and decides whether messages may quote it. All checks of nested values must call
+    /// this function, not [`check`](Self::check), because secrets would otherwise be shown.
     fn value(&mut self, rule: &'r Value, node: &Node) {
         let before = self.hidden;
         // Other parameters of the same module are quoted.
@@ -135,7 +145,7 @@ impl<'r> Walk<'r> {
         self.hidden = before;
     }
 
-    /// Returns a value for a message.
+    /// Returns a value for a message: hidden if it may be a secret.
     fn shown(&self, value: &Value) -> String {
         if self.hidden.is_some() && !matches!(value, Value::Null | Value::Array(_) | Value::Object(_)) {
             return HIDDEN_VALUE.to_owned();
@@ -143,15 +153,22 @@ impl<'r> Walk<'r> {
         shown(value)
     }
 
-    /// Returns a text for a message.
+    /// Returns a text for a message: hidden if it may be a secret.
     fn quoted(&self, text: &str) -> String {
         if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { quote(text) }
+    }
+
+    /// Returns a number for a message: hidden if it may be a secret.
+    /// Returns a text for the value of a fault: without quotes and shortened, or `***`.
+    fn secretly(&self, text: &str) -> String {
+        if self.hidden.is_some() { HIDDEN.to_owned() } else { short(text) }
     }
 
     fn shown_number(&self, number: &serde_json::Number) -> String {
         if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { format!("'{number}'") }
     }
 
+    /// Checks a value against a rule, and adds the bounds of a quantity to its violations.
     fn check(&mut self, rule: &'r Value, node: &Node) {
         if self.found.len() >= MOST {
             return;
@@ -166,7 +183,7 @@ impl<'r> Walk<'r> {
         let bounds = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES));
         for wrong in self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key) {
             wrong.bounds = bounds.clone().or(wrong.bounds.take());
-            // If the value has several forms, the intended one is known here first.
+            // A violation of one form already has what that form allows.
             if !wrong.whole && wrong.fault.allowed.is_none() {
                 let words = allowed(rule);
                 wrong.fault.allowed = Some(listed(words.iter().map(String::as_str))).filter(|_| !words.is_empty());
@@ -181,6 +198,7 @@ impl<'r> Walk<'r> {
             || depth > 0 && forms.into_iter().any(|form| self.is_quantity(self.rules.target(form), depth - 1))
     }
 
+    /// Checks a value against a rule that is not a reference.
     fn check_target(&mut self, rule: &'r Value, node: &Node) {
         if !self.of_type(rule, node) {
             // If the value is missing, reports the keys that are required.
@@ -212,18 +230,28 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Adds a violation of the value at the present path. [`Wrong`] explains `vague` and `other`.
     fn wrong(&mut self, node: &Node, message: String, vague: bool, other: bool) {
+        self.wrong_value(node, Fault::new(message), vague, other);
+    }
+
+    /// Adds a violation of the value at the present path, which may state what is allowed. [`Wrong`] explains `vague`
+    /// and `other`.
+    fn wrong_value(&mut self, node: &Node, fault: Fault, vague: bool, other: bool) {
         let whole = matches!(node.kind, NodeKind::Map(_) | NodeKind::List(_));
         let has_value = !whole && !matches!(node.kind, NodeKind::Null);
-        let fault = Fault { value: has_value.then(|| self.shown(&node.to_short_json())), ..Fault::new(message) };
+        let value = has_value.then(|| self.secretly(&bare(&node.to_short_json())));
+        let fault = Fault { value, ..fault };
         self.found.push(Wrong { path: self.path.clone(), fault, of_key: false, whole, vague, bounds: None, other });
     }
 
+    /// Adds a violation of a key in the mapping at the present path.
     fn wrong_key(&mut self, key: &str, fault: Fault) {
         let path = self.path.iter().cloned().chain([key.to_owned()]).collect();
         self.found.push(Wrong { path, fault, of_key: true, whole: true, vague: false, bounds: None, other: false });
     }
 
+    /// Returns whether the value has a type that the rule allows.
     fn of_type(&self, rule: &Value, node: &Node) -> bool {
         let is = |name: &str| match (&node.kind, name) {
             (NodeKind::Null, "null") | (NodeKind::Bool(_), "boolean") | (NodeKind::Number(_), "number") => true,
@@ -240,6 +268,7 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Adds a violation for a value of a wrong type, with the correct form if it can be guessed.
     fn wrong_type(&mut self, rule: &Value, node: &Node) {
         let value = self.shown(&node.to_short_json());
         let of = |name: &str| is_only(rule, name);
@@ -284,6 +313,7 @@ impl<'r> Walk<'r> {
         self.wrong(node, message, false, true);
     }
 
+    /// Checks the keywords `const` and `enum`.
     fn literal(&mut self, rule: &Value, node: &Node) {
         let fits = match (rule.get("const"), rule["enum"].as_array()) {
             (Some(value), _) => node.to_json() == *value,
@@ -317,12 +347,9 @@ impl<'r> Walk<'r> {
             let endless = bound("maximum").is_none() && bound("exclusiveMaximum").is_none();
             let hint = rule["description"].as_str().filter(|_| endless && stated(rule).is_none()).map(first_sentence);
             let hint = hint.map(|hint| format!(" ({})", hint.replace(" (", ", ").replace(')', ""))).unwrap_or_default();
-            self.wrong(
-                node,
-                format!("{} is out of range: allowed is {allowed}{hint}", self.shown_number(number)),
-                false,
-                false,
-            );
+            let allowed = format!("{allowed}{hint}");
+            let message = format!("{} is out of range: allowed is {allowed}", self.shown_number(number));
+            self.wrong_value(node, Fault { allowed: Some(allowed), ..Fault::new(message) }, false, false);
         }
     }
 
@@ -330,20 +357,14 @@ impl<'r> Walk<'r> {
         let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
         let length = text.chars().count();
         if let Some(least) = whole("minLength").filter(|least| length < *least) {
-            self.wrong(
-                node,
-                format!("{} is too short: at least {least} characters are needed", self.quoted(text)),
-                false,
-                false,
-            );
+            let message = format!("{} is too short: at least {least} characters are needed", self.quoted(text));
+            let allowed = Some(format!("at least {least} characters"));
+            self.wrong_value(node, Fault { allowed, ..Fault::new(message) }, false, false);
         }
         if let Some(most) = whole("maxLength").filter(|most| length > *most) {
-            self.wrong(
-                node,
-                format!("{} is too long: at most {most} characters are allowed", self.quoted(text)),
-                false,
-                false,
-            );
+            let message = format!("{} is too long: at most {most} characters are allowed", self.quoted(text));
+            let allowed = Some(format!("at most {most} characters"));
+            self.wrong_value(node, Fault { allowed, ..Fault::new(message) }, false, false);
         }
         if !self.rules.matches(&rule["pattern"], text) {
             let message = match (units(rule), rule["description"].as_str()) {
@@ -418,7 +439,8 @@ impl<'r> Walk<'r> {
             if !self.rules.matches(&rule["propertyNames"]["pattern"], &entry.key) {
                 let (key, allowed) = (self.quoted(&entry.key), "letters, digits, '_' and, between them, '-'");
                 let message = format!("{key} is not a name: allowed are {allowed}");
-                let fault = Fault { value: Some(key), allowed: Some(allowed.to_owned()), ..Fault::new(message) };
+                let (value, allowed) = (Some(self.secretly(&entry.key)), Some(allowed.to_owned()));
+                let fault = Fault { value, allowed, ..Fault::new(message) };
                 self.wrong_key(&entry.key, fault);
             }
             let known = rule["properties"].get(&entry.key);
@@ -429,8 +451,11 @@ impl<'r> Walk<'r> {
                     let message = unknown_key(&path, &entry.key, rule);
                     // A key that resembles none of the known ones may be a secret.
                     let may_be_secret = self.hidden.is_some() && nearest(&entry.key, names.iter().copied()).is_empty();
-                    let value = if may_be_secret { HIDDEN.to_owned() } else { quote(&entry.key) };
-                    let message = message.replacen(&quote(&entry.key), &value, 1);
+                    let (message, value) = if may_be_secret {
+                        (message.replacen(&quote(&entry.key), HIDDEN, 1), HIDDEN.to_owned())
+                    } else {
+                        (message, short(&entry.key))
+                    };
                     let allowed = Some(listed(names.iter().copied())).filter(|_| !names.is_empty());
                     self.wrong_key(&entry.key, Fault { value: Some(value), allowed, ..Fault::new(message) });
                 }
@@ -445,8 +470,8 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Checks a value that may have several forms. Reports the violations of the intended form, or names all forms if
-    /// it is not clear.
+    /// Checks a value that may have several forms. Adds the violations of the form that was probably meant. If that is
+    /// not clear, adds one violation that names all forms. With `one`, only one form may fit (`oneOf`).
     fn forms(&mut self, forms: &'r [Value], node: &Node, one: bool) {
         let depth = self.path.len();
         let before = std::mem::take(&mut self.found);
@@ -474,7 +499,7 @@ impl<'r> Walk<'r> {
         if let Some(wrongs) = meant {
             return self.found.extend(wrongs);
         }
-        let words: Vec<_> = forms.iter().filter(|form| form["type"] != "null").flat_map(allowed).collect();
+        let words: Vec<_> = forms.iter().flat_map(allowed).collect();
         let value = node.to_short_json();
         let near = value
             .as_str()

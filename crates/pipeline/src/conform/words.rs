@@ -17,6 +17,7 @@ pub(super) fn is_only(rule: &Value, name: &str) -> bool {
     }
 }
 
+/// Returns the verb for `count` things.
 pub(super) fn be(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
@@ -26,6 +27,7 @@ pub(super) fn keys_of(rule: &Value) -> impl Iterator<Item = &str> {
     rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str())
 }
 
+/// Returns the message for an unknown key at the end of `path`, with a suggestion and the known keys.
 pub(super) fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
     let names: Vec<&str> = keys_of(rule).collect();
     let meant = meant(path, key, &names);
@@ -41,7 +43,8 @@ pub(super) fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
     }
 }
 
-/// Names that other programs use for functions and ports, and the names here. A test checks that the names here exist.
+/// The names that other programs use for functions and ports, and the corresponding names of Forebay: section, foreign
+/// name, names. A test checks that Forebay's names exist.
 pub(super) const MEANT: &[(&str, &str, &[&str])] = &[
     ("modules", "nat", &["nat_out", "nat_in", "static_nat"]),
     ("modules", "snat", &["nat_out", "static_nat"]),
@@ -122,7 +125,8 @@ pub(super) const MEANT: &[(&str, &str, &[&str])] = &[
     ("ports", "drop", &["sink"]),
 ];
 
-/// Suggests functions or kinds of ports for a name that other programs use.
+/// Suggests functions or kinds of ports for a name that other programs use. `names` are the existing names. Returns an
+/// empty text without a suggestion.
 fn meant(path: &[&str], key: &str, names: &[&str]) -> String {
     let [section, _, _] = path else { return String::new() };
     let key = key.to_ascii_lowercase().replace('-', "_");
@@ -134,8 +138,8 @@ fn meant(path: &[&str], key: &str, names: &[&str]) -> String {
     }
 }
 
-/// Returns the long form of a module, port or state for which only one word was written. `path` leads to the word.
-/// `rule` is the schema of the long form.
+/// Returns a hint with the long form of a module, port or state that was written as a single word. `path` leads to the
+/// word, and `rule` is the schema of the long form. `None` if the long form cannot be guessed.
 pub(super) fn long_form(path: &[&str], text: &str, rule: &Value) -> Option<String> {
     let plain = |word: &str| {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
@@ -176,7 +180,7 @@ pub(super) fn long_form(path: &[&str], text: &str, rule: &Value) -> Option<Strin
     }
 }
 
-/// Returns the units that the schema of a quantity allows, the largest last.
+/// Returns the units that the schema of a quantity allows, the largest last; `None` if it is not a quantity.
 pub(super) fn units(rule: &Value) -> Option<Vec<&str>> {
     units_of(rule["pattern"].as_str()?)
 }
@@ -190,7 +194,7 @@ pub(super) fn allowed(rule: &Value) -> Vec<String> {
         return values.iter().map(bare).collect();
     }
     if let Some(forms) = rule.get("anyOf").or_else(|| rule.get("oneOf")).and_then(Value::as_array) {
-        return forms.iter().flat_map(allowed).collect();
+        return forms.iter().filter(|form| form["type"] != "null").flat_map(allowed).collect();
     }
     if let Some(units) = units(rule) {
         return vec![format!("a number with a unit ({})", units.join(", "))];
@@ -215,8 +219,8 @@ pub(super) fn allowed(rule: &Value) -> Vec<String> {
     }]
 }
 
-/// Returns the range in a description, for example `1kbps to 1Tbps`, with a second range for another unit if there is
-/// one.
+/// Returns the range that the first sentence of a description states, for example `1kbps to 1Tbps`. If the description
+/// has a second range for another unit, it is included.
 pub(super) fn stated(rule: &Value) -> Option<String> {
     static RANGE: LazyLock<Regex> = LazyLock::new(|| {
         let amount = r"\d[\d.]*( \d{3})*[A-Za-z]*";
@@ -226,12 +230,12 @@ pub(super) fn stated(rule: &Value) -> Option<String> {
     RANGE.find(&description).map(|found| found.as_str().to_owned())
 }
 
-/// Returns the bounds of a quantity from the description of its rule, or from its type.
+/// Returns the bounds of a quantity from the description of its rule, or else from its type.
 pub(super) fn bounds(rule: &Value) -> Option<String> {
     stated(rule).map(|stated| format!("from {stated}")).or_else(|| Some(format!("up to {}", most(units(rule)?)?)))
 }
 
-/// Returns the largest number of an integer type.
+/// Returns the largest number of an integer type of the schema.
 fn largest(rule: &Value) -> Option<u64> {
     match rule["format"].as_str()? {
         "uint32" => Some(u32::MAX.into()),
@@ -240,6 +244,7 @@ fn largest(rule: &Value) -> Option<u64> {
     }
 }
 
+/// Returns the range of a number with a blank in front: ` from 1 to 9`. Empty if every number is allowed.
 pub(super) fn range(rule: &Value) -> String {
     let bounded = ["maximum", "exclusiveMaximum"].iter().any(|bound| rule.get(bound).is_some());
     if !bounded && let Some(stated) = stated(rule) {
@@ -260,7 +265,7 @@ pub(super) fn within(rule: &Value) -> String {
     if range.is_empty() { range } else { format!(",{range}") }
 }
 
-/// Returns the number for text with a letter for its size: 100000 for `100k`.
+/// Returns the number for a text with a letter for its size, as in `100k` for 100000.
 pub(super) fn multiple(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
@@ -283,6 +288,7 @@ pub(super) fn types(rule: &Value) -> String {
     }
 }
 
+/// Returns the noun for a type of JSON Schema.
 fn word(kind: Option<&str>) -> &'static str {
     match kind {
         Some("integer") => "a whole number",
@@ -296,12 +302,12 @@ fn word(kind: Option<&str>) -> &'static str {
     }
 }
 
-/// Returns a value for a list of allowed values.
+/// Returns a value without quotes, for a list of allowed values.
 pub(super) fn bare(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns a value for a message.
+/// Returns a value in quotes, for a message. Lists and mappings are not shown.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),

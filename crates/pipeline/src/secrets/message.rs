@@ -10,7 +10,7 @@ use forebay_graph::secret::{HIDDEN, is_key, keys, without_keys_but};
 use super::{Setting, names, words};
 use crate::yaml::{self, Node, NodeKind};
 
-/// The length of the shortest word that is hidden, and of the parts of keys that are hidden.
+/// The length of the shortest word that is hidden, and of the parts of keys that are searched, in characters.
 const SHORTEST: usize = 8;
 
 /// Parameters whose value may be the name of a file.
@@ -23,7 +23,7 @@ pub(crate) struct SecretWords<'t> {
     whole: BTreeSet<String>,
     /// Every part of [`SHORTEST`] characters of the words that may be a key.
     parts: HashSet<Vec<char>>,
-    /// The names that are never hidden. Filled when they are needed.
+    /// The names that are never hidden. They are found when they are needed for the first time.
     names: OnceCell<HashSet<String>>,
 }
 
@@ -43,8 +43,8 @@ impl<'t> SecretWords<'t> {
         secret
     }
 
-    /// Notes the words of a text that may be secrets. The lines of a kind with secrets are the following lines with a
-    /// larger indent.
+    /// Adds the words of a text that may be secrets. The lines that belong to a kind with secrets are the following
+    /// lines with a larger indent. Works without a YAML parser, because the text may not be YAML.
     fn note_text(&mut self, text: &str) {
         let mut within: Option<usize> = None;
         for line in text.lines() {
@@ -72,8 +72,8 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Notes the words of a line within `code` that are not names of `name=value`. Notes words of the comment after it
-    /// if they have a digit.
+    /// Adds the words of a line within `code`, except the names of `name=value`. Words of the comment after it are
+    /// added if they have a digit.
     fn note_values(&mut self, line: &str, code: Range<usize>) {
         for word in words(&line[code.start..]) {
             let at = word.as_ptr() as usize - line.as_ptr() as usize;
@@ -84,7 +84,7 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Notes the hidden value and the hidden parts of the path of a setting.
+    /// Adds the hidden value and the hidden parts of the path of a setting.
     fn note_setting(&mut self, setting: &Setting<'_>) {
         setting.path.iter().filter(|(_, strange)| *strange).for_each(|(part, _)| self.note(part));
         self.note_keys(setting.value.unwrap_or(setting.text));
@@ -96,16 +96,18 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Notes the parts of a text that may be keys in any place.
+    /// Adds the parts of a text that look like keys, wherever they are.
     fn note_keys(&mut self, text: &str) {
         keys(text, &HashSet::new()).into_iter().for_each(|key| self.note_parts(&text[key]));
     }
 
+    /// Adds every part of [`SHORTEST`] characters of a key, because a message may show only a part of it.
     fn note_parts(&mut self, key: &str) {
         let letters: Vec<char> = key.chars().collect();
         self.parts.extend(letters.windows(SHORTEST).map(<[char]>::to_vec));
     }
 
+    /// Adds a word that may be a secret. Ignores short words, file names, addresses and words of the language.
     fn note(&mut self, word: &str) {
         let is_key = is_key(word);
         let is_file = word.rsplit_once('.').is_some_and(|(_, extension)| {
@@ -156,7 +158,8 @@ impl<'t> SecretWords<'t> {
         if without == shown { shown } else { without_keys_but(&shown, self.names()) }
     }
 
-    /// Returns whether a piece of a message is one of the whole words, or the beginning of one that the message cuts.
+    /// Returns whether a piece of a message is one of the whole words, or the beginning of a word that the message cuts
+    /// with `…`.
     fn is_hidden(&self, message: &str, piece: &str) -> bool {
         let end = piece.as_ptr() as usize - message.as_ptr() as usize + piece.len();
         if message[end..].starts_with('…') && piece.chars().count() >= SHORTEST {
@@ -166,7 +169,7 @@ impl<'t> SecretWords<'t> {
         self.whole.contains(piece)
     }
 
-    /// Removes the spans in names of modules, ports, states and files.
+    /// Returns the spans without those in names of modules, ports, states and files.
     fn without_names(&self, message: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
         if !spans.is_empty() {
             spans.retain(|span| {
@@ -198,7 +201,7 @@ impl<'t> SecretWords<'t> {
     }
 }
 
-/// Notes the files that parameters name.
+/// Adds the names of files in parameters to `found`.
 fn files(params: &Node, found: &mut HashSet<String>) {
     match &params.kind {
         NodeKind::Map(map) => {

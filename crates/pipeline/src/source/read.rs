@@ -15,7 +15,8 @@ use crate::yaml::MAX_TEXT;
 /// The name of the standard input in messages.
 const STDIN: &str = "stdin";
 
-/// The first bytes of a capture. They stand for a whole capture file.
+/// The first bytes of a capture. They replace the bytes of a capture file that is too long to read, so that it is
+/// recognized.
 const CAPTURE: &[u8] = &[0xa1, 0xb2, 0xc3, 0xd4];
 
 /// Returns whether a regular file begins like a capture.
@@ -41,7 +42,7 @@ fn is_capture(bytes: &[u8]) -> bool {
     BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
 }
 
-/// Returns the built-in pipeline that a file's name may have meant.
+/// Returns a hint with the built-in pipeline that was probably meant by a file's name.
 fn built_in_hint(path: &Path) -> Option<String> {
     let name = path.to_str()?;
     let prefix = if usecases().iter().any(|case| case.name == name) {
@@ -82,6 +83,7 @@ impl Source {
         Self::of(read_all_text(stream, MAX_TEXT as u64), file.to_owned(), Path::new(""))
     }
 
+    /// Creates a configuration from bytes that were read, or turns the error of reading into a problem.
     fn of(bytes: io::Result<Vec<u8>>, file: String, base: &Path) -> Result<Self, Problems> {
         let wrong = |line, message| {
             let file = shown_file(&file);

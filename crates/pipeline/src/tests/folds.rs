@@ -121,7 +121,7 @@ fn modules_that_run_as_one_are_taken_over_together() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let all = text("ttl: ", "on");
     assert_eq!(change(&all, &all), (4, vec![]));
-    // One goes its own way: the others' function is another.
+    // The function of `c` changes, so that `c` no longer runs as one with the others.
     assert_eq!(change(&all, &text("ip_checksum: ", "on")), (1, names(&["a", "b", "c"])));
     assert_eq!(change(&all, &text("ttl: ", "off")), (1, names(&["a", "b", "c"])));
     assert_eq!(change(&text("ttl: ", "off"), &all), (1, names(&["a", "b", "c"])));

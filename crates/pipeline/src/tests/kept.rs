@@ -72,7 +72,8 @@ fn find(loaded: &Loaded, kind: &str, of: &str) -> SharedState {
     Arc::clone(found[0].1)
 }
 
-/// Regression: each configuration held the tables of sessions of the one before, so that all tables stayed in memory.
+/// Regression: each configuration held the tables of sessions of the previous configuration, so that all tables stayed
+/// in memory.
 #[test]
 fn sessions_of_what_has_changed_are_not_kept() {
     let folder = folder("1 tcp\n");

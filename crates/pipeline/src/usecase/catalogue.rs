@@ -3,6 +3,7 @@
 use super::parameters::{Parameter, UseCase};
 use super::{chains, encryption, forwarding, gateway, inspection, mobile, robot, router, tracking, vrf};
 
+/// Returns a parameter. `default` is its default value as text, and `value` is the type of its values in words.
 const fn parameter(name: &'static str, default: &'static str, value: &'static str, help: &'static str) -> Parameter {
     Parameter { name, help, default, value }
 }

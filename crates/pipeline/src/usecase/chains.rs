@@ -1,13 +1,13 @@
 //! `sfc_a`, `sfc_b`: the two service function chains of NALM (ToN 2022, section IV.A).
 //!
 //! A: NAT, deep packet inspection, L3 forwarding. Translation is dynamic and covers both directions, because it is
-//! *mutual* in the paper: clients send packets out, the remote side replies to each of them, and the replies return to
+//! *mutual* in the paper. Clients send packets out, and the remote side replies to each packet. The replies return to
 //! the clients, are inspected and forwarded. Inspection is for charging: packets with a pattern are counted and
 //! forwarded. The remote side is a module, `ip_swap`, because a generator cannot know the ports that translation
 //! chooses. 5 + 3n modules.
 //!
-//! B: access control, an L4 load balancer with sessions, L3 forwarding. Clients send packets to a service, and they are
-//! forwarded to its servers. 3 + 3n modules.
+//! B: access control, an L4 load balancer with sessions, L3 forwarding. Clients send packets to a service, and the
+//! balancer forwards them to the servers of the service. 3 + 3n modules.
 //!
 //! L3 forwarding is the same as in the routers: lookup, time to live, addresses, checksum.
 
@@ -16,9 +16,11 @@ use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, lookup, prefix, rewrite, room};
 use super::tracking::inside;
 
+/// The least number of prefixes in the routing table.
 const PREFIXES: u64 = 500;
-/// The address (RFC 5737) and port of the balancer's service.
+/// The address of the balancer's service (RFC 5737).
 const SERVICE: &str = "198.51.100.1";
+/// The port of the balancer's service.
 const PORT: u64 = 5_000;
 
 pub(super) fn write_a(values: &Values) -> Result<String, Wrong> {
@@ -47,8 +49,8 @@ pub(super) fn write_b(values: &Values) -> Result<String, Wrong> {
     let mut text = Text::new(&format!("sfc_b-{n}{}", suffix(stages)), values)?;
     text.generator("in", &Traffic { destinations: &[format!("{SERVICE}/32")], vlans: 0 });
     text.sink();
-    // The balancer does not see replies. `replies: endpoint` identifies them by their source, so that any number of
-    // workers can have the sessions.
+    // The balancer does not see replies. `replies: endpoint` identifies replies by their source, so that the sessions
+    // can be on any number of workers.
     let backends: Vec<_> = (0..servers).map(|server| format!("{{ address: 10.0.{server}.10 }}")).collect();
     text.state(&format!(
         "web: {{ balancer: {{ sessions: {}, replies: endpoint, services: [{{ address: {SERVICE}, protocol: udp, \
@@ -82,8 +84,8 @@ fn forward(text: &mut Text, n: u64) -> Vec<String> {
     all
 }
 
-/// Writes a worker for each stage, if there are two. The second has only L3 forwarding, which takes less time than the
-/// first stage, so that the first worker never waits for it.
+/// Writes a worker for each stage, if there are two stages. The second stage has only L3 forwarding. It takes less time
+/// than the first stage, so that the first worker never waits for the second worker.
 fn cut(text: &mut Text, stages: u64, first: Vec<String>, then: Vec<String>) {
     if stages == 2 {
         text.worker(&first);

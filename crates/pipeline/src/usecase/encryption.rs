@@ -7,8 +7,9 @@
 use super::parameters::{Values, Wrong};
 use super::text::{Text, Traffic, hops, prefix};
 
-/// A public key for generated traffic only (AES-128), and a salt for ESP.
+/// A public key (AES-128), for generated traffic only.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+/// The salt of the key in ESP.
 const SALT: &str = "10111213";
 
 pub(super) fn write_vpn(values: &Values) -> Result<String, Wrong> {

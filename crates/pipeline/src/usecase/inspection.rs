@@ -13,14 +13,16 @@ use std::collections::BTreeSet;
 use super::parameters::{Values, Wrong};
 use super::text::{Text, address, hops, prefix};
 
-/// Bytes of a frame before the text of its payload: Ethernet, IPv4, UDP, and two that even the checksum out.
+/// The number of bytes of a frame before the text of its payload: Ethernet, IPv4, UDP, and two bytes that compensate
+/// the checksum.
 const BEFORE: u64 = 14 + 20 + 8 + 2;
 /// The lengths of patterns. The shortest frame has room for the longest pattern.
 const LENGTHS: std::ops::RangeInclusive<u64> = 8..=16;
-/// The number of patterns that occur in packets.
+/// The largest number of patterns that occur in packets.
 const SHOWN: usize = 4;
-/// The destination port of packets, and the number of other ports in rules.
+/// The destination port of packets.
 const PORT: u64 = 5_000;
+/// The number of other destination ports in rules.
 const OTHER_PORTS: u64 = 50;
 
 pub(super) fn write_dpi(values: &Values) -> Result<String, Wrong> {
@@ -57,7 +59,7 @@ pub(super) fn write_nids(values: &Values) -> Result<String, Wrong> {
     Ok(text.finish())
 }
 
-/// Returns the parameter `patterns` of `dpi`.
+/// Returns the text of the parameter `patterns` of `dpi`.
 pub(super) fn sought(patterns: &[String]) -> String {
     format!(" patterns: [{}]", patterns.join(", "))
 }
@@ -68,7 +70,8 @@ fn generator(text: &mut Text, n: u64, payloads: &str) {
     text.generator_with("in", (1, n), payloads, &lines);
 }
 
-/// Generates patterns of small letters from the seed. The parameter is their number. All of them are different.
+/// Generates patterns of small letters from the seed, all different. Their number is the value of `parameter`, at least
+/// `least`.
 pub(super) fn patterns(values: &Values, parameter: &'static str, least: u64) -> Result<Vec<String>, Wrong> {
     let count = values.whole(parameter, least, 10_000)?;
     let mut random = Random::new(values.whole("seed", 0, u64::MAX)?);
@@ -84,8 +87,8 @@ pub(super) fn patterns(values: &Values, parameter: &'static str, least: u64) -> 
     Ok(all)
 }
 
-/// Returns the value of a generator's `size`, with the frames' lengths and payloads. A percentage of `matching`
-/// payloads end with a pattern.
+/// Returns the text of a generator's parameter `size`, with the frames' lengths and payloads. The parameter `matching`
+/// is the percentage of payloads that end with a pattern.
 pub(super) fn payloads(values: &Values, text: &Text, patterns: &[String]) -> Result<String, Wrong> {
     let (matching, size) = (values.whole("matching", 0, 100)?, text.size());
     let shown: Vec<&str> = patterns.iter().step_by(patterns.len().div_ceil(SHOWN)).map(String::as_str).collect();

@@ -1,23 +1,25 @@
 //! `mgw m n`: the gateway of a mobile network with m users of n bearers each. Destination MAC, EtherType, direction.
-//! Down to the users: bearer, for each the user, for each of these the service and the tunnel. Up from them: out of the
-//! tunnel, bearer, user, service. Then for each user and bearer, either way, time to live, IPv4 lookup among 5 000
-//! prefixes and MAC rewrite, and a checksum for each direction. 8 + 2n + 9mn modules, 2mn flows.
+//! Down to the users: a lookup of the bearer, for each bearer a lookup of the user, and for each user of a bearer the
+//! service and the tunnel. Up from the users: out of the tunnel, then bearer, user, service. Then in both directions,
+//! for each user and bearer: time to live, IPv4 lookup among 5 000 prefixes and MAC rewrite; and a checksum for each
+//! direction. 8 + 2n + 9mn modules, 2mn flows.
 
 use super::parameters::{Values, Wrong};
 use super::text::{ROUTER_MAC, Text, entry};
 
-/// The gateway's end of all tunnels, and the base stations' (RFC 5737).
+/// The gateway's end of all tunnels (RFC 5737).
 const GATEWAY: &str = "192.0.2.1";
+/// The base stations' end of all tunnels (RFC 2544).
 const STATION: &str = "198.18.0.1";
 /// The port number of bearer 0. The port identifies the bearer, as in a packet filter (TS 23.401 section 4.7.2).
 const FIRST_PORT: u64 = 5_000;
-/// The number of the first tunnel or network.
+/// The number of the first tunnel (TEID) or network (VNI).
 const FIRST_TUNNEL: u64 = 0x1000;
 /// The addresses outside the mobile network, in the middle of the routing table (RFC 2544).
 const OUTSIDE: &str = "198.19.0.0/16";
 /// The number of routes.
 const PREFIXES: u64 = 5_000;
-/// The largest number of bearers. With two directions, there are as many branches as in other use cases.
+/// The largest number of bearers. As there are two directions, the largest number of branches is as in other use cases.
 const MOST: u64 = 2_048;
 
 /// Returns the address of a user.
@@ -41,13 +43,13 @@ impl Tunnel {
         }
     }
 
-    /// Returns the bytes that the tunnel adds to a frame: outer IPv4, UDP and tunnel header; for VXLAN, which carries
-    /// whole frames, also Ethernet.
+    /// Returns the number of bytes that the tunnel adds to a frame: the outer IPv4, UDP and tunnel headers. VXLAN
+    /// carries whole frames, so an Ethernet header is added, too.
     fn overhead(self) -> u64 {
         if self == Self::Gtpu { 36 } else { 50 }
     }
 
-    /// Writes the module that puts packets into tunnel `number`. There is a route to the peer.
+    /// Writes the module that puts packets into tunnel `number`.
     fn encapsulation(self, text: &mut Text, name: &str, number: u64) {
         let tunnel = FIRST_TUNNEL + number;
         let ends = format!("source: {GATEWAY}, peer: {STATION}");
@@ -66,12 +68,12 @@ impl Tunnel {
                 text.line(&format!("{name}[reply] -> out"));
                 text.line(&format!("{name}[control] -> drop"));
             }
-            // Accepts all networks. A list of networks would be compared one by one.
+            // Accepts all networks, because `vxlan_decap` would compare a list of networks one by one.
             Self::Vxlan => text.module(name, "vxlan_decap", &format!(" local: [{GATEWAY}] ")),
         }
     }
 
-    /// Returns the generator's parameter for `count` tunnels in turn.
+    /// Returns the generator's parameter for packets in `count` tunnels, which the packets use in turn.
     fn generated(self, count: u64) -> String {
         let ends = format!("source: {STATION}, destination: {GATEWAY}");
         match self {

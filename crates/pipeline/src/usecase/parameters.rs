@@ -17,6 +17,7 @@ pub struct UseCase {
     pub summary: &'static str,
     /// The parameters.
     pub parameters: &'static [Parameter],
+    /// Writes the text of the configuration. The error is a parameter and what is wrong with its value.
     pub(super) write: fn(&Values) -> Result<String, (&'static str, String)>,
 }
 
@@ -27,7 +28,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// The meaning and the allowed values.
     pub help: &'static str,
-    /// The default value. Empty if the parameter is omitted by default.
+    /// The default value. If it is empty, the parameter has no value by default.
     pub default: &'static str,
     /// The type of the value, in words.
     #[serde(rename = "type")]
@@ -35,8 +36,8 @@ pub struct Parameter {
 }
 
 impl UseCase {
-    /// Returns the parameters that define the size, in the order in which they may be given without names: `gw 16`,
-    /// `vrf 16 4`.
+    /// Returns the parameters that define the size, in the order in which the command line accepts them without names:
+    /// `gw 16`, `vrf 16 4`.
     #[must_use]
     pub fn dimensions(&self) -> Vec<&'static str> {
         let sizes = self.parameters.iter().map(|parameter| parameter.name).filter(|name| matches!(*name, "m" | "n"));
@@ -46,16 +47,20 @@ impl UseCase {
 
 /// The values of parameters, as text.
 pub(super) struct Values {
+    /// By name: the value, and the number of the setting that it comes from; `None` for a default.
     pub(super) given: BTreeMap<&'static str, (String, Option<usize>)>,
 }
 
+/// A parameter, and what is wrong with its value.
 pub(super) type Wrong = (&'static str, String);
 
 impl Values {
+    /// Returns the value as text; empty if there is none.
     pub(super) fn text(&self, name: &'static str) -> &str {
         self.given.get(name).map_or("", |(text, _)| text)
     }
 
+    /// Returns the value as a whole number from `least` to `most`.
     pub(super) fn whole(&self, name: &'static str, least: u64, most: u64) -> Result<u64, Wrong> {
         let text = self.text(name);
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
@@ -64,6 +69,7 @@ impl Values {
         })
     }
 
+    /// Returns the value as a time; `None` if it is empty.
     pub(super) fn nanos(&self, name: &'static str) -> Result<Option<Nanos>, Wrong> {
         match self.text(name) {
             "" => Ok(None),
@@ -73,7 +79,7 @@ impl Values {
         }
     }
 
-    /// Returns the rate in packets a second. `None` stands for as many packets as the worker takes.
+    /// Returns the rate in packets per second. `None` means as many packets as the worker takes (`max`).
     pub(super) fn rate(&self) -> Result<Option<PacketRate>, Wrong> {
         match self.text("rate") {
             "max" => Ok(None),

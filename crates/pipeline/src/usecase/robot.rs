@@ -1,5 +1,5 @@
-//! `rc n`: a random split over branches of equal weight. Branch 0, the robot's control, costs 1 cycle a call and 1 a
-//! packet; the others 10 000 cycles a call and `c` a packet. n + 1 modules.
+//! `rc n`: a random split over branches of equal weight. Branch 0, the robot's control, costs 1 cycle per call and 1
+//! cycle per packet. Each other branch costs 10 000 cycles per call and `c` cycles per packet. n + 1 modules.
 
 use forebay_units::Nanos;
 

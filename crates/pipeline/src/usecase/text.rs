@@ -6,7 +6,7 @@ use forebay_units::{Nanos, PacketRate};
 
 use super::parameters::{Values, Wrong};
 
-/// The address of the use cases' routers, to which generators send.
+/// The Ethernet address of the use cases' routers. Generators send packets to it.
 pub(super) const ROUTER_MAC: &str = "02:00:00:00:00:02";
 
 /// A configuration under construction, with the parameters that all use cases have.
@@ -31,7 +31,7 @@ pub(super) struct Text {
 pub(super) struct Traffic<'a> {
     /// The destination prefixes. Sessions use them in turn.
     pub(super) destinations: &'a [String],
-    /// The number of VLANs, from 1 on, that packets use in turn. With 0, packets have no tag.
+    /// The number of VLANs that packets use in turn, with IDs from 1. With 0, packets have no tag.
     pub(super) vlans: u64,
 }
 
@@ -66,7 +66,7 @@ impl Text {
         self.slo
     }
 
-    /// Writes a generator. Its sources are in one /24, which use cases with NAT translate.
+    /// Writes a generator with one /24 of sources, which use cases with NAT translate.
     pub(super) fn generator(&mut self, name: &str, traffic: &Traffic<'_>) {
         let Traffic { destinations, vlans } = *traffic;
         let mut lines = Vec::new();
@@ -79,8 +79,9 @@ impl Text {
         self.generator_of(name, 1, destinations.len() as u64 * vlans.max(1), 0, &lines);
     }
 
-    /// Writes a generator with these parameters, the rate, a number of sessions that is a multiple of `round`, frames
-    /// that are `more` bytes longer, and the router's address.
+    /// Writes a generator with the lines `lines`. Its rate and its number of sessions are the `share`-th part of those
+    /// of the use case; the number of sessions is a multiple of `round`. Its frames are `more` bytes longer than those
+    /// of the use case.
     pub(super) fn generator_of(&mut self, name: &str, share: u64, round: u64, more: u64, lines: &[String]) {
         self.generator_with(name, (share, round), &(self.size + more).to_string(), lines);
     }
@@ -95,7 +96,7 @@ impl Text {
         self.size
     }
 
-    /// Writes a generator whose parameter `size` is this text.
+    /// Writes a generator as [`generator_of`](Self::generator_of) does, with the text `size` as its parameter `size`.
     pub(super) fn generator_with(&mut self, name: &str, (share, round): (u64, u64), size: &str, lines: &[String]) {
         // A multiple of `round`, so that all branches have the same number of sessions.
         let sessions = self.sessions.div_ceil(share).next_multiple_of(round);
@@ -132,8 +133,8 @@ impl Text {
         push(&mut self.lines, format_args!("  - {line}"));
     }
 
-    /// Writes a branch from the gate `from` through `modules` to the output port. The path of its flow is `before`,
-    /// then the branch.
+    /// Writes a branch from the gate `from` through `modules` to the output port, and its flow `name`. The path of the
+    /// flow is `before`, then the branch. The first module gets the buffer of the use case.
     pub(super) fn branch(&mut self, name: &str, before: &str, from: &str, modules: &[String], slo: Option<Nanos>) {
         self.branch_to("out", name, before, from, modules, slo);
     }
@@ -165,6 +166,7 @@ impl Text {
         push(&mut self.workers, format_args!("  - {{ modules: [{}] }}", modules.join(", ")));
     }
 
+    /// Returns the text of the configuration.
     pub(super) fn finish(self) -> String {
         let Self { head, ports, state, modules, buffers, lines, flows, workers, .. } = self;
         let workers = if workers.is_empty() { workers } else { format!("workers:\n{workers}") };
@@ -197,7 +199,7 @@ pub(super) fn rewrite(text: &mut Text, number: u64, suffix: &str) -> [String; 3]
     names
 }
 
-/// Writes the same modules behind a firewall of 100 rules and a static NAT.
+/// Writes the modules of [`rewrite`] behind a firewall of 100 rules and a static NAT. Returns the names of all of them.
 pub(super) fn guard(text: &mut Text, number: u64, suffix: &str) -> Vec<String> {
     let (acl, nat) = (format!("acl{suffix}"), format!("nat{suffix}"));
     text.module(&acl, "acl", " rules: { synthetic: 100 }, default: permit ");
@@ -211,10 +213,11 @@ pub(super) fn guard(text: &mut Text, number: u64, suffix: &str) -> Vec<String> {
     [acl, nat].into_iter().chain(rewrite(text, number, suffix)).collect()
 }
 
-/// The remote addresses of sessions of stateful functions (RFC 2544).
+/// The addresses of the remote ends of sessions, for stateful functions (RFC 2544).
 pub(super) const FAR: &str = "198.19.0.0/16";
 
-/// Returns the table size for sessions: twice their number, because workers' shares of them are not exactly equal.
+/// Returns the table size for sessions: twice their number, because the workers do not get exactly equal parts of the
+/// sessions.
 pub(super) fn room(sessions: u64) -> u64 {
     (2 * sessions).max(1_024)
 }
@@ -239,14 +242,15 @@ pub(super) fn address(text: &mut Text, number: u64, name: &str) -> String {
     name.to_owned()
 }
 
-/// Writes the first modules of every router: EtherType, destination address. Packets of `ether_type` are forwarded.
+/// Writes the first modules of every router, which check the EtherType and the destination address. The gate of the
+/// module `ether` for `ether_type` leads on; other packets are dropped.
 pub(super) fn entry(text: &mut Text, ether_type: &str) {
     text.module("ether", "ether_split", &format!(" types: [{ether_type}] "));
     text.module("l2", "mac_table", &format!(" addresses: {{ \"{ROUTER_MAC}\": 0 }}, gates: 1, miss: drop "));
     text.line("ether[other] -> drop");
 }
 
-/// Writes a lookup among routes of the form `prefix next-hop`.
+/// Writes a lookup among routes, each of the form `prefix next-hop`.
 pub(super) fn lookup(text: &mut Text, name: &str, routes: &[String]) {
     text.module(name, "ip_lookup", &format!(" routes: [{}] ", routes.join(", ")));
 }

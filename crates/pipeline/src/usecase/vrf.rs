@@ -13,7 +13,8 @@ pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let destinations: Vec<_> = (0..n).map(prefix).collect();
     let routes: Vec<_> = (0..n).map(|number| format!("{} {number}", prefix(number))).collect();
     let ids: Vec<_> = (1..=m).map(|id| id.to_string()).collect();
-    // Every virtual router has the same prefixes: keeping them apart is what it is for.
+    // All virtual routers have the same prefixes, because the purpose of virtual routers is to keep equal prefixes
+    // apart.
     text.generator("in", &Traffic { destinations: &destinations, vlans: m });
     text.sink();
     text.line("in -> ether");

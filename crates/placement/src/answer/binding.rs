@@ -4,10 +4,11 @@ use forebay_models::placement::{Problem, Sensitivity, Way};
 
 use super::{Binding, ContentionPlace, SeatAnswer};
 
-/// A smaller drop counts as none.
+/// The least drop for which a place of contention is reported.
 const SMALLEST_DROP: f64 = 0.005;
 
-/// Finds what limits chain `at`, whose seats have these rates.
+/// Returns the slowest function of the chain `at` and the place of contention that slows it most. `rates` and `seats`
+/// are those of the chain. The chain must be placed.
 pub(super) fn binding(problem: &Problem, placement: &[Way], at: usize, rates: &[f64], seats: &[SeatAnswer]) -> Binding {
     let slowest = (0..rates.len()).min_by(|a, b| rates[*a].total_cmp(&rates[*b])).unwrap_or(0);
     let way = &placement[at];

@@ -7,20 +7,29 @@ const ROUNDING: f64 = 1e-6;
 /// The maximum length of a function's name, in bytes.
 const LONGEST: usize = 200;
 
-/// The ranges that the search accepts (`Problem::check_numbers`). Sums of numbers that differ more lose the small ones.
-/// On a server with other numbers of cores, limits may be a thousandth or ten thousand times as large.
+/// The range of rates. Like the next ranges, it must be within the range that the search accepts
+/// (`Problem::check_numbers`). In sums of numbers that differ more, small numbers would be lost by rounding.
 const RATE: Range = (1e-3..=1e15, "a number from 1e-3 to 1e15");
+/// The range of metrics.
 const METRIC: Range = (1e-6..=1e6, "a number from 1e-6 to 1e6");
+/// The range of limits. It is smaller than that of the search, because limits are scaled to the number of cores of a
+/// server: by a factor from a thousandth to ten thousand.
 const LIMIT: Range = (1e-6..=1e11, "a number from 1e-6 to 1e11");
+/// The range of h in the saturating shape.
 const HALF: Range = (1e-12..=1e12, "a number from 1e-12 to 1e12");
+/// The maximum number of cores that share a place of contention.
 const MOST_CORES: usize = 1000;
+/// The range of α, β and C, for errors.
 const PARAMETER: &str = "a number from 0 to 1";
 
 /// A range of allowed values, and its description for errors.
 type Range = (std::ops::RangeInclusive<f64>, &'static str);
 
+/// Checks figures and creates errors with their places.
 struct Checker<'a> {
+    /// The name of the file, for errors.
     file: &'a str,
+    /// The place of the figures that are checked now, for errors: `function 'nat_out': local.`, or empty.
     place: String,
 }
 
@@ -29,6 +38,8 @@ impl Checker<'_> {
         RegistryError::Value { file: self.file.to_owned(), place: self.place.clone(), what, value, allowed }
     }
 
+    /// Returns an error if a value is not allowed. `what` is the name of the figure, and `allowed` the range for the
+    /// error.
     fn number(
         &self,
         what: &'static str,
@@ -42,10 +53,12 @@ impl Checker<'_> {
         if is_allowed { Ok(()) } else { Err(self.wrong(what, shown, allowed)) }
     }
 
+    /// Returns an error if a value is not in a range.
     fn within(&self, what: &'static str, value: f64, (range, allowed): Range) -> Result<(), RegistryError> {
         self.number(what, value, range.contains(&value), allowed)
     }
 
+    /// Checks the figures of a drop.
     fn drop(&self, drop: &DropModel) -> Result<(), RegistryError> {
         let parameters = [("cache", drop.cache), ("memory", drop.memory), ("constant", drop.constant)];
         for (what, value) in parameters {
@@ -71,6 +84,7 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Checks the name and the figures of a function.
     fn function(&mut self, name: &str, model: &FunctionModel) -> Result<(), RegistryError> {
         let place = format!("function '{}': ", name.escape_debug().take(LONGEST).collect::<String>());
         self.place.clone_from(&place);

@@ -12,9 +12,10 @@ const ROOM: f64 = 2.0;
 /// The maximum number of nodes of the second search.
 const NODES: u64 = 200_000;
 
-/// Searches like [`search`]. If the result is proved to be optimal, it searches the placements of the same value for
-/// the largest `Σ weight · min(2 rate, predicted)`. If all chains forward everything that arrives, this leaves room for
-/// errors of the rates and of the models.
+/// Searches like [`search`]. If the result is proved to be optimal, this function then selects, of the placements with
+/// the same value, the one with the largest `Σ weight · min(2 rate, predicted)`. If all chains forward all packets that
+/// arrive, this leaves room for errors of the rates and of the models. The second search applies only to
+/// [`Algorithm::Exact`] and [`Objective::Served`], without rejected chains and without limited moves.
 ///
 /// # Errors
 /// Returns the errors of [`search`].

@@ -8,8 +8,9 @@ use crate::problem::Objective;
 /// The relative difference below which two values are equal.
 const SAME: f64 = 1e-9;
 
-/// Searches like [`search`], and then for a placement with the same value that needs fewer moves from the current one.
-/// Equivalent domains may be exchanged without a move. Only the exact search can determine whether a value is the same.
+/// Searches like [`search`], and then for a placement with the same value that needs fewer moves from the current
+/// placement `ways`, for example by exchanging equivalent domains. Only the exact search can determine whether a value
+/// is the same, so other methods return their first result.
 ///
 /// # Errors
 /// Returns the errors of [`search`].
@@ -29,7 +30,7 @@ pub fn search_nearby(
         };
         other.kept == best.kept && is_worth_it
     };
-    // No placement needs more moves.
+    // No placement needs more than `all` moves.
     let all = problem.chains.iter().map(|chain| chain.functions.len().max(chain.copies)).sum::<usize>();
     let (mut least, mut most) = (0, 2 * all);
     while least < most && !(effort.is_over)() {

@@ -101,7 +101,7 @@ fn few_functions_move() {
     );
 }
 
-/// Regression: two equivalent domains were exchanged, and all functions on them moved without a gain.
+/// Regression test: two equivalent domains were exchanged, and all functions on them moved without a gain.
 #[test]
 fn no_function_moves_without_a_gain() {
     let chains = vec![chain(&[5e6, 5e6], 4e6, 0), chain(&[5e6], 4e6, 0)];

@@ -3,11 +3,11 @@
 //!
 //! The parser reads a slice of bytes: it makes no system call and has no access to the ring. The kernel's headers
 //! (`linux/if_packet.h`, `linux/virtio_net.h`) fix the offsets and the meaning of the fields, so these cannot change.
-//! The callers rely on three properties, whatever bytes the block has:
+//! The callers rely on three properties, for any bytes in the block:
 //!
 //! - The bytes of a [`Frame`] are within the block. A length that exceeds the block is an error, which ends the block.
 //! - [`Cursor::advance`] moves forward and reduces [`Cursor::remaining`], so the frames of a block come to an end.
-//! - A frame of which the block has only a part says so ([`Frame::is_cut`]).
+//! - If the block has only a part of a frame, [`Frame::is_cut`] returns true.
 //!
 //! Everything else may change here without a change elsewhere. `tests.rs` builds blocks as the kernel does, and
 //! [`fuzz_block`] checks the three properties. A [`Cursor`] is valid for the block for which it was created.
@@ -35,7 +35,8 @@ pub struct Partial {
     pub offset: usize,
 }
 
-/// The type of a frame that its sender has left to its interface to split, or that the interface has merged.
+/// The type of a merged frame: one that its sender has left to its interface to split, or that the receiving interface
+/// has merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentType {
     /// TCP over IPv4.
@@ -51,7 +52,7 @@ pub enum SegmentType {
 /// Several frames merged into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The type of the frames.
+    /// The type of the merged frame.
     pub kind: SegmentType,
     /// The payload length of each frame except the last.
     pub size: usize,
@@ -62,11 +63,11 @@ pub struct Merged {
 pub struct Frame<'a> {
     /// The bytes of the frame, without a VLAN tag that the kernel has removed.
     pub bytes: &'a [u8],
-    /// The original length. It exceeds the number of bytes if the frame did not fit into a block.
+    /// The original length. It exceeds the length of `bytes` if the frame did not fit into a block.
     pub length: usize,
-    /// The VLAN tag, as it was after the addresses.
+    /// The VLAN tag that the kernel has removed: its four bytes, which followed the addresses.
     pub tag: Option<[u8; 4]>,
-    /// A checksum that must be completed.
+    /// A checksum that must be completed. `None` if the checksum is complete.
     pub partial: Option<Partial>,
     /// Present if the frame consists of several merged frames.
     pub merged: Option<Merged>,
@@ -78,14 +79,18 @@ pub struct Frame<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the frame at byte {at} exceeds its block of {length} bytes")]
 pub struct Broken {
+    /// The offset of the frame's header.
     at: usize,
+    /// The length of the block.
     length: usize,
 }
 
 /// The read position in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
+    /// The number of frames that remain to be read. 0 after the last frame.
     remaining: u32,
+    /// The offset of the next frame's header in the block.
     at: usize,
 }
 
@@ -98,7 +103,7 @@ impl Frame<'_> {
 }
 
 impl Cursor {
-    /// Creates a cursor at the start of a block.
+    /// Creates a cursor at the first frame of a block.
     pub fn new(block: &[u8]) -> Self {
         Self { remaining: word(block, COUNT).unwrap_or(0), at: word(block, FIRST).unwrap_or(0) as usize }
     }
@@ -120,6 +125,7 @@ impl Cursor {
         self.read(block).map(Some).ok_or(Broken { at: self.at, length: block.len() })
     }
 
+    /// Reads the frame at the cursor. Returns `None` if its header or its bytes exceed the block.
     #[inline]
     fn read<'a>(&self, block: &'a [u8]) -> Option<Frame<'a>> {
         let header: &[u8; size_of::<libc::tpacket3_hdr>()] = block.get(self.at..)?.first_chunk()?;
@@ -155,7 +161,8 @@ impl Cursor {
         Some(Frame { bytes, length: length as usize, tag, partial, merged, stamp })
     }
 
-    /// Advances to the next frame.
+    /// Advances to the next frame. Must be called only after [`frame`](Self::frame) has returned a frame, with the same
+    /// block.
     #[inline]
     pub fn advance(&mut self, block: &[u8]) {
         let next = word(block, self.at + offset_of!(libc::tpacket3_hdr, tp_next_offset)).unwrap_or(0);
@@ -165,12 +172,13 @@ impl Cursor {
     }
 }
 
+/// Reads a number of four bytes. Returns `None` if it exceeds the block.
 #[inline]
 fn word(block: &[u8], at: usize) -> Option<u32> {
     block.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// For the fuzz target: reads a block to its end, and processes each frame as on reception.
+/// For the fuzz target: reads a block to its end, and processes each frame as the receiver does.
 ///
 /// # Panics
 /// Panics if an invariant does not hold for this block.

@@ -1,4 +1,5 @@
-//! The reasons why an interface cannot be opened, and the parameter that each of them belongs to.
+//! The reasons why an interface cannot be opened. Each reason belongs to a parameter, which the port names in the
+//! message.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use forebay_packet::MAX_FRAME;
 
 use crate::interface::InterfaceName;
 
-/// Why a port could not be opened.
+/// An error when an `af_packet` port is opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A capability is missing.
@@ -92,6 +93,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Returns a function that converts a system error. `doing` is the failed operation, as a verb: `cannot {doing} for
+    /// …`. A missing capability becomes [`Right`](Self::Right).
     pub(super) fn of(name: &InterfaceName, doing: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::Right(name.to_string()),
@@ -99,6 +102,8 @@ impl OpenError {
         }
     }
 
+    /// Returns a function that converts a system error of the exclusion of the host's stack
+    /// ([`Excluded`](super::host::Excluded)).
     pub(super) fn exclude(name: &InterfaceName) -> impl Fn(io::Error) -> Self {
         move |source| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::ExcludeRight(name.to_string()),
@@ -106,6 +111,7 @@ impl OpenError {
         }
     }
 
+    /// Returns the parameter of the port that the error belongs to.
     pub(super) fn parameter(&self) -> &'static str {
         match self {
             Self::NamespaceRight(_) | Self::Namespace { .. } => "namespace",

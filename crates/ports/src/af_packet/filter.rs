@@ -1,5 +1,5 @@
 //! A filter of the kernel's traffic control that runs a program on every frame that an interface receives
-//! (`tc-bpf(8)`). It is configured by rtnetlink(7).
+//! (`tc-bpf(8)`). Forebay configures it by rtnetlink(7). It is used on kernels before 6.6, which have no `tcx` link.
 
 #![expect(unsafe_code, reason = "netlink messages go through sockets that the standard library does not have")]
 
@@ -10,13 +10,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::interface::request::check;
 
-/// The priority and the handle that identify the filter among others of the interface.
+/// The priority that identifies the filter among the filters of the interface.
 const PRIORITY: u32 = 0xfb;
+/// The handle that identifies the filter, together with [`PRIORITY`].
 const HANDLE: u32 = 0xfb;
-/// `TC_H_CLSACT` combined with the major and the ingress part, and the handle of the qdisc
-/// (`include/uapi/linux/pkt_sched.h`).
+/// `TC_H_CLSACT`, the parent of the qdisc (`include/uapi/linux/pkt_sched.h`).
 const CLSACT: u32 = 0xffff_fff1;
+/// The ingress part of the qdisc, `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`.
 const INGRESS: u32 = 0xffff_fff2;
+/// The handle of the qdisc: the major number of [`CLSACT`].
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 /// Attributes (`include/uapi/linux/rtnetlink.h`, `include/uapi/linux/pkt_cls.h`).
 const TCA_KIND: u16 = 1;
@@ -24,22 +26,27 @@ const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
-/// The result of the program is the fate of the frame.
+/// `TCA_BPF_FLAG_ACT_DIRECT`: the result of the program is the action of traffic control for the frame.
 const ACT_DIRECT: u32 = 1;
 
 /// A filter at an interface. Dropping the value removes the filter.
 pub(super) struct Filter {
+    /// A socket of the interface's network namespace. It is kept for the removal of the filter.
     netlink: Netlink,
+    /// The index of the interface.
     index: u32,
-    /// Dropped after the filter is removed.
+    /// Dropped after [`Filter::drop`] has removed the filter.
     _owner: Owner,
 }
 
 impl Filter {
-    /// Runs the program on every frame that the interface receives. Replaces a filter that a dead process left.
+    /// Runs the program on every frame that the interface receives. Replaces a filter that a terminated process has
+    /// left. `index` is an interface in the network namespace of the calling thread, and `program` the descriptor of a
+    /// loaded program.
     ///
     /// # Errors
-    /// Returns the system's error, or an error if the process that owns a filter there is alive.
+    /// Returns the system's error. Returns `AddrInUse` if another process that is alive owns the filter of this
+    /// interface.
     pub(super) fn attach(index: u32, program: RawFd) -> io::Result<Self> {
         let owner = Owner::claim(index)?;
         let mut netlink = Netlink::open()?;
@@ -71,27 +78,29 @@ impl Filter {
 }
 
 impl Drop for Filter {
-    /// The qdisc stays. Other programs may have added filters meanwhile, and an empty qdisc does nothing.
+    /// Removes the filter. The qdisc is not removed, because other programs may have added filters in the meantime, and
+    /// an empty qdisc has no effect.
     fn drop(&mut self) {
         let _ = self.netlink.request(removal(self.index));
     }
 }
 
-/// Removes the filter that a dead process has left on the interface, and keeps a filter whose process is alive. Returns
-/// true if it removed a filter.
+/// Removes the filter that a terminated process has left on the interface. Keeps a filter whose process is alive.
+/// Returns true if it removed a filter.
 pub(super) fn remove_leftover(index: u32) -> bool {
-    // While this process owns the interface's filter, no other process adds its own.
+    // While this process owns the interface's filter, no other process of Forebay adds a filter.
     let Ok(_owner) = Owner::claim(index) else { return false };
     Netlink::open().and_then(|mut netlink| netlink.request(removal(index))).is_ok()
 }
 
 /// The ownership of an interface's filter by this process. It is a socket with a name (`unix(7)`, abstract) in the
-/// interface's network namespace. The kernel closes the socket with the process.
+/// interface's network namespace. When the process ends, the kernel closes the socket, and the ownership ends.
 struct Owner {
     _socket: UnixDatagram,
 }
 
 impl Owner {
+    /// Returns the name of the socket. Processes of other versions of Forebay must use the same name.
     fn name(index: u32) -> io::Result<SocketAddr> {
         SocketAddr::from_abstract_name(format!("forebay clsact {index}"))
     }
@@ -127,7 +136,8 @@ fn removal(index: u32) -> Vec<u8> {
     message(libc::RTM_DELTFILTER, 0, filter_ids(index), &attribute(TCA_KIND, b"bpf\0"))
 }
 
-/// Returns the interface, the handle, the parent, and the priority with the protocol of the filter.
+/// Returns the four numbers that identify the filter in a [`message`]: the interface, the handle, the parent, and the
+/// priority with the protocol.
 fn filter_ids(index: u32) -> [u32; 4] {
     [index, HANDLE, INGRESS, PRIORITY << 16 | u32::from((libc::ETH_P_ALL as u16).to_be())]
 }
@@ -142,7 +152,8 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a request (`struct nlmsghdr`) for traffic control (`struct tcmsg`).
+/// Returns a request (`struct nlmsghdr`) for traffic control (`struct tcmsg`). `rest` is `tcm_info`.
+/// [`Netlink::request`] sets the sequence number.
 fn message(kind: u16, flags: libc::c_int, [index, handle, parent, rest]: [u32; 4], body: &[u8]) -> Vec<u8> {
     const HEADERS: usize = 16 + 20;
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
@@ -168,6 +179,7 @@ struct Netlink {
 }
 
 impl Netlink {
+    /// Opens a socket in the network namespace of the calling thread.
     fn open() -> io::Result<Self> {
         // SAFETY: no memory is involved.
         let socket =
@@ -196,7 +208,7 @@ impl Netlink {
     }
 }
 
-/// Repeats a system call as long as signals interrupt it.
+/// Makes a system call, and repeats it as long as signals interrupt it. Returns its result, which is not negative.
 fn uninterrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
         if let Ok(length) = usize::try_from(call()) {
@@ -209,8 +221,8 @@ fn uninterrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     }
 }
 
-/// Returns the kernel's response to the request with this sequence number; `None` if the message belongs to another
-/// request.
+/// Returns the kernel's response to the request with this sequence number, or `InvalidData` if the message has no error
+/// code. Returns `None` if the message belongs to another request.
 fn response(bytes: &[u8], sequence: u32) -> Option<io::Result<()>> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(i32::from_ne_bytes);
     if word(8).is_some_and(|number| number as u32 != sequence) {
@@ -230,7 +242,7 @@ fn response(bytes: &[u8], sequence: u32) -> Option<io::Result<()>> {
 mod tests {
     use super::*;
 
-    /// `struct tcmsg` begins with one byte of a family and three of padding.
+    /// `struct tcmsg` begins with one byte for the address family and three bytes of padding.
     #[test]
     fn a_request_has_the_kernels_layout() {
         let bytes = message(45, 0, [7, 0xfb, 0xffff_fff2, 0x00fb_0300], &attribute(1, b"bpf\0"));
@@ -271,7 +283,7 @@ mod tests {
         assert_eq!((codes.len(), uninterrupted(|| 9).expect("a length")), (0, 9));
     }
 
-    /// Kernels from 6.6 on use no such filter, so this tests only the decision.
+    /// Kernels from 6.6 on use no such filter. Therefore, this tests only the decision whether the filter is removed.
     #[test]
     fn a_filter_whose_process_lives_is_left() {
         // An index that no interface and no other test uses.

@@ -1,9 +1,9 @@
 //! Keeps an interface's frames from the host's own network stack. Packet sockets receive a frame before the kernel runs
 //! this program, which drops every frame.
 //!
-//! A `tcx` link ends with the process, for whatever reason the process ends. Kernels before 6.6 have no such link.
-//! There a filter remains after a process was killed, and the next port to the interface removes it, unless its process
-//! is alive.
+//! A `tcx` link ends with the process, even if the process is killed. Kernels before 6.6 have no such link: the program
+//! is attached by a filter. The filter remains if the process is killed. The next port to the interface then removes
+//! it. A filter whose process is alive is kept.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,25 +20,27 @@ const ATTACH_TCX_INGRESS: u32 = 46;
 /// `r0 = 2` (`TC_ACT_SHOT`, `TCX_DROP`), `exit`.
 const DROP: [Instruction; 2] = [instruction(0xb7, 0, 0, 2), instruction(0x95, 0, 0, 0)];
 
-/// How the program is attached. Dropping the value detaches it.
+/// The attachment of the program. Dropping the value detaches the program.
 enum Attached {
-    /// By a link.
+    /// By a link (Linux 6.6 and later).
     Link { _link: Link },
-    /// By a filter.
+    /// By a filter (earlier kernels).
     Filter { _filter: Filter },
 }
 
 /// Keeps the frames of an interface from the host's stack as long as the value exists.
 pub(super) struct Excluded {
+    /// The network namespace of the interface. `None` for the namespace of the process.
     namespace_path: Option<PathBuf>,
-    /// The interface's index, and the attachment.
+    /// The interface's index, and the attachment. `None` if the interface does not exist yet, or if the last attempt to
+    /// attach the program failed.
     attached_to: Mutex<Option<(u32, Attached)>>,
 }
 
 impl Excluded {
-    /// Excludes the host from the interface with this index, in the network namespace of the calling thread, which is
-    /// at `namespace_path`. Without an index the interface does not exist yet; [`Excluded::follow`] attaches the
-    /// program later.
+    /// Excludes the host from the frames of the interface with this index, in the network namespace of the calling
+    /// thread. `namespace_path` is the path of this namespace. If `index` is `None`, the interface does not exist yet:
+    /// [`Excluded::follow`] attaches the program later.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -47,10 +49,11 @@ impl Excluded {
         Ok(Self { namespace_path: namespace_path.map(Path::to_owned), attached_to: Mutex::new(attached_to) })
     }
 
-    /// Attaches the program to the interface with this index after the interface was recreated.
+    /// Attaches the program to the interface with this index, unless it is attached there already. The port calls this
+    /// at each check, because a recreated interface has another index. It may be called from any network namespace.
     ///
     /// # Errors
-    /// Returns the system's error.
+    /// Returns the system's error. The host then receives the frames until a later call succeeds.
     pub(super) fn follow(&self, index: u32) -> io::Result<()> {
         let mut attached_to = self.attached_to.lock().unwrap_or_else(PoisonError::into_inner);
         if attached_to.as_ref().is_some_and(|(before, _)| *before == index) {
@@ -63,6 +66,8 @@ impl Excluded {
     }
 }
 
+/// Loads the program and attaches it to an interface in the network namespace of the calling thread: by a link, or by a
+/// filter if the kernel does not support the link.
 fn attach(index: u32) -> io::Result<Attached> {
     let program = Program::load(PROG_TYPE_SCHED_CLS, 0, &DROP)?;
     match program.attach(index, ATTACH_TCX_INGRESS, 0) {

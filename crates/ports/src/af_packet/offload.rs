@@ -1,5 +1,5 @@
-//! Completes the work that a sender has left to its interface: checksums, segmentation and VLAN tags. Over a veth pair
-//! no interface does this work before the frame arrives here, and functions must not see an incomplete frame.
+//! Completes the work that a sender has left to its interface: checksums, segmentation and VLAN tags. On a veth pair,
+//! no interface does this work, so frames arrive incomplete. Functions must get only complete frames.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
@@ -9,16 +9,19 @@ use super::block::{Frame, Partial, SegmentType};
 
 /// The length of both Ethernet addresses. Tags follow them.
 const ADDRESSES: usize = 12;
-/// TCP flags (RFC 9293 section 3.1, RFC 3168 section 6.1): the first constant has the flags of only the last part of a
-/// segment, the second that of only the first part.
+/// The TCP flags FIN and PSH, which only the last part of a segment has (RFC 9293 section 3.1).
 const FIN_PUSH: u8 = 0x09;
+/// The TCP flag CWR, which only the first part of a segment has (RFC 3168 section 6.1).
 const CONGESTION_WINDOW_REDUCED: u8 = 0x80;
-/// The offsets of the checksums in TCP, UDP and SCTP headers.
+/// The offset of the checksum in a TCP header.
 const TCP_CHECKSUM: usize = 16;
+/// The offset of the checksum in a UDP header. A [`Partial`] with this offset is taken for UDP.
 const UDP_CHECKSUM: usize = 6;
+/// The offset of the checksum in an SCTP header. A [`Partial`] with this offset is taken for SCTP.
 const SCTP_CHECKSUM: usize = 8;
 
-/// Completes a partial checksum. Returns `false` if it is not within the frame.
+/// Completes a partial checksum. Returns `false`, and leaves the frame unchanged, if the checksum is not within the
+/// frame. The caller then drops the frame.
 #[must_use]
 pub fn complete(frame: &mut [u8], partial: Partial) -> bool {
     let Some(covered) = frame.get_mut(partial.start..) else { return false };
@@ -39,12 +42,14 @@ pub fn complete(frame: &mut [u8], partial: Partial) -> bool {
     true
 }
 
-/// Returns the checksum for a sum of the covered bytes. A UDP checksum of 0 would mean that there is none (RFC 768).
+/// Returns the checksum field for a sum of the covered bytes, with all ones instead of 0 for UDP. A UDP checksum of 0
+/// would mean that the datagram has no checksum (RFC 768).
 fn stored(sum: u16, udp: bool) -> u16 {
     if udp && sum == 0xffff { sum } else { !sum }
 }
 
-/// Computes CRC32c (RFC 9260 appendix A), in steps of four bits with a small table: few frames need it.
+/// Computes CRC32c (RFC 9260 appendix A), in steps of four bits. A small table is sufficient, because few frames need
+/// the sum.
 fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 16] = {
         let mut table = [0; 16];
@@ -64,7 +69,8 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| half(half(crc ^ u32::from(*byte))))
 }
 
-/// Inserts a VLAN tag after the addresses of a frame. Returns `false` if there is no headroom.
+/// Inserts a VLAN tag after the addresses of a frame. Returns `false`, and leaves the packet unchanged, if the frame
+/// has no complete addresses or the packet has too little headroom.
 #[must_use]
 #[inline]
 pub fn put_tag(packet: &mut Packet, tag: [u8; 4]) -> bool {
@@ -77,22 +83,28 @@ pub fn put_tag(packet: &mut Packet, tag: [u8; 4]) -> bool {
     true
 }
 
-/// The layout of a merged frame, and how to split it.
+/// The layout of a merged frame, and its split into parts. It is valid for the frame for which it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
+    /// The offset of the IP header.
     network: usize,
+    /// The offset of the TCP or UDP header.
     transport: usize,
-    /// The offset of the payload. Everything before it is copied into every part.
+    /// The offset of the payload. The headers before it are copied into every part.
     payload: usize,
+    /// The length of the frame.
     length: usize,
+    /// The payload length of each part except the last. Above 0.
     size: usize,
+    /// The type of the merged frame.
     kind: SegmentType,
+    /// True for IPv6, false for IPv4.
     ipv6: bool,
 }
 
 impl Split {
-    /// Returns how to split this frame. Returns `None` unless it is TCP or UDP directly over IPv4 or IPv6 with valid
-    /// header lengths.
+    /// Returns the split of this frame. Returns `None` if the frame is not merged, or is not TCP or UDP directly over
+    /// IPv4 or IPv6 with valid header lengths. The caller then drops the frame.
     #[must_use]
     pub fn of(frame: &Frame<'_>) -> Option<Self> {
         let (bytes, merged) = (frame.bytes, frame.merged?);
@@ -137,7 +149,9 @@ impl Split {
         (self.length - self.payload).div_ceil(self.size)
     }
 
-    /// Writes one of the parts into the packet, with its checksums. Returns `false` if the packet is too small.
+    /// Writes the part with this number (from 0) into the packet, with its checksums. `frame` must be the frame of this
+    /// split. Returns `false` if the packet is too small or there is no such part. The packet's contents are then
+    /// undefined.
     #[must_use]
     pub fn write(&self, frame: &Frame<'_>, part: usize, packet: &mut Packet) -> bool {
         let Self { network, transport, payload, .. } = *self;
@@ -158,10 +172,10 @@ impl Split {
         if self.ipv6 {
             put(bytes, network + 4, (total - network - 40) as u16);
         } else {
-            // The sum is all ones if the checksum of the frame is right.
+            // The sum is all ones if the header checksum of the frame is right.
             let before = checksum::sum(&bytes[network..transport]);
             put(bytes, network + 2, (total - network) as u16);
-            // Each part is a datagram of its own (RFC 6864); the sender has reserved as many identifications.
+            // Each part is a separate datagram (RFC 6864). The sender has reserved one identification for each part.
             let identification = u16::from_be_bytes([bytes[network + 4], bytes[network + 5]]);
             put(bytes, network + 4, identification.wrapping_add(part as u16));
             put(bytes, network + 10, 0);
@@ -199,11 +213,12 @@ impl Split {
     }
 }
 
+/// Writes a number of two bytes in network byte order.
 fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// For the fuzz target: processes a frame as on reception.
+/// For the fuzz target: processes a frame as the receiver does.
 ///
 /// # Panics
 /// Panics if the parts do not add up to the frame.

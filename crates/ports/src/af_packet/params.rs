@@ -1,4 +1,4 @@
-//! The parameters of an `af_packet` port. Each is checked when it is read or when the port is made.
+//! The parameters of an `af_packet` port. Each parameter is checked when it is read or by [`Params::check`].
 
 use forebay_graph::SetupError;
 use forebay_units::{Bytes, Nanos};
@@ -16,18 +16,19 @@ pub struct Params {
     /// The network namespace of the interface: a name as in `ip netns`, or a path. By default, the namespace of
     /// Forebay.
     pub(super) namespace: Option<String>,
-    /// Whether frames to other Ethernet addresses than the interface's own are received too; on by default.
+    /// Whether the port also receives frames whose destination is not the Ethernet address of the interface; on by
+    /// default.
     #[serde(default = "yes")]
     pub(super) promiscuous: bool,
     /// Whether the host's own network stack receives the frames too; on by default. With `false` the kernel drops each
-    /// frame after the port has received it, so that the host neither responds to nor forwards Forebay's traffic. This
-    /// needs the capabilities CAP_NET_ADMIN and CAP_BPF, and ends with the process.
+    /// frame after the port has received it, so the host does not respond to Forebay's traffic, and does not forward
+    /// it. This needs the capabilities CAP_NET_ADMIN and CAP_BPF, and ends with the process.
     #[serde(default = "yes")]
     pub(super) host: bool,
     /// The size of the receive ring.
     #[serde(default)]
     pub(super) ring: RingSizes,
-    /// How many frames may wait to be sent, 32 to 32768, a power of two; 1024 by default.
+    /// The largest number of frames that wait to be sent, 32 to 32768, a power of two; 1024 by default.
     #[serde(default = "send_ring")]
     #[schemars(range(min = 32, max = 32_768))]
     pub(super) send_ring: u32,
@@ -35,7 +36,7 @@ pub struct Params {
     /// them then); off by default.
     #[serde(default)]
     pub(super) bypass_queues: bool,
-    /// How long the port waits before it reads an empty ring again, 1us to 1s; 10us by default. Reading takes no system
+    /// The time after which the port reads an empty ring again, 1us to 1s; 10us by default. A reading needs no system
     /// call.
     #[serde(default = "poll")]
     pub(super) poll: Nanos,
@@ -57,16 +58,16 @@ fn poll() -> Nanos {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RingSizes {
-    /// How many blocks, 2 to 4096; 64 by default. With little traffic, each block holds few frames; the worker must
-    /// then read the ring at least every `blocks` times `retire`, or frames are lost.
+    /// The number of blocks, 2 to 4096; 64 by default. With little traffic, each block holds few frames. The worker
+    /// must then read the ring at least once per `blocks` times `retire`, or frames are lost.
     #[schemars(range(min = 2, max = 4_096))]
     pub(super) blocks: u32,
     /// The length of a block, 4KiB to 4MiB, a power of two; 128KiB by default. The kernel cuts off a frame that is
     /// longer than a block, and the port drops it. Frames that a TCP sender leaves to its interface to split have up to
     /// 64KiB.
     pub(super) block: Bytes,
-    /// How long the kernel fills a block before it hands it over, in whole milliseconds, 1ms to 1s; 1ms by default. A
-    /// full block is handed over at once, so short blocks reduce the delay under load.
+    /// The longest time for which the kernel fills a block before it hands the block over, in whole milliseconds, 1ms
+    /// to 1s; 1ms by default. The kernel hands over a full block at once, so short blocks reduce the delay under load.
     pub(super) retire: Nanos,
 }
 
@@ -77,7 +78,7 @@ impl Default for RingSizes {
 }
 
 impl Params {
-    /// Checks that all values are within their limits.
+    /// Checks the limits of all numbers. The error names the parameter and the values that are allowed.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         let Self { ring: RingSizes { blocks, block, retire }, send_ring, poll, .. } = self;
         let allowed = |path: &str, right: bool, value: &dyn std::fmt::Display, allowed: &str| {

@@ -17,30 +17,37 @@ use super::stamps::Stamps;
 pub struct Receiver {
     socket: Socket,
     ring: ReceiveRing,
+    /// The size with which the ring was created. A new port with another size creates another receiver.
     sizes: RingSizes,
-    /// The next block, and the read position in it.
+    /// The number of the next block.
     block: usize,
+    /// The read position in the next block. `None` until the block is read.
     cursor: Option<Cursor>,
-    /// The number of frames that the kernel has put into the ring, as of the last query, less those in returned blocks.
+    /// The number of frames that the kernel has put into the ring, as of the last query, minus the frames in returned
+    /// blocks. It wraps around below 0 if blocks were returned since the last query.
     in_ring: u64,
-    /// The next part of a merged frame.
+    /// The number of the next part of the merged frame at the cursor. 0 for a frame that has not been started.
     part: usize,
-    /// The interface to which the socket is bound, and whether in promiscuous mode.
+    /// The index of the interface to which the socket is bound, and true for promiscuous mode. `None` if it is not
+    /// bound.
     bound: Option<(u32, bool)>,
 }
 
 /// The result of processing a frame.
 enum TakeResult {
-    /// The frame is in the batch, or dropped and counted.
+    /// The frame is finished: its packets are in the batch, or were dropped and counted.
     Whole,
-    /// The batch had no room for all parts.
+    /// The batch had no room for all parts of the frame. The next call continues with the frame.
     Partly,
-    /// The pool is empty.
+    /// The pool is empty. The next call continues with the frame.
     NoPacket,
 }
 
 impl Receiver {
     /// Creates a receiver that is not bound yet, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// Returns the system's error.
     pub fn new(sizes: &RingSizes) -> io::Result<Self> {
         let socket = Socket::new()?;
         // Do not receive the frames that this host sends (Linux 4.20).
@@ -59,10 +66,13 @@ impl Receiver {
         self.socket.descriptor()
     }
 
-    /// Starts to receive from an interface.
+    /// Starts to receive from the interface with this index. May be called again, for an interface that was recreated.
+    ///
+    /// # Errors
+    /// Returns the system's error. If only promiscuous mode was refused, the receiver is bound without it.
     pub fn bind(&mut self, index: u32, promiscuous: bool) -> io::Result<()> {
         if let Some((before, true)) = self.bound.take() {
-            // This fails if the interface no longer exists; the mode has ended with it.
+            // This fails if the interface no longer exists. The mode has ended with the interface.
             let _ = self.socket.set_promiscuous(before, false);
         }
         self.socket.bind(index, true)?;
@@ -87,17 +97,17 @@ impl Receiver {
         self.socket.take_error().is_ok_and(|error| error.is_some())
     }
 
-    /// Returns the number of frames that found the ring full since the last call.
+    /// Returns the number of frames since the last call that the kernel dropped because the ring was full.
     pub fn drops(&mut self) -> u64 {
         let (put, dropped) = self.socket.counts().unwrap_or_default();
         self.in_ring = self.in_ring.wrapping_add(put.into());
         dropped.into()
     }
 
-    /// Stops receiving. Returns the number of frames lost since the last call of [`drops`](Self::drops): frames that
-    /// found the ring full, and frames still in the ring, whether or not the kernel has handed over their block.
+    /// Stops receiving. Returns the number of frames that are lost since the last call of [`drops`](Self::drops): the
+    /// frames that the kernel dropped because the ring was full, and all frames that are still in the ring.
     pub fn end(mut self) -> u64 {
-        // If this fails because the interface no longer exists, no more frames come either.
+        // This can fail if the interface no longer exists. In that case, no more frames arrive.
         let _ = self.stop();
         let dropped = self.drops();
         let open_block = self.ring.block(self.block).zip(self.cursor.as_ref());
@@ -106,9 +116,10 @@ impl Receiver {
         dropped + self.in_ring.wrapping_sub(taken.into())
     }
 
-    /// Adds packets to a batch. Returns true if there may be more.
+    /// Adds packets to a batch, up to `intake.most`. Returns true if the ring may have more frames. Returns each block
+    /// to the kernel after its last frame.
     pub fn fill(&mut self, batch: &mut Batch, intake: &Intake<'_>, stamps: &Stamps, counters: &PortCounters) -> bool {
-        // Dropped frames use up the budget too, so that a flood of them does not occupy the worker.
+        // Dropped frames also reduce the budget. Otherwise a flood of such frames would occupy the worker.
         let mut budget = 2 * intake.most;
         let Self { ring, block: number, cursor: open, in_ring, part, .. } = self;
         while let Some(block) = ring.block(*number) {
@@ -142,7 +153,8 @@ impl Receiver {
     }
 }
 
-/// Turns a frame into packets. For a merged frame, starts with the part number `part`.
+/// Turns a frame into packets. Drops and counts a frame that is too long or cannot be completed. For a merged frame,
+/// starts with the part number `part`.
 #[inline]
 fn take(
     frame: &Frame<'_>,
@@ -183,7 +195,8 @@ fn drop_long(frame: &Frame<'_>, counters: &PortCounters) {
     }
 }
 
-/// Splits a merged frame into packets.
+/// Splits a merged frame into packets, from the part number `part`, which is increased for each part. A part that
+/// cannot be written is dropped and counted.
 #[inline(never)]
 fn take_parts(
     frame: &Frame<'_>,

@@ -10,26 +10,30 @@ use super::socket::{SendRing, SlotState, Socket};
 
 /// The length of an Ethernet header. The kernel accepts no shorter frame.
 const MIN_FRAME: usize = 14;
-/// The length of one VLAN tag, which an interface's MTU does not include.
+/// The length of one VLAN tag, which the MTU of an interface does not include.
 const TAG: usize = 4;
 
 /// A sending socket with its ring.
 pub struct Sender {
     ring: SendRing,
-    /// The next slot. The kernel continues at the same slot.
+    /// The number of the next slot. The kernel continues at the same slot.
     next: usize,
-    /// The number of slots before it that the kernel may still hold.
+    /// The number of slots before `next` that the kernel may still hold.
     given: usize,
-    /// The longest frame without a tag, and with a tag.
+    /// The length of the longest frame without a VLAN tag, and with a tag.
     longest: [usize; 2],
-    /// The indices of the packets of a batch that can be sent, and a flag for each packet that could not be sent.
+    /// The indices of the packets of the current batch that can be sent.
     queue: Vec<u16>,
+    /// A flag for each packet of the current batch: true if the packet could not be sent.
     unsent: Box<[bool; MAX_BATCH]>,
 }
 
 impl Sender {
     /// Creates a sender with `slots` slots for an interface with this MTU, in the network namespace of the calling
-    /// thread.
+    /// thread. With `bypass`, frames do not pass the queueing discipline.
+    ///
+    /// # Errors
+    /// Returns the system's error.
     pub fn new(slots: u32, mtu: usize, bypass: bool) -> io::Result<Self> {
         let socket = Socket::new()?;
         if bypass {
@@ -42,14 +46,17 @@ impl Sender {
         Ok(Self { ring, next: 0, given: 0, longest: [mtu + MIN_FRAME, mtu + MIN_FRAME + TAG], queue, unsent })
     }
 
-    /// Sends by this interface from now on.
+    /// Sends by the interface with this index from now on.
+    ///
+    /// # Errors
+    /// Returns the system's error.
     pub fn bind(&mut self, index: u32) -> io::Result<()> {
         self.ring.socket().bind(index, false)
     }
 
-    /// Sets the MTU of the interface.
+    /// Sets the MTU of the interface. Frames that are longer are refused from now on.
     pub fn set_mtu(&mut self, mtu: usize) {
-        // The slots keep their size.
+        // The slots keep their size, which limits the length of a frame if the MTU has grown.
         let longest = self.ring.longest();
         self.longest = [(mtu + MIN_FRAME).min(longest), (mtu + MIN_FRAME + TAG).min(longest)];
     }
@@ -60,8 +67,9 @@ impl Sender {
         (1..=self.given).filter(|back| self.ring.state((self.next + slots - back) % slots) != SlotState::Free).count()
     }
 
-    /// Sends a batch. Packets that could not be sent remain in the batch, in order. Returns the system's error if the
-    /// kernel stopped accepting frames.
+    /// Sends a batch of up to [`MAX_BATCH`] packets. Packets that could not be sent remain in the batch, in order. A
+    /// packet that the interface or the kernel rejects is also counted in `errors`. `refused` is an empty batch that
+    /// the call uses and leaves empty. Returns the system's error if the kernel stopped accepting frames.
     pub fn send(&mut self, batch: &mut Batch, refused: &mut Batch, counters: &PortCounters) -> Option<io::Error> {
         self.queue.clear();
         for (at, packet) in batch.iter().enumerate() {
@@ -110,12 +118,14 @@ impl Sender {
         error
     }
 
+    /// Returns true if the kernel accepts a frame of this length on the interface.
     fn fits(&self, packet: &Packet) -> bool {
         let tagged = matches!(packet.data().get(12..14), Some(&[0x81, 0x00] | &[0x88, 0xa8]));
         (MIN_FRAME..=self.longest[usize::from(tagged)]).contains(&packet.len())
     }
 
-    /// Copies packets of the queue into slots, starting with the next one. Returns the number of packets.
+    /// Copies packets of the queue, from the index `from`, into slots, starting with the slot `next`. Stops if there is
+    /// no free slot. Returns the number of packets.
     fn put(&mut self, batch: &Batch, from: usize) -> usize {
         let slots = self.ring.slots();
         let mut put = 0;
@@ -128,7 +138,8 @@ impl Sender {
         put
     }
 
-    /// Returns how many of the next slots the kernel has accepted. `next` is the first slot after them then.
+    /// Returns the number of slots that the kernel has accepted, of the `put` slots from `next` on. Moves `next` to the
+    /// first slot that the kernel has not accepted.
     fn taken(&mut self, put: usize) -> usize {
         let slots = self.ring.slots();
         let is_taken =
@@ -142,7 +153,7 @@ impl Sender {
         taken
     }
 
-    /// Takes back frames that the kernel has not started to send.
+    /// Takes back `count` frames, from the slot `next` on, that the kernel has not started to send.
     fn take_back(&mut self, count: usize) {
         let slots = self.ring.slots();
         (0..count).for_each(|at| self.ring.take_back((self.next + at) % slots));

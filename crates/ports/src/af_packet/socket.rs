@@ -1,8 +1,8 @@
 //! Packet sockets and the memory that they share with the kernel (`packet(7)`, Linux
 //! `Documentation/networking/packet_mmap`).
 //!
-//! Each block or slot of a ring belongs either to the kernel or to this process, according to a status word in it. This
-//! module accesses only those that belong to this process.
+//! Each block or slot of a ring has a status word, which determines whether the block or slot belongs to the kernel or
+//! to this process. This module accesses only blocks and slots that belong to this process.
 
 #![expect(unsafe_code, reason = "memory that is shared with the kernel, and options of sockets, have no safe way")]
 
@@ -33,7 +33,7 @@ const BLOCK_STATUS: usize = 8;
 pub struct Socket(Arc<OwnedFd>);
 
 impl Socket {
-    /// Creates a socket in the network namespace of the calling thread.
+    /// Creates a socket in the network namespace of the calling thread. Needs the capability CAP_NET_RAW there.
     pub fn new() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is involved.
@@ -48,7 +48,7 @@ impl Socket {
         &self.0
     }
 
-    /// Sets an option whose value is a plain kernel structure.
+    /// Sets an option. The kernel must expect a plain structure of the type `T` for this option.
     fn set<T: Copy>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
         // SAFETY: the value is readable for its length until the call returns.
@@ -62,7 +62,8 @@ impl Socket {
         self.set(libc::SOL_PACKET, option, &value)
     }
 
-    /// Sets how many bytes may wait to be sent, or the largest allowed number if that is less.
+    /// Sets the limit of kernel memory for frames that wait to be sent, in bytes. Without the capability CAP_NET_ADMIN,
+    /// the limit is at most the sysctl `net.core.wmem_max`.
     pub fn set_send_memory(&self, bytes: usize) -> io::Result<()> {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         let forced = self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
@@ -82,7 +83,8 @@ impl Socket {
         check(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), length) })
     }
 
-    /// Stops receiving, by a filter that accepts nothing. (A bound socket's protocol cannot be removed.)
+    /// Stops receiving, by a filter that accepts no frame. A filter is necessary, because the protocol of a bound
+    /// socket cannot be removed. Frames in the ring stay there.
     pub fn stop(&self) -> io::Result<()> {
         let mut program = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
         // The pointer is valid until the call has returned, and the kernel only reads through it.
@@ -90,7 +92,8 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
     }
 
-    /// Enables or disables reception of frames for any address. The mode ends with the socket, or with the interface.
+    /// Enables or disables the reception of frames for all addresses. The mode ends when the socket is closed or the
+    /// interface is deleted. Each call that enables the mode needs one call that disables it.
     pub fn set_promiscuous(&self, index: u32, on: bool) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: index as libc::c_int,
@@ -102,7 +105,8 @@ impl Socket {
         self.set(libc::SOL_PACKET, option, &request)
     }
 
-    /// Returns how many frames the kernel has put into the ring since the last call, and how many found it full.
+    /// Returns two numbers of frames since the last call: the frames that the kernel has put into the ring, and the
+    /// frames that it dropped because the ring was full.
     pub fn counts(&self) -> io::Result<(u32, u32)> {
         // SAFETY: all fields are integers, for which all zeros is a valid value.
         let mut stats: libc::tpacket_stats_v3 = unsafe { mem::zeroed() };
@@ -116,7 +120,8 @@ impl Socket {
         Ok((stats.tp_packets.wrapping_sub(stats.tp_drops), stats.tp_drops))
     }
 
-    /// Returns and clears the pending error of the socket.
+    /// Returns and clears the pending error of the socket. The kernel sets an error if the interface goes down or is
+    /// deleted.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         let (mut code, mut length): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
         let descriptor = self.0.as_raw_fd();
@@ -127,7 +132,7 @@ impl Socket {
         Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
     }
 
-    /// Makes the kernel send the frames in the ring.
+    /// Makes the kernel send the frames in the ring, without waiting until they are sent.
     #[inline]
     fn notify(&self) -> io::Result<()> {
         // SAFETY: the null pointers are not accessed, because their lengths are 0.
@@ -135,6 +140,7 @@ impl Socket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Maps the first `length` bytes of the socket's ring. The ring must have been created with at least this length.
     fn map(&self, length: usize) -> io::Result<Mapping> {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
         // SAFETY: this creates a new mapping at an address that the kernel chooses.
@@ -149,7 +155,9 @@ impl Socket {
 
 /// The memory of a ring. Dropping the value unmaps it.
 struct Mapping {
+    /// The start of the mapping, which is aligned to pages.
     base: NonNull<u8>,
+    /// The length of the mapping, in bytes.
     length: usize,
 }
 
@@ -157,7 +165,10 @@ struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Returns a status or length word of the ring.
+    /// Returns a status or length word of the ring. `at` is the offset in bytes.
+    ///
+    /// # Panics
+    /// Panics if the word is not aligned or not within the ring.
     #[inline]
     fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.length, "an aligned word within the ring");
@@ -177,17 +188,21 @@ impl Drop for Mapping {
 /// A ring of blocks that the kernel fills with frames (TPACKET_V3).
 pub struct ReceiveRing {
     map: Mapping,
+    /// The length of a block, in bytes.
     block: usize,
+    /// The number of blocks.
     blocks: usize,
 }
 
 impl ReceiveRing {
-    /// Creates the ring of a socket.
+    /// Creates the receive ring of a socket. A socket has at most one. The limits of `sizes` must hold
+    /// ([`Params::check`](super::params::Params::check)).
     pub fn new(socket: &Socket, sizes: &RingSizes) -> io::Result<Self> {
         socket.set_number(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
         socket.set_number(libc::PACKET_VNET_HDR, 1)?;
         let (block, blocks) = (sizes.block.0 as u32, sizes.blocks);
-        // The kernel only requires that the block is a multiple of this.
+        // With TPACKET_V3, frames have any length. The kernel only requires that the block is a multiple of this
+        // number.
         const FRAME: u32 = 2_048;
         let request = libc::tpacket_req3 {
             tp_block_size: block,
@@ -208,7 +223,10 @@ impl ReceiveRing {
         self.blocks
     }
 
-    /// Returns a block if it belongs to this process.
+    /// Returns a block, or `None` if it belongs to the kernel.
+    ///
+    /// # Panics
+    /// Panics if there is no block with this number.
     #[inline]
     pub fn block(&self, number: usize) -> Option<&[u8]> {
         assert!(number < self.blocks, "the block is within the ring");
@@ -221,7 +239,7 @@ impl ReceiveRing {
         Some(unsafe { std::slice::from_raw_parts(self.map.base.add(start).as_ptr(), self.block) })
     }
 
-    /// Returns a block to the kernel.
+    /// Returns a block to the kernel, which fills it again. The caller must have finished reading the block.
     #[inline]
     pub fn give_back(&mut self, number: usize) {
         assert!(number < self.blocks, "the block is within the ring");
@@ -232,22 +250,24 @@ impl ReceiveRing {
 /// The owner and state of a slot of a send ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// The slot belongs to this process.
+    /// The slot belongs to this process, and a frame can be put into it.
     Free,
-    /// The slot waits to be sent. The kernel has not started.
+    /// The slot has a frame to send, and the kernel has not started to send it.
     Waiting,
-    /// The kernel is sending the slot.
+    /// The kernel is sending the frame of the slot.
     Sending,
-    /// The kernel rejects the contents of the slot.
+    /// The kernel rejects the frame of the slot. The slot must be [taken back](SendRing::take_back).
     Rejected,
 }
 
-/// A ring of slots from which the kernel sends frames. It uses TPACKET_V2: version 3 has slots of one size too, but a
-/// longer header.
+/// A ring of slots from which the kernel sends frames. It uses TPACKET_V2. Version 3 has no advantage for sending: its
+/// slots also have a fixed size, and its header is longer.
 pub struct SendRing {
     socket: Socket,
     map: Mapping,
+    /// The length of a slot, in bytes.
     slot: usize,
+    /// The number of slots.
     slots: usize,
 }
 
@@ -256,9 +276,9 @@ impl SendRing {
     pub fn new(socket: Socket, slots: u32, longest: usize) -> io::Result<Self> {
         let slot = (SLOT_HEADER + VIRTIO + longest).next_power_of_two().max(2_048);
         socket.set_number(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
-        // With this header, which declares the whole frame as header, the kernel copies the frame. Otherwise the kernel
-        // would refer to the ring's page. If another interface receives the frame at once (veth), it would then copy
-        // the frame after all, into a newly allocated page, which costs 1.3 times as much.
+        // This header declares the whole frame as header, so the kernel copies the frame. Otherwise the kernel would
+        // refer to the ring's page. If another interface receives the frame at once (veth), the kernel would then still
+        // copy the frame, into a newly allocated page. That costs 1.3 times as much.
         socket.set_number(libc::PACKET_VNET_HDR, 1)?;
         // A block is contiguous kernel memory.
         let block = slot.max(32 << 10).min(slot * slots as usize);
@@ -290,6 +310,9 @@ impl SendRing {
     }
 
     /// Returns the state of a slot.
+    ///
+    /// # Panics
+    /// Panics if there is no slot with this number.
     #[inline]
     pub fn state(&self, number: usize) -> SlotState {
         match self.status(number).load(Ordering::Acquire) {
@@ -300,14 +323,15 @@ impl SendRing {
         }
     }
 
+    /// Returns the status word of a slot.
     #[inline]
     fn status(&self, number: usize) -> &AtomicU32 {
         assert!(number < self.slots, "the slot is within the ring");
         self.map.word(number * self.slot + SLOT_STATUS)
     }
 
-    /// Copies a frame into a slot, to be sent by the next `notify`. Returns `false` and does nothing if the slot is not
-    /// free or the frame is too long.
+    /// Copies a frame into a slot. The next [`notify`](Self::notify) sends it. Returns `false` and does nothing if the
+    /// slot is not free or the frame is too long.
     #[inline]
     pub fn put(&mut self, number: usize, frame: &[u8]) -> bool {
         if self.state(number) != SlotState::Free || frame.len() > self.longest() {
@@ -329,14 +353,16 @@ impl SendRing {
         true
     }
 
-    /// Takes back a frame that the kernel has not started to send. The kernel starts only on `notify`.
+    /// Takes back the frame of a slot that is waiting or rejected, so that the slot is free. Does nothing in other
+    /// states. Must not be called during [`notify`](Self::notify), which is when the kernel starts to send.
     pub fn take_back(&mut self, number: usize) {
         if matches!(self.state(number), SlotState::Waiting | SlotState::Rejected) {
             self.status(number).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
         }
     }
 
-    /// Makes the kernel send the waiting frames.
+    /// Makes the kernel send the waiting frames. [`state`](Self::state) shows afterwards which frames the kernel has
+    /// accepted.
     #[inline]
     pub fn notify(&mut self) -> io::Result<()> {
         self.socket.notify()

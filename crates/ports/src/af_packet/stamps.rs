@@ -6,27 +6,33 @@ use forebay_measure::{Clock, Tsc};
 use forebay_packet::ArrivalClock;
 use forebay_units::{Frequency, Ticks};
 
-/// A frame cannot have waited in the ring longer than this. An older stamp means that the system clock was set.
+/// The longest time that a frame can have waited in the ring, in nanoseconds. If a stamp is older, the system clock was
+/// set in the meantime.
 const OLDEST_NS: u64 = 10_000_000_000;
 
-/// An instant on both clocks. The system clock is adjusted continually, so the instant is refreshed from time to time.
+/// An instant on both clocks. The system adjusts its clock continually, so the port [refreshes](Stamps::refresh) the
+/// instant at each check.
 pub struct Stamps {
+    /// The number of ticks in a nanosecond.
     per_nano: f64,
+    /// The instant, in ticks.
     ticks: Ticks,
+    /// The same instant, in nanoseconds of the system clock since 1970.
     nanos: u64,
 }
 
 impl Stamps {
-    /// Creates a converter to ticks of this frequency.
+    /// Creates a converter to ticks of the time-stamp counter, which has this frequency.
     pub fn new(frequency: Frequency) -> Self {
         let mut stamps = Self { per_nano: frequency.hertz() / 1e9, ticks: Ticks::ZERO, nanos: 0 };
         stamps.refresh();
         stamps
     }
 
-    /// Reads both clocks.
+    /// Reads both clocks, and replaces the instant.
     pub fn refresh(&mut self) {
-        // The thread may be interrupted between the readings. Of a few readings, the fastest counts.
+        // The thread may be interrupted between the two clocks. Therefore, both clocks are read several times, and the
+        // fastest reading is used.
         let readings = (0..4).map(|_| {
             let before = Tsc.now();
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -38,8 +44,8 @@ impl Stamps {
         }
     }
 
-    /// Returns when a frame with this stamp arrived. The result is never later than `now`, and it is `now` if the stamp
-    /// is unusable.
+    /// Returns the arrival time of a frame, and the clock that it comes from. `stamp` is the kernel's time stamp in
+    /// nanoseconds. The result is never later than `now`, and it is `now` if the stamp is missing (0) or too old.
     #[inline]
     pub fn arrival(&self, stamp: u64, now: Ticks) -> (Ticks, ArrivalClock) {
         let distance = stamp as i64 - self.nanos as i64;

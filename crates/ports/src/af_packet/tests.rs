@@ -53,7 +53,7 @@ impl Bench {
         Self { port, counters, pool: pool(2_048), batch: Batch::with_capacity(32) }
     }
 
-    /// Sends frames. Returns how many were refused.
+    /// Sends frames. Returns the number of refused frames.
     fn send<T: AsRef<[u8]>>(&mut self, frames: &[T]) -> usize {
         let mut refused = 0;
         for some in frames.chunks(32) {
@@ -69,7 +69,7 @@ impl Bench {
         refused
     }
 
-    /// Calls `receive` once. Returns the frames.
+    /// Calls `receive` once. Returns the received frames.
     fn take(&mut self) -> Vec<Vec<u8>> {
         let now = Tsc.now();
         self.port.receive(&mut self.batch, &Intake { now, pool: &self.pool, most: 32 });
@@ -150,8 +150,8 @@ fn frames_are_received_at_the_other_end_in_order() {
     });
 }
 
-/// Frames in the ring when the port is closed are lost and counted: those in blocks that the kernel has handed over,
-/// those in the unread part of a block, and those in the block that the kernel is filling.
+/// Frames that are in the ring when the port is closed are lost and counted. These are the frames in blocks that the
+/// kernel has handed over, in the unread part of a block, and in the block that the kernel is filling.
 #[test]
 fn frames_in_the_ring_at_the_end_are_counted_as_dropped() {
     with_pair("af_packet: frames_in_the_ring_at_the_end", || {
@@ -180,7 +180,7 @@ fn arrival_is_the_kernels_time() {
         let before = Tsc.now();
         assert_eq!(b.send(&[frame(1, 60)]), 0);
         let after = Tsc.now();
-        // Long enough to distinguish it from the time of the poll.
+        // This wait is long enough to distinguish the time of arrival from the time of the poll.
         std::thread::sleep(Duration::from_millis(30));
         let now = Tsc.now();
         a.port.receive(&mut a.batch, &Intake { now, pool: &a.pool, most: 32 });

@@ -1,9 +1,9 @@
 //! Completes checksums that a sender on this host has left to a device that does not exist.
 //!
 //! Linux passes a frame to veth and similar interfaces with only the sum of the pseudo-header in the checksum field
-//! (`CHECKSUM_PARTIAL`), because the frame never reaches a wire. AF_XDP does not report which frames these are. They
-//! can be recognised: the field holds that sum, and the checksum is wrong. Both must be checked, because one frame in
-//! 65536 has a right checksum that equals the sum.
+//! (`CHECKSUM_PARTIAL`), because the frame never reaches a wire. AF_XDP does not report which frames these are. Such a
+//! frame can be recognised: its checksum field contains that sum, and the checksum is wrong. Both conditions must be
+//! checked, because in one of 65536 frames the right checksum is equal to that sum.
 
 use forebay_packet::wire::checksum::{add, sum};
 use forebay_packet::{Network, Packet};
@@ -11,13 +11,14 @@ use forebay_packet::{Network, Packet};
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Completes a partial TCP or UDP checksum. Returns true if it was partial. Fragments have no checksum of their own.
+/// Completes a partial TCP or UDP checksum. Returns true if it was partial. Leaves all other packets unchanged, also
+/// fragments, because a fragment has no complete segment for the checksum.
 #[inline]
 pub fn complete(packet: &mut Packet) -> bool {
     let (network, at) = packet.network();
     let frame = packet.data();
     let Some(header) = frame.get(at..) else { return false };
-    // The ranges of the addresses, the protocol, and the start and end of the transport header and payload.
+    // The range of the addresses, the protocol, and the start and end of the segment, as offsets from the IP header.
     let (addresses, protocol, from, to) = match network {
         Network::Ipv4 => {
             let Some(fixed) = header.first_chunk::<20>() else { return false };
@@ -54,7 +55,8 @@ pub fn complete(packet: &mut Packet) -> bool {
         // The checksum is right already.
         return false;
     }
-    // The sum over everything includes the pseudo-header, because the field has its sum.
+    // The sum of the segment includes the pseudo-header, because the checksum field contains the sum of the
+    // pseudo-header.
     let right = match !whole {
         // RFC 768: a checksum of zero is written as all ones.
         0 if protocol == UDP => u16::MAX,

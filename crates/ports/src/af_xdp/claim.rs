@@ -1,39 +1,43 @@
 //! The ownership of an interface. One port has it at a time, and the next port with its name takes it over while
 //! packets run.
 //!
-//! The running port owns the device, so that no lock is in the packet path. Its successor waits. When the running port
-//! is closed, the successor gets the device with the frames that wait in it.
+//! The running port owns the device, so the packet path has no lock. Its successor waits. When the running port is
+//! closed, the successor receives the device, with the frames that wait in the device.
 
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::device::Device;
 
-/// The claim on an interface, for as long as the pipeline runs.
+/// The record of the owner of an interface. There is one for each interface, as long as the pipeline runs.
 #[derive(Default)]
 pub struct InterfaceClaim(Mutex<ClaimState>);
 
+/// The present owner of an interface, and its successor.
 #[derive(Default)]
 struct ClaimState {
-    /// The name of the port.
+    /// The name of the port that owns the interface.
     owner: String,
-    /// Held by that port and its successors.
+    /// Exists as long as a port with this name has a [`Hold`].
     owned: Weak<()>,
-    /// Where the present owner sends the device. A `None` means that there is no device at the moment.
+    /// The channel by which the present owner sends the device to its successor. A `None` in the channel means that the
+    /// owner has no device. The field is `None` if there is no successor.
     successor: Option<Sender<Option<Device>>>,
 }
 
-/// A port's claim on an interface.
+/// A port's claim on an interface. It ends when the value is dropped.
 pub struct Hold {
+    /// The record of the interface.
     interface: Arc<InterfaceClaim>,
+    /// Proves that a port with the owner's name exists. The owner and its successors share it.
     _owned: Arc<()>,
 }
 
-/// How a port gets its device.
+/// The way in which a port gets its device.
 pub enum DeviceSource {
     /// The port opens the device.
     First,
-    /// The previous port hands the device over when it is closed.
+    /// The previous port sends the device when it is closed. If it sends `None`, this port opens the device.
     Next(Receiver<Option<Device>>),
 }
 
@@ -42,7 +46,8 @@ impl InterfaceClaim {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims the interface for the port with this name.
+    /// Claims the interface for the port with this name. A later successor replaces an earlier one that has not
+    /// received the device yet.
     ///
     /// # Errors
     /// Returns the name of the other port that has the interface.
@@ -66,7 +71,8 @@ impl InterfaceClaim {
 }
 
 impl Hold {
-    /// Hands the device over to the waiting port. Returns the device if no port waits.
+    /// Sends the device, or the fact that there is none, to the successor. Returns the device if there is no successor.
+    /// The caller then closes the device.
     pub fn pass_on(&self, device: Option<Device>) -> Option<Device> {
         let successor = self.interface.state().successor.take();
         match successor {

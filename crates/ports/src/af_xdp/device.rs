@@ -16,8 +16,9 @@ use super::socket::{Rings, Sizes, XdpSocket};
 use super::umem::Umem;
 use crate::interface::{Control, InterfaceName, Watch, namespace};
 
-/// How long a queue may still be in use by its previous socket.
+/// The longest time for which a queue may still be in use by its previous socket.
 const MAX_BUSY: Duration = Duration::from_secs(1);
+/// The pause between two attempts to open a busy queue.
 const RETRY_AFTER: Duration = Duration::from_millis(2);
 
 /// The options for opening an interface.
@@ -25,34 +26,34 @@ const RETRY_AFTER: Duration = Duration::from_millis(2);
 pub struct DeviceOptions {
     /// The name of the interface.
     pub name: InterfaceName,
-    /// The network namespace of the interface, if it is not that of this process.
+    /// The path of the network namespace of the interface. `None` for the namespace of this process.
     pub namespace: Option<PathBuf>,
-    /// The number of queues; all if `None`.
+    /// The number of queues, starting with the first. `None` for all queues.
     pub queues: Option<u32>,
-    /// Where the program runs.
+    /// The part of the kernel that runs the program.
     pub mode: Mode,
-    /// How frames are copied to and from packet memory.
+    /// The way in which frames get to and from packet memory.
     pub copy: CopyMode,
     /// The sizes of the rings.
     pub sizes: Sizes,
-    /// The number of frames for which the kernel polls.
+    /// The largest number of frames per poll of the device. `None` for interrupts instead of polling.
     pub busy_poll: Option<u32>,
 }
 
 /// An open interface.
 pub struct Device {
-    /// Declared before the queues, because the program must be detached first.
+    /// The attached program. It is declared before the queues, so that it is detached first when the device is dropped.
     redirect: Redirect,
-    /// By queue number. The first queue sends.
+    /// The queues, by number. Only the first queue sends.
     pub queues: Vec<Queue>,
-    /// The options with which it was opened.
+    /// The options with which the device was opened. A port with other options opens the interface again.
     pub options: DeviceOptions,
-    /// Where the program runs.
+    /// The part of the kernel that runs the program.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests read this"))]
     pub attach_mode: AttachMode,
     /// True if there is no physical device behind the interface.
     pub is_virtual: bool,
-    /// Watches the state of the interface.
+    /// Reads the state of the interface. `None` if it could not be created: then there are no link events.
     pub watch: Option<Watch>,
 }
 
@@ -73,19 +74,21 @@ impl Device {
         within(options, || find(options).map(drop))
     }
 
+    /// Opens the interface in the network namespace of the calling thread. On an error, the queues that were opened are
+    /// closed again.
     fn open_in_this_namespace(options: &DeviceOptions, umem: &Arc<Umem>) -> Result<Self, XdpOpenError> {
         umem.recycle();
         let (interface, count) = find(options)?;
         let (redirect, attach_mode) = attach(options, interface, count)?;
         let is_virtual = ethtool::is_virtual(&options.name);
         let (queues, options) = (Vec::with_capacity(count as usize), options.clone());
-        // Without a watch there are no link events.
+        // A watch is not necessary: without it, there are no link events.
         let watch = Watch::new(&options.name).ok();
         let mut device = Self { redirect, queues, options, attach_mode, is_virtual, watch };
         for queue in 0..count {
             let fill = device.options.sizes.fill as usize;
             umem.reserve(fill).map_err(|available| {
-                // The queues opened so far have their chunks.
+                // The number in the error also includes the chunks of the queues that are already open.
                 let (open, chunks) = (fill * queue as usize, umem.shape().chunks);
                 XdpOpenError::Chunks { wanted: fill * count as usize, chunks, available: available + open }
             })?;
@@ -100,11 +103,12 @@ impl Device {
         Ok(device)
     }
 
-    /// Closes the device. Returns the frames lost with it, and earlier losses that were not reported yet.
+    /// Closes the device. Returns the losses since the last check, and counts the received frames that were not read as
+    /// dropped. Frames that were not sent are not included.
     #[must_use]
     pub fn close(self) -> Losses {
         let Self { redirect, queues, .. } = self;
-        // No more frames come from here on.
+        // After this, no more frames arrive.
         drop(redirect);
         let mut sum = Losses::default();
         for mut queue in queues {
@@ -116,14 +120,14 @@ impl Device {
         sum
     }
 
-    /// Returns the number of frames that the kernel has and has not finished sending.
+    /// Returns the number of frames that the kernel has accepted and has not finished sending.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.queues.iter().map(Queue::in_flight).sum()
     }
 }
 
-/// Runs `act` in the interface's namespace.
+/// Runs `act` in the interface's network namespace, and returns its result.
 fn within<T: Send>(
     options: &DeviceOptions,
     act: impl FnOnce() -> Result<T, XdpOpenError> + Send,
@@ -134,7 +138,8 @@ fn within<T: Send>(
     })
 }
 
-/// Returns the interface's index, and the number of queues to open.
+/// Returns the interface's index, and the number of queues to open. Must be called in the interface's network
+/// namespace.
 fn find(options: &DeviceOptions) -> Result<(u32, u32), XdpOpenError> {
     let index = Control::new().and_then(|control| control.index(&options.name));
     let index = index.map_err(|source| system_error(options, "find the index", source))?;
@@ -147,7 +152,8 @@ fn find(options: &DeviceOptions) -> Result<(u32, u32), XdpOpenError> {
     Ok((interface, count))
 }
 
-/// Attaches the program in the first supported place.
+/// Attaches the program: in the driver if the options and the driver allow that, otherwise after the driver. With
+/// `mode: auto`, only a driver that does not support XDP leads to the second attempt.
 fn attach(options: &DeviceOptions, interface: u32, queues: u32) -> Result<(Redirect, AttachMode), XdpOpenError> {
     let at = |attach_mode| Redirect::attach(interface, queues, attach_mode).map(|redirect| (redirect, attach_mode));
     let first = if options.mode == Mode::Generic { AttachMode::Generic } else { AttachMode::Native };
@@ -179,8 +185,8 @@ fn attach(options: &DeviceOptions, interface: u32, queues: u32) -> Result<(Redir
     })
 }
 
-/// Opens a queue, and retries while it is busy: the kernel releases a queue a little after its previous socket was
-/// closed (`xp_release_deferred`).
+/// Opens a queue, and retries for up to [`MAX_BUSY`] while the queue is busy. The kernel releases a queue some time
+/// after its previous socket was closed (`xp_release_deferred`).
 fn open_patiently(
     options: &DeviceOptions,
     interface: u32,
@@ -200,6 +206,8 @@ fn open_patiently(
 /// A socket that is bound to a queue, its rings, and true for zero-copy.
 type OpenQueue = (XdpSocket, Rings, bool);
 
+/// Opens a socket for a queue, and binds it, with zero-copy if the options and the driver allow that. With `copy:
+/// auto`, a refusal of zero-copy leads to a second attempt with copies. The first socket registers the memory.
 fn open_queue(
     options: &DeviceOptions,
     interface: u32,
@@ -242,12 +250,13 @@ fn open_queue(
     Err(system_error(options, "bind a socket to a queue", io::ErrorKind::Unsupported.into()))
 }
 
-/// Returns true if the driver rejected the request, and false if the system failed for another reason.
+/// Returns true if the driver rejected zero-copy, and false if the system failed for another reason.
 fn is_refusal(error: &io::Error) -> bool {
     let other = [libc::EBUSY, libc::EPERM, libc::ENOBUFS, libc::ENOMEM, libc::ENODEV, libc::ENETDOWN];
     error.raw_os_error().is_none_or(|code| !other.contains(&code))
 }
 
+/// Returns the error for a failed step of [`open_queue`]. The texts of the steps must be those in that function.
 fn bind_error(
     options: &DeviceOptions,
     queue: u32,
@@ -273,15 +282,18 @@ fn bind_error(
     }
 }
 
+/// Returns the error for an interface that does not exist.
 fn missing(options: &DeviceOptions) -> XdpOpenError {
     let location = options.namespace.as_ref().map(|path| format!(" in {}", path.display())).unwrap_or_default();
     XdpOpenError::Missing(options.name.to_string(), location)
 }
 
+/// Returns the error for a missing capability. `doing` is the failed operation, as a verb: `to {doing}`.
 fn missing_right(options: &DeviceOptions, doing: &'static str) -> XdpOpenError {
     XdpOpenError::Right { name: options.name.to_string(), doing }
 }
 
+/// Returns the error for a failed operation: a missing capability, or another system error.
 fn system_error(options: &DeviceOptions, doing: &'static str, source: io::Error) -> XdpOpenError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => missing_right(options, doing),

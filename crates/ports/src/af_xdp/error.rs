@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a port could not be opened.
+/// An error when an `af_xdp` port is opened.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpOpenError {
     /// The namespace does not exist.
@@ -14,7 +14,7 @@ pub enum XdpOpenError {
         /// The system's error.
         source: io::Error,
     },
-    /// The interface does not exist.
+    /// The interface does not exist. The second text is empty, or the location of its namespace.
     #[error("there is no interface '{0}'{1}: `ip link` lists the interfaces")]
     Missing(String, String),
     /// A capability is missing.
@@ -28,7 +28,7 @@ pub enum XdpOpenError {
         /// The operation that failed.
         doing: &'static str,
     },
-    /// The kernel was built without a necessary feature.
+    /// The kernel was built without a necessary feature. The text names the feature.
     #[error(
         "the kernel has no AF_XDP sockets ({0}): use Linux 5.10 or later with CONFIG_XDP_SOCKETS, or an `af_packet` \
          port"
@@ -65,7 +65,7 @@ pub enum XdpOpenError {
         queue: u32,
         /// The system's error.
         source: io::Error,
-        /// Another option that may help.
+        /// The end of the advice: another parameter that may help, or an empty text.
         aligned: &'static str,
     },
     /// The memory may not be locked.

@@ -12,10 +12,15 @@ use crate::interface::request::{DriverQuery, Request, socket};
 #[derive(Default)]
 struct Channels {
     command: u32,
+    /// The largest numbers, which the driver allows.
     most: [u32; 4],
+    /// The number of channels that only receive.
     receive: u32,
+    /// The number of channels that only send.
     send: u32,
+    /// The number of channels for other purposes.
     other: u32,
+    /// The number of channels that receive and send.
     combined: u32,
 }
 
@@ -48,7 +53,8 @@ impl Driver {
     const GET: u32 = 0x03;
 }
 
-/// Returns the number of receive queues, or 1 if the driver does not report it.
+/// Returns the number of receive queues, or 1 if the driver does not report the number. Must be called in the
+/// interface's network namespace.
 pub fn queues(name: &InterfaceName) -> u32 {
     let mut channels = Channels { command: Channels::GET, ..Channels::default() };
     match query(name, &mut channels) {
@@ -57,9 +63,9 @@ pub fn queues(name: &InterfaceName) -> u32 {
     }
 }
 
-/// Returns true if there is no physical device behind the interface, so that frames may come that were never on a wire.
-/// Their checksums may have been left to a device that does not exist. An interface counts as virtual if the driver
-/// does not report its type.
+/// Returns true if the interface has no physical device. Frames that were never on a wire may then arrive, with
+/// checksums that the sender has left to a device that does not exist. An interface is also taken as virtual if the
+/// driver does not report its type.
 pub fn is_virtual(name: &InterfaceName) -> bool {
     let empty = [0; 32];
     let mut info =

@@ -1,4 +1,5 @@
-//! Opens a missing interface repeatedly, on a separate thread. An attempt takes milliseconds, too long for a worker.
+//! Tries repeatedly to open a missing interface, on a separate thread. An attempt takes milliseconds, which is too long
+//! for a worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,35 +16,39 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The events of the opener's thread.
 pub enum OpenEvent {
-    /// The previous device is closed. The losses are those of closing it.
+    /// The previous device is closed. The port counts these losses.
     Closed(Losses),
-    /// The interface is open.
+    /// The interface is open. This is the last event.
     Open(Device),
 }
 
-/// The thread, and its events.
+/// A thread that opens an interface, and its events. Dropping the value ends the thread.
 pub struct Opener {
     events: Receiver<OpenEvent>,
+    /// True if the thread must not make a further attempt.
     stop: Arc<AtomicBool>,
+    /// The text of the last attempt's error.
     last_error: Arc<Mutex<Option<String>>>,
+    /// `None` once the thread has ended, or if it could not be started.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Opener {
-    /// Closes `former`, then opens the interface.
+    /// Starts a thread that closes `former`, if there is one, and then opens the interface. It tries every
+    /// [`RETRY_AFTER`] until it succeeds or is stopped.
     pub fn start(options: DeviceOptions, umem: Arc<Umem>, former: Option<Device>) -> Self {
         let (sender, events) = sync_channel(2);
         let (stop, last_error) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
         let (stopped, failure) = (Arc::clone(&stop), Arc::clone(&last_error));
         let work = move || {
             if let Some(former) = former {
-                // If the port is closed, its losses are not counted any more.
+                // If the port is closed by now, these losses are not counted.
                 drop(sender.send(OpenEvent::Closed(former.close())));
             }
-            // At least one attempt, so that the port can report at its end why the interface is lost.
+            // The thread makes at least one attempt, so that the port can report the reason when it is closed.
             loop {
                 match Device::open(&options, &umem) {
-                    // If the port is closed, the unsent device is dropped.
+                    // If the port is closed by now, this closes the device.
                     Ok(device) => return drop(sender.send(OpenEvent::Open(device))),
                     Err(error) => {
                         *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
@@ -64,12 +69,12 @@ impl Opener {
         Self { events, stop, last_error, thread: thread.ok() }
     }
 
-    /// Returns the next event, if there is one.
+    /// Returns the next event, or `None` if there is none yet. Does not wait.
     pub fn next_event(&self) -> Option<OpenEvent> {
         self.events.try_recv().ok()
     }
 
-    /// Ends the thread after its first attempt.
+    /// Ends the thread after its current attempt, and waits until it has ended. Events may remain to be read.
     pub fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -78,7 +83,7 @@ impl Opener {
         }
     }
 
-    /// Returns the error of the last attempt.
+    /// Returns the error of the last attempt, or `None` if no attempt has failed.
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -86,7 +91,7 @@ impl Opener {
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        // A device that the thread has opened meanwhile is dropped with the channel.
+        // If the thread has opened a device in the meantime, the device is dropped with the channel.
         self.stop();
     }
 }

@@ -8,9 +8,11 @@ use super::socket::Sizes;
 use super::umem::Shape;
 use crate::interface::InterfaceName;
 
-/// Limits of the parameters.
+/// The largest number of queues.
 const MAX_QUEUES: u32 = 256;
+/// The largest number of chunks in the memory.
 const MAX_CHUNKS: usize = 1 << 24;
+/// The largest number of entries in a ring.
 const MAX_ENTRIES: u32 = 1 << 15;
 
 /// Parameters of `af_xdp`.
@@ -22,36 +24,37 @@ pub struct Params {
     /// The network namespace of the interface: a name as in `ip netns`, or a path. By default, the namespace of
     /// Forebay.
     pub(super) namespace: Option<String>,
-    /// How many of the interface's receive queues the port uses, starting with the first; all of them by default. The
-    /// host receives the frames of the other queues.
+    /// The number of the interface's receive queues that the port uses, starting with the first; all queues by default.
+    /// The host receives the frames of the other queues.
     #[schemars(range(min = 1, max = 256))]
     pub(super) queues: Option<u32>,
-    /// Where the program that takes frames runs: in the driver (`native`), or after it (`generic`). Every interface
-    /// supports `generic`, which is slower.
+    /// The part of the kernel that runs the program for received frames: the driver (`native`), or a later step of the
+    /// kernel (`generic`). Every interface supports `generic`, which is slower.
     #[serde(default)]
     pub(super) mode: Mode,
-    /// Whether the kernel copies frames to and from packet memory, or the device itself reads and writes them there.
+    /// The way in which frames get to and from packet memory: copied by the kernel, or read and written by the device
+    /// itself.
     #[serde(default)]
     pub(super) copy: CopyMode,
-    /// How to treat checksums that a sender on this host has left to a device.
+    /// The treatment of checksums that a sender on this host has left to a device.
     #[serde(default)]
     pub(super) checksums: Checksums,
-    /// How many frames the kernel may receive on each queue before the port reads it, and how many received frames may
-    /// wait for the port: a power of two up to 32768; 2048 by default.
+    /// The largest number of frames that each queue can receive before the port reads them: a power of two from 32 to
+    /// 32768; 2048 by default. This is the size of two rings, for empty chunks and for received frames.
     #[schemars(range(min = 32, max = 32_768))]
     #[schemars(extend("default" = 2_048))]
     pub(super) receive: Option<u32>,
-    /// How many frames may wait to be sent: a power of two up to 32768; 2048 by default.
+    /// The largest number of frames that wait to be sent: a power of two from 32 to 32768; 2048 by default.
     #[schemars(range(min = 32, max = 32_768))]
     #[schemars(extend("default" = 2_048))]
     pub(super) send: Option<u32>,
-    /// Makes the kernel poll the device on each read of the port, for up to this many frames, instead of using
-    /// interrupts (Linux 5.11 and later): 8 to 1024. This helps on zero-copy devices whose interrupts are deferred
-    /// (`napi_defer_hard_irqs`, `gro_flush_timeout`).
+    /// The largest number of frames for which the kernel polls the device at each reading of the port, 8 to 1024 (Linux
+    /// 5.11 and later). Without this parameter, the device uses interrupts. Polling helps on zero-copy devices whose
+    /// interrupts are deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`).
     #[schemars(range(min = 8, max = 1_024))]
     pub(super) busy_poll: Option<u32>,
-    /// The memory that all `af_xdp` ports share. The first port determines it; other ports may only repeat the same
-    /// values.
+    /// The memory that all `af_xdp` ports share. The first port determines its values. Other ports may only repeat the
+    /// same values.
     pub(super) memory: Option<Memory>,
 }
 
@@ -74,7 +77,7 @@ pub struct Memory {
     pub(super) aligned: bool,
 }
 
-/// Where the program that takes frames runs.
+/// The part of the kernel that runs the program for received frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -87,11 +90,11 @@ pub enum Mode {
     Generic,
 }
 
-/// How frames are copied to and from packet memory.
+/// The way in which frames get to and from packet memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyMode {
-    /// The device reads and writes packet memory if it can; otherwise the kernel copies.
+    /// The device reads and writes packet memory, if the driver supports this. Otherwise the kernel copies each frame.
     #[default]
     Auto,
     /// The kernel copies each frame.
@@ -100,7 +103,7 @@ pub enum CopyMode {
     Zero,
 }
 
-/// How to treat partial checksums.
+/// The treatment of partial checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksums {
@@ -114,7 +117,7 @@ pub enum Checksums {
 }
 
 impl Params {
-    /// Returns the sizes of the rings.
+    /// Returns the sizes of the rings, or an error that names the parameter and the allowed values.
     pub(super) fn sizes(&self) -> Result<Sizes, SetupError> {
         let size = |path: &str, stated: Option<u32>| {
             let size = stated.unwrap_or(2_048);
@@ -127,7 +130,8 @@ impl Params {
         Ok(Sizes { fill: receive, receive, send: size("send", self.send)? })
     }
 
-    /// Returns the required shape of the memory, or `None` if the parameters do not state it.
+    /// Returns the required shape of the memory, or `None` if the port accepts any shape. An error names the parameter
+    /// and the allowed values.
     pub(super) fn shape(&self) -> Result<Option<Shape>, SetupError> {
         let Some(memory) = &self.memory else { return Ok(None) };
         let shape = Shape {
@@ -150,7 +154,7 @@ impl Params {
         Ok(Some(shape))
     }
 
-    /// Checks the other parameters.
+    /// Checks the parameters that [`sizes`](Self::sizes) and [`shape`](Self::shape) do not check.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         if let Some(queues) = self.queues.filter(|queues| !(1..=MAX_QUEUES).contains(queues)) {
             return Err(SetupError::not_allowed("queues", queues, format!("1 to {MAX_QUEUES}")));

@@ -9,8 +9,9 @@ use crate::bpf::{Instruction, Link, Map, Program, instruction};
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` (`include/uapi/linux/if_link.h`).
+/// `XDP_FLAGS_SKB_MODE` (`include/uapi/linux/if_link.h`).
 const GENERIC: u32 = 1 << 1;
+/// `XDP_FLAGS_DRV_MODE`.
 const NATIVE: u32 = 1 << 2;
 
 /// Returns the program for the map with this descriptor (RFC 9669 for the instructions):
@@ -35,23 +36,25 @@ fn redirect(map: RawFd) -> [Instruction; 6] {
     ]
 }
 
-/// Where the program runs.
+/// The part of the kernel that runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
     /// In the driver, before the kernel allocates a buffer for the frame.
     Native,
-    /// In the generic receive path of the kernel: any interface, but slower.
+    /// In the generic receive path of the kernel. Every interface supports this, but it is slower.
     Generic,
 }
 
 /// A program that is attached to an interface as long as the value exists, and the sockets to which it redirects
 /// frames.
 pub struct Redirect {
+    /// The attachment. Dropping it detaches the program.
     _link: Link,
+    /// The sockets by queue number.
     map: Map,
 }
 
-/// A failed step, and the system's error.
+/// The step that failed, and the system's error.
 #[derive(Debug)]
 pub struct Failure {
     /// The failed step.
@@ -73,7 +76,8 @@ pub enum AttachStep {
 
 impl Redirect {
     /// Attaches a program to the interface with this index, in the network namespace of the calling thread. The map has
-    /// room for the sockets of `queues` queues. It is empty at first, so the host receives all frames.
+    /// room for the sockets of `queues` queues. The map is empty at first, so the host receives all frames until
+    /// [`add_socket`](Self::add_socket) is called.
     ///
     /// # Errors
     /// Returns the step that failed.

@@ -15,17 +15,17 @@ use super::umem::{Lent, Umem};
 
 /// The length of the shortest frame that a device accepts: an Ethernet header.
 const MIN_FRAME: usize = 14;
-/// How many times in a row the kernel is woken to continue sending. It sends only some frames each time.
+/// The largest number of system calls in one [`Queue::notify`]. The kernel sends only some of the frames in each call.
 const MAX_NOTIFICATIONS: usize = 8;
 
 /// The losses and errors of a queue since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Frames lost before they entered.
+    /// The number of frames that the kernel dropped before this process could read them.
     pub dropped: u64,
-    /// Of these, frames longer than a chunk.
+    /// The number of frames in `dropped` that were longer than a chunk.
     pub oversize: u64,
-    /// Frames that the kernel accepted and did not send, and other errors.
+    /// The number of frames that the kernel accepted and did not send, and of other errors.
     pub errors: u64,
 }
 
@@ -36,29 +36,36 @@ pub enum SendState {
     Accepted,
     /// The kernel has no room for more frames now.
     Full,
-    /// The interface is down or has no carrier. No more frames are sent for a while.
+    /// The interface is down, has no carrier, or has dropped a frame. The port does not try to send for a while.
     Stuck,
-    /// The interface is gone.
+    /// The interface no longer exists.
     Gone,
 }
 
-/// A queue.
+/// A queue of an interface, with its socket. Before it is dropped, the program that redirects frames to the socket must
+/// be detached (`Device`).
 pub struct Queue {
-    /// Both values exist until the queue is dropped.
+    /// The socket. The field exists until the queue is dropped.
     socket: ManuallyDrop<XdpSocket>,
+    /// The rings of the socket. The field exists until the queue is dropped.
     rings: ManuallyDrop<Rings>,
+    /// The chunks that the kernel has for received frames.
     receiving: Lent,
+    /// The chunks with frames that the kernel has and sends.
     sending: Lent,
     umem: Arc<Umem>,
     /// The number of chunks that the kernel should have for receiving.
     fill: usize,
+    /// True if the device itself writes received frames into the memory.
     zero_copy: bool,
+    /// True if each reading makes the kernel poll the device.
     busy_poll: bool,
-    /// The kernel's counters at the last query: frames dropped, those of them longer than a chunk, and errors.
+    /// The kernel's counters at the last query: the dropped frames, the dropped frames longer than a chunk, and the
+    /// errors.
     seen: (u64, u64, u64),
-    /// Losses and errors found in this process.
+    /// The losses and errors since the last query that this process has found itself.
     losses: Losses,
-    /// The number of frames that had to be copied into this memory.
+    /// The number of packets that were copied into this memory to be sent, because they were in other memory.
     copies: u64,
 }
 
@@ -68,8 +75,9 @@ impl Queue {
         self.socket.descriptor().as_fd()
     }
 
-    /// Creates the queue of a bound socket. The kernel gets up to `fill` chunks for receiving, as far as chunks are
-    /// free.
+    /// Creates the queue of a bound socket. Lends the kernel up to `fill` chunks for received frames, or fewer if fewer
+    /// chunks are free. The caller must have reserved `fill` chunks ([`Umem::reserve`]). Dropping the queue releases
+    /// them.
     pub fn new(
         socket: XdpSocket,
         rings: Rings,
@@ -98,25 +106,26 @@ impl Queue {
         queue
     }
 
-    /// Returns the number of frames that the kernel has and has not finished sending.
+    /// Returns the number of frames that the kernel has accepted and has not finished sending.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.sending.count().saturating_sub(self.rings.completion.waiting() as usize)
     }
 
-    /// Returns the number of frames that have arrived and were not read.
+    /// Returns the number of received frames that were not read yet.
     #[must_use]
     pub fn unread(&self) -> usize {
         self.rings.receive.waiting() as usize
     }
 
-    /// Returns how many frames were copied into this memory to be sent.
+    /// Returns the number of packets that were copied into this memory to be sent.
     #[cfg(test)]
     pub fn copies(&self) -> u64 {
         self.copies
     }
 
-    /// Gives the kernel up to a batch of chunks to receive into. Returns the number of chunks.
+    /// Lends the kernel up to a batch of chunks for received frames. Returns the number of chunks: 0 if the kernel has
+    /// enough chunks, or no chunk is free.
     #[inline]
     fn refill(&mut self) -> usize {
         let missing = self.fill.saturating_sub(self.receiving.count()).min(MAX_BATCH);
@@ -133,7 +142,8 @@ impl Queue {
         got
     }
 
-    /// Adds up to `most` received frames to `batch`, which must have room for them.
+    /// Adds up to `most` received frames to `batch`, which must have room for them. The packets arrive at `now`. Also
+    /// lends the kernel new chunks.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch, most: usize, now: Ticks) {
         if self.busy_poll {
@@ -155,7 +165,7 @@ impl Queue {
         receiving.flush();
         if self.fill > self.receiving.count() {
             self.refill();
-            // If the kernel had no chunk before, the device may not look for new chunks by itself.
+            // If the kernel had no chunk before, it may detect the new chunks only when it is woken.
             if self.rings.fill.needs_wakeup() && !self.busy_poll {
                 let _ = self.socket.wake_receive();
             }
@@ -177,10 +187,11 @@ impl Queue {
         }
     }
 
-    /// Puts a frame into TX. Returns the packet if it is not accepted.
+    /// Puts a frame into TX. The kernel sees the frame after the next [`publish`](Self::publish).
     ///
     /// # Errors
-    /// TX has no room, or the packet is too short for a frame.
+    /// Returns the packet if TX has no room, the packet is too short for a frame, no chunk is free for a copy, or this
+    /// queue does not send.
     #[inline]
     pub fn send(&mut self, packet: Packet) -> Result<(), Packet> {
         let Some(ring) = &mut self.rings.send else { return Err(packet) };
@@ -212,7 +223,8 @@ impl Queue {
         }
     }
 
-    /// Wakes the kernel if it needs that and TX is not empty.
+    /// Wakes the kernel to send the frames in TX, if there are frames and the kernel must be woken. Returns its
+    /// reaction.
     pub fn notify(&mut self) -> SendState {
         let Self { socket, rings, losses, .. } = self;
         let Some(ring) = &rings.send else { return SendState::Accepted };
@@ -225,7 +237,7 @@ impl Queue {
             let before = std::mem::replace(&mut unread, ring.waiting());
             match outcome {
                 Ok(()) => {}
-                // Some frames were sent; or the kernel has no memory for more until others are sent.
+                // The kernel has sent some of the frames. It continues in the next call.
                 Err(Some(libc::EAGAIN | libc::EINTR)) if unread < before => {}
                 Err(Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM)) => return SendState::Full,
                 Err(Some(libc::EBUSY)) => {
@@ -240,7 +252,7 @@ impl Queue {
         SendState::Accepted
     }
 
-    /// Returns true if frames in TX wait for the kernel to be woken.
+    /// Returns true if TX has frames that the kernel does not send before it is woken.
     #[inline]
     #[must_use]
     pub fn has_waiting_frames(&self) -> bool {
@@ -270,15 +282,15 @@ impl Queue {
     }
 }
 
-/// Copies a packet from other memory into this memory. This is the only copy. The packet is not sent if no chunk is
-/// free.
+/// Copies a packet from other memory into this memory. No other packets are copied in this process. Returns the packet
+/// if no chunk is free or the packet is too long.
 #[inline(never)]
 fn copy_into(umem: &Umem, sending: &mut Lent, packet: Packet) -> Result<Descriptor, Packet> {
     let Some(mut own) = umem.pool().take() else { return Err(packet) };
     if !own.write(packet.data()) {
         return Err(packet);
     }
-    // The chunk belongs to this memory.
+    // This does not fail, because the chunk belongs to this memory.
     sending.lend_packet(own).map_err(|_| packet)
 }
 
@@ -289,12 +301,12 @@ impl Drop for Queue {
         let (socket, rings) = unsafe { (ManuallyDrop::take(&mut self.socket), ManuallyDrop::take(&mut self.rings)) };
         self.umem.close(socket, rings);
         // SAFETY: the socket is closed. Its descriptor and the mappings of its rings, which have no other owner, no
-        // longer exist, and the program that redirected frames to it was detached before (`Device`). The kernel's own
-        // copies have ended then (`xsk_release`).
+        // longer exist, and the program that redirected frames to it was detached before (`Device`). The kernel has
+        // also finished its copies (`xsk_release`).
         unsafe {
             self.receiving.reclaim(self.zero_copy);
-            // Some drivers send from this memory although they do not receive into it (`IFF_TX_SKB_NO_LINEAR`, for
-            // example virtio_net). Chunks that they have not finished with are therefore quarantined too.
+            // Some drivers, for example virtio_net, send from this memory although they do not receive into it
+            // (`IFF_TX_SKB_NO_LINEAR`). Therefore, chunks that are being sent are always quarantined.
             self.sending.reclaim(true);
         }
         self.umem.pool().flush();

@@ -22,15 +22,15 @@ pub unsafe trait Entry: Copy + Send + 'static {}
 // SAFETY: it is an integer.
 unsafe impl Entry for u64 {}
 
-/// A frame: an entry of the rings RX and TX (`struct xdp_desc`).
+/// The position of a frame in the memory: an entry of the rings RX and TX (`struct xdp_desc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Descriptor {
-    /// The address in the umem.
+    /// The address of the frame in the umem, encoded as [`Umem`](super::umem::Umem) does.
     pub address: u64,
-    /// Its length in bytes.
+    /// The length of the frame, in bytes.
     pub len: u32,
-    /// Options. None are used here: 0.
+    /// Options of the kernel. This program uses none: 0.
     pub options: u32,
 }
 
@@ -64,13 +64,19 @@ pub struct Parts {
     pub count: u32,
 }
 
-/// The fields that both sides need.
+/// The fields that both sides of a ring have.
 struct Side<T> {
+    /// The first entry.
     entries: NonNull<T>,
+    /// The number of entries minus 1.
     mask: u32,
+    /// The producer's index.
     produced: NonNull<AtomicU32>,
+    /// The consumer's index.
     consumed: NonNull<AtomicU32>,
+    /// Flags from the kernel.
     flags: NonNull<AtomicU32>,
+    /// Keeps the memory of the ring alive.
     _memory: Arc<dyn RingMemory>,
 }
 
@@ -110,6 +116,7 @@ impl<T: Entry> Side<T> {
         unsafe { self.flags.as_ref() }.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
+    /// Returns the address of the entry with this position. Positions count modulo the number of entries.
     #[inline]
     fn entry(&self, position: u32) -> NonNull<T> {
         // SAFETY: the mask keeps the pointer inside the entries.
@@ -120,9 +127,9 @@ impl<T: Entry> Side<T> {
 /// The producing side. In FILL and TX it is this process.
 pub struct Producer<T> {
     side: Side<T>,
-    /// The number of entries ever written. Published entries belong to the consumer.
+    /// The number of entries that were ever written, modulo 2³². Published entries belong to the consumer.
     written: u32,
-    /// The consumer's index at the last read.
+    /// The consumer's index at the last reading.
     consumed: u32,
 }
 
@@ -138,7 +145,7 @@ impl<T: Entry> Producer<T> {
         Self { side, written, consumed }
     }
 
-    /// Returns for how many of `wanted` entries there is room.
+    /// Returns the number of entries that can be written, at most `wanted`.
     #[inline]
     pub fn room(&mut self, wanted: u32) -> u32 {
         let free = |consumed: u32| self.side.count() - self.written.wrapping_sub(consumed);
@@ -148,7 +155,8 @@ impl<T: Entry> Producer<T> {
         free(self.consumed).min(wanted)
     }
 
-    /// Writes an entry, if there is room. The consumer sees it after the next [`publish`](Self::publish).
+    /// Writes an entry. Returns `false` and does nothing if there is no room. The consumer sees the entry after the
+    /// next [`publish`](Self::publish).
     #[inline]
     pub fn write(&mut self, entry: T) -> bool {
         if self.room(1) == 0 {
@@ -167,7 +175,7 @@ impl<T: Entry> Producer<T> {
         self.side.produced().store(self.written, Ordering::Release);
     }
 
-    /// Returns how many published entries the consumer has not read yet.
+    /// Returns the number of published entries that the consumer has not released yet.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.side.produced().load(Ordering::Relaxed).wrapping_sub(self.side.consumed().load(Ordering::Acquire))
@@ -201,7 +209,7 @@ impl<T: Entry> Consumer<T> {
         Self { side, produced, read }
     }
 
-    /// Returns how many of `wanted` entries can be read.
+    /// Returns the number of entries that can be read, at most `wanted`.
     #[inline]
     pub fn available(&mut self, wanted: u32) -> u32 {
         if self.produced.wrapping_sub(self.read) < wanted {

@@ -16,35 +16,36 @@ use std::sync::Arc;
 use super::ring::{Consumer, Descriptor, Parts, Producer, RingMemory};
 use super::umem::Umem;
 
-/// The option for how many frames a system call may send (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17).
+/// The option for the largest number of frames that one system call sends (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17).
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// Memory for frames that the kernel has copied and not sent yet: a full ring, with the kernel's overhead.
+/// The size of the kernel's memory, in bytes, for frames that it has copied and not sent yet. It is sufficient for a
+/// full ring, with the kernel's overhead.
 const SEND_BUFFER: libc::c_int = 16 << 20;
 
 /// The number of entries of the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// FILL: how many frames the kernel may receive before this process reads the rings.
+    /// The size of FILL: the number of frames that the kernel can receive before this process lends it new chunks.
     pub fill: u32,
-    /// RX: how many received frames may wait for this process.
+    /// The size of RX: the number of received frames that can wait for this process.
     pub receive: u32,
-    /// TX and COMPLETION.
+    /// The size of TX and of COMPLETION: the number of frames that can wait to be sent.
     pub send: u32,
 }
 
 /// The rings of a socket.
 pub struct Rings {
-    /// Chunks to receive into.
+    /// FILL: the chunks that the kernel gets for received frames.
     pub fill: Producer<u64>,
-    /// Chunks whose frames were sent.
+    /// COMPLETION: the chunks whose frames were sent.
     pub completion: Consumer<u64>,
-    /// Frames received.
+    /// RX: the received frames.
     pub receive: Consumer<Descriptor>,
-    /// Frames to send, if the socket sends.
+    /// TX: the frames to send. `None` if the socket only receives.
     pub send: Option<Producer<Descriptor>>,
 }
 
-/// A socket.
+/// An AF_XDP socket. It receives after it is [bound](Self::bind) and the program redirects frames to it.
 pub struct XdpSocket {
     descriptor: Arc<OwnedFd>,
 }
@@ -70,7 +71,8 @@ impl XdpSocket {
         &self.descriptor
     }
 
-    /// Registers the memory that holds the frames.
+    /// Registers the memory that holds the frames. The first socket of a memory does this before it creates rings.
+    /// Other sockets share the memory in [`bind`](Self::bind) instead.
     ///
     /// # Errors
     /// Returns the system's error: the memory cannot be locked, or the kernel rejects its layout.
@@ -78,7 +80,7 @@ impl XdpSocket {
         self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &umem.registration())
     }
 
-    /// Creates the rings.
+    /// Creates the rings, with TX only if the socket `sends`. A second call for the same socket fails.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -117,8 +119,8 @@ impl XdpSocket {
         })
     }
 
-    /// Binds the socket to a queue of an interface. `flags` are the bind flags; with `shared` the socket uses the
-    /// memory of another socket.
+    /// Binds the socket to a queue of an interface. The rings must exist. `flags` are the bind flags. With `shared`,
+    /// the socket uses the memory and the flags of another bound socket.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -135,7 +137,7 @@ impl XdpSocket {
         check(unsafe { libc::bind(self.descriptor.as_raw_fd(), (&raw const address).cast(), length) })
     }
 
-    /// Makes the kernel poll the device on request, instead of using interrupts.
+    /// Makes the kernel poll the device on request, for up to `budget` frames, instead of using interrupts.
     ///
     /// # Errors
     /// Returns the system's error: the kernel is older than 5.11, or a capability is missing.
@@ -158,8 +160,8 @@ impl XdpSocket {
     /// Makes the kernel send the frames in TX.
     ///
     /// # Errors
-    /// `EAGAIN`: not all frames were sent; `EBUSY`: the device dropped one; `ENETDOWN`: the interface is down; `ENXIO`:
-    /// it is gone.
+    /// `EAGAIN`: not all frames were sent; `EBUSY`: the device dropped a frame; `ENETDOWN`: the interface is down;
+    /// `ENXIO`: the interface no longer exists.
     #[inline]
     pub fn wake_send(&self) -> io::Result<()> {
         let (socket, flags) = (self.descriptor.as_raw_fd(), libc::MSG_DONTWAIT);
@@ -170,7 +172,7 @@ impl XdpSocket {
     /// Makes the kernel receive. The result also shows whether the interface exists.
     ///
     /// # Errors
-    /// `ENETDOWN`: the interface is down; `ENXIO`: it is gone.
+    /// `ENETDOWN`: the interface is down; `ENXIO`: the interface no longer exists.
     #[inline]
     pub fn wake_receive(&self) -> io::Result<()> {
         let (socket, flags) = (self.descriptor.as_raw_fd(), libc::MSG_DONTWAIT);
@@ -179,6 +181,7 @@ impl XdpSocket {
             as libc::c_int)
     }
 
+    /// Sets an option. The kernel must expect a structure of the type `T`, of integers only, for this option.
     fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
         let socket = self.descriptor.as_raw_fd();
@@ -186,6 +189,7 @@ impl XdpSocket {
         check(unsafe { libc::setsockopt(socket, level, option, ptr::from_ref(value).cast(), length) })
     }
 
+    /// Reads an option of AF_XDP. Fields that an old kernel does not fill in are 0.
     fn get<T: OptionValue>(&self, option: libc::c_int) -> io::Result<T> {
         let mut length = size_of::<T>() as libc::socklen_t;
         // SAFETY: zeros are valid for a structure of integers, as the trait requires.
@@ -207,14 +211,18 @@ unsafe impl OptionValue for libc::xdp_mmap_offsets {}
 // SAFETY: it consists of integers (`struct xdp_statistics`).
 unsafe impl OptionValue for libc::xdp_statistics {}
 
+/// Converts the result of a system call that returns a negative number on an error.
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The memory of a ring, shared with the kernel.
 struct Mapping {
+    /// The start of the mapping.
     start: NonNull<u8>,
+    /// The length of the mapping, in bytes.
     length: usize,
+    /// The addresses of the ring's parts in the mapping.
     parts: Parts,
 }
 
@@ -224,6 +232,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    /// Maps the ring at the offset `at` of the socket. The socket must have a ring there with `count` entries of
+    /// `entry` bytes each. `offsets` are the kernel's offsets of its parts.
     fn new(
         socket: &OwnedFd,
         at: libc::off_t,

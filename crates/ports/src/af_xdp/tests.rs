@@ -63,7 +63,7 @@ fn ip(arguments: &str) -> Result<String, String> {
     }
 }
 
-/// Creates a pair of interfaces that only the test uses: without IPv6 the host sends nothing by itself.
+/// Creates a pair of interfaces that only the test uses. They have no IPv6, so the host sends no frames by itself.
 fn add(pair: &str, queues: &str) -> Result<(), String> {
     ip(&format!("link add {pair}0 {queues} type veth peer name {pair}1 {queues}"))?;
     for end in [0, 1] {
@@ -336,8 +336,8 @@ fn aligned_chunks_and_the_longest_frames_pass_too() {
     }
 }
 
-/// Packets that are not returned to the pool starve the ring FILL. Frames that arrive meanwhile are counted, and
-/// reception continues when the packets are returned.
+/// As long as packets are not returned to the pool, the ring FILL becomes empty. Frames that arrive during this time
+/// are counted as dropped. Reception continues when the packets are returned.
 #[test]
 fn memory_that_is_held_by_a_slow_reader_is_counted_and_comes_back() {
     alone("memory_that_is_held_by_a_slow_reader_is_counted_and_comes_back", || {
@@ -423,12 +423,12 @@ fn a_recreated_interface_is_used_again() {
         until_connected(&mut left, &mut right, &pool);
         assert_eq!((left.close(), right.close()), (Ok(()), Ok(())));
         assert!(!has_program("a0"));
-        // An interface that does not come back is reported at the end.
+        // If an interface is not created again, this is reported when the port is closed.
         let (mut last, _) = open_in(&mut around, "b0", &json!({ "interface": "b0" })).expect("opened");
         ip("link del b0").expect("the interface exists");
         last.check_interface(now());
         assert!(last.device.is_none());
-        // At once, because `close` waits for the first attempt.
+        // The error is available at once, because `close` waits for the first attempt.
         let trouble = last.close().expect_err("the interface is gone");
         assert!(trouble.starts_with("'b0' was lost and could not be opened again: there is no interface"), "{trouble}");
         assert_eq!(last.close(), Ok(()));

@@ -1,11 +1,11 @@
-//! The memory that all AF_XDP sockets of a pipeline share. It is a packet pool, so a frame that comes in by one socket
-//! leaves by another without a copy.
+//! The memory that all AF_XDP sockets of a pipeline share. It is a packet pool, so a frame that one socket has received
+//! is sent by another socket without a copy.
 //!
 //! A pool chunk consists of a packet's metadata line and the kernel's chunk. The kernel's chunk consists of the space
 //! that the kernel keeps free before a frame (`XDP_PACKET_HEADROOM`), which becomes the packet's headroom, and of the
-//! frame. Unaligned chunks (`XDP_UMEM_UNALIGNED_CHUNK_FLAG`) may start anywhere: they are an odd number of cache lines
-//! apart, and their metadata precedes the kernel's chunk. Aligned chunks have a size that is a power of two, and the
-//! metadata is in the part that the kernel leaves free as headroom.
+//! frame. Unaligned chunks (`XDP_UMEM_UNALIGNED_CHUNK_FLAG`) may start at any address. The distance between two of them
+//! is an odd number of cache lines, and their metadata precedes the kernel's chunk. The size of aligned chunks is a
+//! power of two, and the metadata is in the part that the kernel leaves free as headroom.
 
 #![expect(unsafe_code, reason = "chunks go to the kernel and come back by address")]
 
@@ -31,14 +31,16 @@ const LINE: usize = 64;
 const HEADROOM: usize = 256;
 /// The offset of a received frame from its packet's metadata.
 pub const FIRST: usize = LINE + HEADROOM;
-/// The sizes of the kernel's smallest chunk (`XDP_UMEM_MIN_CHUNK_SIZE`), and of its largest chunk with pages of the
-/// usual size.
+/// The size of the kernel's smallest chunk (`XDP_UMEM_MIN_CHUNK_SIZE`).
 const MIN_CHUNK: usize = 2_048;
+/// The size of the kernel's largest chunk: a memory page of the usual size.
 const MAX_CHUNK: usize = 4_096;
-/// In an unaligned address these bits are the address of the chunk. The others are the offset of the frame in it.
+/// The bits of an unaligned address that contain the address of the chunk. The other bits contain the offset of the
+/// frame in the chunk.
 const ADDRESS: u64 = (1 << OFFSET_SHIFT) - 1;
+/// The number of the lowest bit of the offset.
 const OFFSET_SHIFT: u32 = 48;
-/// A zero-copy driver releases the memory a little after its socket was closed (`xp_release_deferred`).
+/// The time after which a zero-copy driver has released the memory of a closed socket (`xp_release_deferred`).
 const QUARANTINE: Duration = Duration::from_secs(1);
 
 /// The layout of the memory.
@@ -48,12 +50,12 @@ pub struct Shape {
     pub chunks: usize,
     /// The longest frame, in bytes.
     pub frame: usize,
-    /// True if the size of a chunk is a power of two, for drivers that require it.
+    /// True if the size of a chunk must be a power of two, for drivers that require this.
     pub aligned: bool,
 }
 
 impl Shape {
-    /// Returns the longest frame that fits into an aligned or unaligned chunk.
+    /// Returns the length of the longest frame that fits into an aligned or unaligned chunk.
     #[must_use]
     pub const fn longest(aligned: bool) -> usize {
         MAX_CHUNK - HEADROOM - if aligned { LINE } else { 0 }
@@ -69,31 +71,38 @@ impl Shape {
         }
     }
 
-    /// Returns the distance between two chunks. If it were a power of two, the metadata would share few sets of the
-    /// processor's cache.
+    /// Returns the distance between two chunks. It is an odd number of cache lines if possible, because with a power of
+    /// two, the metadata of all chunks would share few sets of the processor's cache.
     fn stride(&self) -> usize {
         if self.aligned { self.chunk() } else { (((LINE + self.chunk()) / LINE) | 1) * LINE }
     }
 
-    /// Returns the offset of the kernel's chunk from the packet's metadata.
+    /// Returns the offset of the kernel's chunk from the packet's metadata: 0 for aligned chunks, which contain the
+    /// metadata.
     fn lead(&self) -> usize {
         if self.aligned { 0 } else { LINE }
     }
 
+    /// Returns the layout of the pool's chunks.
     fn layout(&self) -> Layout {
         Layout { data: LINE, headroom: HEADROOM, end: self.lead() + self.chunk() }
     }
 }
 
-/// The memory.
+/// The memory. Each chunk has one owner at a time: the pool, a packet, or the kernel ([`Lent`]).
 pub struct Umem {
     shape: Shape,
+    /// The distance between two chunks, in bytes.
     stride: u64,
-    /// 2⁶⁴ / `stride`, rounded up.
+    /// 2⁶⁴ / `stride`, rounded up. [`Umem::index`] multiplies by this number.
     reciprocal: u64,
+    /// The offset of the kernel's chunk from the packet's metadata.
     lead: u64,
+    /// The address of the first chunk's metadata.
     start: NonNull<u8>,
+    /// The pool of the chunks that have no other owner.
     pool: Pool,
+    /// The sockets and queues that use the memory.
     usage: Mutex<Usage>,
 }
 
@@ -105,12 +114,12 @@ unsafe impl Sync for Umem {}
 /// The users of the memory.
 #[derive(Default)]
 struct Usage {
-    /// The sockets by which the kernel knows the memory, with true for zero-copy. Other sockets can share memory that
-    /// one has registered.
+    /// The open sockets that use the memory, each with true for zero-copy. A new socket can share the memory that one
+    /// of them has registered.
     sockets: Vec<(Weak<OwnedFd>, bool)>,
-    /// The number of chunks reserved by sockets for receiving.
+    /// The number of chunks that queues have reserved for received frames.
     reserved: usize,
-    /// Chunks that a driver may still write to, and the time at which their socket was closed.
+    /// The chunks that a driver may still access, and the time at which their socket was closed.
     quarantined: Vec<(Instant, Vec<Chunk>)>,
 }
 
@@ -139,7 +148,7 @@ impl Umem {
         &self.pool
     }
 
-    /// Returns the registration for the kernel.
+    /// Returns the description of the memory that the kernel requires (`XDP_UMEM_REG`).
     #[must_use]
     pub fn registration(&self) -> libc::xdp_umem_reg {
         let headroom = if self.shape.aligned { LINE as u32 } else { 0 };
@@ -158,8 +167,11 @@ impl Umem {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves chunks for a socket to receive into. If they are too many, it returns the number of available chunks: a
-    /// quarter of all chunks remains for packets in the pipeline.
+    /// Reserves chunks for received frames of a queue, at most three quarters of all chunks: the other quarter remains
+    /// for packets in the pipeline. The caller must [release](Self::release) them.
+    ///
+    /// # Errors
+    /// Returns the number of available chunks if there are fewer than `chunks`.
     pub fn reserve(&self, chunks: usize) -> Result<(), usize> {
         let mut usage = self.usage();
         let available = (self.shape.chunks / 4 * 3).saturating_sub(usage.reserved);
@@ -170,17 +182,18 @@ impl Umem {
         Ok(())
     }
 
-    /// Cancels a reservation.
+    /// Cancels a reservation. `chunks` must be reserved.
     pub fn release(&self, chunks: usize) {
         self.usage().reserved -= chunks;
     }
 
-    /// Calls `bind` to bind a socket to a queue. First it offers `bind` the memory as registered by other sockets of
-    /// the same type, one after the other, as long as the interfaces of these sockets are gone. Otherwise it passes
-    /// `None`, and `bind` must register the memory again. No socket is closed while this function runs.
+    /// Calls `bind` to bind a socket to a queue. `bind` receives another socket of the same type, whose registered
+    /// memory the new socket can share. If the interface of this socket no longer exists, `bind` is called again with
+    /// the next socket. If there is no such socket, `bind` receives `None` and must register the memory itself. No
+    /// socket is closed while this function runs.
     ///
     /// # Errors
-    /// Returns the errors of `bind`.
+    /// Returns the error of the last call of `bind`.
     pub fn bind_with(
         &self,
         zero_copy: bool,
@@ -188,7 +201,7 @@ impl Umem {
     ) -> io::Result<XdpSocket> {
         let mut usage = self.usage();
         let candidates = usage.sockets.iter().filter(|(_, zero)| *zero == zero_copy).filter_map(|(it, _)| it.upgrade());
-        // A socket that has lost its interface has no registered memory any more.
+        // A socket that has lost its interface no longer has registered memory, and the kernel returns this error.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EBADF);
         let mut outcome = None;
         for other in candidates {
@@ -202,14 +215,15 @@ impl Umem {
         Ok(socket)
     }
 
-    /// Closes a socket and its rings, which also keep the socket open.
+    /// Closes a socket and its rings. The rings must be closed too, because they also keep the socket open.
     pub fn close(&self, socket: XdpSocket, rings: Rings) {
         let mut usage = self.usage();
         drop((rings, socket));
         usage.sockets.retain(|(socket, _)| socket.strong_count() > 0);
     }
 
-    /// Returns quarantined chunks to the pool after the drivers have had enough time to release them.
+    /// Returns quarantined chunks to the pool if their socket was closed at least [`QUARANTINE`] ago. Called when a
+    /// device is opened.
     pub fn recycle(&self) {
         let mut usage = self.usage();
         let (done, quarantined) =
@@ -218,14 +232,14 @@ impl Umem {
         drop(usage);
         let done: Vec<(Instant, Vec<Chunk>)> = done;
         for (_, chunks) in done {
-            // SAFETY: the chunks were lent to a socket that is closed, and its driver has had its time. They have no
-            // other owner.
+            // SAFETY: the chunks were lent to a socket that is closed, and its driver has had enough time to release
+            // them. They have no other owner.
             unsafe { self.pool.give_chunks(&chunks) }
         }
     }
 
-    /// Returns the index of the chunk that holds this byte: `offset / stride`, without a division. The result is exact
-    /// for all memory below 2⁴⁸ bytes.
+    /// Returns the index of the chunk that contains the byte at `offset`: `offset / stride`, without a division. The
+    /// result is exact for memory of less than 2⁴⁸ bytes. It is not checked that there is such a chunk.
     #[inline]
     fn index(&self, offset: u64) -> usize {
         ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as usize
@@ -242,19 +256,22 @@ impl Umem {
         Chunk::new(unsafe { self.start.add(index * self.stride as usize) })
     }
 
+    /// Returns the index of a chunk of this memory.
     #[inline]
     fn index_of(&self, chunk: Chunk) -> usize {
         self.index((chunk.address().addr().get() - self.start.addr().get()) as u64)
     }
 
-    /// Returns the kernel's address of the byte at `start` from a chunk's metadata.
+    /// Returns the address, for the kernel, of a byte in the chunk with this index. `start` is the offset of the byte
+    /// from the chunk's metadata, at least `lead`.
     #[inline]
     fn encode(&self, index: usize, start: usize) -> u64 {
         let (chunk, offset) = (index as u64 * self.stride + self.lead, start as u64 - self.lead);
         if self.shape.aligned { chunk + offset } else { chunk | offset << OFFSET_SHIFT }
     }
 
-    /// Converts an address of the kernel back; returns `None` if it is not in a chunk.
+    /// Converts an address from the kernel to the index of the chunk and the offset from the chunk's metadata. Returns
+    /// `None` if the address is not in a chunk. The offset may exceed the chunk, which the caller must check.
     #[inline]
     fn decode(&self, address: u64) -> Option<(usize, usize)> {
         let base = if self.shape.aligned { address } else { address & ADDRESS };

@@ -15,9 +15,11 @@ use thiserror::Error;
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub struct Prefix {
-    /// The address. Bits beyond the length are zero. IPv4 addresses are left-aligned too.
+    /// The address. Bits after the prefix length are 0. An IPv4 address is in the upper 32 bits.
     bits: u128,
+    /// The prefix length in bits: up to 32 for IPv4.
     length: u8,
+    /// True for IPv6, false for IPv4.
     ipv6: bool,
 }
 
@@ -26,7 +28,7 @@ pub struct Prefix {
 #[error("'{0}' is not a prefix: write an IPv4 or IPv6 address and a length, for example 10.0.0.0/16 or 2001:db8::/32")]
 pub struct PrefixError(String);
 
-/// Why a routes file cannot be used.
+/// An error in a routes file.
 #[derive(Debug, Error)]
 pub enum RoutesError {
     /// The file cannot be read.
@@ -56,8 +58,8 @@ impl Prefix {
         self.ipv6
     }
 
-    /// Returns the address of host number `host`. Only the bits that the prefix leaves free are used. The four bytes of
-    /// an IPv4 address come first.
+    /// Returns the address of the host with the number `host` in the prefix. Upper bits of `host` that do not fit are
+    /// ignored. An IPv4 address is in the first four bytes.
     #[must_use]
     pub(super) fn address(&self, host: u128) -> [u8; 16] {
         let width = if self.ipv6 { 128 } else { 32 };
@@ -103,8 +105,8 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Reads a routes file. Each line begins with a prefix; the rest of the line is ignored. Empty lines and lines that
-/// start with `#` are ignored too.
+/// Reads the prefixes of a routes file. Each line begins with a prefix. The rest of the line is ignored, and so are
+/// empty lines and lines that start with `#`.
 ///
 /// # Errors
 /// Returns a [`RoutesError`] if the file cannot be read, or if a line does not begin with a prefix.
@@ -119,8 +121,8 @@ pub fn read_routes(path: &Path) -> Result<Vec<Prefix>, RoutesError> {
 
 /// Distributes sessions over prefixes. With `k` prefixes, session `i` gets the prefix number `i mod k`, and in it the
 /// host number `(i div k)` times an odd constant. Multiplication by an odd number permutes the residues of a power of
-/// two. So all addresses of a prefix are distinct until the prefix is used up, and neighbouring sessions are far apart
-/// in it.
+/// two. So all addresses of a prefix are distinct until each address has been used, and neighbouring sessions have
+/// distant addresses. `prefixes` must not be empty.
 pub(super) fn spread(prefixes: &[Prefix], session: usize) -> [u8; 16] {
     /// The odd number nearest to 2⁶⁴ divided by the golden ratio.
     const ODD: u128 = 0x9e37_79b9_7f4a_7c15;

@@ -1,8 +1,9 @@
 //! The arrival times of packets in an open loop.
 //!
-//! Time runs on an *axis* that stands still between bursts, so that one mechanism covers constant, random and bursty
-//! arrivals: a packet arrives when the axis has advanced by the gap of its predecessor. Times are kept in units of 2⁻³²
-//! ticks, so that a rate is exact to one part in 10¹² and does not drift.
+//! Arrival times are computed on an *axis*: the time without the pauses between bursts. A packet arrives when the axis
+//! has advanced by the gap of its predecessor. With the axis, one mechanism is sufficient for constant, random and
+//! bursty arrivals. Positions on the axis are kept in units of 2⁻³² ticks, so that a rate is exact to one part in 10¹²
+//! and does not drift.
 
 use forebay_graph::{Offer, Spread};
 use forebay_units::{Frequency, Nanos, Ticks};
@@ -30,18 +31,21 @@ pub enum Arrivals {
     },
 }
 
+/// The number of binary digits after the point in a time: times have units of 2⁻³² ticks.
 const FRACTION: u32 = 32;
 
-/// The number of random arrivals that are skipped one by one before the number of the others is drawn.
+/// The number of random arrivals that are skipped one by one. If more are due, the number of further arrivals is drawn.
 const MAX_STEPS: usize = 64;
 
 /// The number of random gaps that are drawn at a time.
 const DRAW_COUNT: usize = 256;
 
-/// Exponential variates with mean 1, in units of 2⁻³².
+/// A sequence of exponentially distributed random numbers with mean 1, in units of 2⁻³².
 struct Exponential {
     random: Random,
+    /// The numbers that were drawn in advance.
     drawn: Box<[u64; DRAW_COUNT]>,
+    /// The index of the next of these numbers.
     next: usize,
 }
 
@@ -50,6 +54,7 @@ impl Exponential {
         Self { random, drawn: Box::new([0; DRAW_COUNT]), next: DRAW_COUNT }
     }
 
+    /// Returns the next number.
     #[inline]
     fn next(&mut self) -> u64 {
         if self.next >= DRAW_COUNT {
@@ -59,6 +64,7 @@ impl Exponential {
         self.drawn[self.next - 1]
     }
 
+    /// Draws the next [`DRAW_COUNT`] numbers.
     fn draw(&mut self) {
         for slot in self.drawn.iter_mut() {
             *slot = (self.random.exponential() * (1u64 << FRACTION) as f64) as i64 as u64;
@@ -67,17 +73,17 @@ impl Exponential {
     }
 }
 
-/// The time that frames take at the mean rate.
+/// The time from one packet to the next at the mean rate, in the unit `T`.
 #[derive(Clone, Debug)]
 pub(super) enum Gaps<T> {
-    /// By the index of a frame's size.
+    /// By the index of the packet's size.
     BySize(Vec<T>),
-    /// By the position in the round of sizes.
+    /// By the packet's position in the round of sizes. Recorded traffic has such gaps.
     ByTurn(Vec<T>),
 }
 
 impl Gaps<f64> {
-    /// Returns the longest gap, or 0 without gaps.
+    /// Returns the longest gap, or 0 if there are no gaps.
     pub(super) fn longest(&self) -> f64 {
         let (Self::BySize(gaps) | Self::ByTurn(gaps)) = self;
         gaps.iter().copied().fold(0.0, f64::max)
@@ -85,6 +91,7 @@ impl Gaps<f64> {
 }
 
 impl<T> Gaps<T> {
+    /// Converts all gaps.
     fn map<U>(&self, of: impl Fn(&T) -> U) -> Gaps<U> {
         match self {
             Self::BySize(gaps) => Gaps::BySize(gaps.iter().map(of).collect()),
@@ -93,35 +100,44 @@ impl<T> Gaps<T> {
     }
 }
 
-/// The arrival times of packets.
+/// The arrival times of packets. Every packet must be taken ([`take`](Self::take)) or skipped ([`skip`](Self::skip)) in
+/// order.
 pub(super) struct Schedule {
-    /// Ticks on the axis until the next frame, on average.
+    /// The mean gap after a packet at the current rate, on the axis.
     gaps: Gaps<u128>,
-    /// The same at the configured rate.
+    /// The mean gap after a packet at the configured rate, on the axis.
     configured: Gaps<u128>,
+    /// The order of the sizes, and the position in it.
     sizes: Sizes,
-    /// The start of each frame in a round of sizes, and the length of the round.
+    /// The position of each packet in a round of sizes, relative to the first, and the length of the round, on the
+    /// axis.
     starts: Vec<u128>,
+    /// The random gaps. `None` for constant or recorded gaps.
     exponential: Option<Exponential>,
     /// The position of the next packet on the axis.
     axis: u128,
-    /// The offset from the axis to time.
+    /// The difference between the time and the position on the axis, in the present burst.
     shift: u128,
-    /// The position on the axis at which the present burst ends.
+    /// The position on the axis at which the present burst ends. `u128::MAX` without bursts.
     edge: u128,
+    /// The length of a burst. 0 without bursts.
     on: u128,
+    /// The length of a pause. 0 without bursts.
     off: u128,
-    /// The number of packets still to come.
+    /// The number of packets still to come. More than `u64::MAX / 2` means without end. 0 while the schedule is paused.
     remaining: u64,
-    /// During a pause: the number of packets still to come after it.
+    /// The number of packets still to come after the pause, while the schedule is paused by
+    /// [`set_offer`](Self::set_offer).
     paused: u64,
+    /// True once [`start`](Self::start) has been called.
     started: bool,
+    /// The number of ticks in a second.
     hertz: f64,
 }
 
 impl Schedule {
-    /// Creates a schedule of `count` packets. `seconds` is the time that frames take at the mean rate. Times by
-    /// position in the round are used for recorded traffic. `on` of [`Arrivals::OnOff`] must not be 0.
+    /// Creates a schedule of `count` packets, or without end if `count` is `u64::MAX`. `seconds` has the gaps at the
+    /// mean rate, in seconds. `on` of [`Arrivals::OnOff`] must not be 0.
     pub(super) fn new(
         kind: Arrivals,
         seconds: &Gaps<f64>,
@@ -161,7 +177,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the configured offer, if the packets have no end.
+    /// Returns the configured load, or `None` if the number of packets is limited.
     pub(super) fn offer(&self) -> Option<Offer> {
         if self.remaining.max(self.paused) < u64::MAX / 2 {
             return None;
@@ -175,7 +191,8 @@ impl Schedule {
         Some(Offer { pps: on_axis * share, burst })
     }
 
-    /// Returns the configured distribution over time, if the packets have no end.
+    /// Returns the configured distribution over time. Returns `None` for recorded traffic, or if the number of packets
+    /// is limited.
     pub(super) fn spread(&self) -> Option<Spread> {
         let Offer { pps, .. } = self.offer()?;
         let seconds = |fixed: u128| fixed as f64 / (self.hertz * (1u64 << FRACTION) as f64);
@@ -187,14 +204,15 @@ impl Schedule {
         })
     }
 
-    /// Starts again with `factor` times the configured rate. A factor of 0 pauses the schedule.
+    /// Sets the rate to `factor` times the configured rate, and starts the schedule again at the next
+    /// [`start`](Self::start). A factor of 0 pauses the schedule until the next call.
     pub(super) fn set_offer(&mut self, factor: f64) {
         if factor == 0.0 {
             self.paused = self.paused.max(std::mem::take(&mut self.remaining));
             return;
         }
         self.remaining = self.remaining.max(std::mem::take(&mut self.paused));
-        // One packet in three hours is the slowest rate, so that times stay in their range.
+        // The slowest rate is one packet in 10 000 seconds, so that times stay in their range.
         let slowest = (self.hertz * (1u64 << FRACTION) as f64 * 1e4) as u128;
         let scaled = |gap: &u128| ((*gap as f64 / factor).round() as u128).clamp(1, slowest);
         self.gaps = self.configured.map(scaled);
@@ -206,12 +224,14 @@ impl Schedule {
         }
     }
 
-    /// Returns the packets still to come without their arrival times: the sizes in order, and the number of packets.
+    /// Returns the order of the sizes, and the number of packets still to come.
     pub(super) fn rest(&self) -> (Sizes, u64) {
         (self.sizes.clone(), self.remaining)
     }
 
-    /// Starts the schedule at `now` on the first call. The first packet is due at once, or after a random gap.
+    /// Starts the schedule at `now` if it has not started yet. The first packet is due at once, or after a random gap
+    /// with Poisson arrivals. Must be called before [`peek`](Self::peek), [`take`](Self::take) and
+    /// [`skip`](Self::skip).
     #[inline]
     pub(super) fn start(&mut self, now: Ticks) {
         if !self.started {
@@ -229,13 +249,13 @@ impl Schedule {
         if self.remaining == 0 { Ticks::NEVER } else { instant(self.axis + self.shift) }
     }
 
-    /// Writes the arrival times and sizes of the packets that are due at `now`, as many as there is room for. Returns
-    /// their number.
+    /// Takes packets that are due at `now`: writes their arrival times to `times`, and the indices of their sizes to
+    /// `sizes`. Stops when one of the slices is full. Returns the number of packets.
     #[inline]
     pub(super) fn take(&mut self, now: Ticks, times: &mut [Ticks], sizes: &mut [u8]) -> usize {
         let room = times.len().min(sizes.len()).min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         let mut taken = 0;
-        // One iteration, or one for each burst that has begun.
+        // There is one iteration for each burst that has begun, or only one without bursts.
         while taken < room {
             let limit = self.time(now).min(self.edge);
             let n = self.take_before(limit, &mut times[taken..room], &mut sizes[taken..room]);
@@ -255,7 +275,8 @@ impl Schedule {
         ((u128::from(now.0) + 1) << FRACTION).saturating_sub(self.shift)
     }
 
-    /// Takes the packets whose position on the axis is below `limit`.
+    /// Takes the packets whose position on the axis is below `limit`, until `times` is full. Returns the number of
+    /// packets. The caller reduces `remaining`.
     #[inline]
     fn take_before(&mut self, limit: u128, times: &mut [Ticks], sizes: &mut [u8]) -> usize {
         let (mut axis, shift, mut taken) = (self.axis, self.shift, 0);
@@ -299,7 +320,8 @@ impl Schedule {
         taken
     }
 
-    /// Advances to the burst that the axis is in.
+    /// Advances `edge` and `shift` to the burst in which the next packet is. The position of that packet must be at or
+    /// after `edge`.
     #[cold]
     fn enter_burst(&mut self) {
         let bursts = (self.axis - self.edge) / self.on + 1;
@@ -309,9 +331,9 @@ impl Schedule {
 
     /// Skips every packet that is due at `now`, in bounded time. Returns the number of packets.
     ///
-    /// With constant gaps the number is exact. Up to 64 random arrivals are skipped one by one. The number of further
-    /// ones is drawn from the normal distribution with the mean and variance of the Poisson distribution, from which it
-    /// does not differ visibly at such numbers.
+    /// With constant or recorded gaps, the number is exact. Random arrivals are skipped one by one, up to
+    /// [`MAX_STEPS`]. The number of further arrivals is drawn from a normal distribution that has the mean and variance
+    /// of the Poisson distribution. For so many arrivals, the two distributions are nearly equal.
     pub(super) fn skip(&mut self, now: Ticks) -> u64 {
         if self.exponential.is_none() {
             return self.skip_even(now);
@@ -322,23 +344,26 @@ impl Schedule {
         stepped as u64 + drawn
     }
 
+    /// Skips the random arrivals that are due at `now`, of which there is at least one, by drawing their number.
+    /// Returns the number.
     fn skip_random(&mut self, now: Ticks) -> u64 {
         let span = self.time(now).saturating_sub(self.axis);
         let Some(exponential) = &mut self.exponential else { return 0 };
         let mean_gap = (self.starts[self.sizes.round()] / self.sizes.round() as u128).max(1);
         let mean = span as f64 / mean_gap as f64;
         let drawn = (mean + mean.sqrt() * exponential.random.normal()).round().max(0.0) as u64;
-        // The packet that is certainly due, and the drawn number of packets after it.
+        // One packet is certainly due. The drawn number of packets follows it.
         let n = drawn.saturating_add(1).min(self.remaining);
         self.remaining -= n;
-        // The process has no memory: the time until the next packet does not depend on the past.
+        // In a Poisson process, the time until the next packet does not depend on the past.
         self.axis += span + scaled(mean_gap, exponential.next());
         n
     }
 
+    /// Skips the packets with constant or recorded gaps that are due at `now`. Returns their number.
     fn skip_even(&mut self, now: Ticks) -> u64 {
         let (turn, packets) = (self.sizes.turn(), self.sizes.round());
-        // The start of the present round of sizes on the axis, and the distance from it.
+        // The start of the present round of sizes on the axis, and the distance of `now` from this start.
         let began = self.axis - self.starts[turn];
         let past = self.axis_at(now).saturating_sub(began);
         let (rounds, rest) = (past / self.starts[packets], past % self.starts[packets]);
@@ -354,19 +379,19 @@ impl Schedule {
         n
     }
 
-    /// Returns the position of the axis at the end of the tick `now`. Due packets are before it.
+    /// Returns the position on the axis at the end of the tick `now`. Packets before this position are due.
     fn axis_at(&self, now: Ticks) -> u128 {
         let time = self.time(now);
         if time <= self.edge {
             return time;
         }
-        // After the edge comes the pause, then the next burst.
+        // After the edge, the pause follows, and then the next burst.
         let (period, past) = (self.on + self.off, time - self.edge);
         self.edge + past / period * self.on + (past % period).saturating_sub(self.off)
     }
 }
 
-/// Returns the start of each frame in a round of sizes, and the length of the round.
+/// Returns the position of each packet in a round of sizes, relative to the first packet, and the length of the round.
 fn starts(gaps: &Gaps<u128>, sizes: &Sizes) -> Vec<u128> {
     let gap = |(turn, size): (usize, &u8)| match gaps {
         Gaps::BySize(gaps) => gaps[usize::from(*size)],
@@ -379,13 +404,13 @@ fn starts(gaps: &Gaps<u128>, sizes: &Sizes) -> Vec<u128> {
     std::iter::once(0).chain(steps).collect()
 }
 
-/// Returns the tick of an instant.
+/// Returns the tick that contains an instant.
 #[inline]
 fn instant(fixed: u128) -> Ticks {
     Ticks((fixed >> FRACTION) as u64)
 }
 
-/// Multiplies a gap by a variate in units of 2⁻³².
+/// Multiplies a gap by a random number in units of 2⁻³².
 #[inline]
 fn scaled(gap: u128, variate: u64) -> u128 {
     (gap * u128::from(variate)) >> FRACTION

@@ -1,16 +1,18 @@
-//! The frames: one prepared frame for each size, and a few bytes of each session that are copied into it.
+//! The frames: one prepared frame for each size, and for each session a few bytes that are copied into a prepared
+//! frame.
 //!
-//! A session's addresses, ports and checksums are kept as they are in the frame, 16 bytes a session for IPv4 and 38 for
-//! IPv6. Checksums also cover lengths, which belong to the size and not to the session. To make one pair of checksums
-//! correct for all sizes, every prepared frame compensates its own lengths in the sums: the IPv4 identification has the
-//! complement of the total length (any value is allowed in a datagram that is not fragmented, RFC 6864 section 4.1).
-//! The first two bytes of a UDP payload, or the lower half of a TCP sequence number, have the complement of everything
-//! that the transport checksum covers besides the session's own fields.
+//! For each session, the addresses, ports and checksums are kept in the form that they have in the frame: 16 bytes for
+//! IPv4 and 38 bytes for IPv6. Checksums also cover lengths, which belong to the size and not to the session. The
+//! checksums of a session must be correct for all sizes. Therefore, every prepared frame compensates its own lengths in
+//! the sums. The IPv4 identification is the complement of the total length (any value is allowed in a datagram that is
+//! not fragmented, RFC 6864 section 4.1). The first two bytes of a UDP payload, or the lower half of a TCP sequence
+//! number, are the complement of the sum of all bytes that the transport checksum covers, except the session's fields.
 //!
-//! Frames with different VLAN tags differ only in their prepared part, so they share the sessions' bytes.
+//! VLAN tags are only in the prepared frames. Therefore, frames with different VLAN tags use the same bytes of the
+//! sessions.
 //!
-//! If all frames have one size of at most 64 bytes, and there are not many sessions, complete frames are kept
-//! ([`Lines`]).
+//! If all frames have one size of at most 64 bytes, and there are at most [`MAX_LINES`] sessions, the complete frame of
+//! each session is kept ([`Lines`]).
 
 use forebay_graph::Intake;
 use forebay_packet::{
@@ -47,29 +49,29 @@ pub(super) struct Headers {
     pub vlans: Vec<u16>,
     pub ipv6: bool,
     pub transport: Transport,
-    /// The tunnel around the packet.
+    /// The tunnel around the packet. `None` for packets without a tunnel.
     pub tunnel: Option<Tunnel>,
 }
 
 impl Headers {
-    /// Returns the offset of the outermost network layer.
+    /// Returns the offset of the outermost IP header.
     fn outermost(&self) -> usize {
         14 + 4 * self.vlans.len()
     }
 
-    /// Returns the offset of the network layer, inside the tunnel if there is one.
+    /// Returns the offset of the IP header of the packet, inside the tunnel if there is one.
     fn network(&self) -> usize {
         let ethernet = |tunnel: &Tunnel| if tunnel.has_ethernet() { 14 } else { 0 };
         self.outermost() + self.tunnel.as_ref().map_or(0, |tunnel| OUTER + ethernet(tunnel))
     }
 
-    /// Returns the offset of the transport layer.
+    /// Returns the offset of the UDP or TCP header of the packet.
     fn transport(&self) -> usize {
         self.network() + if self.ipv6 { 40 } else { 20 }
     }
 
-    /// Returns the length of the shortest frame in bytes: the headers and, for UDP, the two bytes that balance the
-    /// checksum. The configured start of the payload follows them.
+    /// Returns the length of the shortest frame in bytes: the headers and, for UDP, two bytes that compensate the
+    /// checksum. The configured text of the payload starts at this offset.
     pub(super) fn shortest(&self) -> usize {
         self.transport() + if self.transport == Transport::Udp { 10 } else { 20 }
     }
@@ -79,14 +81,15 @@ impl Headers {
         self.transport() + if self.transport == Transport::Udp { 6 } else { 16 }
     }
 
-    /// Returns a frame of `size` bytes whose payload begins with `text`. All fields of the session are zero, and the
-    /// sums of everything else are balanced.
+    /// Returns a prepared frame of `size` bytes whose payload begins with `text`. All fields of the session are 0, and
+    /// the other bytes are compensated in the sums. `size` must be at least [`shortest`](Self::shortest). A text that
+    /// does not fit is left out.
     fn frame(&self, size: usize, text: &[u8]) -> Vec<u8> {
         let mut frame: Vec<u8> = Vec::with_capacity(size);
         frame.extend(self.destination_mac.0);
         frame.extend(self.source_mac.0);
         for (index, vlan) in self.vlans.iter().enumerate() {
-            // The outer one of two tags is the provider's (IEEE 802.1ad).
+            // Of two tags, the outer tag is the provider's (IEEE 802.1ad).
             let outer = index + 1 < self.vlans.len();
             frame.extend(if outer { EtherType::PROVIDER_VLAN } else { EtherType::VLAN }.to_be_bytes());
             frame.extend(vlan.to_be_bytes());
@@ -143,40 +146,46 @@ impl Headers {
     }
 }
 
-/// The bytes of a session in a frame: `N` bytes from the network header on, and the transport checksum.
+/// The bytes of a session in a frame.
 #[derive(Clone, Copy)]
 struct Patch<const N: usize> {
+    /// The bytes of the IP header from the header checksum or the addresses on, and the ports.
     fields: [u8; N],
+    /// The transport checksum.
     sum: [u8; 2],
 }
 
-/// Frames whose sessions differ in `N` bytes and in a checksum.
+/// The frames of all sessions. The frames of two sessions differ in `N` successive bytes, in a checksum, and in the
+/// identifier of the tunnel.
 pub(super) struct FrameSet<const N: usize> {
-    /// One for each stack of VLAN tags: session i has the form number (i mod the number of forms).
+    /// The prepared frames of each stack of VLAN tags. Session i has the form number (i mod the number of forms).
     forms: Vec<Form>,
-    /// By session: its bytes.
+    /// The bytes of each session.
     sessions: Vec<Patch<N>>,
-    /// By session: the tunnel's identifier; empty without a tunnel.
+    /// The identifier of each session's tunnel. Empty without a tunnel.
     identifiers: Vec<[u8; 4]>,
 }
 
 /// Prepared frames with the same VLAN tags, and the offsets of a session's bytes in them.
 struct Form {
-    /// By size: the prepared frame.
+    /// The prepared frame of each size.
     sizes: Vec<Vec<u8>>,
+    /// The offset of a session's fields.
     at: usize,
+    /// The offset of the transport checksum.
     sum_at: usize,
+    /// The offset of the tunnel's identifier.
     identifier_at: usize,
 }
 
-/// Returns the sum of everything that a transport checksum covers, given the sum of a session's fields. The rest of the
-/// frame sums up to the form of zero that is all ones, because its length and protocol are not zero.
+/// Returns the sum of all bytes that a transport checksum covers, given the sum of a session's fields. The other bytes
+/// have the sum 0 in its form of all ones. It is this form, because length and protocol are not 0.
 fn with_rest(sum: u16) -> u16 {
     checksum::add(0xffff, sum)
 }
 
-/// Returns the checksum to store for a sum of the covered bytes. With `never_zero`, 0 is written in its other form,
-/// because it means "none" (RFC 768).
+/// Returns the checksum field for a sum of the covered bytes. With `never_zero`, which UDP needs, it has all ones
+/// instead of 0, because 0 means that there is no checksum (RFC 768).
 fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
     let sum = if never_zero && sum == 0xffff { 0 } else { sum };
     (!sum).to_ne_bytes()
@@ -201,7 +210,8 @@ impl Form {
 }
 
 impl<const N: usize> FrameSet<N> {
-    /// Creates frames with each of these headers, which differ only in their VLAN tags.
+    /// Creates frames with each of these headers, which differ only in their VLAN tags. `at` is the offset of the
+    /// session's fields in the IP header.
     fn new(headers: &[Headers], sizes: &[(usize, &str)], at: usize, sessions: Vec<Patch<N>>) -> Self {
         let tunnel = headers.first().and_then(|headers| headers.tunnel.as_ref());
         let identifier = |session| tunnel.map(|tunnel| tunnel.identifier(session / headers.len()));
@@ -218,8 +228,7 @@ impl<const N: usize> FrameSet<N> {
         }
     }
 
-    /// Writes a frame into each fresh packet. `size` and `at` return the index of the size and the arrival time of a
-    /// packet.
+    /// Writes a frame into each fresh packet. `size` returns the index of a packet's size, and `at` its arrival time.
     #[inline]
     fn write(
         &self,
@@ -234,6 +243,8 @@ impl<const N: usize> FrameSet<N> {
         }
     }
 
+    /// Writes frames as [`write`](Self::write) does. `form` returns the form of a session. With one form, the compiler
+    /// omits the selection.
     #[inline]
     fn write_as<'a>(
         &'a self,
@@ -255,7 +266,8 @@ impl<const N: usize> FrameSet<N> {
         }
     }
 
-    /// Returns each session's complete frame, if all are of one size that fits into a cache line.
+    /// Returns the complete frame of each session. Returns `None` if frames have several sizes or do not fit into a
+    /// cache line, or if there are too many sessions.
     fn lines(&self) -> Option<Lines> {
         if self.sessions.len() > MAX_LINES {
             return None;
@@ -283,8 +295,8 @@ impl<const N: usize> FrameSet<N> {
     }
 }
 
-/// The largest number of sessions whose complete frames are kept. They take a mebibyte, about the size of the
-/// processor's near caches.
+/// The largest number of sessions whose complete frames are kept. These frames take 1 MiB, about the size of a
+/// processor's level 2 cache.
 const MAX_LINES: usize = 1 << 14;
 
 /// Short frames of one size, complete for each session. Copying a cache line takes fewer stores than copying a
@@ -292,11 +304,13 @@ const MAX_LINES: usize = 1 << 14;
 pub(super) struct Lines {
     /// The length of the frames.
     len: usize,
+    /// The frame of each session.
     lines: Vec<Line>,
 }
 
 impl Lines {
-    /// Adds up to `wanted` packets of the next sessions. Returns the number of packets. `turns` has room for a batch.
+    /// Adds up to `wanted` packets of the next sessions, which arrive at `intake.now`. Returns the number of packets,
+    /// which is smaller if the pool is empty. `turns` has room for a batch and is overwritten.
     #[inline]
     pub(super) fn make(
         &self,
@@ -320,17 +334,17 @@ impl Lines {
 
 /// The frames of a generator.
 pub(super) enum Frames {
-    /// IPv4: header checksum, addresses and ports are adjacent.
+    /// IPv4: the header checksum, the addresses and the ports are adjacent.
     V4(FrameSet<14>),
-    /// IPv6: addresses and ports are adjacent.
+    /// IPv6: the addresses and the ports are adjacent.
     V6(FrameSet<36>),
 }
 
 impl Frames {
-    /// Creates the frames of `sizes`, each with the start of its payload, for `count` sessions. `ports` returns the
-    /// source and the destination port of a number. There is at least one of `headers`, which differ only in their VLAN
-    /// tags. Session i has the headers number (i mod their number), and the addresses, ports and tunnel of number (i
-    /// div their number).
+    /// Creates the frames of `count` sessions. `sizes` has the length of each frame and the text with which its payload
+    /// begins. `headers` must not be empty, and its elements differ only in their VLAN tags. With m headers, session i
+    /// has the headers number (i mod m), and the addresses, ports and tunnel number (i div m). `ports` returns the
+    /// source and destination ports with a number.
     pub(super) fn new(
         headers: &[Headers],
         sizes: &[(usize, &str)],
@@ -357,7 +371,7 @@ impl Frames {
             };
             return Self::V6(FrameSet::new(headers, sizes, 8, (0..count).map(patch).collect()));
         }
-        // The header's sum without addresses and checksum is the same for every size and all tags.
+        // The sum of the IP header without addresses and checksum is the same for all sizes and tags.
         let empty = first.frame(sizes[0].0, b"");
         let network = first.network();
         let header = checksum::sum(&empty[network..network + 20]);
@@ -382,7 +396,8 @@ impl Frames {
         }
     }
 
-    /// Returns each session's complete frame, if all are of one size that fits into a cache line.
+    /// Returns the complete frame of each session. Returns `None` if frames have several sizes or do not fit into a
+    /// cache line, or if there are too many sessions.
     pub(super) fn lines(&self) -> Option<Lines> {
         match self {
             Self::V4(frames) => frames.lines(),
@@ -390,8 +405,8 @@ impl Frames {
         }
     }
 
-    /// Writes a frame into each fresh packet. `sizes` has the index of each packet's size, and `at` returns its arrival
-    /// time.
+    /// Writes a frame into each fresh packet. `sessions` has the session of each packet, `sizes` the index of its size,
+    /// and `at` returns its arrival time.
     #[inline]
     pub(super) fn write(
         &self,

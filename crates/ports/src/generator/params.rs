@@ -62,29 +62,29 @@ pub struct Params {
     pub size: Option<Size>,
     /// The number of sessions (1 to 16777216).
     pub sessions: usize,
-    /// How unequal sessions are: session k has a share proportional to 1 / k to the power of this number (Zipf). With
-    /// 0, sessions take turns, packet by packet.
+    /// The exponent s of the sessions' shares: session k has a share proportional to 1 / kˢ (Zipf). With 0, all shares
+    /// are equal, and sessions take turns, packet by packet.
     pub skew: f64,
-    /// How many packets of a session follow each other at each of its turns (1 to 65536).
+    /// The number of successive packets in each turn of a session (1 to 65536).
     pub burst: usize,
-    /// Lets sessions end and others begin, for example `{ at_once: 4096, packets: 20 }`: `at_once` sessions take turns,
-    /// packet by packet. After `packets` packets, each is replaced by the next one of all `sessions`, one after the
-    /// other.
+    /// The replacement of sessions by other sessions, for example `{ at_once: 4096, packets: 20 }`: `at_once` sessions
+    /// take turns, packet by packet. A session ends after `packets` packets, and the next of all `sessions` replaces
+    /// it. Sessions end one after the other.
     pub renewal: Option<Renewal>,
     /// A capture (pcap or pcapng, optionally compressed with gzip) whose packets are imitated repeatedly: the order of
-    /// sessions, the gaps relative to the mean, and, unless `size` is set, the lengths. Sessions are numbered in the
-    /// order of their first packets and mapped to the generator's `sessions`. Lengths are multiples of 8 bytes, at
-    /// least the shortest that the headers allow, and at most 1514. `arrivals`, `skew` and `burst` follow from the
-    /// capture and cannot be set.
+    /// sessions, the gaps relative to the mean, and the lengths. If `size` is set, it replaces the lengths. Sessions
+    /// are numbered in the order of their first packets and mapped to the generator's `sessions`. Lengths are multiples
+    /// of 8 bytes, at least the shortest length that the headers allow, and at most 1514. `arrivals`, `skew` and
+    /// `burst` follow from the capture and cannot be set.
     pub recorded: Option<String>,
     /// `udp` or `tcp`.
     pub transport: Transport,
     /// VLAN identifiers of up to two tags, outermost first.
     pub vlans: Vec<u16>,
     /// Stacks of VLAN tags, used in turn packet by packet, for example `[[1], [2], [100, 7]]` (1 to 4096 stacks; `[]`
-    /// is a frame without tags). Each stack has its own sessions, with the same addresses and ports as those of the
-    /// others. With m stacks, session i has the (i mod m)-th stack, and the addresses and ports of session (i div m).
-    /// `skew`, `burst` and `renewal` apply to each stack. There must be at least as many `sessions` as stacks.
+    /// is a frame without tags). Each stack has its own sessions. Their addresses and ports are the same as in the
+    /// other stacks. With m stacks, session i has the (i mod m)-th stack, and the addresses and ports of session (i div
+    /// m). `skew`, `burst` and `renewal` apply to each stack. There must be at least as many `sessions` as stacks.
     pub vlan_stacks: Vec<Vec<u16>>,
     /// The source Ethernet address.
     #[schemars(extend("default" = "02:00:00:00:00:01"))]
@@ -142,22 +142,23 @@ impl Default for Params {
     }
 }
 
-/// How sessions end and others begin.
+/// The replacement of sessions by other sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Renewal {
-    /// How many sessions take turns at a time (1 to the number of `sessions`).
+    /// The number of sessions that take turns at a time (1 to the number of `sessions`).
     pub at_once: usize,
-    /// How many packets each session has (1 to 65536).
+    /// The number of packets of each session (1 to 65536).
     pub packets: usize,
 }
 
 /// The default source prefixes for IPv4 (RFC 2544) and IPv6 (RFC 5180).
 const DEFAULT_SOURCES: [&str; 2] = ["198.18.0.0/16", "2001:2:0:1::/64"];
 
-/// The longest frame that can be configured, in bytes: the largest chunks hold this much.
+/// The longest frame that can be configured, in bytes: a frame that fits into the largest chunk.
 const MAX_LENGTH: usize = MAX_FRAME;
 
+/// Checks that a value is between `least` and `most`. The error names the parameter and these limits.
 fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, most: T) -> Result<(), SetupError> {
     if value >= least && value <= most {
         return Ok(());
@@ -165,7 +166,8 @@ fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, mo
     Err(SetupError::not_allowed(path, value, format!("{least} to {most}")))
 }
 
-/// Checks that there are sizes, that headers and payloads fit into each, and that one has a weight above 0.
+/// Checks that the list of sizes is not empty, that headers and payload fit into each size, and that at least one
+/// weight is above 0.
 fn sizes_fit(weighted: &[Weighted], shortest: usize) -> Result<(), SetupError> {
     allowed("size", weighted.len(), 1, MAX_BATCH)
         .map_err(|_| SetupError::at("size", "the list has no sizes or too many: allowed are 1 to 256"))?;
@@ -187,7 +189,7 @@ fn sizes_fit(weighted: &[Weighted], shortest: usize) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Returns the length of the shortest frame that all of these headers allow.
+/// Returns the shortest length that all of these headers allow.
 fn shortest(headers: &[Headers]) -> usize {
     headers.iter().map(Headers::shortest).max().unwrap_or(0)
 }
@@ -200,7 +202,7 @@ impl Renewal {
 }
 
 impl Params {
-    /// Checks everything that needs no file.
+    /// Checks all parameters without reading files. [`build`](Self::build) checks what depends on files.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         allowed("queue", self.queue, 1, 1 << 20)?;
         allowed("sessions", self.sessions, 1, 1 << 24)?;
@@ -248,12 +250,16 @@ impl Params {
             return Err(SetupError::at(path, message));
         }
         match &self.size {
-            // With routes in a file, the headers' length is known only when the file is read.
+            // With routes in a file, the IP version is known only when the file is read. Until then, IPv4 is assumed
+            // here.
             Some(size) => sizes_fit(&size.clone().weighted(), shortest(&self.headers(ipv6.unwrap_or(false)))),
             None => Ok(()),
         }
     }
 
+    /// Creates the generator of one worker, with the worker's share of the sessions, of the rate and of the count. The
+    /// first random numbers determine the order of the destinations, so all workers assign the same addresses to a
+    /// session.
     pub(super) fn build(self, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Generator, SetupError> {
         let mut random = Random::new(self.seed.unwrap_or_else(|| setup.seed()));
         let destinations = self.destinations(setup, &mut random)?;
@@ -310,11 +316,9 @@ impl Params {
                     Some(recorded) => Gaps::ByTurn(recorded.seconds(&sizes, &by_size, fraction)),
                     None => Gaps::BySize(by_size.iter().map(|seconds| seconds / fraction).collect()),
                 };
-                // With slower rates than one packet in three hours, times would leave the range in which they are
-                // exact.
-                allowed("rate", gaps.longest(), 0.0, 1e4).map_err(|_| {
-                    SetupError::with_hint("rate", "less than one packet in 10000 seconds", "use a higher rate")
-                })?;
+                // At rates below one packet in 10 000 seconds, times would leave the range in which they are exact.
+                allowed("rate", gaps.longest(), 0.0, 1e4)
+                    .map_err(|_| SetupError::at("rate", "less than one packet in 10000 seconds: use a higher rate"))?;
                 let schedule = Schedule::new(self.arrivals, &gaps, sizes, remaining, setup.frequency(), random);
                 let times = [forebay_units::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
@@ -334,7 +338,7 @@ impl Params {
         })
     }
 
-    /// Returns the files that are read, with the parameters that name them.
+    /// Returns the parameters that name files to read, each with the name of its file.
     pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let routes = match &self.destination {
             Destination::File(file) => Some(("destination.routes", &file.routes[..])),
@@ -343,7 +347,8 @@ impl Params {
         routes.into_iter().chain(self.recorded.as_deref().map(|name| ("recorded", name)))
     }
 
-    /// Returns true for IPv6. All prefixes must have the same IP version.
+    /// Returns true for IPv6. Returns an error if the prefixes do not all have the same IP version, or if a list has no
+    /// prefix.
     fn family(&self, destinations: &[Prefix]) -> Result<bool, SetupError> {
         let Some(first) = destinations.first() else {
             return Err(SetupError::at("destination", "no prefix at all: at least one is needed"));
@@ -366,7 +371,7 @@ impl Params {
         Ok(ipv6)
     }
 
-    /// Returns the headers of each stack of VLAN tags, of which there is at least one.
+    /// Returns the headers of each stack of VLAN tags. There is at least one stack.
     fn headers(&self, ipv6: bool) -> Vec<Headers> {
         let stacks = if self.vlan_stacks.is_empty() { std::slice::from_ref(&self.vlans) } else { &self.vlan_stacks };
         let headers = |vlans: &Vec<u16>| Headers {
@@ -380,6 +385,7 @@ impl Params {
         stacks.iter().map(headers).collect()
     }
 
+    /// Checks the stacks of VLAN tags.
     fn check_stacks(&self) -> Result<(), SetupError> {
         let stacks = self.vlan_stacks.len();
         if stacks == 0 {
@@ -409,7 +415,7 @@ impl Params {
     /// Checks that no other parameter contradicts the recording.
     fn check_recorded(&self) -> Result<(), SetupError> {
         let other = |path: &str| {
-            Err(SetupError::with_hint(path, "this follows from the recording", "leave it out, or leave out `recorded`"))
+            Err(SetupError::at(path, "the recording determines this: leave it out, or leave out `recorded`"))
         };
         match &self.size {
             _ if self.arrivals != Arrivals::Constant => other("arrivals"),
@@ -424,6 +430,7 @@ impl Params {
         }
     }
 
+    /// Returns the destination prefixes. Routes from a file are shuffled, in the same order on all workers.
     fn destinations(&self, setup: &Setup<'_>, random: &mut Random) -> Result<Vec<Prefix>, SetupError> {
         let list = match &self.destination {
             Destination::One(prefix) => vec![*prefix],

@@ -1,6 +1,6 @@
 //! The generator's random numbers: one seed gives the same sequence everywhere.
 
-/// Random numbers with distributions that are fast enough for every packet.
+/// A generator of random numbers with several distributions. Each is fast enough to be used for every packet.
 #[derive(Clone, Debug)]
 pub(super) struct Random(forebay_units::Random);
 
@@ -15,7 +15,7 @@ impl Random {
         self.0.bits()
     }
 
-    /// Returns a uniformly distributed number in (0, 1], so that its logarithm is finite.
+    /// Returns a uniformly distributed number in (0, 1]. It is never 0, so its logarithm is finite.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
@@ -29,15 +29,16 @@ impl Random {
 
     /// Returns an exponentially distributed number with mean 1: the negative logarithm of a uniform number.
     ///
-    /// The number is split like a floating-point number: its exponent is the number of leading zero bits, its mantissa
-    /// consists of the bits after the first one. The logarithm of the mantissa is twice the series of artanh. The first
-    /// omitted term is below 10⁻¹⁰. All operations are defined exactly by IEEE 754, so the result is the same
-    /// everywhere. It takes a third of the time of the general function.
+    /// The random number is split like a floating-point number: its exponent is the number of leading zero bits, and
+    /// its mantissa consists of the bits after the first bit that is 1. The logarithm of the mantissa is twice the
+    /// series of artanh. The first omitted term is below 10⁻¹⁰. All operations are defined exactly by IEEE 754, so the
+    /// result is the same everywhere. This takes a third of the time of the general logarithm function.
     #[inline]
     pub(super) fn exponential(&mut self) -> f64 {
         let bits = self.bits() | 1;
         let zeros = bits.leading_zeros();
-        // Shift the first one out; in two steps, because a shift by 64 is not possible.
+        // Shift the first bit that is 1 out of the number. Two steps are necessary, because a shift by 64 is not
+        // possible.
         let mantissa = f64::from_bits((bits << zeros << 1) >> 12 | 1f64.to_bits());
         // Keep the mantissa within a factor of √2 of 1, so that the series is short.
         let (mantissa, halved) = if mantissa > std::f64::consts::SQRT_2 { (mantissa * 0.5, 1) } else { (mantissa, 0) };

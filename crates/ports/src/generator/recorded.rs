@@ -1,7 +1,7 @@
 //! Recorded traffic: the arrival times, lengths and sessions of the packets of a capture.
 //!
-//! Nothing else is taken from the capture. The addresses are the generator's. So a pipeline that was made for these
-//! addresses receives packets that come in bursts and pauses like real ones.
+//! The addresses are not taken from the capture: the generator's parameters determine them. So a pipeline that was
+//! configured for these addresses receives packets with the bursts and pauses of real traffic.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -13,16 +13,16 @@ use super::sessions::Sessions;
 use super::sizes::{Sizes, Weighted};
 use crate::pcap::{ReadError, Reader, Skipped};
 
-/// The largest number of packets that are remembered, which takes some hundred megabytes.
+/// The largest number of packets in a capture. So many packets take some hundred megabytes of memory.
 const MAX_PACKETS: usize = 1 << 22;
-/// The longest frame, in bytes. Longer frames were merged, or not yet split, by the recording device.
+/// The longest frame, in bytes. A longer frame in a capture was merged by the recording device, or was not yet split.
 const MAX_LENGTH: u32 = 1514;
-/// Lengths are multiples of this, so that there are at most 256 different lengths.
+/// Lengths are rounded down to multiples of this number of bytes, so that there are at most 256 different lengths.
 const LENGTH_STEP: u32 = 8;
 /// The number of bytes of a frame that are used to identify its session.
 const HEADERS: usize = 256;
 
-/// Why a capture cannot be used as traffic.
+/// An error in a capture that is used as traffic.
 #[derive(Debug, Error)]
 pub(super) enum RecordedError {
     #[error(transparent)]
@@ -40,23 +40,26 @@ pub(super) enum RecordedError {
 /// A packet of a capture.
 #[derive(Clone, Copy, Debug)]
 struct Recorded {
-    /// The nanoseconds until the next packet; after the last packet, the mean.
+    /// The time until the next packet, in nanoseconds. For the last packet, it is the mean of all gaps.
     gap: u64,
+    /// The original length in bytes, rounded down and limited.
     len: usize,
+    /// The number of the session in the generator.
     session: u32,
 }
 
 /// The packets of a capture in order.
 #[derive(Clone, Debug)]
 pub(super) struct Recording {
+    /// The packets in order.
     packets: Vec<Recorded>,
-    /// By session: the number of its packets.
+    /// The number of packets of each session, over all workers.
     weights: Vec<u32>,
 }
 
 impl Recording {
-    /// Reads a capture of at least one packet. Sessions are numbered in the order of their first packets. Sessions
-    /// beyond the first `sessions` are mapped to these.
+    /// Reads a capture of at least one packet. Sessions are numbered in the order of their first packets, modulo
+    /// `sessions`.
     ///
     /// # Errors
     /// [`RecordedError`].
@@ -92,8 +95,8 @@ impl Recording {
         Ok(Self { packets, weights })
     }
 
-    /// Returns the part of the recording that belongs to these sessions, in ascending order. The gaps of other packets
-    /// are added to the gap before them.
+    /// Returns the part of the recording with the packets of these sessions, which must be in ascending order. The gaps
+    /// of other packets are added to the gap of the packet before them. The result may be empty.
     pub(super) fn of(&self, sessions: &[u32]) -> Self {
         let (mut packets, mut before) = (Vec::<Recorded>::new(), 0);
         for packet in &self.packets {
@@ -113,18 +116,19 @@ impl Recording {
         self.packets.is_empty()
     }
 
-    /// Returns a session's weight relative to the others.
+    /// Returns the number of packets of a session.
     pub(super) fn weight(&self, session: u32) -> f64 {
         f64::from(self.weights[session as usize])
     }
 
-    /// Returns the lengths of frames, at least `least` bytes, in ascending order.
+    /// Returns the different lengths of frames in ascending order. Lengths below `least` are raised to `least`.
     pub(super) fn lengths(&self, least: usize) -> Vec<Weighted> {
         let lengths: BTreeSet<usize> = self.packets.iter().map(|packet| packet.len.max(least)).collect();
         lengths.into_iter().map(|size| Weighted { size, weight: 1, payload: String::new() }).collect()
     }
 
-    /// By packet: returns the index of its length in `lengths`, which are in ascending order, or of the nearest one.
+    /// Returns for each packet the index of its length in `lengths`, which must be in ascending order. If its length is
+    /// not in the list, the index is that of the next longer length, or of the longest.
     pub(super) fn sizes(&self, lengths: &[usize]) -> Sizes {
         let number = |packet: &Recorded| lengths.partition_point(|len| *len < packet.len).min(lengths.len() - 1) as u8;
         Sizes::of(self.packets.iter().map(number).collect())
@@ -135,8 +139,9 @@ impl Recording {
         Sessions::in_order(self.packets.iter().map(|packet| packet.session).collect())
     }
 
-    /// By packet: returns the seconds until the next one. `by_size` has the mean time that a frame of each size takes,
-    /// in `part` of all packets.
+    /// Returns for each packet the time until the next packet, in seconds. The recorded gaps are scaled to the mean
+    /// rate of the generator: `by_size` has the mean gap of each size over all workers, and `part` is this worker's
+    /// fraction of the traffic.
     pub(super) fn seconds(&self, sizes: &Sizes, by_size: &[f64], part: f64) -> Vec<f64> {
         let round = sizes.order().iter().map(|size| by_size[usize::from(*size)]).sum::<f64>() / part;
         let span: f64 = self.packets.iter().map(|packet| packet.gap as f64).sum();

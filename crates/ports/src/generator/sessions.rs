@@ -6,28 +6,28 @@ use super::random::Random;
 /// The rule by which sessions take turns.
 #[derive(Clone, Copy)]
 pub(super) struct TurnRule {
-    /// How many packets of a session follow each other.
+    /// The number of successive packets in each turn.
     pub(super) burst: usize,
-    /// The exponent of the sessions' Zipf distribution.
+    /// The exponent of the sessions' Zipf distribution. 0 for equal shares.
     pub(super) skew: f64,
-    /// How sessions end and others begin.
+    /// The replacement of sessions by other sessions. It requires a burst of 1 and no skew.
     pub(super) renewal: Option<Renewal>,
 }
 
-/// Returns the session of each next packet.
+/// The order of the sessions: returns the session of each next packet.
 ///
-/// With m stacks of VLAN tags, session i belongs to the stack number (i mod m). The stacks take turns packet by packet,
-/// and in each stack its own sessions take turns.
+/// With m stacks of VLAN tags, session i belongs to the stack number (i mod m). The stacks take turns packet by packet.
+/// In each stack, the sessions of this stack take turns.
 pub(super) struct Sessions {
-    /// One ring for each stack that has sessions; or one for all, if that gives the same order.
+    /// One ring for each stack that has sessions, or one ring for all stacks if this gives the same order.
     stacks: Vec<Ring>,
-    /// The stack of the next packet.
+    /// The index of the ring that has the next packet.
     turn: usize,
 }
 
 impl Sessions {
-    /// Creates the order of the sessions `some`, in ascending order, or of all `count` sessions if it is `None`, on
-    /// `stacks` stacks. There must be at least one session.
+    /// Creates the order of the sessions in `some`, which are in ascending order, on `stacks` stacks. If `some` is
+    /// `None`, the sessions are `0..count`. There must be at least one session.
     pub(super) fn new(
         some: Option<Vec<u32>>,
         count: usize,
@@ -54,7 +54,7 @@ impl Sessions {
         Self { stacks: own.map(|own| Ring::new(Some(own), 0, stacks, rule, random)).collect(), turn: 0 }
     }
 
-    /// Repeats this order of at least one turn.
+    /// Creates an order that repeats `order`, which must not be empty.
     pub(super) fn in_order(order: Vec<u32>) -> Self {
         let ring = Ring { count: order.len(), order, burst: 1, turn: 0, remaining: 1, window: None };
         Self { stacks: vec![ring], turn: 0 }
@@ -72,7 +72,8 @@ impl Sessions {
         }
     }
 
-    /// Takes back the last `n` turns, whose packets could not be generated.
+    /// Takes back the last `n` sessions, because their packets could not be generated. The next call of `take` returns
+    /// them again.
     #[cold]
     pub(super) fn give_back(&mut self, n: usize) {
         if let [all] = &mut self.stacks[..] {
@@ -87,13 +88,16 @@ impl Sessions {
 
 /// The sessions of a stack.
 ///
-/// Without skew, sessions take turns in a ring. With skew, the order is drawn in advance and repeated. It has 65 536
-/// entries, or as many as there are sessions if that is more, of 4 bytes each.
+/// Without skew, sessions take turns in a ring. With skew, the order is drawn in advance and repeated. The drawn order
+/// has [`MIN_ORDER`] entries of 4 bytes, or as many entries as sessions if there are more sessions.
 struct Ring {
+    /// The sessions in their order. Empty if the order is `0..count`.
     order: Vec<u32>,
+    /// The number of sessions.
     count: usize,
+    /// The number of successive packets in a turn.
     burst: usize,
-    /// The entry of the order, or the session if there is no order, that has the present turn.
+    /// The index in the order that has the present turn, or the session itself if `order` is empty.
     turn: usize,
     /// The number of packets that remain in this turn.
     remaining: usize,
@@ -101,18 +105,21 @@ struct Ring {
     window: Option<Window>,
 }
 
-/// A window of sessions. From time to time the first session is replaced by the next one.
+/// A window of sessions that take turns. After every `packets` packets of the window, its first session is replaced by
+/// the session after the window. So each session has `packets` packets in all.
 #[derive(Clone, Copy)]
 struct Window {
+    /// The number of sessions in the window.
     at_once: u64,
+    /// The number of packets of each session before it is replaced.
     packets: u64,
     /// The number of packets so far.
     given: u64,
 }
 
 impl Window {
-    /// Returns which of `count` sessions the packet with this number belongs to. Each round of turns starts as many
-    /// sessions later as were replaced in the previous round.
+    /// Returns the index, below `count`, of the session to which the packet with this number belongs. Each round of
+    /// turns starts at the first session that was not replaced in the previous rounds.
     fn session(self, number: u64, count: usize) -> usize {
         let (round, position) = (number / self.at_once, number % self.at_once);
         let begins = (round * self.at_once).div_ceil(self.packets);
@@ -120,12 +127,13 @@ impl Window {
     }
 }
 
-/// The minimum length of a drawn order.
+/// The minimum length of a drawn order, in turns.
 const MIN_ORDER: usize = 1 << 16;
 
 impl Ring {
-    /// Creates the ring of the sessions `some`, or of `count` sessions. With skew, the stack's session `k` (from 0) has
-    /// a turn with a probability proportional to 1 / (k + 1) to the power of the skew (Zipf).
+    /// Creates the ring of the sessions in `some`, or of the sessions `0..count`. With skew, the session with the
+    /// number `k` in its stack (from 0) has a turn with a probability proportional to 1 / (k + 1)ˢ, where s is the skew
+    /// (Zipf).
     fn new(some: Option<Vec<u32>>, count: usize, stacks: usize, rule: TurnRule, random: &mut Random) -> Self {
         let TurnRule { burst, skew, renewal } = rule;
         let count = some.as_ref().map_or(count, Vec::len);
@@ -153,7 +161,8 @@ impl Ring {
         if self.burst > 1 || !self.order.is_empty() {
             return out.iter_mut().for_each(|session| *session = self.next());
         }
-        // In a ring, packet by packet: runs of consecutive numbers.
+        // The sessions take turns packet by packet in their order, so the numbers are consecutive until the end of the
+        // ring.
         let mut rest = out;
         while !rest.is_empty() {
             let (run, after) = rest.split_at_mut(rest.len().min(self.count - self.turn));
@@ -165,7 +174,7 @@ impl Ring {
         }
     }
 
-    /// Takes back the last `n` turns, whose packets could not be generated.
+    /// Takes back the last `n` sessions, as [`Sessions::give_back`] does.
     #[cold]
     fn give_back(&mut self, n: usize) {
         if let Some(window) = &mut self.window {
@@ -191,6 +200,7 @@ impl Ring {
         if self.order.is_empty() { self.count } else { self.order.len() }
     }
 
+    /// Returns the session of the next packet. Used with bursts, or with an order.
     fn next(&mut self) -> u32 {
         let turn = self.turn;
         self.remaining -= 1;
@@ -202,13 +212,14 @@ impl Ring {
     }
 }
 
-/// Returns how often the session number `session` of its stack has a turn, relative to the others.
+/// Returns the weight of a session: its number of turns relative to other sessions. `session` is its number in its
+/// stack.
 pub(super) fn weight(session: u32, skew: f64) -> f64 {
     f64::from(session + 1).powf(-skew)
 }
 
-/// Draws an order of `sessions`, which are numbered across all `stacks`, from the Zipf distribution by inverting its
-/// cumulative distribution.
+/// Draws an order of `sessions` from the Zipf distribution, by inverting its cumulative distribution. The numbers of
+/// the sessions are those of all `stacks`.
 fn draw(sessions: Vec<u32>, stacks: u32, skew: f64, random: &mut Random) -> Vec<u32> {
     let mut total = 0.0;
     let mut upto = |session: &u32| {
@@ -281,8 +292,8 @@ mod tests {
             }
         }
 
-        /// In every order of sessions, each of m stacks has every m-th packet, and its sessions come as they would
-        /// alone.
+        /// In every order of sessions, each of m stacks has every m-th packet, and its sessions have the same order as
+        /// without other stacks.
         #[test]
         fn stacks_take_turns_packet_by_packet(
             stacks in 1usize..9, more in 0usize..40, burst in 1usize..5, skewed: bool,

@@ -1,4 +1,5 @@
-//! Determines which sessions a worker gets if several workers have the generator.
+//! Determines the sessions of each worker if several workers have the generator. All workers compute the shares in the
+//! same way, so that each session belongs to one worker.
 
 use forebay_graph::{Setup, SetupError, share};
 use forebay_packet::{ArrivalClock, Pool, PoolOptions};
@@ -8,16 +9,17 @@ use super::frames::Frames;
 
 /// The share of a worker.
 pub(super) struct Share {
-    /// The sessions of the worker; `None` for all.
+    /// The sessions of the worker, in ascending order. `None` for all sessions.
     pub(super) sessions: Option<Vec<u32>>,
-    /// The part of all traffic, from and to, between 0 and 1.
+    /// The start of the worker's part of all traffic, between 0 and 1. The parts of the workers are adjacent.
     from: f64,
+    /// The end of this part.
     to: f64,
 }
 
 impl Share {
-    /// Returns the share of the generator that is being created. `weight` returns the relative number of packets of a
-    /// session.
+    /// Returns the share of the worker whose generator is being created. `weight` returns the relative number of
+    /// packets of a session, out of all `sessions`.
     pub(super) fn of(
         setup: &Setup<'_>,
         frames: &Frames,
@@ -28,7 +30,7 @@ impl Share {
         if shares == 1 {
             return Ok(Self { sessions: None, from: 0.0, to: 1.0 });
         }
-        // Hash a packet of each session, as the receiving worker would do.
+        // The hash of a packet determines the worker of its session, as for packets that arrive from a device.
         let options = PoolOptions { chunks: 1, frame: frames.longest().max(64), ..PoolOptions::default() };
         let pool = Pool::new(options).map_err(|error| SetupError::new(error.to_string()))?;
         let (mut mine, mut weights) = (Vec::new(), vec![0.0; shares]);
@@ -53,7 +55,7 @@ impl Share {
         self.to - self.from
     }
 
-    /// Returns how many of `count` packets belong to this worker. Over all workers the sum is `count`.
+    /// Returns the number of packets of this worker out of `count` packets. The sum over all workers is `count`.
     pub(super) fn count(&self, count: u64) -> u64 {
         let upto = |part: f64| if part >= 1.0 { count } else { (count as f64 * part) as u64 };
         upto(self.to) - upto(self.from)

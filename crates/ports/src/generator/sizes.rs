@@ -21,8 +21,8 @@ pub enum Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mix {
-    /// Of twelve frames, seven have 60 bytes, four 590 and one 1514. This is the simple Internet mix 7:4:1 of 64, 594
-    /// and 1518 bytes with frame check sequence.
+    /// Seven of twelve frames have 60 bytes, four have 590 bytes, and one has 1514 bytes. This is the simple Internet
+    /// mix 7:4:1 of 64, 594 and 1518 bytes with frame check sequence.
     Imix,
 }
 
@@ -32,11 +32,11 @@ pub enum Mix {
 pub struct Weighted {
     /// Length in bytes, without the frame check sequence.
     pub size: usize,
-    /// How many frames of this length there are, relative to the `weight` of the others.
+    /// The number of frames of this length, relative to the `weight` of the other lengths.
     #[serde(default = "one")]
     pub weight: u16,
-    /// The start of the payload. With UDP it follows two bytes that balance the checksum. The rest of the payload, or
-    /// all of it by default, consists of bytes that count up from 0.
+    /// The start of the payload. With UDP, two bytes that compensate the checksum precede it. The rest of the payload,
+    /// or the whole payload by default, consists of bytes that count up.
     #[serde(default)]
     pub payload: String,
 }
@@ -57,18 +57,21 @@ impl Size {
     }
 }
 
-/// The minimum length of a drawn order. It is long enough that the repetition has no visible effect.
+/// The minimum length of a drawn order. The order is so long that its repetition has no visible effect.
 const MIN_ORDER: usize = 1 << 12;
 
-/// Returns the size of each next frame. The order is drawn once and repeated. It has every size exactly in proportion.
+/// The order of the sizes: returns the size of each next frame. The order, a round, is drawn once and repeated. The
+/// number of frames of each size in a round is exactly proportional to the weight.
 #[derive(Clone)]
 pub(super) struct Sizes {
+    /// The indices of the sizes in a round.
     order: Vec<u8>,
+    /// The position of the next frame in the round.
     turn: usize,
 }
 
 impl Sizes {
-    /// Draws an order of sizes, each given by its index, with these weights.
+    /// Draws an order of the sizes `0..weights.len()`, with these weights. At least one weight must be above 0.
     pub(super) fn new(weights: &[u16], random: &mut Random) -> Self {
         let once: Vec<u8> =
             (0u8..).zip(weights).flat_map(|(size, weight)| std::iter::repeat_n(size, usize::from(*weight))).collect();
@@ -80,7 +83,7 @@ impl Sizes {
         Self { order, turn: 0 }
     }
 
-    /// Creates sizes in a given order of at least one entry.
+    /// Creates an order of sizes that repeats `order`, which must not be empty.
     pub(super) fn of(order: Vec<u8>) -> Self {
         Self { order, turn: 0 }
     }
@@ -108,7 +111,7 @@ impl Sizes {
         self.turn
     }
 
-    /// Continues at this position of the round.
+    /// Continues at this position of the round, or at the start if there is no such position.
     pub(super) fn turn_to(&mut self, turn: usize) {
         self.turn = if turn < self.order.len() { turn } else { 0 };
     }

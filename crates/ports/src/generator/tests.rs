@@ -141,7 +141,7 @@ fn payloads_begin_with_the_configured_text() {
         let with = packets.iter().filter(|(_, frame)| frame[at..].starts_with(text.as_bytes())).count();
         assert_eq!(with, 1_024, "in proportion to the weights");
         packets.iter().for_each(|(_, frame)| drop(check(frame)));
-        // Up to the last byte, and not further.
+        // A payload that ends at the last byte of the frame is allowed, and a longer payload is not.
         assert!(take(params(&"x".repeat(100 - at)), 9).iter().any(|(_, frame)| frame.ends_with(b"xx")));
         let error = try_open(params(&"x".repeat(101 - at))).err().expect("too long").to_string();
         let room = 100 - at;

@@ -1,4 +1,4 @@
-//! Tunnels around frames, as a base station or another tunnel endpoint would send them.
+//! The headers of a tunnel around frames, in the form in which a base station or another tunnel endpoint sends them.
 
 use std::net::Ipv4Addr;
 
@@ -31,7 +31,7 @@ pub struct Gtp {
     destination: Ipv4Addr,
     /// The tunnel endpoint identifier of session 0.
     teid: u32,
-    /// How many tunnels there are: session i has the tunnel number (i mod this).
+    /// The number of tunnels, n. Session i has the tunnel number (i mod n).
     #[serde(default = "one")]
     tunnels: u32,
 }
@@ -46,7 +46,7 @@ pub struct Network {
     destination: Ipv4Addr,
     /// The network identifier of session 0.
     vni: u32,
-    /// How many networks there are: session i has the network number (i mod this).
+    /// The number of networks, n. Session i has the network number (i mod n).
     #[serde(default = "one")]
     networks: u32,
 }
@@ -55,13 +55,13 @@ fn one() -> u32 {
     1
 }
 
-/// The length of the tunnel's own header without options, in both cases.
+/// The length of the header of GTP-U, and of the header of VXLAN, without options.
 const HEADER: usize = 8;
 /// The length of all outer headers without Ethernet: IPv4, UDP and the tunnel's own.
 pub(super) const OUTER: usize = size_of::<Ipv4>() + size_of::<Udp>() + HEADER;
 
 impl Tunnel {
-    /// Returns the first identifier, the number of identifiers, and the largest possible one.
+    /// Returns the first identifier, the number of identifiers, and the largest identifier that the header can contain.
     fn identifiers(&self) -> (u32, u32, u32) {
         match self {
             Self::Gtpu(gtp) => (gtp.teid, gtp.tunnels, u32::MAX),
@@ -74,7 +74,7 @@ impl Tunnel {
         matches!(self, Self::Vxlan(_))
     }
 
-    /// Checks the parameters. An error has the name of the parameter and a text.
+    /// Checks the limits of identifiers. An error has the name of the parameter and the text for the user.
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         let (first, count, most) = self.identifiers();
         let (first_name, count_name) = match self {
@@ -116,7 +116,7 @@ impl Tunnel {
         bytes
     }
 
-    /// Returns the last four bytes of the tunnel's header for a session.
+    /// Returns the last four bytes of the tunnel's header for a session: they contain the identifier.
     pub(super) fn identifier(&self, session: usize) -> [u8; 4] {
         let (first, count, _) = self.identifiers();
         let identifier = first + (session % count as usize) as u32;

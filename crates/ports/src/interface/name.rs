@@ -23,8 +23,8 @@ pub struct NameError(String);
 impl TryFrom<String> for InterfaceName {
     type Error = NameError;
 
-    /// Accepts the names that the kernel accepts (`dev_valid_name`), except those that it would complete with a number
-    /// (`tap%d`).
+    /// Accepts the names that the kernel accepts (`dev_valid_name`), except names that the kernel would complete with a
+    /// number (`tap%d`).
     fn try_from(name: String) -> Result<Self, NameError> {
         let valid = (1..16).contains(&name.len()) && name != "." && name != "..";
         let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%') || !byte.is_ascii();

@@ -17,12 +17,14 @@ pub(crate) fn path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMESPACES).join(name) }
 }
 
-/// Runs `act` in a network namespace, or in that of this process if `namespace` is `None`. A separate thread enters the
-/// namespace and ends, so that no other code runs there by mistake. A socket created there stays in that namespace,
-/// whichever thread uses it.
+/// Runs `act` in a network namespace and returns its result. If `namespace` is `None`, `act` runs on the calling
+/// thread, in the namespace of that thread. Otherwise, a separate thread enters the namespace, runs `act` and ends, so
+/// that no other code runs there by mistake. A socket that `act` creates stays in that namespace, and any thread may
+/// use it.
 ///
 /// # Errors
-/// Returns the errors of `act`. `refused` converts the error of entering the namespace.
+/// Returns the errors of `act`. If the namespace cannot be entered, returns the result of `refused` for its path and
+/// the system's error.
 pub(crate) fn within<T: Send, E: Send>(
     namespace: Option<&Path>,
     act: impl FnOnce() -> Result<T, E> + Send,
@@ -40,7 +42,7 @@ pub(crate) fn within<T: Send, E: Send>(
 
 /// Moves the calling thread to another network namespace.
 fn enter(path: &Path) -> io::Result<()> {
-    // Opening a named pipe at this path would otherwise wait for a writer.
+    // Without this flag, the call would wait for a writer if the path is a named pipe.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let namespace = File::options().read(true).custom_flags(flags).open(path)?;
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)

@@ -10,7 +10,7 @@ use forebay_packet::wire::ethernet::MacAddress;
 
 use super::{InterfaceName, State};
 
-/// Converts the result of a system call.
+/// Converts the result of a system call that returns a negative number on an error.
 ///
 /// # Errors
 /// Returns the system's error if the call failed.
@@ -18,7 +18,7 @@ pub(crate) fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Creates a socket for configuring interfaces.
+/// Creates a socket for configuring interfaces in the network namespace of the calling thread.
 pub(crate) fn socket(family: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let descriptor = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -27,7 +27,7 @@ pub(crate) fn socket(family: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// A request for one interface.
+/// A request for one interface. The kernel writes the response into the same structure.
 pub(crate) struct Request(pub(crate) libc::ifreq);
 
 impl Request {
@@ -53,7 +53,7 @@ impl Request {
         check(unsafe { libc::ioctl(to.as_raw_fd(), call.0, &raw mut self.0) })
     }
 
-    /// Asks the interface's driver, by a socket of the interface's namespace.
+    /// Makes the interface's driver fill in `query`. `to` is a socket of the interface's namespace.
     ///
     /// # Errors
     /// Returns the system's error.

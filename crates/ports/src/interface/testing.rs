@@ -41,7 +41,7 @@ pub(crate) fn with_pair(name: &str, test: impl FnOnce() + Send) {
     });
 }
 
-/// Creates the pair.
+/// Creates the pair of [`with_pair`] in the calling thread's namespace. Returns true if both ends have a carrier.
 pub(crate) fn make_pair() -> bool {
     // `/proc/sys/net` shows the namespace of the thread that opens it.
     let disable_ipv6 = |interface: &str| {
@@ -55,7 +55,7 @@ pub(crate) fn make_pair() -> bool {
         && await_carrier("vb")
 }
 
-/// Waits until the kernel reports a carrier for an interface, which takes a moment.
+/// Waits up to 10 seconds until the kernel reports a carrier for an interface. Returns true if it does.
 fn await_carrier(name: &str) -> bool {
     let name = name.to_owned().try_into().expect("a name");
     let control = Control::new().expect("a socket");

@@ -1,4 +1,4 @@
-//! Watches an interface while packets run: it may go down, disappear, and come back.
+//! Watches an interface while packets run. An interface may go down, disappear, and exist again.
 
 use std::fmt;
 use std::io;
@@ -28,30 +28,33 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Watches an interface by its name.
+/// Watches an interface by its name. The owner calls [`check`](Self::check) periodically.
 pub struct Watch {
+    /// A socket of the interface's network namespace.
     control: Control,
     name: InterfaceName,
-    /// The state at the last check; `None` if the interface is gone.
+    /// The state at the last check. `None` if the interface did not exist.
     last: Option<State>,
+    /// The fault at the last check. `None` if packets can pass.
     current_fault: Option<Fault>,
 }
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Sockets must be bound to this interface again, and its MTU may have changed.
+    /// The state of the interface, if the caller must bind its sockets again: the interface is another one, was down,
+    /// or has another MTU. Otherwise `None`.
     pub bind: Option<State>,
-    /// This check found a new fault.
+    /// True if this check found a new fault, which the caller counts.
     pub is_new_fault: bool,
-    /// Another interface has the name now, and has no fault.
+    /// True if another interface has the name now.
     is_replaced: bool,
-    /// The interface was down since the last check, and is up again.
+    /// True if the interface was down since the last check, and is up again.
     was_down: bool,
 }
 
 impl Watch {
-    /// Watches an interface in the network namespace of the calling thread.
+    /// Watches an interface in the network namespace of the calling thread. The interface may be missing.
     pub fn new(name: &InterfaceName) -> io::Result<Self> {
         let control = Control::new()?;
         let last = control.state(name)?;
@@ -68,13 +71,13 @@ impl Watch {
         self.last
     }
 
-    /// Returns the fault in words.
+    /// Returns the fault at the last check, as a text for the user.
     pub fn fault(&self) -> Option<String> {
         self.current_fault.map(|current_fault| format!("the interface '{}' {current_fault}", self.name))
     }
 
-    /// Returns the fault at the end of a run, after another check. A missing carrier is no fault of the run: the other
-    /// end may have ended before, and the kernel reports a carrier up to a second late.
+    /// Checks the interface again at the end of a run, and returns its fault. A missing carrier is not a fault of the
+    /// run: the other end may have ended before, and the kernel reports a carrier up to a second late.
     pub fn last_fault(&mut self) -> Option<String> {
         self.check(false);
         self.fault().filter(|_| self.current_fault != Some(Fault::NoLink))
@@ -90,7 +93,8 @@ impl Watch {
         }
     }
 
-    /// Records the state of the link, and what happened to it before, for events.
+    /// Records the state of the link for events, and that the interface was replaced or was down since the previous
+    /// check. `found` is the result of the last check.
     pub fn record(&self, found: Found, link: &LinkCounters) {
         if found.is_replaced {
             link.note_replaced();
@@ -101,6 +105,7 @@ impl Watch {
         link.set(self.link());
     }
 
+    /// Returns the fault of a state.
     fn fault_of(state: Option<State>) -> Option<Fault> {
         match state {
             None => Some(Fault::Gone),
@@ -110,15 +115,16 @@ impl Watch {
         }
     }
 
-    /// Checks the state again. `cut_off` means that a socket got an error because the interface went down or was
-    /// removed, which may be over already.
+    /// Checks the state again. `cut_off` is true if a socket got an error because the interface went down or was
+    /// removed. The interface may be up again by now.
     pub fn check(&mut self, cut_off: bool) -> Found {
         // A failed query gives no new information.
         let Ok(state) = self.control.state(&self.name) else { return Found::default() };
         let current_fault = Self::fault_of(state);
         let is_other = state.map(|state| (state.index, state.mtu)) != self.last.map(|state| (state.index, state.mtu));
         let was_away = matches!(self.current_fault, Some(Fault::Gone | Fault::Down));
-        // An interface that is brought up has no carrier at first. That is the end of a fault, not a new one.
+        // An interface that is brought up has no carrier at first. This is not a new fault, but the end of the fault
+        // `Down`.
         let is_new_fault = current_fault > self.current_fault || cut_off && !was_away;
         let index = |state: Option<State>| state.map(|state| state.index);
         let is_replaced = index(state).is_some() && index(self.last).is_some() && index(state) != index(self.last);

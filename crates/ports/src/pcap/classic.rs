@@ -6,35 +6,44 @@ use super::link::{HEADROOM, Link};
 use super::reader::{Frame, Packet, ReadError};
 use super::writer::LONGEST;
 
-/// Magic numbers.
+/// The magic number of a file whose time stamps have microseconds.
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
+/// The magic number of a file whose time stamps have nanoseconds.
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
-/// The format of Alexey Kuznetzov. Its records have 8 more bytes with an interface, a protocol and a packet type.
+/// The magic number of the format of Alexey Kuznetzov. Its records have 8 more bytes with an interface, a protocol and
+/// a packet type.
 const MODIFIED: u32 = 0xa1b2_cd34;
 
-/// Whether the lengths of a record are in the order of versions before 2.3: original length first.
+/// The order of the two lengths in a record. In versions before 2.3, the original length precedes the captured length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Swapped {
+    /// The captured length precedes the original length.
     No,
-    /// Version 2.3 has both orders. The captured length is the smaller one.
+    /// Version 2.3 has both orders. The captured length is the smaller length.
     Perhaps,
+    /// The original length precedes the captured length.
     Yes,
 }
 
 /// A classic capture after its header.
 pub(super) struct Classic {
+    /// The byte order of the file.
     order: Order,
     /// The number of nanoseconds in a unit of a time stamp's fraction.
     unit: u64,
-    /// The length of a record's header.
+    /// The length of a record's header, in bytes.
     header: usize,
+    /// The order of the two lengths in a record.
     swapped: Swapped,
+    /// The link type of all packets.
     link: Link,
+    /// The number of the link type.
     number: u32,
 }
 
 impl Classic {
-    /// Returns the byte order of a classic capture that starts with `first`; `None` if it is not one.
+    /// Returns the byte order of a classic capture that starts with `first`. Returns `None` if the file is not a
+    /// classic capture.
     pub(super) fn order(first: &[u8]) -> Option<Order> {
         let first = *first.first_chunk()?;
         [Order::Little, Order::Big]
@@ -42,7 +51,7 @@ impl Classic {
             .find(|order| matches!(order.u32(first), MICROSECONDS | NANOSECONDS | MODIFIED))
     }
 
-    /// Reads the header of a file.
+    /// Reads the header of a file. `order` is the result of [`order`](Self::order), and no byte may have been read yet.
     pub(super) fn open(order: Order, input: &mut Input<'_>) -> Result<Self, ReadError> {
         let header: [u8; 24] = input.take().map_err(|error| ReadError::of(error, 0, 0))?;
         let [magic, _, _, _, _, link] = order.words(&header);
@@ -64,7 +73,8 @@ impl Classic {
         Ok(Self { order, unit, header, swapped, link, number })
     }
 
-    /// Reads the next record into `body` from [`HEADROOM`] on. Returns `None` at the end. `record` is its number.
+    /// Reads the next record into `body`, from the offset [`HEADROOM`] on. Returns `None` at the end of the file.
+    /// `record` is the number of the record, for errors. After an error, no more records can be read.
     pub(super) fn next(
         &self,
         input: &mut Input<'_>,
@@ -85,7 +95,7 @@ impl Classic {
             (captured, original) = (original, captured);
         }
         if captured as usize > LONGEST {
-            let problem = format!("{captured} bytes: allowed are up to {LONGEST}");
+            let problem = format!("the captured length {captured} is out of range (0 to {LONGEST} bytes)");
             return Err(ReadError::Corrupt { record, at, what: problem });
         }
         body.resize(HEADROOM + captured as usize, 0);

@@ -7,7 +7,7 @@ use super::spool::WriteError;
 /// The format that a file name determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
-    /// True for pcapng, false for pcap; `None` if the name does not determine it.
+    /// True for pcapng, and false for pcap. `None` if the name does not determine the format.
     pub ng: Option<bool>,
     /// True if the file is compressed with gzip.
     pub gzip: bool,
@@ -25,8 +25,8 @@ const OTHERS: [(&str, &str); 7] = [
 ];
 
 impl Format {
-    /// Returns the format of the file `path`: `.pcapng` or `.pcap`, either followed by `.gz`. Another extension does
-    /// not determine the format.
+    /// Returns the format that the extension of `path` determines: `.pcapng` or `.pcap` (or a synonym), with or without
+    /// `.gz` after it. For another extension, `ng` is `None`.
     ///
     /// # Errors
     /// [`WriteError::Format`]: the name requires a format that cannot be written.

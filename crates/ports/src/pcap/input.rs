@@ -7,9 +7,10 @@ use super::reader::Stream;
 /// The number of bytes read at a time.
 const BUFFER: usize = 1 << 16;
 
-/// A stream of bytes. No call allocates memory.
+/// A stream of bytes. After it is created, no call allocates memory.
 pub(super) struct Input<'a> {
     stream: BufReader<Stream<'a>>,
+    /// The number of bytes read so far.
     at: u64,
 }
 

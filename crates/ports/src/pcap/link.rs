@@ -1,8 +1,9 @@
 //! Link types of captures: their names, and the conversion of their packets to Ethernet frames.
 //!
-//! Numbers and headers are those of tcpdump.org/linktypes.html. A packet without an Ethernet header gets one in front
-//! of its network layer. Its addresses are [`SOURCE`] and [`DESTINATION`], with two exceptions: a source address that
-//! the capture contains (SLL), and the group address of a multicast or broadcast packet.
+//! Numbers and headers are those of tcpdump.org/linktypes.html. A packet without an Ethernet header gets an Ethernet
+//! header in front of its network layer. The addresses in this header are [`SOURCE`] and [`DESTINATION`], with two
+//! exceptions: a source address that the capture contains (SLL), and the group address of a multicast or broadcast
+//! packet.
 
 mod names;
 
@@ -46,7 +47,8 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// Returns the link type with this number, if it can be read.
+    /// Returns the link type with this number, or `None` if it cannot be read. A new type must also be added to
+    /// [`ALLOWED`](Self::ALLOWED).
     pub(super) fn of(number: u32) -> Option<Self> {
         Some(match number {
             ETHERNET => Self::Ethernet,
@@ -68,9 +70,9 @@ impl Link {
     pub(super) const ALLOWED: &'static str = "Ethernet (1), NULL and LOOP (0, 108), RAW (12, 14, 101), IPv4 (228), \
                                               IPv6 (229), SLL and SLL2 (113, 276), PPP (9, 50, 51, 104, 166, 204)";
 
-    /// Converts the packet that starts at [`HEADROOM`] of `buffer`, with an original length of `original` bytes, to an
-    /// Ethernet frame. Returns the start of the frame in `buffer` (it ends where the packet ends), and its length
-    /// without truncation.
+    /// Converts a packet to an Ethernet frame. The packet takes `buffer` from the offset [`HEADROOM`] to the end, and
+    /// its length before truncation is `original` bytes. Returns the offset of the frame, which also extends to the end
+    /// of `buffer`, and its length before truncation. `number` is the number of the link type.
     ///
     /// # Errors
     /// Returns the reason if no Ethernet frame can carry the packet, or if the packet was truncated inside its
@@ -124,7 +126,7 @@ enum Protocol {
     Type(u16),
     /// An 802.2 header; the EtherType field has the length.
     Length,
-    /// A PPP frame that has no EtherType of its own.
+    /// A PPP frame whose protocol has no EtherType.
     Ppp,
 }
 
@@ -132,8 +134,11 @@ enum Protocol {
 struct Header {
     /// The number of header bytes that are removed.
     removed: usize,
+    /// The type of the data after the header.
     protocol: Protocol,
+    /// The source address in the header. `None` if the header has no Ethernet address.
     source: Option<[u8; 6]>,
+    /// The destination address that follows from the header. `None` if it follows from the packet.
     destination: Option<[u8; 6]>,
 }
 
@@ -148,11 +153,13 @@ fn bytes<const N: usize>(packet: &[u8], at: usize) -> Result<[u8; N], SkipReason
     packet.get(at..).and_then(<[u8]>::first_chunk).copied().ok_or(SkipReason::Short)
 }
 
+/// Returns the number of two bytes at `at`, in network byte order.
 fn half(packet: &[u8], at: usize) -> Result<u16, SkipReason> {
     bytes(packet, at).map(u16::from_be_bytes)
 }
 
-/// The byte order is that of the capturing machine. Families are small numbers, so the order can be recognised.
+/// Parses a loopback header: an address family of four bytes. The byte order is that of the capturing machine. Families
+/// are small numbers, so the order can be recognised.
 fn loopback(packet: &[u8]) -> Result<Header, SkipReason> {
     let family = bytes(packet, 0)?;
     let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));
@@ -164,6 +171,7 @@ fn loopback(packet: &[u8]) -> Result<Header, SkipReason> {
     }
 }
 
+/// Parses an IP packet at `at`, without a link-layer header.
 fn raw(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
     let [first] = bytes(packet, at)?;
     match first >> 4 {
@@ -173,19 +181,21 @@ fn raw(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
     }
 }
 
-/// Packet type, device type, length of the address, address in 8 bytes, protocol.
+/// Parses version 1 of the Linux header: packet type, device type, length of the address, address in 8 bytes, protocol.
 fn sll(packet: &[u8]) -> Result<Header, SkipReason> {
     let (direction, device, length) = (half(packet, 0)?, half(packet, 2)?, half(packet, 4)?);
     cooked(16, half(packet, 14)?, device, direction, usize::from(length), bytes(packet, 6)?)
 }
 
-/// Protocol, two zero bytes, interface, device type, packet type, length of the address, address in 8 bytes.
+/// Parses version 2 of the Linux header: protocol, two bytes of 0, interface, device type, packet type, length of the
+/// address, address in 8 bytes.
 fn sll2(packet: &[u8]) -> Result<Header, SkipReason> {
     let [direction, length] = bytes(packet, 10)?;
     let _address: [u8; 8] = bytes(packet, 12)?;
     cooked(20, half(packet, 0)?, half(packet, 8)?, direction.into(), length.into(), bytes(packet, 12)?)
 }
 
+/// Returns the contents of a Linux header of either version. `removed` is the length of the header.
 fn cooked(
     removed: usize,
     protocol: u16,
@@ -217,8 +227,8 @@ fn ppp(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
         _ => at,
     };
     let [first] = bytes(packet, at)?;
-    // Only the last byte of a protocol number is odd. If the first byte is odd, it is the only one (RFC 1661 section
-    // 6.5).
+    // In a protocol number, only the last byte is odd. If the first byte is odd, the number has only this byte (RFC
+    // 1661 section 6.5).
     let (protocol, removed) = if first & 1 == 1 { (u16::from(first), at + 1) } else { (half(packet, at)?, at + 2) };
     Ok(match protocol {
         0x0021 => Header::new(removed, IPV4),
@@ -231,6 +241,7 @@ fn ppp(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
     })
 }
 
+/// Parses Cisco's HDLC or, if the first byte does not match, PPP.
 fn hdlc(packet: &[u8]) -> Result<Header, SkipReason> {
     match packet {
         // Cisco HDLC: unicast or multicast, 0, an EtherType.
@@ -243,14 +254,15 @@ fn hdlc(packet: &[u8]) -> Result<Header, SkipReason> {
     }
 }
 
-/// The whole packet follows an Ethernet header. Code 0 is a session (RFC 2516 section 4).
+/// Parses a PPPoE packet. No bytes are removed: the whole packet follows the Ethernet header. Code 0 is a session (RFC
+/// 2516 section 4).
 fn pppoe(packet: &[u8]) -> Result<Header, SkipReason> {
     let [_, code] = bytes(packet, 0)?;
     Ok(Header::new(0, if code == 0 { PPPOE_SESSION } else { PPPOE_DISCOVERY }))
 }
 
-/// Returns the Ethernet address for an IP packet's destination: a group address for multicast (RFC 1112 section 6.4,
-/// RFC 2464 section 7).
+/// Returns the Ethernet destination address for a packet of this EtherType: a group address if the IP destination is a
+/// multicast or broadcast address (RFC 1112 section 6.4, RFC 2464 section 7), otherwise [`DESTINATION`].
 fn destination(protocol: u16, packet: &[u8]) -> [u8; 6] {
     match (protocol, packet.get(16..20), packet.get(24..40)) {
         (IPV4, Some([255, 255, 255, 255]), _) => [0xff; 6],

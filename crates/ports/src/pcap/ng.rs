@@ -1,8 +1,8 @@
 //! Reads pcapng captures (draft-ietf-opsawg-pcapng): the packets of every section and interface. Other blocks are
 //! skipped.
 //!
-//! Of the options, only an interface's time stamp options matter. Options are read one by one, so that their number and
-//! length take no memory. Other errors in them are ignored: an option list ends at `opt_endofopt` or with its block
+//! Only the time stamp options of an interface are used. Options are read one by one, so a large number or length of
+//! options takes no memory. Errors in options are ignored: an option list ends at `opt_endofopt` or with its block
 //! (section 3.5), reserved fields are ignored (section 4.2), and texts are never read.
 
 use std::io;
@@ -13,30 +13,35 @@ use super::reader::{Frame, Packet, ReadError};
 use super::skipped::{Skip, SkipReason};
 use super::writer::LONGEST;
 
-/// Types of blocks.
+/// The type of a section header block. It is the same in both byte orders.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// The type of an interface description block.
 const INTERFACE: u32 = 1;
-/// The obsolete packet block (appendix A).
+/// The type of the obsolete packet block (appendix A).
 const PACKET: u32 = 2;
+/// The type of a simple packet block.
 const SIMPLE: u32 = 3;
+/// The type of an enhanced packet block.
 const ENHANCED: u32 = 6;
 
 /// The largest number of interfaces in a section.
 const MAX_INTERFACES: usize = 1 << 16;
 
-/// Options of an interface.
+/// The option of an interface with the unit of time stamps.
 const IF_TSRESOL: u16 = 9;
+/// The option of an interface with the number of seconds to add to time stamps.
 const IF_TSOFFSET: u16 = 14;
 
 /// An interface of a section.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
+    /// The number of the link type.
     link: u16,
-    /// The length of the longest packet; 0 for any.
+    /// The length of the longest captured packet. 0 means that there is no limit.
     snap: u32,
     /// The unit of time stamps: a negative power of 10, or of 2 if the highest bit is set.
     resolution: u8,
-    /// The number of seconds to add.
+    /// The number of seconds to add to time stamps.
     offset: i64,
 }
 
@@ -55,26 +60,32 @@ impl Interface {
     }
 }
 
-/// A block whose body is being read.
+/// A block whose body is being read. Every reading must reduce `rest`.
 struct Body {
-    /// The byte at which the block starts, its type, and the number of unread bytes of the body.
+    /// The offset of the block in the decompressed capture.
     at: u64,
+    /// The type of the block.
     kind: u32,
+    /// The number of unread bytes of the body.
     rest: u64,
+    /// The length of the block, as in its header.
     length: u32,
+    /// The number of the next packet, for errors.
     record: u64,
 }
 
 impl Body {
+    /// Returns the error for an invalid block. `what` is the problem, as a text for the user.
     fn corrupt<T>(&self, what: String) -> Result<T, ReadError> {
         Err(ReadError::Corrupt { record: self.record, at: self.at, what })
     }
 
+    /// Returns the error for a failed reading in the block.
     fn fault(&self, error: io::Error) -> ReadError {
         ReadError::of(error, self.record, self.at)
     }
 
-    /// Returns the next `N` bytes of the body.
+    /// Returns the next `N` bytes of the body, or an error if the body has fewer bytes.
     fn take<const N: usize>(&mut self, input: &mut Input<'_>) -> Result<[u8; N], ReadError> {
         let Some(rest) = self.rest.checked_sub(N as u64) else {
             return self.corrupt(format!("the block of {} bytes is too short", self.length));
@@ -86,9 +97,11 @@ impl Body {
 
 /// A pcapng capture, starting before its first section header.
 pub(super) struct Ng {
+    /// The byte order of the present section.
     order: Order,
+    /// The interfaces of the present section, by number.
     interfaces: Vec<Interface>,
-    /// The last time stamp. Simple packets have none and use it.
+    /// The last time stamp, in nanoseconds since 1970. A simple packet has no time stamp, and uses this one.
     nanos: u64,
 }
 
@@ -97,8 +110,9 @@ impl Ng {
         Self { order: Order::Little, interfaces: Vec::new(), nanos: 0 }
     }
 
-    /// Reads blocks up to the next packet, and the packet into `body` from [`HEADROOM`] on. Returns `None` at the end.
-    /// `record` is the packet's number.
+    /// Skips blocks up to the next packet, and reads the packet into `body`, from the offset [`HEADROOM`] on. Returns
+    /// `None` at the end of the file. `record` is the number of the packet, for errors. After an error, no more packets
+    /// can be read.
     pub(super) fn next(
         &mut self,
         input: &mut Input<'_>,
@@ -130,7 +144,8 @@ impl Ng {
         }
     }
 
-    /// Reads the start of a block, and the whole of a section header as far as it matters.
+    /// Reads the type and length of the next block. For a section header, also reads the byte order and the version,
+    /// and forgets the interfaces. Returns `None` at the end of the file.
     fn block(&mut self, input: &mut Input<'_>, record: u64) -> Result<Option<Body>, ReadError> {
         let at = input.at();
         let mut head = [0; 8];
@@ -174,6 +189,7 @@ impl Ng {
         Ok(Some(block))
     }
 
+    /// Reads an interface description, and adds the interface to the section.
     fn interface(&mut self, block: &mut Body, input: &mut Input<'_>) -> Result<(), ReadError> {
         let head: [u8; 8] = block.take(input)?;
         let link = self.order.u16([head[0], head[1]]);
@@ -189,7 +205,7 @@ impl Ng {
                     interface.offset = self.order.u64(block.take(input)?).cast_signed();
                 }
                 _ => {
-                    // An option longer than its block ends with the block.
+                    // If an option is longer than the rest of its block, it ends with the block.
                     let length = u64::from(length).next_multiple_of(4).min(block.rest);
                     input.skip(length).map_err(|error| block.fault(error))?;
                     block.rest -= length;
@@ -203,13 +219,14 @@ impl Ng {
         Ok(())
     }
 
+    /// Reads a packet block of any type into `body`. A packet whose link type cannot be read is returned as skipped.
     fn packet(&mut self, block: &mut Body, input: &mut Input<'_>, body: &mut Vec<u8>) -> Result<Packet, ReadError> {
         let simple = block.kind == SIMPLE;
         let first: [u8; 4] = block.take(input)?;
         let number = match block.kind {
             SIMPLE => 0,
             ENHANCED => self.order.u32(first),
-            // 16 bits of interface, 16 of drops.
+            // 16 bits are the interface, and 16 bits a number of drops.
             _ => u32::from(self.order.u16([first[0], first[1]])),
         };
         let Some(interface) = self.interfaces.get(number as usize).copied() else {
@@ -219,7 +236,7 @@ impl Ng {
             ));
         };
         let (captured, original) = if simple {
-            // A simple packet has no captured length of its own (section 4.4).
+            // A simple packet block does not contain the captured length (section 4.4).
             let original = self.order.u32(first);
             let limit = if interface.snap == 0 { u32::MAX } else { interface.snap };
             (u64::from(original.min(limit)).min(block.rest), original)
@@ -238,7 +255,7 @@ impl Ng {
             return Ok(Packet { nanos: self.nanos, frame: Err(Skip { link, reason: SkipReason::Link }) });
         };
         if captured > LONGEST as u64 {
-            return block.corrupt(format!("{captured} bytes: allowed are up to {LONGEST}"));
+            return block.corrupt(format!("the captured length {captured} is out of range (0 to {LONGEST} bytes)"));
         }
         body.resize(HEADROOM + captured as usize, 0);
         input.exact(&mut body[HEADROOM..]).map_err(|error| block.fault(error))?;

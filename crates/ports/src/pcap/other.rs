@@ -1,13 +1,16 @@
-//! Recognises formats that cannot be read by their first bytes, so that an error can name them.
+//! Recognises, by their first bytes, formats that cannot be read. The error for such a file names the format.
 
-/// The number of bytes that are necessary to recognise all of them.
+/// The number of bytes that are sufficient to recognise each of these formats. A longer magic number in [`MAGIC`]
+/// requires a larger value.
 pub(super) const LONGEST_MAGIC: usize = 16;
 
-/// Returns the name of the format that starts with these bytes, if it is known.
+/// Returns the name of the format that starts with these bytes, with an article. Returns `None` if the format is
+/// unknown.
 pub(super) fn name(first: &[u8]) -> Option<&'static str> {
     MAGIC.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, name)| *name).or_else(|| erf(first))
 }
 
+/// The first bytes of formats, and the names of the formats.
 const MAGIC: &[(&[u8], &str)] = &[
     (b"snoop\0\0\0", "a snoop capture (RFC 1761)"),
     (b"btsnoop\0", "a Bluetooth btsnoop capture"),
@@ -40,9 +43,9 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"Rar!", "a RAR archive"),
 ];
 
-/// Recognises Endace's ERF, which has no magic number. A record has a type from 1 to 27 (with a bit for more headers)
-/// in byte 8. The length in bytes 10 and 11 is at least that of the header, and not much more than the packet's length
-/// in bytes 14 and 15.
+/// Recognises Endace's ERF, which has no magic number. A record has a type from 1 to 27 in byte 8 (the highest bit
+/// marks additional headers). Its length, in bytes 10 and 11, is at least the length of the header. It exceeds the
+/// packet's length, in bytes 14 and 15, by at most 64.
 fn erf(first: &[u8]) -> Option<&'static str> {
     let half = |at: usize| Some(usize::from(u16::from_be_bytes(*first.get(at..)?.first_chunk()?)));
     let (record, packet) = (half(10)?, half(14)?);

@@ -1,8 +1,9 @@
 //! Replays a capture: its packets in order, repeatedly, each with its time.
 //!
-//! A capture of up to 64 MiB is read before the start and stays in memory, so that replaying it only copies. Of a
-//! larger capture, the first 64 MiB are read before the start. A thread reads the rest in pieces of 4 MiB, at most
-//! three pieces ahead. If the thread is too slow, the player waits for it, so that no packet is omitted.
+//! A capture of up to 64 MiB is read before the start and stays in memory, so that packets are only copied during the
+//! replay. If a capture is larger, its first 64 MiB are read before the start. A thread reads the rest, in pieces of 4
+//! MiB and at most three pieces ahead of the player. If the thread is too slow, the player waits for the thread, so
+//! that no packet is omitted.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -13,29 +14,36 @@ use super::stream;
 
 /// The number of bytes of packets (and their index) that are kept in memory.
 const RESIDENT: usize = 64 << 20;
+/// The size of a piece that a thread reads, in bytes of packets and their index.
 pub(super) const PIECE: usize = 4 << 20;
+/// The number of pieces that wait in the channel. One more piece is being read.
 pub(super) const AHEAD: usize = 2;
 
-/// The position of a record.
+/// The position of a packet in a piece.
 #[derive(Clone, Copy)]
 struct Entry {
+    /// The time stamp, in nanoseconds since 1970.
     nanos: u64,
+    /// The offset of the packet in [`Piece::bytes`].
     start: u32,
+    /// The number of bytes of the packet in the capture.
     len: u32,
     /// The number of bytes that the capture truncated.
     missing: u32,
 }
 
-/// A part of a capture's packets.
+/// Successive packets of a capture.
 #[derive(Default)]
 pub(super) struct Piece {
+    /// The bytes of the packets, one after the other.
     bytes: Vec<u8>,
+    /// The packets in order.
     entries: Vec<Entry>,
     /// Packets skipped before, between and after these packets.
     pub(super) skipped: Skipped,
 }
 
-/// How reading a piece ended.
+/// The reason why a piece ended.
 enum End {
     /// The piece is full.
     Full,
@@ -46,6 +54,8 @@ enum End {
 }
 
 impl Piece {
+    /// Reads packets until they take `limit` bytes, or until the capture ends or has a fault. The packets before a
+    /// fault are in the piece.
     fn read(reader: &mut Reader<'_>, limit: usize) -> (Self, End) {
         let mut piece = Self::default();
         let end = piece.fill(reader, limit);
@@ -53,6 +63,7 @@ impl Piece {
         (piece, end)
     }
 
+    /// Adds packets until the piece takes `limit` bytes. The skipped packets are not counted here.
     fn fill(&mut self, reader: &mut Reader<'_>, limit: usize) -> End {
         while self.size() < limit {
             let record = match reader.next() {
@@ -65,15 +76,17 @@ impl Piece {
         End::Full
     }
 
-    /// Returns the memory that the packets take.
+    /// Returns the memory that the packets and their index take, in bytes.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
+    /// Returns true if the piece has neither packets nor skipped packets.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.skipped.is_empty()
     }
 
+    /// Adds a packet.
     pub(super) fn push(&mut self, record: &Record<'_>) {
         let (start, len) = (self.bytes.len() as u32, record.bytes.len() as u32);
         self.bytes.extend_from_slice(record.bytes);
@@ -82,56 +95,69 @@ impl Piece {
     }
 }
 
-/// A message from the reading thread.
+/// A message from the reading thread to the player. [`Message::Ended`] is the last message.
 pub(super) enum Message {
+    /// The next packets.
     Piece(Piece),
     /// The capture starts again.
     Again,
+    /// The rest of this round cannot be read. The text is for the user.
     Failed(String),
-    /// Everything has been read.
+    /// All packets of all rounds have been read.
     Ended,
 }
 
 /// The next packet.
 #[derive(Clone, Copy)]
 pub(super) struct Next<'a> {
-    /// Nanoseconds after the first packet of the first round.
+    /// The time at which the packet is due, in nanoseconds after the first packet of the first round.
     pub after: u64,
+    /// The Ethernet frame.
     pub bytes: &'a [u8],
     /// The number of bytes that the capture truncated.
     pub missing: u32,
 }
 
-/// A capture that is being replayed.
+/// A capture that is being replayed. The caller calls [`ready`](Self::ready), reads packets with [`peek`](Self::peek),
+/// and [advances](Self::advance) after each packet.
 pub(super) struct Playback {
+    /// The packets in memory.
     piece: Piece,
+    /// The index of the next packet in `piece`.
     next: usize,
-    /// The source of more pieces. Without it, the present piece is the whole capture.
+    /// The source of more pieces. If it is `None`, `piece` is the whole capture, or the replay has ended.
     more: Option<Receiver<Message>>,
-    /// True if the player polls for more pieces instead of waiting for them.
+    /// True if the player polls for more pieces. Otherwise, it waits for them.
     polls: bool,
-    /// The number of rounds after this one. A reading thread counts its own.
+    /// The number of rounds after this round. With a reading thread, the thread counts the rounds instead.
     remaining_rounds: u64,
-    /// The capture's first time stamp, once it is known.
+    /// The capture's first time stamp, in nanoseconds since 1970. `None` until it is known.
     first: Option<u64>,
-    /// The start of this round, in nanoseconds after the first packet.
+    /// The start of this round, in nanoseconds after the first packet of the first round.
     began: u64,
-    /// The latest packet of this round so far, in nanoseconds after its start, and the number of packets.
+    /// The time of the latest packet of this round so far, in nanoseconds after the start of the round.
     latest: u64,
+    /// The number of packets of this round so far.
     packets: u64,
-    /// Read errors, and skipped packets.
+    /// The read errors since the last `take_events`.
     errors: Vec<String>,
+    /// The packets skipped since the last `take_events`.
     skipped: Skipped,
     /// True if there are new errors or skipped packets since the last `take_events`.
     has_new_events: bool,
 }
 
 impl Playback {
-    /// Opens a capture to be replayed `rounds` times. If a fault follows the first packets, these are replayed.
+    /// Opens a capture that is replayed `rounds` times, or forever if `rounds` is `u64::MAX`. If there are packets
+    /// before a fault in the capture, they are replayed, and the fault is an [event](Self::take_events).
+    ///
+    /// # Errors
+    /// Returns an error if no packet can be read.
     pub(super) fn open(path: &Path, rounds: u64) -> Result<Self, ReadError> {
         Self::with_limit(path, rounds, RESIDENT)
     }
 
+    /// Opens a capture as [`open`](Self::open) does, but reads only `limit` bytes before the start.
     pub(super) fn with_limit(path: &Path, rounds: u64, limit: usize) -> Result<Self, ReadError> {
         let mut reader = Reader::open(path)?;
         let (piece, end) = Piece::read(&mut reader, limit);
@@ -153,8 +179,8 @@ impl Playback {
         Ok(playback)
     }
 
-    /// Opens a capture that arrives in a stream, to be replayed once. Waits for its header. If a packet has not arrived
-    /// yet, the player waits for it; with `polls` it continues without it.
+    /// Opens a capture that arrives in a stream and is replayed once. Waits until its header has arrived. If the next
+    /// packet has not arrived yet, the player waits for it, or with `polls`, the player continues without a packet.
     pub(super) fn stream(from: impl std::io::Read + Send + 'static, polls: bool) -> Result<Self, ReadError> {
         let more = stream::read(from)?;
         Ok(Self { polls, ..Self::new(Some(more), 1) })
@@ -177,7 +203,7 @@ impl Playback {
         }
     }
 
-    /// Continues with these packets.
+    /// Replaces the packets in memory by these packets.
     fn take(&mut self, piece: Piece) {
         if !piece.skipped.is_empty() {
             self.skipped.merge(&piece.skipped);
@@ -187,17 +213,17 @@ impl Playback {
         (self.piece, self.next) = (piece, 0);
     }
 
-    /// Returns the capture's first time stamp, in nanoseconds since 1970; 0 if it is not known yet.
+    /// Returns the capture's first time stamp, in nanoseconds since 1970. Returns 0 if it is not known yet.
     pub(super) fn first(&self) -> u64 {
         self.first.unwrap_or(0)
     }
 
-    /// Returns true if the capture is replayed forever: 2⁶⁴ - 1 rounds.
+    /// Returns true if the capture is replayed forever. Captures with `u64::MAX` rounds are.
     pub(super) fn is_endless(&self) -> bool {
         self.remaining_rounds > u64::MAX / 2
     }
 
-    /// Returns true if more packets may arrive later.
+    /// Returns true if more packets may arrive later. It is always `false` if the player does not poll.
     pub(super) fn is_open(&self) -> bool {
         self.polls && self.more.is_some()
     }
@@ -214,11 +240,12 @@ impl Playback {
         (std::mem::take(&mut self.errors), std::mem::take(&mut self.skipped))
     }
 
-    /// Returns the packet `ahead` packets after the next one, if it is in memory.
+    /// Returns the packet that is `ahead` packets after the next packet. Returns `None` if it is not in memory.
+    /// `peek(0)` is the next packet.
     #[inline]
     pub(super) fn peek(&self, ahead: usize) -> Option<Next<'_>> {
         let entry = self.piece.entries.get(self.next + ahead)?;
-        // A time stamp that goes back counts as equal to the latest one.
+        // A time stamp that goes back is replaced by the latest time stamp.
         let after = self.began.saturating_add(entry.nanos.saturating_sub(self.first()).max(self.latest));
         let bytes = self.piece.bytes.get(entry.start as usize..)?.get(..entry.len as usize)?;
         Some(Next { after, bytes, missing: entry.missing })
@@ -234,12 +261,14 @@ impl Playback {
         }
     }
 
-    /// Gets more packets if there are none in memory. Returns `false` if no packet is available.
+    /// Gets more packets if there are none in memory, and starts the next round if necessary. Returns `false` if no
+    /// packet is available: the replay has ended, or is [open](Self::is_open).
     #[inline]
     pub(super) fn ready(&mut self) -> bool {
         self.next < self.piece.entries.len() || self.get_more()
     }
 
+    /// Gets the next message of the thread, or starts the next round of a capture that is in memory.
     #[cold]
     fn get_more(&mut self) -> bool {
         let Some(more) = &self.more else {
@@ -272,37 +301,40 @@ impl Playback {
         self.ready()
     }
 
-    /// Ends the replay.
+    /// Ends the replay. Returns `false`, the result of [`ready`](Self::ready).
     fn end(&mut self) -> bool {
         (self.more, self.piece, self.next, self.remaining_rounds) = (None, Piece::default(), 0, 0);
         false
     }
 
+    /// Adds a read error to the events.
     fn fail(&mut self, error: String) {
         self.errors.push(error);
         self.has_new_events = true;
     }
 
-    /// Starts the next round one mean gap after the last packet of this one.
+    /// Starts the next round one mean gap after the last packet of this round.
     fn begin_again(&mut self) {
-        // Saturate: a repeated capture with time stamps decades apart reaches the end of 64-bit time.
+        // The sum saturates, because a repeated capture whose time stamps are decades apart can exceed 64 bits.
         self.began = self.began.saturating_add(self.latest).saturating_add(self.gap());
         (self.latest, self.packets) = (0, 0);
     }
 
-    /// Returns the mean gap between packets; a microsecond if it is unknown.
+    /// Returns the mean gap between the packets of this round in nanoseconds, or a microsecond if it is 0 or unknown.
     fn gap(&self) -> u64 {
         self.latest.checked_div(self.packets.saturating_sub(1)).filter(|gap| *gap > 0).unwrap_or(1000)
     }
 }
 
-/// Reads the rest of this round and the following rounds, until everything is read or the player is gone.
+/// Reads the rest of this round and the following rounds, and sends the packets to the player. Ends when all rounds are
+/// read or the player no longer exists. This is the body of the reading thread.
 fn read_on(reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncSender<Message>) {
     read_rounds(reader, path, rounds, to);
-    // The player may be gone.
+    // This fails if the player no longer exists.
     let _ = to.send(Message::Ended);
 }
 
+/// Does the work of [`read_on`], except for the last message.
 fn read_rounds(mut reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncSender<Message>) {
     let mut round = 1;
     loop {
@@ -318,7 +350,7 @@ fn read_rounds(mut reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncS
             End::Last => found |= round == 1,
             End::Failed(_) => {}
         }
-        // A file that has been emptied meanwhile would be read forever.
+        // Without this check, a file that became empty in the meantime would be read forever.
         if !found || round >= rounds || to.send(Message::Again).is_err() {
             return;
         }

@@ -1,8 +1,8 @@
-//! Reads captures: classic pcap and pcapng, either compressed with gzip, Zstandard or LZ4. Packets are returned as
+//! Reads captures: classic pcap and pcapng, plain or compressed with gzip, Zstandard or LZ4. Packets are returned as
 //! Ethernet frames.
 //!
-//! The reader is this project's own, so that it accepts the same captures as tcpdump and Wireshark: errors that do not
-//! affect packets and their times are ignored. Memory is bounded for any file: at most one packet of 256 KiB, one
+//! This project has its own reader, because it must accept the same captures as tcpdump and Wireshark. Errors that do
+//! not affect packets and their times are ignored. Memory is bounded for any file: at most one packet of 256 KiB, one
 //! buffer, and the memory for decompression.
 
 use std::io::{self, Cursor, ErrorKind, Read};
@@ -18,7 +18,7 @@ use super::ng::{self, Ng};
 use super::skipped::{Skip, Skipped};
 use super::{other, unpack};
 
-/// Why a capture cannot be read, or not to its end.
+/// An error that prevents a capture from being read, or from being read to its end.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file cannot be opened.
@@ -33,7 +33,7 @@ pub enum ReadError {
          compressed with gzip, Zstandard or LZ4"
     )]
     Format {
-        /// Up to four bytes.
+        /// The first bytes of the file, up to four.
         found: Vec<u8>,
     },
     /// The file has another known format.
@@ -69,17 +69,19 @@ pub enum ReadError {
         record: u64,
         /// The start of the record, or of a block before it, in the decompressed capture.
         at: u64,
-        /// The problem.
+        /// The problem, as a text for the user.
         what: String,
     },
 }
 
+/// Returns the name of a record for errors. The number 0 is the header of the file.
 fn record_name(record: u64) -> String {
     if record == 0 { "header".to_owned() } else { format!("record {record}") }
 }
 
 impl ReadError {
-    /// Converts an error from reading the record that starts at byte `at`.
+    /// Converts an error while reading the record with this number, which starts at the byte `at`. The end of the
+    /// stream becomes [`Truncated`](Self::Truncated).
     pub(super) fn of(error: io::Error, record: u64, at: u64) -> Self {
         if error.kind() == ErrorKind::UnexpectedEof { Self::Truncated { record, at } } else { Self::Io(error) }
     }
@@ -90,7 +92,7 @@ impl ReadError {
 pub struct Record<'a> {
     /// The time of capture, in nanoseconds since 1970.
     pub nanos: u64,
-    /// The original length in bytes. It exceeds the number of bytes if the capture truncated the packet.
+    /// The original length in bytes. It exceeds the length of `bytes` if the capture truncated the packet.
     pub original_len: u32,
     /// The bytes of the packet.
     pub bytes: &'a [u8],
@@ -99,37 +101,46 @@ pub struct Record<'a> {
 /// A stream of bytes, compressed or not.
 pub(super) type Stream<'a> = Box<dyn Read + Send + 'a>;
 
-/// A packet in the reader's buffer, up to the buffer's end.
+/// A packet in the reader's buffer. It extends to the end of the buffer.
 pub(super) struct Packet {
+    /// The time of capture, in nanoseconds since 1970.
     pub nanos: u64,
+    /// The frame, or the reason why the packet is skipped.
     pub frame: Result<Frame, Skip>,
 }
 
 /// An Ethernet frame in the reader's buffer.
 pub(super) struct Frame {
+    /// The offset of the frame in the buffer.
     pub start: usize,
+    /// The length of the frame before truncation.
     pub original: u32,
 }
 
+/// The format of the capture, with its state.
 enum Format {
     Classic(Classic),
     Ng(Ng),
 }
 
-/// Reads a capture from its start to its end.
+/// Reads a capture from its start to its end, packet by packet.
 pub struct Reader<'a> {
     input: Input<'a>,
     format: Format,
-    /// The present packet, with room for another header in front of it.
+    /// The buffer with the present packet. It starts with [`HEADROOM`](link::HEADROOM) bytes for another header.
     body: Vec<u8>,
+    /// The number of packets read so far, including skipped packets.
     records: u64,
-    /// The packets skipped since the last `take_skipped`, and all skipped packets.
+    /// The packets skipped since the last `take_skipped`.
     skipped: Skipped,
+    /// All skipped packets.
     all_skipped: Skipped,
+    /// True after the end or an error.
     ended: bool,
 }
 
-/// Reads the first bytes of a stream, as many as magic numbers have. Returns them, and a stream that includes them.
+/// Reads the first bytes of a stream, as many as are necessary to recognise its format. Returns these bytes, and a
+/// stream that still includes them.
 fn peek<'a>(mut stream: Stream<'a>) -> Result<(Vec<u8>, Stream<'a>), ReadError> {
     let mut first = Vec::with_capacity(other::LONGEST_MAGIC);
     let mut chunk = [0; 1];
@@ -150,6 +161,7 @@ fn peek<'a>(mut stream: Stream<'a>) -> Result<(Vec<u8>, Stream<'a>), ReadError> 
     Ok((first, chained))
 }
 
+/// Returns true if a stream with these first bytes can be read.
 fn is_read(first: &[u8]) -> bool {
     unpack::is_packed(first) || first.starts_with(&ng::SECTION) || Classic::order(first).is_some()
 }
@@ -168,7 +180,8 @@ impl<'a> Reader<'a> {
     /// Reads from a stream.
     ///
     /// # Errors
-    /// [`ReadError`]: the stream is not a capture, or has another link type (in pcapng this shows only at packets).
+    /// [`ReadError`]: the stream is not a capture, or has a link type that cannot be read. In pcapng, packets have the
+    /// link type, so [`next`](Self::next) reports this.
     pub fn new(stream: impl Read + Send + 'a) -> Result<Self, ReadError> {
         let (mut first, mut stream) = peek(Box::new(stream))?;
         if unpack::is_packed(&first) {
@@ -189,11 +202,11 @@ impl<'a> Reader<'a> {
         Ok(Self { input, format, body: Vec::new(), records: 0, skipped, all_skipped, ended: false })
     }
 
-    /// Returns the next packet; `None` at the end, and after an error. Packets that no Ethernet frame can carry are
-    /// skipped and [counted](Self::take_skipped).
+    /// Returns the next packet. Returns `None` at the end, and after an error. Packets that no Ethernet frame can carry
+    /// are skipped and [counted](Self::take_skipped).
     ///
     /// # Errors
-    /// [`ReadError`], once: the rest cannot be read, or no packet could be read.
+    /// [`ReadError`], once: the rest of the capture cannot be read, or all packets were skipped.
     #[expect(
         clippy::should_implement_trait,
         reason = "the record borrows from the reader, which an iterator's item cannot do"
@@ -232,7 +245,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Returns the memory that the present packet takes.
+    /// Returns the memory of the buffer for packets, in bytes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.body.capacity()
@@ -244,8 +257,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a capture from memory. Returns the times and bytes of its packets, and the error that ended it, if any. It
-/// does not panic for any bytes, and reads at most 64 MiB of packets, whatever the size of a decompressed stream.
+/// Reads a capture from memory. Returns the times and bytes of its packets, and the error that ended it, if any. The
+/// function does not panic for any bytes, and reads at most 64 MiB of packets, even if a decompressed stream is longer.
 #[must_use]
 pub fn read_memory(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<ReadError>) {
     let (mut packets, mut remaining) = (Vec::new(), 64_usize << 20);

@@ -5,16 +5,16 @@ use std::fmt;
 
 use super::link;
 
-/// Why a packet is skipped.
+/// The kind of a skipped packet: its link type, and the reason why it is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
-    /// The number of the packet's link type.
+    /// The number of the packet's link type. `u32::MAX` stands for all link types that are not counted separately.
     pub link: u32,
     /// The reason.
     pub reason: SkipReason,
 }
 
-/// The reason for which a packet is skipped.
+/// The reason why a packet is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SkipReason {
     /// The link type cannot be read.
@@ -52,6 +52,7 @@ impl Skipped {
         self.add_some(skip, 1);
     }
 
+    /// Counts `count` packets of this kind.
     fn add_some(&mut self, skip: Skip, count: u64) {
         let full = self.0.len() >= Self::MAX_REASONS;
         match self.0.get_mut(&skip) {

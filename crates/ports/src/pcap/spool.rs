@@ -1,7 +1,7 @@
 //! Buffers on their way to a file. The packet path fills them, and a separate thread writes them.
 //!
-//! A full buffer is handed over to the thread, and returned after it is written. So the packet path makes no system
-//! call for each packet and allocates no memory.
+//! A full buffer is handed over to the thread, which returns the buffer after it is written. So the packet path does
+//! not make a system call per packet, and allocates no memory.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,18 +18,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The behaviour when packets come faster than the disk accepts them.
+/// The behaviour if packets arrive faster than the disk accepts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// The worker waits for the disk: no packet is lost, and the pipeline is as fast as the disk.
+    /// The worker waits for the disk. No packet is lost, but the pipeline is only as fast as the disk.
     #[default]
     Wait,
-    /// Packets that find no room are refused and counted.
+    /// Packets for which there is no room are refused and counted.
     Refuse,
 }
 
-/// Why a file cannot be written.
+/// An error when a capture is written.
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// The file cannot be created.
@@ -57,7 +57,7 @@ pub enum WriteError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The file was created, but not everything could be written.
+    /// The file was created, but some of the packets could not be written.
     #[error("cannot write {path}, which is not complete: {source}")]
     Write {
         /// The path of the file.
@@ -72,21 +72,29 @@ const BUFFER: usize = 256 << 10;
 /// The number of buffers: 2 MiB in all.
 const BUFFERS: usize = 8;
 
+/// A file that is being written, with the buffers and the thread that writes them. [`finish`](Self::finish) returns the
+/// errors of the thread.
 pub(super) struct Spool {
     path: PathBuf,
+    /// The buffer that the packet path fills.
     filling: Vec<u8>,
+    /// Full buffers, to the thread. `None` once the file is finished.
     full: Option<SyncSender<Vec<u8>>>,
+    /// Written buffers, from the thread.
     empty: Receiver<Vec<u8>>,
     when_full: WhenFull,
+    /// True if the thread could not write.
     failed: Arc<AtomicBool>,
+    /// The thread, whose result is the first error. `None` once the file is finished.
     thread: Option<JoinHandle<std::io::Result<()>>>,
     /// True if the file did not exist before.
     created: bool,
-    /// The number of `room` calls. The first one is for the header.
+    /// The number of `room` calls that returned a buffer. The first call is for the header.
     room_calls: u64,
 }
 
 impl Spool {
+    /// Opens the file and starts the thread. An existing file is emptied only when the first buffer is written.
     pub(super) fn create(path: &Path, gzip: bool, when_full: WhenFull) -> Result<Self, WriteError> {
         let create_error = |source| WriteError::Create { path: path.to_owned(), source };
         // The file is emptied when the first buffer is written. A run that is rejected before it starts leaves the file
@@ -116,8 +124,8 @@ impl Spool {
         })
     }
 
-    /// Returns the buffer to which the next `bytes` bytes must be appended. Returns `None` if there is no room now, or
-    /// if the file cannot be written any more.
+    /// Returns the buffer to which the caller must append the next `bytes` bytes. Returns `None` if there is no room
+    /// now, or if the file cannot be written any more.
     #[inline]
     pub(super) fn room(&mut self, bytes: usize) -> Option<&mut Vec<u8>> {
         if self.filling.len() + bytes > BUFFER {
@@ -127,6 +135,8 @@ impl Spool {
         Some(&mut self.filling)
     }
 
+    /// Hands the buffer over to the thread, and takes an empty buffer. Returns `None` if the file cannot be written any
+    /// more, or if there is no empty buffer and the port does not wait.
     #[cold]
     fn hand_over(&mut self) -> Option<()> {
         if self.failed() {
@@ -146,9 +156,12 @@ impl Spool {
     }
 
     /// Writes the rest and closes the file. A second call does nothing.
+    ///
+    /// # Errors
+    /// [`WriteError::Write`]: an error now or earlier.
     pub(super) fn finish(&mut self) -> Result<(), WriteError> {
         if let Some(full) = self.full.take() {
-            // If the thread has ended, its result below has the reason.
+            // If this fails because the thread has ended, the result of the thread below has the reason.
             let _ = full.send(std::mem::take(&mut self.filling));
         }
         let Some(thread) = self.thread.take() else { return Ok(()) };
@@ -168,12 +181,12 @@ impl Drop for Spool {
             }
             return;
         }
-        // A caller that needs the errors calls `finish`.
+        // A caller that needs the errors calls `finish` before.
         let _ = self.finish();
     }
 }
 
-/// A file, compressed or not.
+/// A file that is written plain or compressed.
 enum Sink {
     Plain(File),
     Gzip(GzEncoder<File>),
@@ -187,6 +200,7 @@ impl Sink {
         }
     }
 
+    /// Writes the end of the compressed data.
     fn finish(self) -> std::io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -195,8 +209,9 @@ impl Sink {
     }
 }
 
-/// Writes buffers until there are no more. After an error it continues to take them, so that the packet path does not
-/// wait.
+/// Writes buffers until the channel is closed, and returns each buffer. Returns the first error. After an error, it
+/// continues to take buffers without writing them, so that the packet path does not wait. This is the body of the
+/// thread.
 fn write_all(
     file: File,
     gzip: bool,
@@ -205,7 +220,7 @@ fn write_all(
     failed: &AtomicBool,
 ) -> std::io::Result<()> {
     let mut result = Ok(());
-    // The first bytes, including those of gzip, are written with the first buffer.
+    // The header of gzip is also written with the first buffer, and not when the file is opened.
     let (mut waiting, mut sink) = (Some(file), None);
     for mut buffer in to_write {
         if !buffer.is_empty() && result.is_ok() {

@@ -1,7 +1,8 @@
 //! Reads a capture from a stream, for example from a pipe into which another program captures.
 //!
-//! A thread reads the stream. Before it waits for more bytes, it hands over its packets, so that no packet waits for
-//! the next one. It reads at most [`AHEAD`] pieces ahead of the player; then the stream waits.
+//! A thread reads the stream. Before the thread waits for more bytes, it hands over its packets, so that no packet
+//! waits for the next packet. If the channel has [`AHEAD`] pieces, the thread waits for the player and does not read
+//! the stream.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,13 +13,15 @@ use super::reader::{ReadError, Reader};
 
 /// Packets on their way to the player.
 struct Outbox {
+    /// The packets that were read and not handed over yet.
     piece: Piece,
     to: SyncSender<Message>,
+    /// True if the player no longer exists.
     player_gone: bool,
 }
 
 impl Outbox {
-    /// Hands over the present piece. Waits while the player is behind.
+    /// Hands over the present piece. Waits if the channel is full.
     fn flush(&mut self) {
         if !self.piece.is_empty() {
             let piece = std::mem::take(&mut self.piece);
@@ -26,16 +29,19 @@ impl Outbox {
         }
     }
 
+    /// Sends a message to the player. Waits if the channel is full.
     fn send(&mut self, message: Message) {
         self.player_gone |= self.to.send(message).is_err();
     }
 }
 
+/// Locks the outbox. Only one thread at a time uses it, so the lock is free.
 fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream that hands over the packets before each read.
+/// A stream that hands over the packets before each reading, because the reading may wait. It ends when the player no
+/// longer exists.
 struct Flushing<R> {
     stream: R,
     outbox: Arc<Mutex<Outbox>>,
@@ -53,7 +59,7 @@ impl<R: Read> Read for Flushing<R> {
     }
 }
 
-/// Reads the header of a capture and starts a thread that reads the rest.
+/// Reads the header of a capture, and starts a thread that reads the rest. Returns the messages of the thread.
 pub(super) fn read(stream: impl Read + Send + 'static) -> Result<Receiver<Message>, ReadError> {
     let (to, from) = sync_channel(AHEAD);
     let outbox = Arc::new(Mutex::new(Outbox { piece: Piece::default(), to, player_gone: false }));
@@ -63,6 +69,7 @@ pub(super) fn read(stream: impl Read + Send + 'static) -> Result<Receiver<Messag
     Ok(from)
 }
 
+/// Reads all packets and hands them over. This is the body of the thread.
 fn read_all(mut reader: Reader<'_>, outbox: &Mutex<Outbox>) {
     loop {
         let outcome = reader.next().map(|read| read.map(|record| lock(outbox).piece.push(&record)));

@@ -1,5 +1,5 @@
-//! Tests that captures of every format are read correctly, that broken ones do no harm, and that written captures can
-//! be read.
+//! Tests that captures of every format are read correctly, that invalid captures do no harm, and that written captures
+//! can be read.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::writer::LONGEST;
 use super::*;
 
-/// A folder of the test's own, removed at its end.
+/// A folder for one test, which is removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -163,7 +163,7 @@ fn pcapng_is_read_in_both_orders_with_the_interface_s_own_unit() {
         ] {
             let mut file = ng_start(big, 1, &options);
             file.extend(enhanced(big, 0, time, 61, &[7; 61]));
-            // A block that is not a packet, and a simple packet, which has no time of its own.
+            // A block that is not a packet, and a simple packet, which has no time stamp.
             file.extend(ng_block(big, 0x0bad, &[1, 2, 3]));
             file.extend(ng_block(big, 3, &[words(big, &[5]), vec![8; 5]].concat()));
             let obsolete = [halves(big, 0, 9), words(big, &[0, time as u32, 2, 2]), vec![9; 2]].concat();
@@ -231,7 +231,7 @@ proptest! {
             file.truncate(cut.index(file.len()));
         }
         let (packets, error) = read_memory(&file);
-        // No bytes are invented: a packet's bytes were in the file (except in compressed files).
+        // The reader invents no bytes: a packet's bytes were in the file. (This is not checked for compressed files.)
         if sample >= 3 {
             prop_assert!(packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= file.len(), "{error:?}");
         }

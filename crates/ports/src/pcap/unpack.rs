@@ -1,9 +1,9 @@
 //! Decompresses gzip, Zstandard and LZ4 streams while they are read, in bounded memory.
 //!
 //! A compressed stream may have several frames, with skippable frames between them (RFC 8878 section 3.1, LZ4 frame
-//! format 1.6.4). A gzip stream may have several members (RFC 1952 section 2.2). The crates decode one frame; this
-//! module finds the frames. A stream that ends inside a frame gives an error of kind `UnexpectedEof`, whichever crate
-//! notices it.
+//! format 1.6.4). A gzip stream may have several members (RFC 1952 section 2.2). The crates decode one frame, and this
+//! module finds the frames. If a stream ends inside a frame, the error has the kind `UnexpectedEof`, regardless of the
+//! crate that detects the end.
 
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
@@ -18,8 +18,11 @@ pub(super) const WINDOW: u64 = 128 << 20;
 /// The number of compressed bytes read at a time.
 const BUFFER: usize = 1 << 16;
 
+/// The magic number of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// The magic number of a Zstandard frame.
 const ZSTD: u32 = 0xfd2f_b528;
+/// The magic number of an LZ4 frame.
 const LZ4: u32 = 0x184d_2204;
 /// The first of the 16 magic numbers of skippable frames, in both formats.
 const SKIPPABLE: u32 = 0x184d_2a50;
@@ -29,7 +32,7 @@ pub(super) fn is_packed(first: &[u8]) -> bool {
     first.starts_with(&GZIP) || magic(first).is_some_and(|magic| matches!(magic, ZSTD | LZ4) || is_skippable(magic))
 }
 
-/// Returns the content of a [compressed](is_packed) stream whose first bytes are `first` (the stream includes them).
+/// Returns the content of a [compressed](is_packed) stream. `first` has its first bytes, which are also in `stream`.
 pub(super) fn unpack<'a>(first: &[u8], stream: Stream<'a>) -> Stream<'a> {
     let packed = BufReader::with_capacity(BUFFER, stream);
     if first.starts_with(&GZIP) {
@@ -39,6 +42,7 @@ pub(super) fn unpack<'a>(first: &[u8], stream: Stream<'a>) -> Stream<'a> {
     }
 }
 
+/// Returns the magic number of a frame, or `None` if there are fewer than four bytes.
 fn magic(first: &[u8]) -> Option<u32> {
     first.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
@@ -49,6 +53,7 @@ fn is_skippable(magic: u32) -> bool {
 
 /// The read position in a gzip stream.
 enum Gzip {
+    /// In a member.
     Member,
     /// After a member: another member, zeros or the end follow.
     Between,
@@ -57,8 +62,8 @@ enum Gzip {
     Ended,
 }
 
-/// The members of a gzip stream, one after the other. Zeros after the last one are ignored, as by gzip(1): they fill up
-/// blocks on tapes and disks.
+/// The members of a gzip stream, one after the other. Zeros after the last member are ignored, as gzip(1) does. Some
+/// programs add zeros to fill the last block on a tape or disk.
 struct Members<'a> {
     decoder: GzDecoder<BufReader<Stream<'a>>>,
     state: Gzip,
@@ -79,7 +84,7 @@ impl Read for Members<'_> {
                     None => self.state = Gzip::Ended,
                     Some(0) => self.state = Gzip::Padding,
                     Some(_) => {
-                        // The decoder is reused: it takes 40 kB, and a stream may have a member for each packet.
+                        // The decoder is reused, because it takes 40 kB and a stream may have a member for each packet.
                         let empty: Stream<'_> = Box::new(io::empty());
                         let packed = self.decoder.reset(BufReader::with_capacity(0, empty));
                         self.decoder.reset(packed);
@@ -108,9 +113,10 @@ impl Read for Members<'_> {
     }
 }
 
-/// A compressed stream that records whether a reader has reached its end.
+/// A compressed stream that records whether a decoder has tried to read after its end.
 struct Source<'a> {
     packed: BufReader<Stream<'a>>,
+    /// True if a reading has found the end. If the decoder then fails or has no more data, the frame is truncated.
     ended: bool,
 }
 
@@ -122,7 +128,7 @@ impl Read for Source<'_> {
     }
 }
 
-/// A source, starting with the magic number of a frame.
+/// A source whose magic number was read already, with this number in front of it again.
 type Rewound<'a> = io::Chain<Cursor<[u8; 4]>, Source<'a>>;
 
 /// The read position in the sequence of frames.
@@ -172,13 +178,14 @@ impl Read for Frames<'_> {
 }
 
 impl Frames<'_> {
+    /// Ends the stream with an error. Later readings return no bytes.
     fn fail(&mut self, error: io::Error) -> io::Result<usize> {
         self.state = State::Ended;
         Err(error)
     }
 }
 
-/// Skips skippable frames and opens the next frame.
+/// Skips skippable frames, and opens the next frame. Returns [`State::Ended`] if there are no more frames.
 fn next_frame(mut source: Source<'_>) -> io::Result<State<'_>> {
     loop {
         let mut first = [0; 4];
@@ -211,20 +218,21 @@ fn next_frame(mut source: Source<'_>) -> io::Result<State<'_>> {
     }
 }
 
-/// Returns true if a magic number may begin with these bytes, fewer than four.
+/// Returns true if these bytes, fewer than four, may be the start of a magic number.
 fn may_begin(first: &[u8]) -> bool {
     [ZSTD, LZ4].iter().any(|magic| magic.to_le_bytes().starts_with(first))
         || (0..16).any(|which| (SKIPPABLE | which).to_le_bytes().starts_with(first))
 }
 
-/// Returns the error for bytes that begin no frame. Zeros after the last frame are an error too: zstd(1), lz4(1) and
-/// Wireshark reject them.
+/// Returns the error for bytes that do not begin a frame. Zeros after the last frame are also an error, because
+/// zstd(1), lz4(1) and Wireshark reject them.
 fn no_frame(first: &[u8]) -> io::Error {
     let message = format!("expected a frame of Zstandard or LZ4, but found the bytes {first:02x?}");
     io::Error::new(ErrorKind::InvalidData, message)
 }
 
-/// Verifies the checksum at the end of a Zstandard frame, if it has one (RFC 8878 section 3.1.1).
+/// Verifies the checksum at the end of a Zstandard frame, if the frame has one (RFC 8878 section 3.1.1). Returns the
+/// source after the frame.
 fn finish<'a>(decoder: StreamingDecoder<Rewound<'a>, FrameDecoder>) -> io::Result<Source<'a>> {
     let (stream, decoder) = decoder.into_parts();
     if let Some(found) = decoder.get_checksum_from_data()

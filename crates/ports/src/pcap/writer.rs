@@ -11,14 +11,16 @@ use super::spool::{Spool, WhenFull, WriteError};
 /// The length of the longest packet that readers expect (tcpdump's MAXIMUM_SNAPLEN).
 pub(super) const LONGEST: usize = 262_144;
 
-/// Writes a file with nanosecond time stamps in this machine's byte order: classic pcap (draft-ietf-opsawg-pcap), or
-/// pcapng if the file name says so; either compressed with gzip if `.gz` follows.
+/// Writes a file with nanosecond time stamps in this machine's byte order. The file name determines the format: pcapng
+/// for `.pcapng`, otherwise classic pcap (draft-ietf-opsawg-pcap). Either is compressed with gzip if `.gz` follows.
 ///
-/// Packets are copied into buffers that a thread writes. No call makes a system call except to wait for that thread. An
-/// existing file is replaced when the first buffer is written. Dropping a writer finishes the file. If no packet was
-/// written and [`finish`](Self::finish) was not called, an existing file remains unchanged.
+/// Packets are copied into buffers, and a thread writes the buffers. The packet path makes system calls only to pass a
+/// buffer to that thread, or to wait for it. An existing file is replaced when the first buffer is written. Dropping a
+/// writer finishes the file. If no packet was written and [`finish`](Self::finish) was not called, an existing file
+/// remains unchanged.
 pub struct Writer {
     spool: Spool,
+    /// True for pcapng.
     ng: bool,
 }
 
@@ -53,8 +55,9 @@ impl Writer {
         Ok(Self { spool, ng: false })
     }
 
-    /// Adds a packet with an original length of `original_len` bytes, `nanos` after 1970 (up to 2106). Returns `false`
-    /// if there is no room ([`WhenFull::Refuse`]) or the file cannot be written any more.
+    /// Adds a packet. `nanos` is its time in nanoseconds since 1970 (up to 2106 in classic pcap), and `original_len`
+    /// its length in bytes before truncation. Returns `false` if there is no room ([`WhenFull::Refuse`]), or if the
+    /// file cannot be written any more. A packet longer than 262 144 bytes is truncated.
     #[inline]
     pub fn write(&mut self, nanos: u64, original_len: usize, bytes: &[u8]) -> bool {
         let bytes = &bytes[..bytes.len().min(LONGEST)];
@@ -145,7 +148,8 @@ impl NgWriter {
     }
 }
 
-/// Adds an enhanced packet block of interface 0. Returns `false` if there is no room for it.
+/// Adds an enhanced packet block of interface 0. Returns `false` if there is no room, or if the file cannot be written
+/// any more.
 #[inline]
 fn enhanced(spool: &mut Spool, nanos: u64, original_len: usize, bytes: &[u8], comment: &str) -> bool {
     let Some(buffer) = spool.room(48 + bytes.len() + comment.len()) else { return false };
@@ -163,7 +167,8 @@ fn enhanced(spool: &mut Spool, nanos: u64, original_len: usize, bytes: &[u8], co
     true
 }
 
-/// Adds a block: its type, its length, the body that `fill` appends (whole words), its length again.
+/// Adds a block: its type, its length, the body, and its length again. `fill` must append a body of whole words of four
+/// bytes.
 fn block(buffer: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = buffer.len();
     buffer.extend_from_slice(&kind.to_ne_bytes());
@@ -174,6 +179,7 @@ fn block(buffer: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     buffer.extend_from_slice(&length);
 }
 
+/// Adds an option with its padding.
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.extend_from_slice(&code.to_ne_bytes());
     body.extend_from_slice(&(value.len() as u16).to_ne_bytes());

@@ -19,22 +19,22 @@ use forebay_packet::wire::ethernet::MacAddress;
 /// The kernel's control file for TAP devices.
 const CONTROL: &str = "/dev/net/tun";
 
-/// Why a device could not be opened.
+/// An error when a TAP device is opened or configured.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The kernel does not support TAP devices.
     #[error("there is no {CONTROL}: load the kernel module (`modprobe tun`), or give the container the device")]
     Missing,
-    /// A capability is missing.
+    /// A capability is missing. The second text is the failed operation, as a verb.
     #[error(
         "'{0}' needs the capability CAP_NET_ADMIN to {1}: run as root, or prepare the interface once with `ip tuntap \
          add dev {0} mode tap user NAME` and `ip link set {0} up`"
     )]
     Right(String, &'static str),
-    /// Another port or program uses the interface.
+    /// Another port or program uses the interface: the kernel reports this.
     #[error("the interface '{0}' is in use by another port or program")]
     Busy(String),
-    /// Another port uses the interface.
+    /// Another port of this process uses the interface.
     #[error(
         "the interface '{name}' is in use by the port '{port}': while packets run, only a port with that name can take \
          it over"
@@ -45,7 +45,7 @@ pub enum DeviceError {
         /// The name of the port that uses it.
         port: String,
     },
-    /// The interface has another type.
+    /// An interface with this name exists, and is not a TAP device.
     #[error("there is an interface '{0}' already, and it is not a TAP device")]
     Other(String),
     /// The namespace does not exist.
@@ -75,16 +75,16 @@ pub struct Settings {
     pub name: InterfaceName,
     /// The host's address, or `None` for no address.
     pub address: Option<HostAddress>,
-    /// The Ethernet address, or `None` for one that the kernel chooses.
+    /// The Ethernet address, or `None` for an address that the kernel chooses.
     pub mac: Option<MacAddress>,
     /// The MTU, or `None` for the kernel's default (1500).
     pub mtu: Option<u16>,
-    /// The network namespace, or `None` for that of this process.
+    /// The path of the network namespace, or `None` for the namespace of this process.
     pub namespace: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Returns the settings of the same interface with all values at their defaults.
+    /// Returns the settings of the same interface with its own values instead of configured values.
     fn bare(&self) -> Self {
         Self { address: None, mac: None, mtu: None, ..self.clone() }
     }
@@ -92,11 +92,11 @@ impl Settings {
 
 /// The result of reading a frame.
 pub enum ReadOutcome {
-    /// The frame has this length.
+    /// A frame of this length is in the buffer.
     Frame(usize),
-    /// The frame was too long for the buffer, with this length, and is lost.
+    /// The frame had this length, was too long for the buffer, and is lost.
     TooLong(usize),
-    /// No frame waits.
+    /// There is no frame to read.
     Nothing,
 }
 
@@ -109,18 +109,20 @@ impl Default for ExcessBuffer {
     }
 }
 
-/// A TAP device. Dropping the value removes it, unless it existed before.
+/// A TAP device. Dropping the value removes the interface, unless it existed before.
 pub struct TapDevice {
+    /// The descriptor by which frames are read and written. The interface exists as long as this descriptor.
     file: File,
-    /// The interface's own values before anything was set.
+    /// The values of the interface before it was configured.
     own_values: OwnValues,
-    /// How often the interface has been configured, and its present settings.
+    /// The number of times that the interface has been configured, and its present settings.
     set: Mutex<(u64, Settings)>,
 }
 
-/// The previous settings of an interface.
+/// The settings that a configuration has replaced, for [`TapDevice::undo`].
 #[derive(Debug)]
 pub struct PreviousSettings {
+    /// The number of this configuration, as the device counts them.
     generation: u64,
     pub(super) settings: Settings,
 }
@@ -133,7 +135,8 @@ struct OwnValues {
 }
 
 impl TapDevice {
-    /// Creates the device and brings it up.
+    /// Creates the device or opens an existing one, configures it, and brings it up. Also returns the settings that
+    /// this has replaced.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -141,6 +144,7 @@ impl TapDevice {
         within(settings, || Self::open_in_this_namespace(settings))
     }
 
+    /// Does the work of [`open`](Self::open) in the network namespace of the calling thread.
     fn open_in_this_namespace(settings: &Settings) -> Result<(Self, PreviousSettings), DeviceError> {
         let name = &settings.name;
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -167,15 +171,17 @@ impl TapDevice {
         Ok((device, before))
     }
 
-    /// Applies new settings. On an error nothing has changed.
+    /// Applies new settings, and returns the previous settings. `settings` must have the name and the namespace of this
+    /// device.
     ///
     /// # Errors
-    /// [`DeviceError`].
+    /// [`DeviceError`]. The previous settings are then restored as far as possible.
     pub fn change(&self, settings: &Settings) -> Result<PreviousSettings, DeviceError> {
         within(settings, || self.configure(&mut self.set(), settings))
     }
 
-    /// Restores previous settings as far as possible, unless the interface has been configured again since.
+    /// Restores previous settings as far as possible. Does nothing if the interface has been configured again since the
+    /// call that returned them.
     pub fn undo(&self, before: &PreviousSettings) {
         let _ = within(&before.settings, || {
             // The lock prevents another configuration between the comparison and the restoration.
@@ -184,10 +190,12 @@ impl TapDevice {
         });
     }
 
+    /// Locks the settings of the interface.
     fn set(&self) -> MutexGuard<'_, (u64, Settings)> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Applies new settings in the network namespace of the calling thread. The caller holds the lock of `set`.
     fn configure(
         &self,
         (generation, now): &mut (u64, Settings),
@@ -207,13 +215,15 @@ impl TapDevice {
         self.file.as_fd()
     }
 
-    /// Reads a frame into `buffer`.
+    /// Reads a frame into `buffer`. Does not wait. `excess` takes the part of the frame that does not fit, and its
+    /// contents have no meaning.
     ///
     /// # Errors
-    /// Returns the system's error, in particular if the interface is gone.
+    /// Returns the system's error, in particular if the interface no longer exists.
     #[inline]
     pub fn read(&self, buffer: &mut [u8], excess: &mut ExcessBuffer) -> io::Result<ReadOutcome> {
-        // Read more than fits into `buffer`: the kernel truncates longer frames without reporting it.
+        // The call offers more space than `buffer` has, because the kernel truncates longer frames without reporting
+        // it.
         let limit = buffer.len();
         match (&self.file).read_vectored(&mut [IoSliceMut::new(buffer), IoSliceMut::new(&mut excess.0)]) {
             Ok(0) => Ok(ReadOutcome::Nothing),
@@ -236,7 +246,8 @@ impl TapDevice {
     }
 }
 
-/// Runs `act` in the interface's namespace. A device is created in the namespace of its creator.
+/// Runs `act` in the interface's network namespace, because the kernel creates a device in the namespace of the calling
+/// thread.
 fn within<T: Send>(settings: &Settings, act: impl FnOnce() -> Result<T, DeviceError> + Send) -> Result<T, DeviceError> {
     let refused = |path: &Path, source: io::Error| match source.raw_os_error() {
         Some(libc::EPERM) => {
@@ -247,6 +258,7 @@ fn within<T: Send>(settings: &Settings, act: impl FnOnce() -> Result<T, DeviceEr
     namespace::within(settings.namespace.as_deref(), act, refused)
 }
 
+/// Returns the error for a failed operation: a missing capability, or another system error.
 fn system_error(name: &InterfaceName, doing: &'static str, source: io::Error) -> DeviceError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => DeviceError::Right(name.to_string(), doing),
@@ -267,13 +279,13 @@ fn own_values(name: &InterfaceName) -> Result<OwnValues, Failure> {
     Ok(unsafe { OwnValues { mac: mac.0.ifr_ifru.ifru_hwaddr, mtu: mtu.0.ifr_ifru.ifru_mtu } })
 }
 
-/// Applies the differences between `from` and `to`.
+/// Applies the differences between `from` and `to`. After an error, some of the differences may be applied.
 fn configure(own_values: &OwnValues, from: &Settings, to: &Settings) -> Result<(), Failure> {
     let (name, control) = (&to.name, control()?);
     if from.mac != to.mac {
         let mac = to.mac.map_or(own_values.mac, |MacAddress(bytes)| hardware(bytes));
-        // A change of the address, even to the same value, makes the kernel remove neighbour entries that an operator
-        // has added.
+        // If the address is set, even to the same value, the kernel removes the neighbour entries that an operator has
+        // added.
         if self::own_values(name)?.mac.sa_data != mac.sa_data {
             let mut request = Request::new(name);
             request.0.ifr_ifru.ifru_hwaddr = mac;
@@ -311,10 +323,12 @@ fn configure(own_values: &OwnValues, from: &Settings, to: &Settings) -> Result<(
     }
 }
 
+/// Creates a socket for configuration.
 fn control() -> Result<OwnedFd, Failure> {
     socket(libc::AF_INET).map_err(|error| ("open a socket for configuration", error))
 }
 
+/// Brings the interface up, if it is not up.
 fn bring_up(name: &InterfaceName) -> Result<(), Failure> {
     let control = control()?;
     let mut flags = Request::new(name);
@@ -329,7 +343,7 @@ fn bring_up(name: &InterfaceName) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the IPv4 address. 0.0.0.0 removes it.
+/// Sets the IPv4 address, and the mask if `length` is given. The address 0.0.0.0 removes the present address.
 fn set_ipv4(name: &InterfaceName, control: &OwnedFd, bits: u32, length: Option<u8>) -> Result<(), Failure> {
     let mask = length.map(|length| u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0));
     let calls = [(Some(bits), Call::SET_ADDRESS), (mask, Call::SET_NETMASK)];

@@ -1,4 +1,5 @@
-//! Creates a removed interface again, on a separate thread. An attempt takes milliseconds, too long for a worker.
+//! Creates a removed interface again, on a separate thread. An attempt takes milliseconds, which is too long for a
+//! worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -12,16 +13,19 @@ use super::device::{Settings, TapDevice};
 /// The pause between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// The thread, and the device that it creates.
+/// A thread that creates an interface again, and the device that it has created. Dropping the value ends the thread.
 pub(super) struct Opener {
     device: Receiver<Arc<TapDevice>>,
+    /// True if the thread must not make a further attempt.
     stop: Arc<AtomicBool>,
+    /// The text of the last attempt's error.
     last_error: Arc<Mutex<Option<String>>>,
+    /// `None` if the thread could not be started.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Opener {
-    /// Tries until the interface exists or the port stops waiting for it.
+    /// Starts a thread that tries every [`RETRY_AFTER`], until the interface exists or this value is dropped.
     pub(super) fn start(claim: Arc<InterfaceClaim>, port: String, settings: Settings) -> Self {
         let (sender, receiver) = sync_channel(1);
         let (stop, last_error) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
@@ -29,7 +33,7 @@ impl Opener {
         let work = move || {
             while !stopped.load(Ordering::Relaxed) {
                 match claim.retake(&port, &settings) {
-                    // If the port does not wait any more, the device is dropped.
+                    // If the port no longer waits, the device is dropped.
                     Ok(device) => return drop(sender.send(device)),
                     Err(error) => *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string()),
                 }
@@ -44,12 +48,12 @@ impl Opener {
         Self { device: receiver, stop, last_error, thread: thread.ok() }
     }
 
-    /// Returns the device, once it exists.
+    /// Returns the device once, after the thread has created it. Does not wait.
     pub(super) fn device(&self) -> Option<Arc<TapDevice>> {
         self.device.try_recv().ok()
     }
 
-    /// Returns the error of the last attempt.
+    /// Returns the error of the last attempt, or `None` if no attempt has failed.
     pub(super) fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -60,7 +64,7 @@ impl Drop for Opener {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A device that the thread has created meanwhile is dropped with the channel.
+            // If the thread has created a device in the meantime, the device is dropped with the channel.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,5 @@
-//! The parameters of a TAP port. Each is checked when it is read.
+//! The parameters of a TAP port. Addresses are checked when they are read, and the limits of numbers by the port
+//! ([`super::Tap`]).
 
 use std::net::IpAddr;
 
@@ -19,8 +20,8 @@ pub struct Params {
     /// The host's address on the interface, for example `192.0.2.1/24` or `2001:db8::1/64`. By default, the interface's
     /// addresses are not changed.
     pub(super) address: Option<HostAddress>,
-    /// The host's Ethernet address on the interface, for example `02:00:00:00:00:01`; by default, the kernel chooses
-    /// one.
+    /// The host's Ethernet address on the interface, for example `02:00:00:00:00:01`; by default, the kernel chooses an
+    /// address.
     pub(super) mac: Option<MacAddress>,
     /// The longest IP packet that the host sends by the interface, 68 to 65321 bytes; 1500 by default.
     #[schemars(range(min = 68, max = 65_321))]
@@ -29,7 +30,7 @@ pub struct Params {
     /// The network namespace of the interface: a name as in `ip netns`, or a path. By default, the namespace of
     /// Forebay.
     pub(super) namespace: Option<String>,
-    /// How long the port waits before it reads an empty interface again, 1us to 1s; 50us by default. Reading takes a
+    /// The time after which the port reads an empty interface again, 1us to 1s; 50us by default. A reading needs a
     /// system call.
     #[serde(default = "poll")]
     pub(super) poll: Nanos,

@@ -101,7 +101,7 @@ fn await_frame<T>(port: &mut Tap, pool: &Pool, found: impl FnMut(&[u8]) -> Optio
     await_frame_with(port, pool, 50_000, found)
 }
 
-/// Like [`await_frame`], for a port with a `poll` of so many nanoseconds.
+/// Like [`await_frame`], for a port whose `poll` is this number of nanoseconds.
 fn await_frame_with<T>(port: &mut Tap, pool: &Pool, poll: u64, mut found: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     let (mut batch, start) = (Batch::with_capacity(32), Instant::now());
     while start.elapsed() < Duration::from_secs(20) {
@@ -187,7 +187,8 @@ fn a_frame_longer_than_the_pools_is_dropped_and_counted() {
         let (large, small) = (pool(2_048), pool(542));
         assert_eq!(small.frame_limit(), 542);
         let host = resolve(&mut port, &large);
-        // 42 bytes of headers: one byte too long, then exactly the limit.
+        // With 42 bytes of headers, the first frame is one byte too long, and the second has exactly the longest
+        // length.
         for payload in [[3; 501].as_slice(), &[3; 500]] {
             assert_eq!(send(&mut port, &large, &ping(host, payload)), 0);
         }
@@ -263,7 +264,7 @@ fn a_removed_interface_is_recreated_with_its_settings() {
             }
             assert_eq!(settings(), "192.0.2.1/24 1400 02:00:00:00:00:aa");
             assert_eq!(resolve(&mut port, &pool), [2, 0, 0, 0, 0, 0xaa]);
-            // The port still owns the interface: another port is rejected, and one with the same name takes over.
+            // The port still owns the interface. Another port is rejected, and a port with the same name takes over.
             let taken = open_in(&mut around, "other", &params).err().expect("refused").to_string();
             assert!(taken.contains("in use by the port 'host'"), "{taken}");
             let (next, _) = open_in(&mut around, "host", &params).expect("the port takes over");
@@ -278,7 +279,7 @@ fn an_interface_that_cannot_be_recreated_is_reported() {
     alone("an_interface_that_cannot_be_recreated_is_reported", || {
         let (mut port, counters) = open(&json!({ "interface": "fb0" })).expect("the probe could be made");
         assert!(matches!(port.wait_on(), Waits::On(inputs) if inputs.len() == 1));
-        // Another interface has the name meanwhile.
+        // Another interface has the name now.
         if !(ip("link del fb0") && ip("link add fb0 type veth peer name fb1")) {
             let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot create links");
             return;
@@ -351,8 +352,8 @@ fn newer_settings_are_never_undone() {
         let device = Arc::clone(first.device.as_ref().expect("open"));
         let settings = |mtu: u16| {
             let name = "fb0".to_owned().try_into().expect("a name");
-            // The namespace of this thread by another name: a thread enters it, which gives the other thread time
-            // between the comparison and the restoration.
+            // This is the namespace of this thread by another name. To enter it takes time, in which the other thread
+            // can run between the comparison and the restoration.
             let namespace = Some(PathBuf::from("/proc/thread-self/ns/net"));
             Settings { name, address: None, mac: None, mtu: Some(mtu), namespace }
         };
@@ -385,8 +386,8 @@ fn settings() -> String {
     format!("{} {} {}", global.join(" "), after(&link, "mtu"), after(&link, "link/ether"))
 }
 
-/// Regression test: with another address for a running port, the kernel reported that the interface was in use, by the
-/// port itself, and the whole change was rejected.
+/// Regression test: if a reload gave a running port another address, the kernel reported that the interface was in use
+/// (by the port itself), and the whole reload was rejected.
 #[test]
 fn a_port_takes_the_interface_over_from_the_one_before_it() {
     alone("a_port_takes_the_interface_over_from_the_one_before_it", || {
@@ -423,7 +424,7 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
         let ipv6 = json!({ "interface": "fb0", "address": "2001:db8::1/64" });
         let (third, _) = open_in(&mut around, "host", &ipv6).expect("the port takes over");
         assert!(settings().starts_with("2001:db8::1/64 1500 "), "{}", settings());
-        // A port that was never called restores nothing that came after it.
+        // A port that was never called does not replace settings that a later port has made.
         let (fourth, _) = open_in(&mut around, "host", &old).expect("the port takes over");
         drop(third);
         assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");

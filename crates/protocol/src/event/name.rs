@@ -59,19 +59,19 @@ names! {
     Started = "started", Info;
     /// The socket is open.
     Listening = "listening", Info;
-    /// The run has a default duration, because it is simulated and has none.
+    /// The run is simulated and no duration is set, so it has the default duration.
     DurationSet = "duration_set", Info;
     /// The run starts from the configuration that was accepted last.
     StateUsed = "state_used", Info;
     /// The run starts from its file, in place of the configuration that was accepted last.
     StateReplaced = "state_replaced", Warn;
-    /// A module does not have rules of its file.
+    /// A module does not use some rules of its file.
     RulesSkipped = "rules_skipped", Warn;
-    /// Rules of a table match no packet, because an earlier one decides about all of theirs.
+    /// Rules of a table match no packet, because an earlier rule matches all of their packets.
     RulesHidden = "rules_hidden", Warn;
     /// The host's own stack answers ARP for addresses of the pipeline.
     ArpFlux = "arp_flux", Warn;
-    /// The controller begins without a profile of some functions, and learns what their calls cost.
+    /// The controller begins without a profile of some functions. It learns the costs of their calls during the run.
     CostsLearnt = "costs_learnt", Info;
     /// A port's interface went down, or lost its carrier.
     LinkDown = "link_down", Warn;
@@ -85,23 +85,23 @@ names! {
     ReloadAccepted = "reload_accepted", Info;
     /// A configuration was refused; the old one stays.
     ReloadRefused = "reload_refused", Warn;
-    /// Modules have moved to other workers, because a client asked for it.
+    /// Modules have moved to other workers, because a client requested it.
     Moved = "moved", Info;
     /// Entries of a table were changed.
     TableChanged = "table_changed", Info;
     /// Another station uses an address of an interface.
     AddressConflict = "address_conflict", Warn;
-    /// More neighbours are asked for, or ask, than an interface serves.
+    /// An interface has more neighbours, or more requests from neighbours, than it can serve.
     NeighbourFlood = "neighbour_flood", Warn;
     /// A flow misses its objective.
     ObjectiveMissed = "objective_missed", Warn;
     /// A flow keeps its objective again.
     ObjectiveKept = "objective_kept", Info;
-    /// The pool had no packet to give.
+    /// The packet pool was empty when a packet was needed.
     PoolLow = "pool_low", Warn;
-    /// Lines are not in the file of a module.
+    /// Lines are missing in a file of a module.
     LogLost = "log_lost", Warn;
-    /// A frame is longer than a packet, or a block, holds.
+    /// A frame is longer than a packet of the pool, or a block of a ring, can hold.
     Oversize = "oversize", Warn;
     /// Logs will be opened again.
     LogsReopened = "logs_reopened", Info;
@@ -113,7 +113,7 @@ names! {
     Waiting = "waiting", Info;
     /// The run ended before a source did.
     PortUnread = "port_unread", Warn;
-    /// No packet was traced, where some were to be.
+    /// A trace was requested, and the run ended without a traced packet.
     NothingTraced = "nothing_traced", Warn;
     /// The file of dropped packets is complete.
     DropsWritten = "drops_written", Info;

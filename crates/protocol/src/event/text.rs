@@ -15,7 +15,8 @@ pub fn is_control(character: char) -> bool {
     }
 }
 
-/// Returns `text` with these characters as JSON escapes. A JSON text keeps its meaning.
+/// Returns `text` with each character that [`is_control`] finds replaced by its JSON escape. A JSON text keeps its
+/// meaning.
 #[must_use]
 pub fn without_control(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
@@ -55,6 +56,7 @@ fn written(value: &Value) -> String {
     }
 }
 
+/// Returns whether logfmt needs no quotes for `text`.
 fn is_plain(text: &str) -> bool {
     let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@%+,#".contains(&byte);
     !text.is_empty() && text.bytes().all(is_of_word)

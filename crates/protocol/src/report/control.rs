@@ -64,7 +64,7 @@ pub struct MoveReport {
     /// The flow whose objective allows the shortest turn, if any flow has an objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
-    /// The longest turn with all of them on one worker, in microseconds.
+    /// The longest turn of the worker `from` if it ran all these modules, in microseconds.
     pub turn_us: f64,
     /// The time in which no packets were taken from ports, in microseconds.
     pub pause_us: f64,
@@ -74,9 +74,9 @@ pub struct MoveReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveReason {
-    /// A flow cannot keep its objective on the same worker, with any triggers.
+    /// A flow cannot keep its objective if all modules are on one worker, with any triggers.
     Apart,
-    /// All flows fit on one worker again.
+    /// With all modules on one worker, all flows keep their objectives again.
     Together,
 }
 
@@ -103,7 +103,7 @@ pub struct ChangeReport {
 pub struct UnkeptReport {
     /// The flow.
     pub flow: String,
-    /// The delay of its packets at its percentile, in microseconds, under the conditions of `cause`.
+    /// The delay of its packets at its percentile, in microseconds. `cause` states the conditions of this value.
     pub least_us: f64,
     /// Its objective, in microseconds.
     pub slo_us: f64,
@@ -135,17 +135,17 @@ pub enum ShortCauseReport {
     Time {
         /// The worker.
         worker: usize,
-        /// The share of its time that they need: above 1.
+        /// The share of the worker's time that the objectives need: above 1.
         load: f64,
     },
-    /// Another flow passes all its modules, so that the worker cannot separate the two.
+    /// Another flow passes all modules of this flow, so that the worker cannot separate the two flows.
     Together {
-        /// That flow.
+        /// The other flow.
         with: String,
-        /// The module where both separate from other flows.
+        /// The module where both flows separate from further flows.
         module: String,
     },
-    /// Its packets wait at a port with those of other flows, one of which offers too many.
+    /// The flow's packets wait at a port behind packets of other flows. One of the other flows offers too many packets.
     Held {
         /// The module behind the port.
         module: String,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Lines (or copied packets) of one module that its file lacks.
+/// The lines (or copied packets) of one module that are missing in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostLines {
     /// The module's name.
@@ -12,7 +12,7 @@ pub struct LostLines {
     pub lines: String,
     /// Lines above the rate that the configuration allows.
     pub over_rate: u64,
-    /// Lines that found the ring to the writer full.
+    /// Lines that were lost because the ring to the writer was full.
     pub lost: u64,
     /// Lines that the disk did not accept, or whose file was removed.
     pub unwritten: u64,

@@ -109,7 +109,7 @@ fn types_of_icmp_are_distinguished_and_are_not_ports() {
     }
     let counted: Vec<u64> = rig.counters("rules, IPv4").values().copied().collect();
     assert_eq!(counted[2], 0, "a rule about ports matches no ICMP message");
-    // A packet that ends before its type might match a rule; it is dropped.
+    // A packet that ends before its ICMP type is dropped, because it might match a rule.
     let mut cut = ping(8, 0, false);
     cut[16..18].copy_from_slice(&21u16.to_be_bytes());
     assert_eq!(rig.run(&cut).0, UNDECIDABLE);

@@ -35,7 +35,7 @@ impl Pattern {
         }
     }
 
-    /// Parses a line. `nocase` applies if the line has neither `case` nor `nocase`.
+    /// Parses a line. `nocase` applies if the line does not have `case` or `nocase`.
     ///
     /// # Errors
     /// The error and the allowed values.
@@ -72,6 +72,7 @@ impl Pattern {
         Ok(pattern)
     }
 
+    /// Returns the bytes as text in quotes, which [`parse`](Self::parse) reads back.
     fn text(&self) -> String {
         let mut text = String::from("\"");
         for byte in &self.bytes {
@@ -149,6 +150,7 @@ fn unescape(text: &str, quoted: bool) -> Result<(Vec<u8>, &str), String> {
     if quoted { Err("no closing quote".to_owned()) } else { Ok((bytes, "")) }
 }
 
+/// Returns the value of a hexadecimal digit.
 fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }

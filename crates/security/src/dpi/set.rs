@@ -1,8 +1,8 @@
 //! Compiles patterns into a set, and finds the pattern in a payload that decides.
 //!
 //! The strongest class decides, and within it the pattern that ends first. If several patterns end there, the shortest
-//! decides. So a pattern that contains another pattern of its own class or a stronger one never decides: the other
-//! pattern also occurs and ends no later. The longer pattern is *shadowed* and is not searched for. The remaining
+//! decides. So a pattern that contains another pattern of the same class or of a stronger class never decides: the
+//! other pattern also occurs and ends no later. The longer pattern is *shadowed* and is not searched for. The remaining
 //! patterns have a property that bounds the cost of a hostile payload: of the case-insensitive patterns that end at one
 //! position, each has a stronger class than the next shorter one. So there are no more of them than classes.
 
@@ -57,9 +57,12 @@ pub struct Set {
     pub shadowed: usize,
 }
 
+/// A pattern that is searched for.
 #[derive(Debug)]
 struct SoughtPattern {
+    /// The index of its class, from 0 for the strongest.
     class: u16,
+    /// The slot in which it is counted.
     slot: u32,
     /// The exact bytes of a case-sensitive pattern, if the strings are searched in either case.
     exact: Option<Box<[u8]>>,
@@ -122,7 +125,7 @@ impl Set {
         self.strings.as_ref().map_or(0, Strings::memory_bytes)
     }
 
-    /// Finds the verdicts on as many payloads as there are verdicts. `payload` returns a payload by its number.
+    /// Writes the verdict on each payload. `payload` returns the payload for the verdict with the same index.
     #[inline]
     pub fn judge<'a>(&'a self, payload: impl Fn(usize) -> &'a [u8], verdicts: &mut [Verdict]) {
         verdicts.fill(Verdict::CLEAN);
@@ -134,7 +137,7 @@ impl Set {
         });
     }
 
-    /// Updates a verdict with the patterns that end at one position.
+    /// Updates a verdict with the patterns that end at one position. Breaks if later matches cannot change the verdict.
     #[inline(never)]
     fn update_verdict(&self, payload: &[u8], found: &Found<'_>, verdict: &mut Verdict) -> ControlFlow<()> {
         let end = found.end as u32;
@@ -150,6 +153,7 @@ impl Set {
     }
 }
 
+/// Returns true if the pattern has bytes whose case can be ignored.
 fn has_letters(entry: &Entry) -> bool {
     entry.pattern.bytes.iter().any(u8::is_ascii_alphabetic)
 }
@@ -182,6 +186,7 @@ struct Variants<'a> {
 }
 
 impl<'a> Variants<'a> {
+    /// Compiles the texts of these patterns.
     fn of(entries: impl Iterator<Item = &'a Entry>) -> Result<Self, BuildError> {
         let mut indices: HashMap<Vec<u8>, usize> = HashMap::new();
         let (mut texts, mut exact) = (Vec::new(), HashMap::new());

@@ -18,7 +18,7 @@ use crate::inspection::tally::Tally;
 #[derive(Clone)]
 pub struct Current(pub Arc<Set>);
 
-/// The set that will be used next.
+/// The log of a change: the set that the second copy takes over. `None` if it has already taken it over.
 #[derive(Default)]
 pub struct Next(Option<Arc<Set>>);
 
@@ -32,17 +32,23 @@ impl Replay<Next> for Current {
 
 /// The patterns of a module.
 pub struct Patterns {
+    /// All patterns, as the control plane changes them. Locked before `live` is changed.
     state: Mutex<State>,
+    /// The compiled patterns, which workers read.
     live: Arc<Live<Current, Next>>,
     /// The packets that each pattern decided.
     tally: Arc<Tally>,
     /// The number of patterns, the number of shadowed patterns, and the memory of the automaton.
     gauges: Arc<[Counter]>,
+    /// The names of the classes, from the strongest.
     classes: Vec<String>,
+    /// The case of added patterns that have no option for it.
     nocase: bool,
 }
 
+/// All patterns of a module, and their slots.
 struct State {
+    /// All patterns, including shadowed ones.
     entries: BTreeMap<Key, Entry>,
     /// Unused slots. The slot that was freed last is used last.
     free: std::collections::VecDeque<u32>,
@@ -123,11 +129,13 @@ impl Patterns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes the gauges.
     fn show(&self, state: &State, set: &Set) {
         let values = [state.entries.len(), set.shadowed, set.memory_bytes()];
         self.gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(value as u64));
     }
 
+    /// Gives workers a new set, which must be compiled from `state`.
     fn publish(&self, set: Set, state: &State) {
         let set = Arc::new(set);
         self.show(state, &set);
@@ -143,6 +151,8 @@ impl State {
         self.entries.values().cloned().collect()
     }
 
+    /// Makes one change of the entries, and names the pattern's slot in `tally`. `capacity` is only for the error.
+    /// After an error, nothing has changed.
     fn change(
         &mut self,
         verb: Verb,
@@ -179,6 +189,8 @@ impl State {
 }
 
 impl Patterns {
+    /// Makes the change that a line describes in `state`. The caller compiles and publishes the set. After an error,
+    /// `state` is unchanged.
     fn change(&self, state: &mut State, line: &str) -> Result<(), ChangeError> {
         let (verb, entry) = Verb::split(line, SYNTAX).map_err(ChangeError::Words)?;
         let pattern = Pattern::parse(entry, self.nocase).map_err(ChangeError::Words)?;
@@ -237,7 +249,8 @@ impl Table for Patterns {
 }
 
 impl State {
-    /// Restores the entries from before the changes.
+    /// Restores the entries `before` some changes, with their slots and the names in `tally`. The counts of patterns
+    /// that were changed are lost.
     fn restore(&mut self, before: BTreeMap<Key, Entry>, tally: &Tally) {
         for (key, entry) in &self.entries {
             if !before.contains_key(key) {

@@ -14,7 +14,7 @@ use forebay_packet::{Network, Packet};
 /// ICMP over IPv6 (RFC 4443).
 pub const ICMPV6: u8 = 58;
 
-/// Whether a packet is a whole datagram or a fragment.
+/// The part of a datagram that a packet contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragmentation {
     /// A whole datagram.
@@ -34,7 +34,7 @@ pub struct PacketLayout {
     pub start: usize,
     /// The upper layer's protocol number, also in later fragments.
     pub protocol: u8,
-    /// Whether it is a fragment.
+    /// The part of the datagram that the packet contains.
     pub fragmentation: Fragmentation,
     /// The start of the transport header, if it is complete and its length is valid. Only for TCP, UDP and ICMP.
     pub transport: Option<usize>,

@@ -22,6 +22,7 @@ pub const MOST_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct Strings(CompiledStrings);
 
+/// The automaton as a table if that is small enough, otherwise as lists.
 #[derive(Clone, Debug)]
 enum CompiledStrings {
     Table(Box<dfa::DFA>),
@@ -153,6 +154,7 @@ impl Found<'_> {
 
 /// An automaton of one of the two kinds.
 trait StringAutomaton: Automaton {
+    /// Returns a reference that names the kind.
     fn by_kind(&self) -> AutomatonRef<'_>;
 }
 
@@ -182,11 +184,13 @@ pub struct Job<'a> {
 /// The state of the search in one payload.
 struct Lane<'a, A> {
     automaton: &'a A,
+    /// The number of the payload.
     job: usize,
     /// The bytes that remain.
     rest: &'a [u8],
     /// The number of bytes processed.
     done: usize,
+    /// The automaton's state after `done` bytes.
     state: StateID,
 }
 
@@ -200,6 +204,7 @@ impl<A> Clone for Lane<'_, A> {
 impl<A> Copy for Lane<'_, A> {}
 
 impl<'a, A: StringAutomaton> Lane<'a, A> {
+    /// Creates the state before the first byte of a payload.
     #[inline]
     fn new(automaton: &'a A, job: usize, bytes: &'a [u8]) -> Self {
         // Both kinds are built for unanchored searches.
@@ -224,8 +229,9 @@ impl<'a, A: StringAutomaton> Lane<'a, A> {
     }
 }
 
-/// Calls `sink` with all matches in each of the payloads and the payload's number, until `sink` breaks for that
-/// payload. The matches of one payload come in order; the payloads are interleaved.
+/// Calls `sink` with the number of a payload and a match in it, for all matches in all payloads. If `sink` breaks, the
+/// search in that payload ends. The matches of one payload come in order, and the payloads are interleaved. The number
+/// of a payload is its index in `jobs`.
 #[inline]
 pub fn scan<'a, J: Iterator<Item = Job<'a>> + Clone>(
     jobs: J,

@@ -12,10 +12,12 @@ use forebay_measure::Counter;
 
 /// Counts by slot, summed over all workers.
 pub struct Tally {
+    /// The number of slots.
     slots: usize,
     state: Mutex<State>,
 }
 
+/// The counts, which are read and reset under a lock. Workers add to their counters without it.
 #[derive(Default)]
 struct State {
     /// The name of each slot; empty if the slot is unused. All names are different.
@@ -24,10 +26,12 @@ struct State {
     baseline: Vec<u64>,
     /// The counts of workers that have ended.
     past: Vec<u64>,
+    /// The counters of each worker, by slot.
     workers: Vec<Arc<[Counter]>>,
 }
 
 impl State {
+    /// Returns the count of a slot since the start, over all workers and all its names.
     fn sum(&self, slot: usize) -> u64 {
         let count = |counts: &Arc<[Counter]>| counts.get(slot).map_or(0, Counter::get);
         self.past.get(slot).copied().unwrap_or(0) + self.workers.iter().map(count).sum::<u64>()
@@ -61,7 +65,7 @@ impl Tally {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a worker's counters.
+    /// Creates a worker's counters, one for each slot. Their counts remain in the sums after the worker has ended.
     pub fn counters(&self) -> Arc<[Counter]> {
         let mut state = self.lock();
         let State { past, workers, .. } = &mut *state;

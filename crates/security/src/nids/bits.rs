@@ -28,6 +28,7 @@ const PLANE: usize = 64;
 struct Generations(Zeroed<u64>);
 
 impl Generations {
+    /// Returns the present generation of a row.
     fn get(&self, row: SessionRow) -> Option<u64> {
         self.0.get(row.index).copied()
     }
@@ -44,10 +45,12 @@ impl Generations {
 struct Plane(Zeroed<[u64; 2]>);
 
 impl Plane {
+    /// Returns true if any of these bits of a row is set in this generation.
     fn get(&self, index: usize, generation: u64, mask: u64) -> bool {
         self.0.get(index).is_some_and(|[of, bits]| *of == generation && bits & mask != 0)
     }
 
+    /// Changes the bits of a row in this generation. Bits of an earlier generation count as unset.
     fn put(&mut self, index: usize, generation: u64, change: impl FnOnce(u64) -> u64) {
         if let Some([of, bits]) = self.0.get_mut(index) {
             let before = if *of == generation { *bits } else { 0 };
@@ -61,6 +64,7 @@ type Held = Arc<usize>;
 
 /// The index of a name.
 struct Index {
+    /// Counts the modules that hold the name.
     held: Weak<usize>,
     index: usize,
     /// True if packets may have set the bit.
@@ -71,9 +75,11 @@ struct Index {
 /// name, so that no name gets the bits of another name.
 #[derive(Default)]
 struct Names {
+    /// The names that modules hold. Released names are removed in the next call of [`hold`](Self::hold).
     by_name: BTreeMap<String, Index>,
     /// Indices that were given out only for checks.
     free: BTreeSet<usize>,
+    /// The least index that was never given out.
     next: usize,
 }
 
@@ -92,6 +98,7 @@ impl Names {
         names.iter().map(|name| self.hold_one(name, used)).collect()
     }
 
+    /// Returns the index of one name, as [`hold`](Self::hold) does.
     fn hold_one(&mut self, name: &str, used: bool) -> Held {
         if let Some(known) = self.by_name.get_mut(name)
             && let Some(held) = known.held.upgrade()
@@ -117,6 +124,7 @@ type Share = (usize, usize);
 #[derive(Default)]
 struct Registry {
     names: Names,
+    /// The generations of the rows, by share.
     generations: BTreeMap<Share, Weak<Own<Generations>>>,
     /// Planes by share and number.
     planes: BTreeMap<(Share, usize), Weak<Own<Plane>>>,
@@ -139,8 +147,11 @@ fn shared<T>(
 pub struct SessionBits {
     /// The plane and the mask of each bit, by the bit's number in the rules.
     positions: Box<[(usize, u64)]>,
+    /// The planes that contain the module's bits.
     planes: Vec<Arc<Own<Plane>>>,
+    /// The generations of the rows of this worker's share.
     generations: Arc<Own<Generations>>,
+    /// Keeps the indices of the module's bits, for as long as the module exists.
     _held: Vec<Held>,
 }
 
@@ -206,7 +217,8 @@ impl SessionBits {
         })
     }
 
-    /// Changes a session's bits as a matching rule specifies. Marks the session if it gets its first bit.
+    /// Changes a session's bits as a matching rule specifies. If the session gets its first bit, marks it in `table`
+    /// and in `row`. Without a row, the session is unknown, and nothing changes.
     pub fn change(&self, steps: &[BitStep], row: &mut Option<SessionRow>, table: &mut LentSessions<'_>) {
         let Some(row) = row else { return };
         for step in steps {
@@ -237,6 +249,7 @@ impl SessionBits {
         }
     }
 
+    /// Unsets all bits of a session.
     fn clear(&self, row: SessionRow) {
         if let Some(mut generations) = self.generations.lend() {
             generations.next(row);

@@ -35,7 +35,9 @@ impl State {
 
 /// The states before and after an option.
 pub struct States {
+    /// The states before the option, sorted and without duplicates.
     now: Vec<State>,
+    /// The states after the option.
     next: Vec<State>,
 }
 
@@ -47,6 +49,7 @@ impl States {
         Self { now: cache(), next: cache() }
     }
 
+    /// Adds a state after the option. Fails if there are too many states.
     fn push(&mut self, state: State) -> Result<(), Undecided> {
         if self.next.len() >= MAX_STATES.min(self.next.capacity()) {
             return Err(Undecided);
@@ -66,7 +69,8 @@ pub struct Subject<'a> {
     pub finders: &'a [Finder<'static>],
 }
 
-/// Returns true if the options of a rule match in order.
+/// Returns true if the options of a rule match in order. The rule must have a chain, `states` must be allocated, and
+/// `caches` must be those of the rule's expressions.
 ///
 /// # Errors
 /// The search takes too many steps or states.
@@ -176,7 +180,8 @@ pub fn matches(
     Ok(true)
 }
 
-/// Applies a content to all states. `cursor` is true if later options depend on the end of the match.
+/// Applies a content to all states: adds the possible states after it to `states`. `cursor` is true if later options
+/// depend on the end of the match.
 fn content(
     content: &Content,
     finder: &Finder<'static>,
@@ -307,7 +312,7 @@ pub fn read(number: &Number, payload: &[u8], state: &State) -> Option<Read> {
     Some(Read { value, end })
 }
 
-/// Rounds up to a multiple of two or four bytes. An alignment of 0 or 1 does not round.
+/// Rounds up to a multiple of `align`. An alignment of 0 or 1 does not round.
 fn aligned(value: u32, align: u8) -> u32 {
     match u32::from(align) {
         0 | 1 => value,

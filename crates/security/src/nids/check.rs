@@ -1,9 +1,9 @@
 //! Tests a packet against one rule.
 //!
-//! A sequence of contents could be searched by trying every position of the first, from there every position of the
-//! second, and so on. This takes exponential time in their number. Instead, all positions at which the contents so far
-//! can end are kept, and the next content is searched once. For any payload, the time is at most the payload's length
-//! times the contents' lengths.
+//! A search that tries every position of the first content, from there every position of the second, and so on, takes
+//! exponential time in the number of contents. Instead, the matcher keeps all positions at which the contents so far
+//! can end, and searches the next content once. For any payload, the time is at most the payload's length times the
+//! contents' lengths.
 
 use forebay_packet::wire::ipv4::TCP;
 use memchr::memmem::Finder;
@@ -18,6 +18,7 @@ const MAX_PAYLOAD: usize = u16::MAX as usize;
 
 /// The searchers of a rule's contents.
 pub struct ContentFinders {
+    /// A searcher for each content, in the order of the rule.
     finders: Box<[Finder<'static>]>,
 }
 
@@ -37,12 +38,15 @@ impl ContentFinders {
 pub struct Scratch {
     /// The payload in lower case, if `lowered` is true.
     lower: Vec<u8>,
+    /// True if `lower` contains the payload of the present packet.
     lowered: bool,
     /// The positions at which the contents so far can end.
     ends: Vec<u32>,
+    /// The positions at which the next content can end.
     next: Vec<u32>,
     /// The memory of backtracking searches.
     walk: Walk,
+    /// The memory of chains.
     states: States,
     /// The steps that remain for this packet.
     budget: Budget,
@@ -104,7 +108,8 @@ pub fn header(rule: &Rule, view: &View) -> bool {
         || rule.both && direction_matches(view.destination, view.source, view.ports.map(|(from, to)| (to, from)))
 }
 
-/// Returns true if a packet matches everything but the header.
+/// Returns true if a packet passes all tests of a rule except the header, the session and the limits. `finders` and
+/// `caches` must be those of the rule, and `scratch` must have been [cleared](Scratch::clear) for this packet.
 ///
 /// # Errors
 /// A search takes too many steps, so the result is unknown.
@@ -134,7 +139,7 @@ pub fn body(
     Ok(true)
 }
 
-/// Returns true if a packet matches options that depend on each other.
+/// Returns true if a payload matches the chain of a rule, whose options depend on each other.
 #[inline(never)]
 fn in_order(
     rule: &Rule,
@@ -152,6 +157,7 @@ fn in_order(
     chain::matches(rule, &subject, states, walk, caches, budget)
 }
 
+/// Returns true if a packet passes a test of its headers or of its payload's size.
 fn holds(test: &Test, view: &View, frame: &[u8]) -> bool {
     match test {
         Test::Size(span) => span.holds(view.payload_of(frame).len() as u32),
@@ -170,6 +176,7 @@ fn holds(test: &Test, view: &View, frame: &[u8]) -> bool {
     }
 }
 
+/// Returns true if a payload matches the contents of a rule without a chain.
 fn contents(rule: &Rule, finders: &ContentFinders, payload: &[u8], scratch: &mut Scratch) -> bool {
     let contents = &rule.contents;
     if contents.is_empty() {
@@ -210,8 +217,8 @@ fn contents(rule: &Rule, finders: &ContentFinders, payload: &[u8], scratch: &mut
             ContentRange::Relative { distance, within } => {
                 next.clear();
                 let first = |end: u32| i64::from(end) + i64::from(distance);
-                // The last position where the content may begin. It must end within its window; without a window,
-                // anywhere.
+                // The last position where the content may begin. With `within`, the content must end within its window.
+                // Otherwise it may end anywhere.
                 let last = |end: u32| within.map_or(i64::MAX, |within| first(end) + i64::from(within) - length as i64);
                 if content.not {
                     // Keep each end whose window does not contain the content.
@@ -225,7 +232,8 @@ fn contents(rule: &Rule, finders: &ContentFinders, payload: &[u8], scratch: &mut
                 } else {
                     let mut before = ends.iter().copied().peekable();
                     for start in positions(finder, bytes) {
-                        // The window of such an end is over. It cannot match at later positions either.
+                        // The window of this end is before the present position, so the end cannot match at later
+                        // positions either.
                         while before.next_if(|end| last(*end) < start as i64).is_some() {}
                         if before.peek().is_some_and(|end| first(*end) <= start as i64) {
                             next.push((start + length) as u32);

@@ -19,19 +19,22 @@ use crate::inspection::strings::{BuildError, Strings};
 pub struct Group {
     /// The strings by which its rules are found.
     pub strings: Option<Strings>,
-    /// The number of its first string among those of all groups.
+    /// The number of its first string. The strings of all groups of a module are numbered in sequence.
     pub first: usize,
-    /// The rules of each string.
+    /// The rules of each string, by index in [`Ruleset::rules`].
     pub rules: Vec<Box<[u32]>>,
-    /// Rules without such a string, which are always tested.
+    /// Rules without such a string, by index. They are always tested.
     pub always: Box<[u32]>,
 }
 
 /// The rules of one protocol.
 #[derive(Default)]
 struct ProtocolGroups {
+    /// Rules that are tested whatever the ports are.
     any: Group,
+    /// Rules that are found by source port.
     by_source: GroupsByPort,
+    /// Rules that are found by destination port.
     by_destination: GroupsByPort,
 }
 
@@ -44,6 +47,7 @@ struct GroupsByPort {
 }
 
 impl GroupsByPort {
+    /// Returns the group of a port.
     #[inline]
     fn get(&self, port: u16) -> Option<&Group> {
         self.groups.get(usize::from(*self.numbers.get(usize::from(port))?).checked_sub(1)?)
@@ -62,6 +66,7 @@ pub struct Ruleset {
     pub categories: BTreeMap<String, String>,
     /// The names of the bits that rules keep for sessions, by number.
     pub bits: Vec<String>,
+    /// The groups by `Protocol`, in the order of its values.
     protocols: [ProtocolGroups; 4],
     /// True if any rule drops packets.
     pub drops: bool,
@@ -70,7 +75,7 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// Divides rules into groups.
+    /// Divides rules into groups. The caller sets `skipped`, `categories` and `bits`, which are empty at first.
     ///
     /// # Errors
     /// The rules are too large.
@@ -93,7 +98,7 @@ impl Ruleset {
         })
     }
 
-    /// Returns the groups whose rules may match a packet.
+    /// Returns the groups whose rules may match a packet: for all ports, by destination port, and by source port.
     #[inline]
     #[must_use]
     pub fn groups(&self, view: &View) -> [Option<&Group>; 3] {
@@ -136,7 +141,8 @@ impl GroupsByPort {
 }
 
 impl Group {
-    /// Builds a group of rules, by index, each once.
+    /// Builds a group of rules, which are given by index, each once. `strings` is the number of strings of all groups
+    /// so far, and is increased by the strings of this group.
     fn new(all: &[Rule], numbers: Vec<u32>, strings: &mut usize) -> Result<Self, BuildError> {
         let mut always = Vec::new();
         let mut indices: HashMap<Vec<u8>, usize> = HashMap::new();

@@ -13,8 +13,9 @@ use super::view::View;
 use super::{ALERTED, CLEAN, DENIED, DROPPED, LIMITED, Nids, PASSED};
 
 impl Nids {
-    /// Tests the rules that may match a packet. The rules that match are in `matching` afterwards, those that also
-    /// depend on the session in `pending`.
+    /// Tests the rules that may match the packet at `index`. The rules that match are in `matching` afterwards, and the
+    /// rules that also involve the session in `pending`. [`search`](Self::search) must have searched the batch before.
+    /// Each packet must be tested once, because matches are counted.
     pub(super) fn test_rules(&mut self, index: usize, view: &View, frame: &[u8], now: Ticks) {
         let Self {
             rules,
@@ -54,7 +55,7 @@ impl Nids {
                 pending.push(rule);
                 return;
             }
-            // This must be the last test, because it counts the packets that match in everything else.
+            // This must be the last test, because it counts packets that pass all other tests.
             let filtered = known
                 .filter
                 .as_ref()
@@ -84,9 +85,9 @@ impl Nids {
         }
     }
 
-    /// Tests the packet's session for the rules that are `pending`. If the session is unknown, because the packet does
-    /// not show it or another module holds the table, a rule that depends on it is undecided, as if its search was not
-    /// finished.
+    /// Tests the packet's session for the rules that are `pending`. The session may be unknown, because the packet does
+    /// not show it or another module holds the table. Then a rule that depends on the session is undecided. Moves the
+    /// rules that match to `matching`, and changes the bits of the session as these rules specify.
     #[inline(never)]
     pub(super) fn test_session(
         &mut self,
@@ -98,8 +99,8 @@ impl Nids {
         let Self { rules, limits, matching, pending, bits, undecided, views, .. } = self;
         let (before, Some(Some(view))) = (&views[..index], views.get(index)) else { return };
         let mut standing = sessions.as_deref().and_then(|sessions| sessions.standing(packet, now));
-        // The module that opens sessions may be behind this one. It has not seen the packets before this one in the
-        // batch, which may have established the session or set its bits.
+        // The module that opens sessions may be behind this one. Then it has not seen the earlier packets of this
+        // batch, which may establish the session or set its bits.
         let is_unknown = standing.is_some_and(|standing| standing.row.is_none());
         let unsettled = is_unknown && before.iter().flatten().any(|other| view.is_of_session(other));
         if bits.is_some() {
@@ -136,7 +137,8 @@ impl Nids {
         }
     }
 
-    /// Returns the gate of a packet and its counter, according to the rules that match it. Reports the packet.
+    /// Returns the gate of a packet and its counter, an index in [`PACKETS`](super::PACKETS), according to the rules in
+    /// `matching`. Counts the matches of these rules, and reports the packet.
     pub(super) fn judge(&mut self, view: &View, now: Ticks) -> (Gate, usize) {
         let Self { rules, matching, limits, matches, report_matches, out, divert, .. } = self;
         let rule = |number: &u32| &rules.rules[*number as usize];

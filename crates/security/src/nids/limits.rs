@@ -1,7 +1,7 @@
 //! The rate limits of rules: counts matches of a rule by address.
 //!
-//! A window begins with the first match and lasts as many seconds as the limit has. The first match after its end
-//! begins the next window.
+//! A window begins with the first match and lasts for the `seconds` of the limit. The first match after its end begins
+//! the next window.
 
 use forebay_memory::NoMemory;
 use forebay_tables::keyed::{Keyed, TableKey};
@@ -10,17 +10,20 @@ use forebay_units::{Frequency, Ticks, random::mix};
 use super::rule::{Limit, LimitKind, Track};
 use super::view::View;
 
-/// The matches of a rule and an address within a period.
+/// The matches of a rule and an address within a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     /// The first tick after the window.
     end: u64,
+    /// The number of matches so far.
     count: u32,
 }
 
 /// The windows of all rules and addresses.
 pub struct Limits {
+    /// The windows, by a hash of rule, kind of limit and addresses.
     windows: Keyed<Window>,
+    /// The secret seed of the hash, so that attackers cannot choose addresses that share a window.
     seed: u64,
     frequency: Frequency,
 }
@@ -32,7 +35,8 @@ pub enum LimitResult {
     Yes,
     /// The match does not count, or is not reported.
     No,
-    /// The table is full: the match is treated as the first of a window.
+    /// The table is full. The match is treated as the first of a window, so it is reported. A `detection_filter`
+    /// returns `No` instead.
     NoRoom,
 }
 
@@ -45,7 +49,8 @@ impl Limits {
         Ok(Self { windows: Keyed::new(most, seed)?, seed, frequency })
     }
 
-    /// Counts a match of a rule and returns the result of the limit. Each call counts one match.
+    /// Counts a match of a rule, by its index, and returns the result of the limit. Each call counts one match, so it
+    /// must be called once for each match and limit.
     pub fn count_match(&mut self, rule: u32, limit: &Limit, view: &View, now: Ticks) -> LimitResult {
         let (address, other) = match limit.track {
             Track::Source => (view.source, 0),

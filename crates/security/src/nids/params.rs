@@ -1,4 +1,6 @@
 //! The parameters of `nids`, and the compilation of its rules.
+//!
+//! The comments of parameters become the descriptions in `schema/`: run `make schema` after a change.
 
 use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{DeclareState, Setup, SetupError};
@@ -20,7 +22,7 @@ use super::ranges::Variables;
 pub struct Params {
     /// The rules: a file's name, or a list of rules.
     pub(super) rules: Source,
-    /// The values of `$NAMES` in rules, such as `HOME_NET: "[10.0.0.0/8]"`. They take precedence over those in the
+    /// The values of `$NAMES` in rules, such as `HOME_NET: "[10.0.0.0/8]"`. They take precedence over variables in the
     /// file.
     #[serde(default)]
     pub(super) variables: Variables,
@@ -44,11 +46,11 @@ pub struct Params {
     /// file.
     #[serde(default)]
     pub(super) skip_drop: bool,
-    /// True if reported packets leave by a gate of their own, `alerted`.
+    /// True if reported packets leave by a separate gate, `alerted`.
     #[serde(default)]
     pub(super) divert: bool,
-    /// The counts in reports: a `summary` (the default), or also those of each `rule`. The table `matches` has the
-    /// counts of each rule in either case.
+    /// The counts in reports: a `summary` (the default), or also the counts of each `rule`. In both cases, the table
+    /// `matches` has the counts of each rule.
     #[serde(default)]
     pub(super) count: Count,
     /// The largest number of steps of backtracking searches for a packet, 1000 to 100000000; 100000 by default. Steps
@@ -160,6 +162,7 @@ pub(super) enum Count {
 }
 
 impl Flow {
+    /// Returns the setting for the parser.
     fn mode(&self) -> FlowMode {
         match self {
             Self::Stateless(Stateless::Refuse) => FlowMode::Refuse,
@@ -184,6 +187,7 @@ impl Flow {
 }
 
 impl Params {
+    /// Reads and compiles the rules. An error lists the first faults, each with its line.
     pub(super) fn compile(&self, setup: &Setup<'_>) -> Result<Ruleset, SetupError> {
         let refused = |error: String| match &self.rules {
             Source::Inline(lines) => of_elements("rules", lines, &error),

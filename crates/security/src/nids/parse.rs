@@ -37,7 +37,7 @@ pub enum FlowMode {
 /// The settings of the parser.
 #[derive(Clone, Debug, Default)]
 pub struct Dialect {
-    /// Variables. They take precedence over those of the file.
+    /// Variables. They take precedence over variables of the file.
     pub variables: Variables,
     /// The treatment of the options `flow` and `flowbits`.
     pub flow: FlowMode,
@@ -153,6 +153,7 @@ const SERVICES: [&str; 29] = [
     "quic",
 ];
 
+/// Returns the error for the name of an application protocol in place of a transport protocol.
 fn service(name: &str) -> String {
     if name.starts_with("http") || name == "file" {
         return format!("the protocol '{name}': HTTP buffers are not supported yet");
@@ -160,7 +161,9 @@ fn service(name: &str) -> String {
     format!("the protocol '{name}' is not decoded: write the transport protocol and the port")
 }
 
+/// The parser of a file, with the definitions and rules so far.
 struct Reader {
+    /// The variables of the configuration, and of the file so far.
     variables: Variables,
     /// Variables that the configuration gives. The file's definitions of them are ignored.
     given: std::collections::BTreeSet<String>,
@@ -168,7 +171,9 @@ struct Reader {
     classes: BTreeMap<String, u8>,
     /// Descriptions of the classes that the file defines.
     categories: BTreeMap<String, String>,
+    /// The treatment of the options `flow` and `flowbits`.
     flow: FlowMode,
+    /// The rules so far, in order.
     rules: Vec<Rule>,
     /// The index of each rule by generator and number.
     indices: HashMap<(u32, u32), usize>,
@@ -177,6 +182,7 @@ struct Reader {
     bits: BitNumbers,
 }
 
+/// Shortens a text for an error.
 pub(super) fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
@@ -189,6 +195,7 @@ pub(super) fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Opti
 }
 
 impl Reader {
+    /// Parses a line and adds its rule or definition. With `latin1`, each character is one byte of the file.
     fn read(&mut self, line: usize, text: &str, latin1: bool) -> Result<(), Refused> {
         let (word, rest) = text.split_once(|letter: char| letter.is_ascii_whitespace()).unwrap_or((text, ""));
         match word {
@@ -202,7 +209,8 @@ impl Reader {
         }
     }
 
-    /// Adds a rule. If two rules have the same number, the newer revision counts, as in Snort.
+    /// Adds a rule. If two rules have the same number, the rule with the newer revision is kept, as in Snort, and the
+    /// other is listed in `replaced`.
     fn add(&mut self, mut rule: Rule) -> Result<(), Refused> {
         self.bits.number(&mut rule)?;
         let Rule { sid, revision, generator, .. } = rule;
@@ -228,6 +236,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Parses the definition of a variable. `word` is `var`, `ipvar` or `portvar`.
     fn variable(&mut self, word: &str, rest: &str) -> Result<(), String> {
         let (name, value) = rest
             .trim_ascii()
@@ -255,6 +264,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Parses the definition of a class.
     fn config(&mut self, rest: &str) -> Result<(), String> {
         let Some(class) = rest.trim_ascii().strip_prefix("classification:") else {
             return Err(format!(
@@ -273,6 +283,7 @@ impl Reader {
         }
     }
 
+    /// Parses a rule. `action` is its first word.
     fn rule(&self, line: usize, action: &str, rest: &str, latin1: bool) -> Result<Rule, Refused> {
         let action = match action {
             "alert" => Action::Alert,
@@ -383,6 +394,7 @@ pub fn is_any(ports: &ranges::Ranges) -> bool {
     ports.ranges() == [(0, ranges::PORTS)]
 }
 
+/// Parses a priority, 1 to 255.
 fn priority_of(text: &str) -> Result<u8, String> {
     let priority = text.parse::<u8>().ok().filter(|priority| *priority > 0);
     priority.ok_or_else(|| format!("'{}' is not a valid priority: allowed are 1 to 255", short(text)))

@@ -18,8 +18,9 @@ const MANY_PORTS: [u128; 8] = [4_096, 1_024, 256, 64, 16, 4, 1, 0];
 const MAX_PORT_ENTRIES: usize = 1 << 22;
 /// The largest memory of all groups by port, in bytes, as estimated before they are built.
 pub(super) const MAX_MEMORY: usize = 256 << 20;
-/// The memory of a group besides its automaton.
+/// The memory of a group besides its automaton and its strings, in bytes.
 const EACH_GROUP: usize = 1_024;
+/// The memory of a string of a group besides the automaton, in bytes.
 const EACH_STRING: usize = 64;
 
 /// The rules of each protocol, divided by the ports that they are found by.
@@ -45,9 +46,11 @@ pub struct RulesByPort {
     pub sets: Vec<Vec<u32>>,
 }
 
-/// The remaining budget.
+/// The remaining budget. It is exceeded if one of its values would be less than 0.
 struct PlanBudget {
+    /// The number of further pairs of a rule and a port.
     port_entries: usize,
+    /// The further memory of groups, in bytes.
     memory: usize,
 }
 
@@ -72,7 +75,8 @@ enum FoundBy {
     Destination,
 }
 
-/// Returns the ports by which a rule is found for packets in this direction.
+/// Returns the ports by which a rule is found for packets in this direction. A rule with more than `many` ports on both
+/// sides is not found by port.
 fn found_by(source: &Ranges, destination: &Ranges, many: u128) -> FoundBy {
     let few = |ports: &Ranges| !is_any(ports) && count(ports) <= many;
     if few(destination) {
@@ -90,7 +94,8 @@ fn count(ports: &Ranges) -> u128 {
 }
 
 impl ProtocolRules {
-    /// Returns `None` if the budget is exceeded.
+    /// Divides the rules of a protocol. `texts` has the content by which each rule is found. A rule is found by port if
+    /// it has at most `many` ports on one side. Returns `None` if the budget is exceeded.
     fn new(
         all: &[Rule],
         texts: &[Option<Vec<u8>>],

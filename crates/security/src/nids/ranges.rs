@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 16;
 /// The largest number of ranges in a set.
 const MAX_RANGES: usize = 10_000;
 
-/// A set of numbers, as sorted ranges that neither overlap nor touch.
+/// A set of numbers, as sorted ranges. Ranges do not overlap and do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ranges(Vec<(u128, u128)>);
 
@@ -45,6 +45,7 @@ impl Ranges {
         Self(rest)
     }
 
+    /// Returns the numbers up to `most` that are in this set and not in the other one.
     fn without(&self, other: &Self, most: u128) -> Self {
         // The complement of the union of this set's complement and the other set.
         let mut out = self.complement(most).0;
@@ -84,6 +85,7 @@ pub struct Hosts {
 
 /// The greatest IPv4 address.
 const V4: u128 = u32::MAX as u128;
+/// The greatest IPv6 address.
 const V6: u128 = u128::MAX;
 /// The greatest port.
 pub const PORTS: u128 = u16::MAX as u128;
@@ -93,12 +95,19 @@ pub type Variables = BTreeMap<String, String>;
 
 /// A set that can be parsed from rule syntax.
 trait Element: Sized + Clone + Default {
+    /// The noun for an element in errors.
     const WHAT: &'static str;
+    /// Returns the set of all elements.
     fn all() -> Self;
+    /// Parses a word that is not a list, a negation, a variable or `any`.
     fn one(word: &str) -> Result<Self, String>;
+    /// Returns the union of both sets.
     fn and(self, other: Self) -> Self;
+    /// Returns this set without the elements of the other one.
     fn without(&self, other: &Self) -> Self;
+    /// Returns the elements that are not in this set.
     fn inverse(&self) -> Self;
+    /// Returns the number of ranges, which is 0 only for the empty set.
     fn size(&self) -> usize;
 }
 
@@ -201,6 +210,7 @@ impl Element for Ranges {
     }
 }
 
+/// Shortens a text for an error.
 fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
@@ -223,7 +233,7 @@ pub fn ports(text: &str, variables: &Variables) -> Result<Ranges, String> {
     if all.size() == 0 { Err(format!("'{}' contains no port", short(text))) } else { Ok(all) }
 }
 
-/// Splits a list at its commas, except those in nested lists.
+/// Splits a list at its commas, except commas in nested lists.
 fn words(text: &str) -> Result<Vec<&str>, String> {
     let (mut depth, mut from, mut words) = (0usize, 0, Vec::new());
     for (at, letter) in text.char_indices() {
@@ -244,6 +254,7 @@ fn words(text: &str) -> Result<Vec<&str>, String> {
     Ok(words)
 }
 
+/// Parses a set. `depth` is the number of lists, negations and variables around the text.
 fn read<E: Element>(text: &str, variables: &Variables, depth: usize) -> Result<E, String> {
     let text = text.trim();
     if depth > MAX_DEPTH {

@@ -1,9 +1,9 @@
 //! PCRE-compatible regular expressions over payloads, in bounded time and without allocation.
 //!
-//! An expression is compiled into a table (a deterministic automaton) if the table is small. Otherwise the states of a
-//! nondeterministic automaton are simulated, which is slower by the number of states but also bounded. Neither
-//! backtracks, so no payload takes exponential time. Look-around, back-references and the end of a match need a
-//! backtracking search. That search counts its steps and gives up at a limit.
+//! An expression is compiled into a table (a deterministic automaton) if the table is small. Otherwise the search
+//! simulates a nondeterministic automaton: each byte then takes time in proportion to the number of states. Both
+//! methods do not backtrack, so no payload takes exponential time. Look-around, back-references and the end of a match
+//! need a backtracking search. That search counts its steps and gives up at a limit.
 
 mod plain;
 mod program;
@@ -36,15 +36,18 @@ pub struct Regex {
     text: String,
     /// True if the match starts at the end of the previous option (`R`).
     relative: bool,
-    /// Decides whether the expression matches, if an automaton can.
+    /// The automaton that decides whether the expression matches; `None` if only a backtracking search can decide it.
     automaton: Option<CompiledRegex>,
-    /// Finds where the expression matches.
+    /// The program of the backtracking search, which finds where the expression matches; `None` if it is not needed.
     program: Option<Arc<Program>>,
 }
 
+/// An automaton, which takes a bounded time for each byte.
 #[derive(Clone, Debug)]
 enum CompiledRegex {
+    /// A deterministic automaton.
     Table(Arc<dense::DFA<Vec<u32>>>),
+    /// A nondeterministic automaton, whose states are simulated.
     Simulated(Arc<PikeVM>),
 }
 
@@ -108,7 +111,8 @@ impl Regex {
         Ok(Self { text: text.to_owned(), relative, automaton, program })
     }
 
-    /// Sets whether [`find`](Self::find) is needed. Frees its program if it is not.
+    /// Must be called once after all options of the rule are parsed. If `find` is false, [`find`](Self::find) is not
+    /// needed, and its program is freed if an automaton exists.
     ///
     /// # Errors
     /// The expression is too large for [`find`](Self::find).
@@ -155,14 +159,16 @@ impl Regex {
             None | Some(CompiledRegex::Table(_)) => None,
             Some(CompiledRegex::Simulated(states)) => {
                 let mut cache = states.create_cache();
-                // The cache grows to its full size in the first search. That must not happen with the first packets.
+                // The cache grows to its full size in the first search. This search makes it grow now, and not when the
+                // first packets come.
                 states.is_match(&mut cache, [0u8; 64].as_slice());
                 Some(cache)
             }
         })
     }
 
-    /// Returns true if the expression matches anywhere in `bytes`.
+    /// Returns true if the expression matches anywhere in `bytes`. `cache` must be a [`cache`](Self::cache) of this
+    /// expression.
     ///
     /// # Errors
     /// The search takes too many steps.
@@ -184,7 +190,8 @@ impl Regex {
         }
     }
 
-    /// Returns the start and the end of the first match that begins at `from` or later.
+    /// Returns the start and the end of the first match that begins at `from` or later. Finds nothing if
+    /// [`keep`](Self::keep) has freed the program.
     ///
     /// # Errors
     /// The search takes too many steps.
@@ -299,7 +306,7 @@ mod tests {
             ("/a{,5}b/", &b"a{,5}b"[..], &b"aab"[..]),
             ("/a{2,}b/", b"aab", b"ab"),
             (r"/x{/", b"x{", b"x"),
-            // Classes have neither intersections nor nested classes.
+            // Classes have no intersections and no nested classes.
             ("/[a&&b]/", b"&", b"c"),
             ("/[[a]+z/", b"[az", b"bz"),
             ("/[]a]z/", b"]z", b"bz"),
@@ -308,7 +315,7 @@ mod tests {
             (r"/[\w-]z/", b"-z", b".z"),
             ("/[[:digit:][:^alpha:]]/", b"5", b"a"),
             (r"/\<a\>/", b"<a>", b"a"),
-            // A dollar also matches before a line feed at the end, unless the flag E is set.
+            // Without the flag E, a dollar also matches before a line feed at the end.
             ("/a$/", b"xa\n", b"a\nb"),
             ("/a$/E", b"xa", b"a\n"),
             ("/a$/m", b"a\nb", b"ab"),

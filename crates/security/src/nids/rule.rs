@@ -109,7 +109,7 @@ pub enum Test {
         /// The bits that are compared.
         mask: u8,
     },
-    /// The same for TCP packets. Packets of other protocols pass the test.
+    /// TCP's control bits within a mask. Packets of other protocols pass the test.
     FlagsOfTcp {
         /// The comparison.
         how: BitMatch,
@@ -204,9 +204,10 @@ pub struct Limit {
 /// The conditions of the option `flow` on a packet's session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTest {
-    /// Whether the session must be established.
+    /// True if the session must be established, false if it must not be established, `None` if both match.
     pub established: Option<bool>,
-    /// Whether the sender must be the side that opened the session.
+    /// True if the sender must be the side that opened the session, false if it must be the other side, `None` if both
+    /// match.
     pub to_server: Option<bool>,
 }
 
@@ -256,7 +257,7 @@ pub struct BitStep {
     pub names: BitNames,
     /// The group that its bits become members of.
     pub joins: Option<String>,
-    /// The numbers of its bits among the bits of all rules.
+    /// The numbers of its bits among the bits of all rules. The parser sets them when it has read all rules.
     pub bits: Vec<u16>,
 }
 
@@ -317,7 +318,7 @@ pub struct Rule {
     pub tests: Vec<Test>,
     /// Contents, in the rule's order.
     pub contents: Vec<Content>,
-    /// Regular expressions. Each is matched on its own unless it is in the chain.
+    /// Regular expressions. If the chain is empty, each is matched on its own.
     pub pcres: Vec<Pcre>,
     /// All contents and expressions in order, together with the options that depend on others. Empty if no option
     /// depends on another.
@@ -360,8 +361,8 @@ impl Rule {
         }
     }
 
-    /// Returns the content by which the rule is found: the content marked as such, else the longest. `None` if no
-    /// content must be present.
+    /// Returns the content by which the rule is found: the content with `fast_pattern`, otherwise the longest content.
+    /// `None` if the rule requires no content.
     #[must_use]
     pub fn fast(&self) -> Option<&Content> {
         let required = || self.contents.iter().filter(|content| !content.not);
@@ -371,8 +372,8 @@ impl Rule {
         })
     }
 
-    /// Returns that content in lower case, as it is searched together with those of other rules. The rule itself then
-    /// tests the exact bytes.
+    /// Returns the content of [`fast`](Self::fast) in lower case. In this form it is searched together with the
+    /// contents of other rules. Afterwards, the test of the rule compares the exact bytes.
     pub fn folded(&self) -> Option<Vec<u8>> {
         self.fast().map(|content| content.bytes.to_ascii_lowercase())
     }

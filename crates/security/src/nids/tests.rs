@@ -128,8 +128,8 @@ fn options_mean_what_the_documentation_says() {
     }
 }
 
-/// Overlapping port ranges once made a group of hundreds of rules for every few ports: 1 400 automata with 400 contents
-/// each.
+/// In the past, overlapping port ranges made a group of hundreds of rules for every few ports: 1 400 automata with 400
+/// contents each.
 #[test]
 fn overlapping_port_ranges_take_bounded_memory() {
     let rules: Vec<String> = (0..1_000)

@@ -89,7 +89,8 @@ impl View {
         (self.v6, self.protocol) == (other.v6, other.protocol) && (same || back)
     }
 
-    /// Returns a number in a header, or `None` if the packet does not show it.
+    /// Returns a number in a header, or `None` if the packet does not show it. `frame` must be the frame of this
+    /// packet.
     #[must_use]
     pub fn field(&self, field: Field, frame: &[u8]) -> Option<u32> {
         let (network, transport) = (usize::from(self.headers.0), usize::from(self.headers.1));

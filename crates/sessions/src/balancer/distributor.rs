@@ -1,4 +1,4 @@
-//! A worker's operators of a balancer: its sessions, and the forwarding of each packet.
+//! A worker's part of a balancer: its sessions, and the forwarding of each packet.
 
 mod shown;
 
@@ -25,11 +25,13 @@ use crate::nat::{self, Direction, WhenFull};
 /// A worker's sessions.
 pub(crate) struct Distributor {
     table: Sessions<Balanced>,
+    /// The backends of all sessions. Each session stores the index of its backend here.
     roster: Roster,
     /// The services of the present configuration.
     services: Arc<Services>,
-    /// Present time slot.
+    /// The time slot of the present call.
     now: Slot,
+    // The counters of sessions so far. The number of open sessions is the length of the table.
     opened: u64,
     ended: u64,
     evicted: u64,
@@ -39,11 +41,11 @@ pub(crate) struct Distributor {
 
 pub(super) use shown::SESSIONS;
 
-/// A decision for a packet: the new destination, and the way to the backend.
+/// A decision for a packet: the new destination address and port, and the way to the backend.
 type Delivery = (([u8; 4], u16), Hop);
 
 impl Distributor {
-    /// Creates a table for this number of sessions.
+    /// Creates a table for up to `sessions` sessions. `secret` seeds the hashes of their keys.
     pub(super) fn new(
         services: Arc<Services>,
         sessions: usize,
@@ -67,7 +69,8 @@ impl Distributor {
         })
     }
 
-    /// Begins a call of a module with these services: removes sessions that have ended, a few at a time.
+    /// Begins a call of a module with these services. If the services are those of a new configuration, takes them
+    /// over. Removes sessions that have ended: examines one for each of `packets` packets, and [`ENDS`] more.
     #[inline]
     pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32, services: &Arc<Services>) {
         if !self.is_of(services) {
@@ -79,7 +82,7 @@ impl Distributor {
         }
     }
 
-    /// Whether these are the services of the present configuration.
+    /// Returns true if these are the services of the present configuration.
     pub(crate) fn is_of(&self, services: &Arc<Services>) -> bool {
         Arc::ptr_eq(&self.services, services)
     }
@@ -108,6 +111,7 @@ impl Distributor {
         self.table.iter(from).find(|(_, session)| absent(session)).map(|(found, _)| found)
     }
 
+    /// Removes sessions that have ended. Examines up to `looks` sessions.
     #[inline(never)]
     fn expire(&mut self, mut looks: u32) {
         while let Some(session) = self.table.expire(self.now, &mut looks) {
@@ -123,21 +127,23 @@ impl Distributor {
         self.count_removed(&session);
     }
 
+    /// Updates the roster for a session that was removed from the table.
     fn count_removed(&mut self, session: &Balanced) {
         self.roster.get_mut(session.backend).open -= 1;
     }
 
-    /// Whether sessions that may have ended remain to be checked.
+    /// Returns true if sessions that may have ended remain to be checked.
     pub(crate) fn is_due(&mut self) -> bool {
         self.table.is_due(self.now)
     }
 
-    /// Whether there are no sessions.
+    /// Returns true if there are no sessions.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// Publishes the counters ([`COUNTERS`](super::COUNTERS), [`BACKENDS`](super::BACKENDS)).
+    /// Publishes the counters ([`COUNTERS`](super::COUNTERS), [`BACKENDS`](super::BACKENDS)). `backends` must belong to
+    /// the present configuration ([`is_of`](Self::is_of)).
     pub(crate) fn publish(&self, sessions: &[Counter], backends: &[Arc<[Counter]>; 3]) {
         let values = [self.table.len() as u64, self.opened, self.ended, self.evicted, self.refused];
         sessions.iter().zip(values).for_each(|(counter, value)| counter.set(value));
@@ -177,7 +183,8 @@ impl Distributor {
         });
     }
 
-    /// Looks up the sessions of plain packets on one side, and calls `pass` for each packet.
+    /// Calls `pass` for each packet and assigns the packet to the gate that it returns. `pass` gets the session of a
+    /// plain packet whose key is on the side `side`, and `None` for other packets and packets without a session.
     #[inline(always)]
     fn each(
         &mut self,
@@ -255,12 +262,13 @@ impl Distributor {
         true
     }
 
-    /// Returns the service end of a backend's packets with this 5-tuple.
+    /// Returns the address and port of the service to which a backend's packet with this 5-tuple belongs, as `replies:
+    /// endpoint` does: by its source. Returns `None` if the source is not a backend with `mode: nat`.
     fn service_of(&self, server: Tuple4) -> Option<([u8; 4], u16)> {
         self.services.service_of(server.source(), server.ports().0, server.protocol())
     }
 
-    /// Forwards any packet, to a service or not.
+    /// Forwards any packet, to a service or not. Returns its gate. An error is the gate of a packet that is dropped.
     #[inline(never)]
     fn forward_any(&mut self, packet: &mut Packet, outputs: Outputs) -> Result<Gate, Gate> {
         let ours = |it: &Self, packet: &mut Packet| packet.ipv4().is_some_and(|ip| it.services.have(ip.destination));
@@ -317,7 +325,8 @@ impl Distributor {
         Found::NONE
     }
 
-    /// Returns the backend of a packet's session, if there is a session.
+    /// Returns the delivery of a client's packet, if the packet has a session and the session's backend is in the
+    /// configuration. The session does not change.
     fn known(&mut self, client: Tuple4) -> Option<Delivery> {
         let found = self.live(client);
         if !found.is_some() || found.side() != Balanced::CLIENT {
@@ -328,14 +337,15 @@ impl Distributor {
         backend.present.then(|| (session.backend_end(), backend.hop))
     }
 
-    /// Returns the backend that a new session would get.
+    /// Returns the delivery that a new session would get. Opens no session.
     fn chosen(&self, client: Tuple4) -> Option<Delivery> {
         let backend = self.services.of(client)?.pick(client)?;
         let backend = &self.services.backends[backend];
         Some((backend.end_of(client.ports().1), backend.hop))
     }
 
-    /// Returns the delivery of a packet, by its session or a new one. `None` if the packet is not for a service.
+    /// Returns the delivery of a client's packet, by its session or a new session. Returns `None` if the packet is not
+    /// for a service. An error is the gate of a packet that is dropped.
     fn deliver(&mut self, headers: &Headers<Tuple4>) -> Result<Option<Delivery>, Gate> {
         let client = headers.tuple;
         let mut found = self.present(client);
@@ -378,7 +388,7 @@ impl Distributor {
         self.services.settings.timeouts.renew(&mut self.table, found, phase, self.now);
     }
 
-    /// Opens a session.
+    /// Opens a session for a packet to a service. An error is the gate of a packet that is dropped.
     fn open(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
         let client = headers.tuple;
         let services = Arc::clone(&self.services);
@@ -422,7 +432,7 @@ impl Distributor {
         Ok(found)
     }
 
-    /// Handles any packet, from a backend or not.
+    /// Handles any packet, from a backend or not. Returns its gate.
     #[inline(never)]
     fn back_any(&mut self, packet: &mut Packet, outputs: Outputs) -> Gate {
         let theirs = |it: &Self, packet: &mut Packet| packet.ipv4().is_some_and(|ip| it.services.translate(ip.source));
@@ -451,7 +461,8 @@ impl Distributor {
         }
     }
 
-    /// Returns the service end that becomes the source of a backend's packet.
+    /// Returns the address and port of the service that become the source of a backend's packet, or `None` if the
+    /// packet is not a reply.
     fn service_end_of(&mut self, server: Tuple4) -> Option<([u8; 4], u16)> {
         if self.services.settings.replies == Replies::Endpoint {
             return self.service_of(server);
@@ -462,7 +473,7 @@ impl Distributor {
     }
 }
 
-/// Assigns a packet to its gate, unless it is the first one.
+/// Assigns the packet at index `at` to its gate. Packets are on the first gate by default.
 #[inline(always)]
 fn put(context: &mut Context<'_>, at: usize, gate: Gate) {
     if gate != Gate::FIRST {
@@ -470,7 +481,8 @@ fn put(context: &mut Context<'_>, at: usize, gate: Gate) {
     }
 }
 
-/// Sends an unchanged packet to its backend.
+/// Sends a packet to its backend without a change of the IP packet: sets the destination Ethernet address or the
+/// metadata word.
 #[inline(always)]
 fn direct(packet: &mut Packet, hop: Hop, outputs: Outputs) {
     match (hop, outputs.word) {

@@ -27,9 +27,10 @@ pub(crate) const DROPS: &[Reason] = &[
     },
     Reason { name: "full", help: "There is no room for another session." },
 ];
-/// Drop reasons of [`balance_back`](crate::balance_back), which opens no sessions.
+/// Drop reasons of [`balance_back`](crate::balance_back), which opens no sessions: the first five of [`DROPS`].
 pub(crate) const BACK_DROPS: &[Reason] = DROPS.split_at(5).0;
 
+// The gates of the drop reasons. The numbers are the indices in `DROPS`.
 pub(super) const NO_SERVICE: Gate = Gate::drop(0);
 pub(super) const FRAGMENT: Gate = Gate::drop(1);
 pub(super) const MALFORMED: Gate = Gate::drop(2);
@@ -39,7 +40,7 @@ pub(super) const NO_BACKEND: Gate = Gate::drop(5);
 pub(super) const CLASH: Gate = Gate::drop(6);
 pub(super) const FULL: Gate = Gate::drop(7);
 
-/// Counters of sessions, in this order.
+/// The names of the counters of sessions, in the order of their indices.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
 /// Headings of the counters of each backend.
 pub(crate) const BACKENDS: [&str; 3] = ["open sessions by backend", "opened sessions by backend", "packets by backend"];
@@ -58,7 +59,8 @@ pub(crate) enum Others {
 }
 
 impl Others {
-    /// Returns the gate of such packets. Declares the module's gates if there is one for them.
+    /// Returns the gate of packets that are not for a service, or are not a reply. For `gate`, also declares the gates
+    /// of the module.
     pub(crate) fn gate(self, setup: &mut Setup<'_>) -> Result<Gate, SetupError> {
         match self {
             Self::Pass => Ok(Gate::FIRST),
@@ -71,6 +73,8 @@ impl Others {
 /// The gate of other packets, and the metadata word for next hops.
 #[derive(Clone, Copy)]
 pub(crate) struct Outputs {
+    /// The gate of packets that are not for a service, or are not a reply.
     pub(crate) others: Gate,
+    /// The metadata word `next_hop`, if a backend needs it.
     pub(crate) word: Option<Word>,
 }

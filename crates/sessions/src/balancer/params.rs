@@ -38,8 +38,8 @@ pub struct Params {
     #[serde(default)]
     pub(super) replies: Replies,
     /// Number of entries in each service's Maglev table: a prime, 65537 by default. Use a hundred or more for each
-    /// backend: with more entries the shares are more exact, and fewer sessions change their backend. Each takes two
-    /// bytes. All tables together can have up to 268439552 entries, which is 4096 tables of the default size.
+    /// backend: with more entries the shares are more exact, and fewer sessions change their backend. Each entry takes
+    /// two bytes. All tables together can have up to 268439552 entries, which is 4096 tables of the default size.
     #[schemars(extend("default" = 65_537))]
     places: Option<u32>,
     /// How long a session is kept without a packet.
@@ -105,8 +105,8 @@ fn one() -> u16 {
 const MANY: usize = 4_096;
 /// Default number of entries in a Maglev table: the smaller size of the paper.
 const PLACES: u32 = 65_537;
-/// Maximum number of entries over all tables, half a gigabyte: as many as the maximum number of services has by
-/// default. It limits the time and memory for checking a configuration.
+/// Maximum number of entries of all tables together, which take half a gigabyte. It suffices for the maximum number of
+/// services with tables of the default size. The limit bounds the time and memory for checking a configuration.
 const ALL_PLACES: u64 = MANY as u64 * PLACES as u64;
 
 impl Params {
@@ -142,6 +142,8 @@ impl Params {
 }
 
 impl ServiceParams {
+    /// Validates a service at `path` of the configuration, and adds it and its backends to `made`. After an error,
+    /// `made` may have some of the backends and must not be used.
     fn read(&self, path: &str, params: &Params, made: &mut Services) -> Result<(), SetupError> {
         let address = address(&self.address).map_err(|message| SetupError::at(format!("{path}.address"), message))?;
         let protocol = match self.protocol {
@@ -194,6 +196,7 @@ impl ServiceParams {
 }
 
 impl BackendParams {
+    /// Validates a backend of the service `name`. The caller sets `one_way`, which is false here.
     fn read(&self, path: &str, service: &ServiceParams, name: Name) -> Result<Backend, SetupError> {
         let address = address(&self.address).map_err(|message| SetupError::at(format!("{path}.address"), message))?;
         let at = |field: &str, message: &str| Err(SetupError::at(format!("{path}.{field}"), message));
@@ -226,6 +229,7 @@ impl BackendParams {
     }
 }
 
+/// Parses the IPv4 address of a host, in host byte order.
 fn address(text: &str) -> Result<u32, String> {
     let address: Ipv4Addr = text.parse().map_err(|_| format!("'{text}' is not an IPv4 address such as 192.0.2.10"))?;
     check_host_address(address.into())?;

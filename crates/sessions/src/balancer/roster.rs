@@ -1,4 +1,5 @@
-//! The backends of all sessions: those of the present configuration, and former ones that still have sessions.
+//! The backends of all sessions: the backends of the present configuration, and former backends that still have
+//! sessions.
 
 use hashbrown::HashMap;
 
@@ -8,28 +9,29 @@ use super::services::{Backend, Hop, Name, Services};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendEntry {
     service: Name,
+    /// The backend's address and port.
     end: Name,
     pub(super) hop: Hop,
-    /// Whether the backend is in the present configuration.
+    /// True if the backend is in the present configuration.
     pub(super) present: bool,
-    /// Whether its sessions are tracked by the client's packets only.
+    /// True if the backend's sessions are tracked only by the client's packets.
     pub(super) one_way: bool,
-    /// Number of open sessions.
+    /// Number of open sessions. An entry may be reused only if this is 0.
     pub(super) open: u64,
     /// Number of sessions opened so far.
     pub(super) opened: u64,
-    /// Number of packets sent to it.
+    /// Number of packets sent to the backend.
     pub(super) packets: u64,
 }
 
 impl BackendEntry {
-    /// The backend's own address and port.
+    /// Returns the backend's address and port. Port 0 means that packets keep their port.
     pub(super) fn end(&self) -> Name {
         self.end
     }
 }
 
-/// The entries.
+/// The backends of a worker's sessions.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     entries: Vec<BackendEntry>,
@@ -51,7 +53,7 @@ impl Roster {
         &mut self.entries[usize::from(index)]
     }
 
-    /// Returns the index of a backend of the present configuration.
+    /// Returns the index in the roster of the backend that has the index `backend` in the present configuration.
     pub(super) fn of(&self, backend: usize) -> u16 {
         self.present[backend]
     }
@@ -62,9 +64,9 @@ impl Roster {
     }
 
     /// Takes over a configuration's backends. A known backend keeps its entry and its sessions. The entry of a former
-    /// backend is reused once it has no sessions. Returns false if there are not enough entries: then only the former
-    /// backends are marked as not present, and the caller must end their sessions. Allocates memory; this happens once
-    /// a configuration.
+    /// backend is reused once the backend has no sessions. Returns false if there are not enough entries: then the
+    /// former backends are only marked as not present, and the caller must end their sessions and call this again.
+    /// Allocates memory, which is acceptable once per configuration.
     pub(super) fn adopt(&mut self, services: &Services) -> bool {
         let key = |hop: Hop, service: Name, end: Name| (service, end, hop == Hop::Route);
         let known: HashMap<_, u16> = (0u16..)
@@ -94,6 +96,7 @@ impl Roster {
         true
     }
 
+    /// Stores a new backend in the entry `free`, or in a new entry if there is none. Returns the index of the entry.
     fn insert(&mut self, backend: &Backend, free: Option<u16>) -> u16 {
         let Backend { service, end, hop, one_way } = *backend;
         let entry = BackendEntry { service, end, hop, present: true, one_way, open: 0, opened: 0, packets: 0 };

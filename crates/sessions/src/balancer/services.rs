@@ -77,16 +77,19 @@ impl Name {
         self.0 as u8
     }
 
+    /// Returns the name with the same address and protocol and all ports.
     fn of_all_ports(self) -> Self {
         Self(self.0 & !(0xffff << 16))
     }
 
-    /// Whether some address and port belongs to both.
+    /// Returns true if some address and port belongs to both names.
     fn overlaps(self, other: Self) -> bool {
         let all = self.port() == 0 || other.port() == 0;
         self == other || all && self.of_all_ports() == other.of_all_ports()
     }
 
+    /// Returns the name as a number, which is unique. Maglev derives a backend's permutation from it, so a change would
+    /// move sessions to other backends.
     pub(super) fn as_word(self) -> u64 {
         self.0
     }
@@ -118,10 +121,10 @@ pub(super) enum Hop {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backend {
     pub(super) service: Name,
-    /// Its own address and port.
+    /// The backend's address and port. Port 0 means that packets keep their port.
     pub(super) end: Name,
     pub(super) hop: Hop,
-    /// Whether its sessions are tracked by the client's packets only.
+    /// True if the backend's sessions are tracked only by the client's packets, because its replies are not looked up.
     pub(super) one_way: bool,
 }
 
@@ -139,12 +142,16 @@ pub(super) struct Service {
 /// All services.
 pub(crate) struct Services {
     pub(super) settings: Settings,
+    /// The backends of all services. Those of one service are adjacent.
     pub(super) backends: Vec<Backend>,
     services: Vec<Service>,
+    /// The index in `services` of each service.
     by_name: HashMap<Name, u32>,
+    /// The addresses of all services.
     addresses: HashSet<u32>,
-    /// The services of backends with `mode: nat`.
+    /// The service of each backend with `mode: nat`, by the backend's address and port.
     by_end: HashMap<Name, Name>,
+    /// The addresses of the backends in `by_end`.
     end_addresses: HashSet<u32>,
 }
 
@@ -161,7 +168,7 @@ impl Services {
         }
     }
 
-    /// Adds a service. Its backends were added before.
+    /// Adds a service. Its backends must have been added before. Returns an error if there is a service of this name.
     pub(super) fn add(&mut self, name: Name, service: Service) -> Result<(), ()> {
         let Entry::Vacant(vacant) = self.by_name.entry(name) else { return Err(()) };
         vacant.insert(self.services.len() as u32);
@@ -186,12 +193,12 @@ impl Services {
         new.iter().find_map(|new| translated().find(|it| it.end.overlaps(new.end)).map(|it| (*new, *it)))
     }
 
-    /// Whether replies may come to any worker.
+    /// Returns true if replies may come to any worker.
     pub(super) fn reply_anywhere(&self) -> bool {
         self.settings.replies == Replies::Endpoint || self.services.iter().all(|it| it.mode == Mode::Direct)
     }
 
-    /// Whether any backend is reached by the metadata word `next_hop`.
+    /// Returns true if a backend needs the metadata word `next_hop`.
     pub(crate) fn write_words(&self) -> bool {
         self.backends.iter().any(|backend| matches!(backend.hop, Hop::Word(_)))
     }
@@ -204,24 +211,25 @@ impl Services {
         })
     }
 
-    /// Whether an address belongs to a service.
+    /// Returns true if an address belongs to a service.
     pub(super) fn have(&self, address: [u8; 4]) -> bool {
         self.addresses.contains(&u32::from_be_bytes(address))
     }
 
-    /// Whether an address belongs to a backend whose packets are translated.
+    /// Returns true if an address belongs to a backend whose packets are translated.
     pub(super) fn translate(&self, address: [u8; 4]) -> bool {
         self.end_addresses.contains(&u32::from_be_bytes(address))
     }
 
-    /// Returns the service of packets with this 5-tuple.
+    /// Returns the service of packets with this 5-tuple. A service for the port is preferred to a service for all
+    /// ports.
     pub(super) fn of(&self, tuple: Tuple4) -> Option<&Service> {
         let name = Name::of_destination(tuple);
         let number = self.by_name.get(&name).or_else(|| self.by_name.get(&name.of_all_ports()))?;
         self.services.get(*number as usize)
     }
 
-    /// Returns the service end for packets that a backend sends from this address and port.
+    /// Returns the address and port of the service for packets that a backend sends from this address and port.
     pub(super) fn service_of(&self, address: [u8; 4], port: u16, protocol: u8) -> Option<([u8; 4], u16)> {
         let end = Name::new(u32::from_be_bytes(address), port, protocol);
         let service = self.by_end.get(&end).or_else(|| self.by_end.get(&end.of_all_ports()))?;
@@ -235,7 +243,8 @@ impl Services {
 const CHOICE: u64 = 3;
 
 impl Service {
-    /// Returns the backend, as an index among all, of a new session with this 5-tuple.
+    /// Returns the backend of a new session with this 5-tuple, as an index in [`Services::backends`]. Returns `None` if
+    /// no backend takes new sessions.
     pub(super) fn pick(&self, tuple: Tuple4) -> Option<usize> {
         let table = self.table.as_ref()?;
         let seed = Seed::new(CHOICE);

@@ -40,6 +40,8 @@ impl Balanced {
     /// Side of packets from the backend.
     pub(super) const SERVER: u32 = 1;
 
+    /// Creates a session. `client` is the 5-tuple of the client's packets, `server` that of the backend's packets, and
+    /// `backend` the index of the backend in the roster.
     pub(super) fn new(client: Tuple4, server: Tuple4, connection: Connection, backend: u16) -> Self {
         let gains = Gains::new((client.destination(), client.ports().1), (server.source(), server.ports().0));
         Self { client, server, gains, connection, backend }
@@ -80,8 +82,8 @@ impl Balanced {
     }
 }
 
-/// Updates a connection for a packet of the client, if the backend's packets are not seen. Assumes the replies that the
-/// client's packet implies.
+/// Updates a connection for a packet of the client, for sessions whose backend's packets are not seen. Assumes the
+/// replies that the client's packet implies.
 pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8) {
     connection.passes(flags, false);
     if protocol == UDP {
@@ -94,8 +96,8 @@ pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8)
         }
     }
     if protocol == TCP && flags & FIN != 0 {
-        // If the backend continues to send, the client's acknowledgements keep the session. The first call is needed if
-        // the FIN came before an acknowledgement.
+        // Assume a FIN from both sides, because the backend's FIN is not seen. The first call is needed if the FIN came
+        // before an acknowledgement. If the backend continues to send, the client's acknowledgements keep the session.
         connection.passes(FIN | ACK, false);
         connection.passes(FIN | ACK, true);
     }

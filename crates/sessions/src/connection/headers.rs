@@ -43,7 +43,7 @@ pub struct Headers<T> {
     pub protocol: u8,
     /// TCP's control bits; 0 for other protocols.
     pub flags: u8,
-    /// Whether the packet may be the first of a connection. False only for the reply to an ICMP query.
+    /// True if the packet may be the first packet of a connection. False only for the reply to an ICMP query.
     pub may_open: bool,
 }
 
@@ -74,7 +74,8 @@ impl Shown<Tuple6> {
     }
 }
 
-/// Classifies a packet by its transport header.
+/// Classifies a packet by its transport header. `tuple` makes the 5-tuple from ports and protocol. `quoted` returns the
+/// 5-tuple of the packet that an ICMP error quotes.
 fn transport<T>(
     packet: &mut Packet,
     types: Types,
@@ -103,7 +104,8 @@ fn transport<T>(
 
 const UDP_HEADER: usize = 8;
 
-/// Classifies an ICMP message.
+/// Classifies an ICMP message. `shown` makes the result from ports, flags, and whether the message may open a
+/// connection.
 fn icmp<T>(
     message: &[u8],
     types: Types,
@@ -158,7 +160,7 @@ fn quoted_v4(quoted: &[u8]) -> Option<Tuple4> {
 /// As [`quoted_v4`], for IPv6.
 fn quoted_v6(quoted: &[u8]) -> Option<Tuple6> {
     let (ip, _) = Ipv6::ref_from_prefix(quoted).ok()?;
-    // A later fragment has no upper layer here.
+    // For a later fragment, `upper_layer` returns `None`.
     let (protocol, start) = ipv6::upper_layer(quoted, 0)?;
     let ports = quoted_ports(protocol, quoted.get(start..)?.first_chunk()?, Types::V6)?;
     Some(Tuple6::new(ip.source, ip.destination, ports, protocol))

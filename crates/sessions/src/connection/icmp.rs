@@ -24,20 +24,21 @@ const QUERIES6: [(u8, u8); 3] = [(128, 129), (139, 140), (160, 161)];
 /// A query or its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Query {
-    /// Number of its type, starting with 1.
+    /// The number of the type of query, starting with 1. A query and its reply have the same number.
     number: u16,
     is_query: bool,
 }
 
 impl Query {
-    /// Whether it is the query, not the reply.
+    /// Returns true for the query and false for the reply.
     pub(super) fn is_query(self) -> bool {
         self.is_query
     }
 
-    /// Returns the numbers that replace the ports, from the word after the checksum. The side that sends the query has
-    /// the identifier. The other side has the identifier plus the number of the type. The difference distinguishes the
-    /// sides: the sum of two types' numbers is never 0, so a query from the other side never has the same pair.
+    /// Returns the numbers that replace the source and the destination port. `word` is the word after the checksum. The
+    /// side that sends the query has the identifier. The other side has the identifier plus the number of the type. The
+    /// difference distinguishes the sides: the sum of two types' numbers is never 0, so a query from the other side
+    /// never has the same pair.
     pub(super) fn ports(self, word: [u8; 4]) -> (u16, u16) {
         let identifier = u16::from_be_bytes([word[0], word[1]]);
         let other = identifier.wrapping_add(self.number);
@@ -63,7 +64,7 @@ impl Types {
         }
     }
 
-    /// Whether a type is an error, including types that are not assigned yet (RFC 4443 section 2.1).
+    /// Returns true if a type is an error, including types that are not assigned yet (RFC 4443 section 2.1).
     pub(super) fn is_error(self, kind: u8) -> bool {
         self.errors().contains(&kind) || self == Self::V6 && kind < 128
     }
@@ -79,7 +80,8 @@ impl Types {
     }
 }
 
-/// The difference between both numbers of a message that is not a query: greater than that of any query.
+/// The difference between both numbers of a message that is not a query. It is greater than the difference of any
+/// query.
 const MESSAGE: u16 = 0x100;
 
 /// Returns the numbers that replace the ports of a message that is not a query: its type, and the type plus
@@ -99,8 +101,8 @@ pub fn shown_ports(protocol: u8, (from, to): (u16, u16)) -> (u16, u16) {
     }
 }
 
-/// Whether a message is between neighbours on one link, as its source and hop limit prove. RFC 4890 section 4.4.1 lists
-/// the messages that must not be dropped.
+/// Returns true if the source and the hop limit of a message prove that it is between neighbours on one link. RFC 4890
+/// section 4.4.1 lists the messages that must not be dropped.
 pub(super) fn is_between_neighbours(ip: &Ipv6, kind: u8) -> bool {
     let link_local = ip.source[0] == 0xfe && ip.source[1] & 0xc0 == 0x80;
     match kind {

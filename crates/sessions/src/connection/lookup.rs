@@ -13,7 +13,7 @@ use crate::nat::{LentNat, NatLookup};
 pub struct FoundSession {
     /// State of the connection.
     pub connection: Connection,
-    /// Whether the packet comes from the side that did not open it.
+    /// True if the packet comes from the side that did not open the connection.
     pub reply: bool,
     /// The session's entry in the table.
     pub row: SessionRow,
@@ -22,9 +22,9 @@ pub struct FoundSession {
 /// A session's entry in a table, for modules that store something about the session outside of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionRow {
-    /// The entry's index among those of both IP versions. A later session may get the same index.
+    /// The entry's index among the entries of both IP versions. A later session may get the same index.
     pub index: usize,
-    /// Whether [`LentSessions::mark`] was called for this session. A new session is not marked.
+    /// True if [`LentSessions::mark`] was called for this session. A new session is not marked.
     pub marked: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum SessionLookup {
 }
 
 impl SessionLookup {
-    /// The key that the table is kept under. Another table has another key.
+    /// Returns the key that identifies the table. Different tables have different keys.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
@@ -46,7 +46,7 @@ impl SessionLookup {
         }
     }
 
-    /// The number of entries. The index of each row is smaller.
+    /// Returns an upper bound of [`SessionRow::index`]: each index is smaller.
     #[must_use]
     pub fn rows(&self) -> usize {
         match self {
@@ -55,7 +55,7 @@ impl SessionLookup {
         }
     }
 
-    /// Lends the table. `None` while it is lent to another module.
+    /// Lends the table. Returns `None` while the table is lent to another module.
     #[must_use]
     pub fn lend(&self) -> Option<LentSessions<'_>> {
         match self {
@@ -82,8 +82,9 @@ impl LentSessions<'_> {
         }
     }
 
-    /// Looks up the session of a packet. ICMP errors and other messages without an answer have none. `None` if the
-    /// packet does not show its session: it is a fragment, or its transport header is cut short.
+    /// Looks up the session of a packet. ICMP errors and other messages without an answer have no session: the result
+    /// then has default values. Returns `None` if the session cannot be known, because the packet is a fragment, is not
+    /// IP, or its transport header is cut short.
     #[inline(never)]
     pub fn standing(&self, packet: &mut Packet, now: Ticks) -> Option<SessionStanding> {
         match Shown::<Tuple4>::of(packet) {
@@ -119,7 +120,7 @@ impl LentSessions<'_> {
         Some(SessionStanding { to_server, ..SessionStanding::default() })
     }
 
-    /// Whether any TCP packet may open a session. Otherwise only a SYN may.
+    /// Returns true if any TCP packet may open a session. Otherwise only a SYN may.
     fn picks_up(&self) -> bool {
         match self {
             Self::Connections(table) => table.picks_up(),
@@ -131,21 +132,22 @@ impl LentSessions<'_> {
 /// The state of a packet's session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStanding {
-    /// Whether the session is established after the packet.
+    /// True if the session is established after the packet.
     pub established: bool,
-    /// Whether the sender opened the session. `None` if this is not known.
+    /// True if the packet's sender opened the session. `None` if this is not known.
     pub to_server: Option<bool>,
     /// The session's entry in the table, if it has one.
     pub row: Option<SessionRow>,
 }
 
 impl SessionStanding {
-    /// Returns the standing after the packet. The table may or may not have seen the packet; the result is the same.
+    /// Returns the standing after the packet. The result is the same whether or not the table has already seen the
+    /// packet.
     fn of(found: FoundSession, flags: u8) -> Self {
         let FoundSession { mut connection, reply, row } = found;
         connection.mark();
         connection.passes(flags, reply);
-        // A packet that opens another session with these ports removes the mark. That session has no entry yet.
+        // A packet that opens a new session with these ports removes the mark. The new session has no entry yet.
         let row = connection.is_marked().then_some(row);
         Self { established: connection.is_established(reply), to_server: Some(!reply), row }
     }

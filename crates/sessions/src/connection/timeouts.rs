@@ -14,14 +14,15 @@ pub const ENDS: u32 = 32;
 /// Maximum number of sessions that one call without packets removes.
 pub const ENDS_WOKEN: u32 = 1 << 10;
 
-/// Minimum number of slots a second: time-outs have a resolution of an eighth of a second or better.
+/// Minimum number of slots per second: time-outs have a resolution of an eighth of a second or better.
 const SLOTS: f64 = 8.0;
 
-/// Converts instants into slots. A slot is a power of two of ticks, so that no division is needed.
+/// Converts instants into slots. The number of ticks in a slot is a power of two, so that no division is needed.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotClock {
+    /// The binary logarithm of the number of ticks in a slot.
     shift: u32,
-    /// Slots a second.
+    /// The number of slots per second.
     rate: f64,
 }
 
@@ -46,7 +47,7 @@ impl SlotClock {
         (f64::from(slots) / self.rate).round() as u64
     }
 
-    /// Converts a span into slots, rounded up, plus one: the first slot may have begun before the span.
+    /// Converts a span into slots, rounded up. Adds one slot, because the first slot may have begun before the span.
     #[must_use]
     pub fn slots(self, span: Nanos) -> Slot {
         (span.0 as f64 / 1e9 * self.rate).ceil() as Slot + 1
@@ -121,13 +122,13 @@ impl Timeouts {
         Ok(Self(std::array::from_fn(|number| of_phases.get(number).copied().unwrap_or_default())))
     }
 
-    /// Returns the time-out of a phase.
+    /// Returns the time-out of a phase, in slots.
     #[must_use]
     pub fn span(&self, phase: Phase) -> Slot {
         self.0[phase as usize]
     }
 
-    /// Returns the longest time-out.
+    /// Returns the longest time-out, in slots.
     #[must_use]
     pub fn longest(&self) -> Slot {
         self.0.into_iter().max().unwrap_or_default()

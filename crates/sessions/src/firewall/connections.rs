@@ -18,20 +18,20 @@ use crate::nat::WhenFull;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionsParams {
-    /// Maximum number of connections of each IP version, over all workers: 1 to 268435456, 65536 by default. Each takes
-    /// 74 bytes for each IP version, which are allocated at the start.
+    /// Maximum number of connections of each IP version, over all workers: 1 to 268435456, 65536 by default. For each,
+    /// 74 bytes for IPv4 and 74 bytes for IPv6 are allocated at the start.
     #[schemars(extend("default" = 65_536))]
     sessions: Option<usize>,
     /// Action for a new connection when the table is full: `evict` (the default) ends the connection that would end
     /// soonest, `refuse` drops the new connection's packet as `full`.
     #[serde(default)]
     pub(super) when_full: WhenFull,
-    /// Maximum number of TCP connections whose handshake is not complete: half of `sessions` by default. When it is
-    /// reached, packets that would open another one are dropped as `half_open`, so that a flood of SYNs leaves room for
-    /// other connections.
+    /// Maximum number of TCP connections whose handshake is not complete: half of `sessions` by default. When there are
+    /// as many, packets that would open another TCP connection are dropped as `half_open`, so that a flood of SYNs
+    /// leaves room for other connections.
     half_open: Option<usize>,
     /// Whether any packet of a TCP connection can open its entry, so that connections that are older than this table
-    /// are accepted: `false` by default, which means that only a SYN opens a connection.
+    /// are accepted. With `false` (the default) only a SYN opens a connection.
     #[serde(default)]
     pick_up: bool,
     /// How long a connection is kept without a packet.
@@ -41,7 +41,9 @@ pub struct ConnectionsParams {
 
 /// The state `connections`, which modules share.
 pub struct Connections {
+    /// The key of the workers' tables. The next configuration takes over the tables if its key is the same.
     pub(super) key: String,
+    /// The maximum number of connections of each IP version over all workers.
     pub(super) sessions: usize,
     pub(super) settings: Settings,
 }
@@ -50,7 +52,9 @@ pub struct Connections {
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub(super) when_full: WhenFull,
+    /// The maximum number of half-open TCP connections of one worker and IP version.
     pub(super) half_open: usize,
+    /// True if any packet may open a TCP connection. Otherwise only a SYN may.
     pub(super) picks_up: bool,
     pub(super) timeouts: Timeouts,
     pub(super) clock: SlotClock,
@@ -84,7 +88,10 @@ impl DeclareState for Connections {
 }
 
 impl Connections {
-    /// Returns this worker's tables, the same for all modules that name this state.
+    /// Returns this worker's tables. They are the same for all modules that name this state.
+    ///
+    /// # Errors
+    /// There is not enough memory for the tables, as a fault of the parameter `state`.
     pub(super) fn tables(
         &self,
         operators: &Arc<OperatorSide>,
@@ -104,7 +111,7 @@ impl Connections {
     /// Returns this worker's tables for a module that only looks up sessions.
     ///
     /// # Errors
-    /// No memory for the tables, as a fault of the parameter `sessions`.
+    /// There is not enough memory for the tables, as a fault of the parameter `state`.
     pub fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
         let operators = Listing::of(&self.key, setup)?.operator_side(setup.share());
         let most = self.sessions.div_ceil(setup.share().1);
@@ -118,11 +125,13 @@ impl Connections {
     }
 }
 
-/// A worker's connections, for [session lookups](SessionLookup).
+/// A worker's connections, for [session lookups](SessionLookup). The methods are those of [`SessionLookup`].
+///
+/// A connection over IPv4 has its number in the table as the index of its row. Over IPv6, `most + 1` is added.
 pub struct ConnectionLookup {
     key: String,
     tables: Arc<Own<Tables>>,
-    /// Maximum number of connections of an IP version.
+    /// Maximum number of connections of an IP version on this worker.
     most: usize,
     settings: Settings,
 }
@@ -149,7 +158,7 @@ pub struct LentConnections<'a> {
 }
 
 impl LentConnections<'_> {
-    /// Whether any packet may open a TCP connection.
+    /// Returns true if any packet may open a TCP connection. Otherwise only a SYN may.
     pub(crate) fn picks_up(&self) -> bool {
         self.settings.picks_up
     }
@@ -185,11 +194,13 @@ impl Tables {
         self.v4.table.is_empty() && self.v6.table.is_empty()
     }
 
-    /// Whether connections that may have ended remain to be checked.
+    /// Returns true if connections that may have ended remain to be checked.
     pub(super) fn is_due(&mut self) -> bool {
         self.v4.table.is_due(self.now) || self.v6.table.is_due(self.now)
     }
 
+    /// Sets the present time slot and removes connections that have ended. Examines up to `looks` connections of each
+    /// IP version.
     #[inline]
     pub(super) fn expire(&mut self, now: Slot, looks: u32) {
         self.now = now;

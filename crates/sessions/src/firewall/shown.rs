@@ -21,6 +21,7 @@ pub(super) const CONNECTIONS: TableType = TableType {
 /// A 5-tuple that can be shown.
 trait Ends {
     fn protocol(&self) -> u8;
+    /// Returns the source and the destination as they are shown.
     fn ends(&self) -> [Option<End>; 3];
 }
 
@@ -46,6 +47,7 @@ impl Ends for Tuple6 {
     }
 }
 
+/// Returns the row of a connection, or `None` if there is no connection with this number or it has ended.
 fn row<T: Tuple + Ends>(tracker: &Tracker<T>, index: u32, timeouts: &Timeouts, now: Slot) -> Option<Row> {
     let (_, tracked, until) = tracker.table.session_at(index)?;
     let remaining = until.checked_sub(now).filter(|remaining| *remaining > 0)?;
@@ -67,8 +69,8 @@ impl WorkerTables for Tables {
 
     fn index_limit(&self, table: u8) -> u32 {
         match table {
-            0 => self.v4.table.used_numbers(),
-            1 => self.v6.table.used_numbers(),
+            0 => self.v4.table.number_bound(),
+            1 => self.v6.table.number_bound(),
             _ => 0,
         }
     }

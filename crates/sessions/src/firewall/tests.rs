@@ -15,7 +15,8 @@ use crate::listing::testing::{changed, chosen, word};
 const ALL: &str = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 permit";
 const ALL6: &str = "@::/0 ::/0 0 : 65535 0 : 65535 0x00/0x00 permit";
 
-/// Two modules with one state: the way out, where every packet may open a connection, and the way in, where none may.
+/// Two modules with one state: the way out, where every packet may open a connection, and the way in, where no packet
+/// may open one.
 struct Both {
     out: Rig,
     back: Rig,

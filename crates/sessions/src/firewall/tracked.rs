@@ -13,13 +13,13 @@ pub(super) trait Tuple: Key + Ord + FromZeros {
     /// The protocol number of its IP version's ICMP.
     const ICMP: u8;
 
-    /// Whether a packet's destination is the source of this 5-tuple.
+    /// Returns true if a packet's destination is the source of this 5-tuple.
     fn is_answered_by(self, packet: &mut Packet) -> bool;
 
     /// Returns the 5-tuple of packets in the opposite direction.
     fn opposite(self) -> Self;
 
-    /// Returns the key, which is the same for both directions, and whether it is the reversed 5-tuple.
+    /// Returns the key, which is the same for both directions, and true if the key is the reversed 5-tuple.
     #[inline(always)]
     fn ordered(self) -> (Self, bool) {
         let opposite = self.opposite();
@@ -66,6 +66,7 @@ pub(super) struct Tracked<T> {
 }
 
 impl<T: Tuple> Tracked<T> {
+    /// Creates a connection. `turned` is true if the key is the reversed 5-tuple of its first packet.
     #[inline(always)]
     pub(super) fn new(key: T, turned: bool, connection: Connection) -> Self {
         Self { key, connection, turned: u8::from(turned), _spare: [0; 5] }
@@ -76,7 +77,8 @@ impl<T: Tuple> Tracked<T> {
         if self.turned == 1 { self.key.opposite() } else { self.key }
     }
 
-    /// Whether packets come from the side that did not open the connection. `turned`: their key is reversed.
+    /// Returns true for packets from the side that did not open the connection. `turned` is true if their key is the
+    /// reversed 5-tuple ([`Tuple::ordered`]).
     #[inline(always)]
     pub(super) fn is_reply(&self, turned: bool) -> bool {
         (self.turned == 1) != turned

@@ -11,7 +11,7 @@ use super::tracked::{Tracked, Tuple};
 use crate::connection::{Connection, FoundSession, Headers, Phase, SessionRow, opens};
 use crate::nat::WhenFull;
 
-/// Counters, in this order.
+/// The names of the counters, in the order of their indices.
 pub(super) const COUNTERS: [&str; 6] = ["open", "half open", "opened", "ended", "evicted", "refused"];
 
 /// Reason why a packet may not open a connection.
@@ -30,6 +30,7 @@ pub(super) struct Tracker<T: Tuple> {
     pub(super) table: Sessions<Tracked<T>>,
     /// Number of TCP connections whose handshake is not complete.
     half_open: u64,
+    // The numbers of connections so far. The number of open connections is the length of the table.
     opened: u64,
     ended: u64,
     evicted: u64,
@@ -37,12 +38,13 @@ pub(super) struct Tracker<T: Tuple> {
 }
 
 impl<T: Tuple> Tracker<T> {
+    /// Creates a table for up to `most` connections that last up to `longest` slots. `secret` seeds the hashes of keys.
     pub(super) fn new(most: usize, secret: u64, longest: Slot) -> Result<Self, NoMemory> {
         let table = Sessions::new(most, Seed::new(secret))?.lasting(longest);
         Ok(Self { table, half_open: 0, opened: 0, ended: 0, evicted: 0, refused: 0 })
     }
 
-    /// Removes connections that have ended, a few at a time.
+    /// Removes connections that have ended. Examines up to `looks` connections.
     pub(super) fn expire(&mut self, now: Slot, mut looks: u32) {
         while let Some(removed) = self.table.expire(now, &mut looks) {
             self.ended += 1;
@@ -50,13 +52,13 @@ impl<T: Tuple> Tracker<T> {
         }
     }
 
-    /// Returns the connection of a key, if it has not ended.
+    /// Returns the connection of a key, or [`Found::NONE`]. Removes a connection that has ended.
     pub(super) fn find(&mut self, key: T, now: Slot) -> Found {
         let found = self.table.find(key);
         if !found.is_some() || self.table.ends(found) > now {
             return found;
         }
-        // The connection has ended, but many ended at once and it has not been removed yet.
+        // The connection has ended, but has not been removed yet, because many connections ended at once.
         self.end(found);
         Found::NONE
     }
@@ -87,11 +89,12 @@ impl<T: Tuple> Tracker<T> {
         self.count_removed(removed.connection);
     }
 
+    /// Updates the count of half-open connections for a connection that was removed.
     fn count_removed(&mut self, connection: Connection) {
         self.half_open -= u64::from(connection.phase() == Phase::TcpOpening);
     }
 
-    /// Updates a connection for a packet.
+    /// Updates a connection and its end for a packet. `turned` is true if the packet's key is the reversed 5-tuple.
     pub(super) fn passes(&mut self, found: Found, turned: bool, flags: u8, settings: &Settings, now: Slot) {
         let tracked = self.table.get_mut(found);
         let (before, reply) = (tracked.connection.phase(), tracked.is_reply(turned));
@@ -102,7 +105,7 @@ impl<T: Tuple> Tracker<T> {
         settings.timeouts.renew(&mut self.table, found, after, now);
     }
 
-    /// Whether a packet may be the first of a connection. The rules are not considered here.
+    /// Returns an error if a packet may not be the first packet of a connection. The rules are not considered here.
     pub(super) fn may_open(&self, headers: &Headers<T>, settings: &Settings) -> Result<(), Refusal> {
         let Headers { flags, may_open, protocol, .. } = *headers;
         let tcp = protocol == forebay_packet::wire::ipv4::TCP;
@@ -115,17 +118,19 @@ impl<T: Tuple> Tracker<T> {
         Ok(())
     }
 
-    /// Number of connections opened so far.
+    /// Returns the number of connections opened so far.
     pub(super) fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// Whether `more` additional TCP connections may be half open.
+    /// Returns true if `more` additional TCP connections may be half open.
     pub(super) fn has_room_for(&self, more: usize, settings: &Settings) -> bool {
         self.half_open + more as u64 <= settings.half_open as u64
     }
 
-    /// Inserts a connection. `spot` belongs to its key.
+    /// Inserts a connection for its first packet. No connection may have this key. `spot` belongs to the key, and
+    /// `turned` is true if the key is the packet's reversed 5-tuple. The caller has checked
+    /// [`may_open`](Self::may_open) and the rules. The only error is [`Refusal::Full`].
     #[inline(always)]
     pub(super) fn open(
         &mut self,

@@ -12,9 +12,9 @@ use super::WorkerTables;
 use super::row::Row;
 use super::select::Selector;
 
-/// Number of entries that are visited in a call with packets.
+/// Maximum number of entries that are visited in a call with packets.
 pub(crate) const LOOKS_WITH_PACKETS: u32 = 64;
-/// Number of entries that are visited in a call without packets.
+/// Maximum number of entries that are visited in a call without packets.
 pub(crate) const LOOKS_WHEN_WOKEN: u32 = 256;
 /// Cost of ending an entry, as a number of visited entries.
 const ENDING: u32 = 8;
@@ -28,6 +28,7 @@ const LOOK: Duration = Duration::from_micros(100);
 
 /// A request to a worker. The worker sends it back as the response.
 pub(super) struct Request {
+    /// Number of the request, by which its response is recognised. [`OperatorSide::request`] sets it.
     pub(super) number: u64,
     pub(super) select: Selector,
     /// Number of the table.
@@ -36,13 +37,13 @@ pub(super) struct Request {
     pub(super) index: u32,
     /// Number of entries that may still be visited.
     pub(super) walk: u32,
-    /// Whether matching entries are ended instead of listed.
+    /// True if matching entries are ended instead of listed.
     pub(super) ends: bool,
     /// Matching rows, up to the capacity of the vector. The worker does not allocate.
     pub(super) rows: Vec<Row>,
     /// Number of ended entries.
     pub(super) ended: u64,
-    /// Whether the end of the table was reached.
+    /// True if the end of the table was reached.
     pub(super) over: bool,
 }
 
@@ -60,7 +61,8 @@ impl Request {
         over: false,
     };
 
-    /// Visits up to `looks` entries. Returns true if the request is complete.
+    /// Visits up to `looks` entries. Returns true if the request is complete: the end of the table or the limit `walk`
+    /// is reached, or `rows` is full.
     fn advance(&mut self, tables: &mut impl WorkerTables, mut looks: u32) -> bool {
         loop {
             if self.index >= tables.index_limit(self.table) {
@@ -95,6 +97,7 @@ impl Request {
 struct OperatorRings {
     requests: Producer<Request>,
     responses: Consumer<Request>,
+    /// Number of the last request.
     number: u64,
 }
 
@@ -109,7 +112,7 @@ pub(crate) struct OperatorSide {
 }
 
 impl OperatorSide {
-    /// Makes the worker's side. It replaces the side of a previous worker.
+    /// Creates the worker's side. Requests to a previous worker's side are no longer served.
     pub(crate) fn worker_side(self: &Arc<Self>) -> WorkerSide {
         let (requests, incoming) = RingBuffer::new(1);
         let (outgoing, responses) = RingBuffer::new(1);
@@ -119,6 +122,7 @@ impl OperatorSide {
         WorkerSide { requests: incoming, responses: outgoing, current: None, operators: Arc::clone(self) }
     }
 
+    /// Returns true if a module serves requests for the tables.
     pub(super) fn is_served(&self) -> bool {
         self.modules.load(Ordering::Acquire) > 0
     }
@@ -128,12 +132,14 @@ impl OperatorSide {
         self.open.get(usize::from(table)).map_or(0, |open| open.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of entries of all tables. If it is 0, the worker may not be woken and may not respond.
+    /// Returns the number of entries of all tables. If it is 0, possibly nothing wakes the worker, and the worker does
+    /// not respond.
     pub(super) fn open(&self) -> usize {
         self.open.iter().map(|open| open.load(Ordering::Relaxed)).sum()
     }
 
-    /// Sends a request and waits for the response. Returns `None` if none comes.
+    /// Sends a request and waits for the response. Returns `None` if no response comes within [`PATIENCE`], or no
+    /// module serves requests.
     pub(super) fn request(&self, mut request: Request) -> Option<Request> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let OperatorRings { requests, responses, number } = rings.as_mut()?;
@@ -169,7 +175,7 @@ pub(crate) struct WorkerSide {
 }
 
 impl WorkerSide {
-    /// Whether there is a request to serve.
+    /// Returns true if there is a request to serve.
     #[inline(always)]
     pub(crate) fn has_request(&self) -> bool {
         self.current.is_some() || !self.requests.is_empty()
@@ -181,7 +187,8 @@ impl WorkerSide {
     }
 }
 
-/// Serves a pending request for a module's tables, visiting about `looks` entries.
+/// Serves a pending request for a module's tables, if there is one. Visits about `looks` entries. If more remains to be
+/// done, the module is woken again at once.
 #[inline(always)]
 pub(crate) fn serve_requests(tables: &mut impl WorkerTables, looks: u32, context: &mut Context<'_>) {
     if tables.worker_side().has_request() && serve_request(tables, looks) {
@@ -209,13 +216,15 @@ pub(super) fn serve_request(tables: &mut impl WorkerTables, looks: u32) -> bool 
     worker_side.has_request()
 }
 
-/// A module that serves requests for a worker's tables, and that is woken for it when no packets come.
+/// The registration of a module that serves requests for a worker's tables. The module is woken for this when no
+/// packets come. The registration ends when this value is dropped.
 pub(crate) struct ServingModule {
     operators: Arc<OperatorSide>,
-    /// Interval between checks, and time of the next one.
+    /// Interval between checks.
     period: Ticks,
+    /// Time of the next check.
     next: Ticks,
-    /// Whether the module will be woken.
+    /// True if the module will be woken at the next check.
     waits: bool,
 }
 
@@ -226,14 +235,14 @@ impl ServingModule {
         Self { operators, period: frequency.ticks(Nanos(250_000_000)), next: Ticks::ZERO, waits: false }
     }
 
-    /// Whether the module should publish and check now: four times a second, and at once if there are new entries and
-    /// the module will not be woken.
+    /// Returns true if the module should publish and check now. This is so four times per second, and at once if there
+    /// are new entries and the module will not be woken. `empty` is true if the tables have no entries.
     #[inline(always)]
     pub(crate) fn is_due(&self, now: Ticks, empty: bool) -> bool {
         now >= self.next || !(self.waits || empty)
     }
 
-    /// Schedules the next check. The module is woken again as long as there are entries.
+    /// Schedules the next check. If the tables are not empty, the module is woken for it.
     pub(crate) fn schedule(&mut self, empty: bool, context: &mut Context<'_>) {
         self.next = context.now() + self.period;
         self.waits = !empty;

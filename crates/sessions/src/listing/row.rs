@@ -12,17 +12,17 @@ use crate::connection::{Phase, SlotClock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) address: IpAddr,
-    /// 0: no port.
+    /// The port, or 0 if there is none.
     pub(crate) port: u16,
 }
 
 impl End {
-    /// Makes an end of an IPv4 address.
+    /// Creates an end with an IPv4 address.
     pub(crate) fn ipv4(address: [u8; 4], port: u16) -> Self {
         Self { address: IpAddr::from(address), port }
     }
 
-    /// Makes an end of an IPv6 address.
+    /// Creates an end with an IPv6 address.
     pub(crate) fn ipv6(address: [u8; 16], port: u16) -> Self {
         Self { address: IpAddr::from(address), port }
     }
@@ -37,7 +37,7 @@ impl std::fmt::Display for End {
     }
 }
 
-/// State of a session, and the times since and until.
+/// State of a session, the time since its last packet, and the time until its end, in slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age {
     pub(crate) phase: Phase,
@@ -65,7 +65,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Makes a row; the caller adds what is optional.
+    /// Creates a row without a number of users and without a position. The caller can add these.
     pub(crate) fn new(protocol: u8, ends: [Option<End>; ENDS], age: Option<Age>) -> Self {
         Self { protocol, ends, age, users: None, table: 0, index: 0 }
     }
@@ -80,7 +80,7 @@ impl Row {
         Self { table, index, ..self }
     }
 
-    /// Returns the row as a line of text.
+    /// Returns the row as a line of text. `names` are the names of the ends, in their order.
     pub(super) fn line(&self, worker: usize, names: &[&str], clock: SlotClock) -> String {
         let mut line = match protocol_name(self.protocol) {
             Some(name) => format!("protocol={name}"),
@@ -106,7 +106,7 @@ impl Row {
 /// Names of protocols.
 const PROTOCOLS: [(&str, u8); 4] = [("tcp", TCP), ("udp", UDP), ("icmp", ICMP), ("icmpv6", 58)];
 
-/// Returns the name of a protocol, if it has one here.
+/// Returns the name of a protocol, if [`PROTOCOLS`] has one.
 pub(super) fn protocol_name(number: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, of)| *of == number).map(|(name, _)| *name)
 }

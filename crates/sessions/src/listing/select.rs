@@ -10,19 +10,24 @@ use crate::connection::Phase;
 /// Maximum number of conditions on ends.
 const MOST: usize = 4;
 
-/// A condition on an end: on any end of a row, or on the end with this index.
+/// A condition on an end of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EndCondition {
+    /// The index of the end, or `None` if any end of the row may meet the condition.
     which: Option<usize>,
+    /// The addresses that meet the condition.
     net: IpNet,
+    /// The port that meets the condition, or `None` for any port.
     port: Option<u16>,
 }
 
 impl EndCondition {
+    /// Returns true if an end has an allowed address and port.
     fn is(&self, end: &End) -> bool {
         self.net.contains(&end.address) && self.port.is_none_or(|port| port == end.port)
     }
 
+    /// Returns true if a row meets the condition.
     fn of(&self, row: &Row) -> bool {
         let mut ends = row.ends.iter().enumerate();
         ends.any(|(at, end)| self.which.is_none_or(|which| which == at) && end.is_some_and(|end| self.is(&end)))
@@ -39,17 +44,18 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    /// Selects everything.
+    /// Selects all sessions.
     pub(super) const ALL: Self = Self { protocol: None, state: None, worker: None, ends: [None; MOST] };
 
-    /// Whether a row matches. The condition on the worker is checked elsewhere.
+    /// Returns true if a row matches. The condition on the worker is not checked here: the caller sends the request
+    /// only to this worker.
     pub(super) fn matches(&self, row: &Row) -> bool {
         self.protocol.is_none_or(|protocol| protocol == row.protocol)
             && self.state.is_none_or(|state| row.age.is_some_and(|age| age.phase.name() == state))
             && self.ends.iter().flatten().all(|condition| condition.of(row))
     }
 
-    /// Parses a selection of sessions whose ends have these names: `all`, or words that are conditions.
+    /// Parses a selection: `all`, or words that are conditions. `names` are the names of a row's ends.
     pub(super) fn parse(text: &str, names: &[&str]) -> Result<Self, String> {
         let mut words = text.split_ascii_whitespace().peekable();
         let Some(first) = words.peek() else { return Err(format!("the filter is empty: {}", allowed(names))) };
@@ -106,8 +112,8 @@ impl Selector {
     }
 }
 
-/// Sets a condition that may be given once. With two different values only the last one would apply, and entries would
-/// be ended that the operator did not mean.
+/// Sets a condition that may be given once. Returns an error if it already has another value: with only the last value,
+/// entries would be ended that the operator did not mean.
 fn only<T: Copy + PartialEq>(
     field: &mut Option<T>,
     value: Option<T>,
@@ -128,6 +134,7 @@ fn shown(number: u8) -> String {
     protocol_name(number).map_or_else(|| format!("protocol={number}"), str::to_owned)
 }
 
+/// Returns the part of an error that lists the allowed conditions.
 fn allowed(names: &[&str]) -> String {
     format!(
         "allowed are 'all', or addresses, prefixes, ADDRESS:PORT, [IPV6]:PORT, protocol=NAME, state=NAME, worker=N, \
@@ -145,7 +152,7 @@ fn net(text: &str) -> Option<(IpNet, Option<u16>)> {
     net.map(|net| (net, None))
 }
 
-/// Returns the position that a shown line has: worker, table, index.
+/// Returns the position in a line that was copied from the table: worker, table, index.
 pub(super) fn position(line: &str) -> Result<(usize, u8, u32), String> {
     let words = |name: &'static str| line.split_ascii_whitespace().filter_map(move |word| word.strip_prefix(name));
     let mut all = words("at=");

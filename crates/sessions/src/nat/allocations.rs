@@ -27,7 +27,8 @@ pub(crate) struct Live {
     last: u64,
     /// Workers that have written a start event.
     begun: BTreeSet<(u16, u16)>,
-    /// For each port in use: since when, and how often. On several workers the same binding can occur several times.
+    /// For each port in use, the time of its allocation, and the number of its bindings. With several workers the same
+    /// binding can exist several times.
     given: HashMap<Given, (u64, u32)>,
 }
 
@@ -167,6 +168,7 @@ pub(super) struct Allocations {
     writer: Option<LineWriter<Entry>>,
     /// Start of the present call.
     now: Ticks,
+    /// The worker's number and the number of workers.
     worker: (u16, u16),
 }
 
@@ -182,7 +184,8 @@ impl Allocations {
         self.now = now;
     }
 
-    /// Sets the file that receives events from now on.
+    /// Sets the file that receives events from now on. In the first file, a start event shows that there are no
+    /// bindings before.
     pub(super) fn go_to(&mut self, writer: LineWriter<Entry>) {
         let first = self.writer.is_none();
         self.writer = Some(writer);
@@ -207,6 +210,7 @@ impl Allocations {
         }
     }
 
+    /// Writes an event, if there is a file.
     #[inline(never)]
     fn write(&mut self, event: Event, protocol: u8, inside: (u32, u16), outside: (u32, u16)) {
         let Self { writer: Some(writer), now, worker } = self else { return };

@@ -4,11 +4,12 @@ use super::Nat;
 use super::deterministic::{Blocks, Range};
 use forebay_tables::sessions::Seed;
 
-/// The rule for both choices.
+/// The rule that assigns both.
 #[derive(Clone, Copy)]
 pub(super) struct Allotment {
     /// Number of outside addresses.
     count: u32,
+    /// The ports for inside addresses without a block. Empty (the first port above the last) if there are none.
     ports: Range,
     /// Seed of the hash that selects an outside address for an inside address.
     pairing: Seed,
@@ -17,6 +18,7 @@ pub(super) struct Allotment {
 }
 
 impl Allotment {
+    /// Creates the rule of a state. `secret` seeds the choice of outside addresses.
     pub(super) fn new(nat: &Nat, secret: u64) -> Self {
         let ports = nat.blocks.map_or(Some(nat.ports), |blocks| blocks.reserve());
         // Without a reserve, an inside address that has no block gets an empty range.
@@ -24,8 +26,8 @@ impl Allotment {
         Self { count: nat.pool.1, ports, pairing: Seed::new(secret), blocks: nat.blocks }
     }
 
-    /// Returns the outside address's number in the pool, and the range of ports. `None` if the inside address has
-    /// neither.
+    /// Returns the outside address's number in the pool, and the range of ports. Returns `None` if there are no ports
+    /// for the inside address.
     #[inline(always)]
     pub(super) fn of(&self, inside: u32) -> Option<(u32, Range)> {
         match self.blocks.as_ref().and_then(|blocks| blocks.of(inside)) {
@@ -39,7 +41,7 @@ impl Allotment {
         }
     }
 
-    /// Whether the ports of an inside address are computed, so that they need no log.
+    /// Returns true if the ports of an inside address are computed, so that they need no log.
     pub(super) fn is_computed(&self, inside: u32) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| blocks.of(inside).is_some())
     }

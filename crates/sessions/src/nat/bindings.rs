@@ -5,7 +5,7 @@ use forebay_packet::wire::ipv4::{ICMP, TCP};
 use forebay_tables::sessions::{Found, Key, NEVER, Refused, Seed, Session, Sessions};
 use zerocopy::FromZeros;
 
-/// Address, port and protocol on one side.
+/// Address, port and protocol on one side. The side is part of the value, so inside and outside never share a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromZeros)]
 #[repr(transparent)]
 pub(super) struct Endpoint(u64);
@@ -39,11 +39,13 @@ impl Key for Endpoint {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(super) struct Binding {
+    /// The inside port. With several workers, a number derived from the outside port, because bindings need a unique
+    /// key ([`Bindings::insert`]).
     pub(super) inside: Endpoint,
     pub(super) outside: Endpoint,
-    /// Number of sessions that use the binding; a forward counts one more.
+    /// Number of sessions that use the binding. A forward counts one more, so that it is never released.
     sessions: u32,
-    /// Number of the inside address in the table of tenants.
+    /// Number of the inside address in the table of tenants, if there is such a table.
     tenant: u32,
     /// 1 for a forward: it exists without sessions, and packets from outside may open sessions.
     forward: u8,
@@ -54,7 +56,7 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    /// Whether the binding is permanent.
+    /// Returns true if the binding is a forward, which is permanent.
     pub(super) fn is_forward(&self) -> bool {
         self.forward == 1
     }
@@ -75,11 +77,12 @@ impl Session for Binding {
     }
 }
 
-/// Number of outside ports of an inside address, for each protocol.
+/// An inside address that has outside ports.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 struct Tenant {
     address: Endpoint,
+    /// The number of outside ports for each protocol ([`protocol_index`]).
     ports: [u16; 3],
 }
 
@@ -99,7 +102,7 @@ pub(super) struct Bindings {
     tenants: Option<Sessions<Tenant>>,
     /// Maximum number of outside ports of one inside address, for each protocol.
     most: u16,
-    /// Whether all bindings are also found by their outside port.
+    /// True if all bindings are also found by their outside port.
     from_outside: bool,
 }
 
@@ -108,7 +111,7 @@ fn tenant(inside: Endpoint) -> Endpoint {
     Endpoint::new(inside.address(), 0, 0, 0)
 }
 
-/// Index of a protocol in [`Tenant::ports`].
+/// Returns the index of a protocol in [`Tenant::ports`].
 fn protocol_index(protocol: u8) -> usize {
     match protocol {
         TCP => 0,
@@ -118,8 +121,9 @@ fn protocol_index(protocol: u8) -> usize {
 }
 
 impl Bindings {
-    /// Creates a table for up to `count` bindings plus `forwards`. One inside address has up to `most` of each
-    /// protocol. With `from_outside`, bindings are also found by their outside port.
+    /// Creates a table for up to `count` bindings and `forwards` forwards. One inside address may have up to `most`
+    /// bindings of each protocol; `u16::MAX` means no limit. With `from_outside`, bindings are also found by their
+    /// outside port.
     pub(super) fn new(
         count: usize,
         forwards: usize,
@@ -140,26 +144,26 @@ impl Bindings {
         self.table.bytes() + self.tenants.as_ref().map_or(0, Sessions::bytes)
     }
 
-    /// Returns the binding of an inside port. Also finds forwards by their outside port, and all bindings with
-    /// `from_outside`.
+    /// Returns the binding of an inside port. Forwards are also found by their outside port. So are all bindings if the
+    /// table was created with `from_outside`.
     pub(super) fn find(&self, endpoint: Endpoint) -> Option<(Found, Binding)> {
         let found = self.table.find(endpoint);
         found.is_some().then(|| (found, *self.table.get(found)))
     }
 
-    /// Number of bindings.
+    /// Returns the number of bindings.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Number of slots that were ever used.
-    pub(super) fn used_numbers(&self) -> u32 {
-        self.table.used_numbers()
+    /// Returns an upper bound of the numbers that were ever used: each number is smaller.
+    pub(super) fn number_bound(&self) -> u32 {
+        self.table.number_bound()
     }
 
     /// Returns the binding in a slot: inside port, outside port and number of sessions. The extra count of a forward is
     /// not included.
-    pub(super) fn session_at(&self, slot: u32) -> Option<(Endpoint, Endpoint, u32)> {
+    pub(super) fn binding_at(&self, slot: u32) -> Option<(Endpoint, Endpoint, u32)> {
         let (_, binding, _) = self.table.session_at(slot)?;
         Some((binding.inside, binding.outside, binding.sessions - u32::from(binding.forward)))
     }
@@ -179,8 +183,8 @@ impl Bindings {
         self.table.prefetch_numbered(number);
     }
 
-    /// Returns the tenant of an inside address that may have another outside port: `Found::NONE` if the tenant is new.
-    /// Returns `None` if the address has reached its limit.
+    /// Returns the tenant of an inside address for [`insert`](Self::insert), or `Found::NONE` if the tenant is new or
+    /// tenants are not counted. Returns `None` if the address has reached its limit of outside ports.
     pub(super) fn may(&self, inside: Endpoint) -> Option<Found> {
         let Some(tenants) = &self.tenants else { return Some(Found::NONE) };
         let found = tenants.find(tenant(inside));
@@ -200,9 +204,9 @@ impl Bindings {
         self.add(new, inside, of).map(|_| ())
     }
 
-    /// Adds a binding with one session and returns its number. The caller has checked the limit with
-    /// [`may`](Self::may). A binding that is not `shared` is not found by its inside port, because the inside port may
-    /// have several bindings.
+    /// Adds a binding with one session and returns its number. `of` is the tenant that [`may`](Self::may) has returned.
+    /// A binding that is not `shared` is not found by its inside port, because the inside port may have several
+    /// bindings.
     pub(super) fn insert(
         &mut self,
         inside: Endpoint,
@@ -216,6 +220,7 @@ impl Bindings {
         self.add(new, inside, of)
     }
 
+    /// Adds a binding and counts it for its tenant. Nothing is added after an error.
     fn add(&mut self, binding: Binding, inside: Endpoint, of: Found) -> Result<u32, Refused> {
         // Bindings end with their sessions, so they never expire.
         let found = self.table.insert(binding, NEVER)?;

@@ -1,12 +1,12 @@
 //! Outside addresses and ports that are computed from the inside address (RFC 7422), so that no log of ports is needed.
 //!
 //! Inside addresses are numbered from the first address of the prefix, outside addresses from the first address of the
-//! pool. Consecutive inside addresses share an outside address; each has a block of its ports, all of the same size
-//! (RFC 7422 section 2, sequential allocation):
+//! pool. Consecutive inside addresses share an outside address. Each of them has a block of the outside address's
+//! ports. All blocks have the same size (RFC 7422 section 2, sequential allocation):
 //! ```text
 //! sharing = inside addresses / outside addresses, at least 1
 //! size    = (ports of an outside address - reserve) / sharing, rounded down
-//! inside address i has the outside address i / sharing, and of its ports the block i % sharing
+//! inside address i has the outside address i / sharing, and the block i % sharing of the ports of this address
 //! ```
 
 use std::net::Ipv4Addr;
@@ -92,22 +92,23 @@ impl Blocks {
         })
     }
 
-    /// Number of ports in a block.
+    /// Returns the number of ports in a block.
     pub(super) fn size(&self) -> usize {
         usize::from(self.size)
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub(super) fn len(&self) -> usize {
         self.inside.1 as usize
     }
 
-    /// Ports that are allocated dynamically.
+    /// Returns the ports that are allocated dynamically, if there are any.
     pub(super) fn reserve(&self) -> Option<Range> {
         self.reserve
     }
 
     /// Returns the block of an inside address: the outside address's number in the pool, and the range of ports.
+    /// Returns `None` for an address outside the prefix.
     #[inline]
     pub(super) fn of(&self, inside: u32) -> Option<(u32, Range)> {
         let number = inside.wrapping_sub(self.inside.0);
@@ -119,7 +120,7 @@ impl Blocks {
         })
     }
 
-    /// Returns the inside address that has an outside port.
+    /// Returns the inside address that has an outside port in its block, if there is one.
     pub(super) fn owner(&self, outside: u32, port: u16) -> Option<u32> {
         let number = u64::from(outside.checked_sub(self.outside)?);
         let block = u32::from(port.checked_sub(self.first)? / self.size);
@@ -165,8 +166,8 @@ impl Blocks {
         Ok(Filter::Net { net, inside, outside })
     }
 
-    /// Returns the numbers of the inside addresses whose address on one side lies in a network. That side's addresses
-    /// are assigned in order from `base` on, each to `each` inside addresses.
+    /// Returns the numbers of the inside addresses whose address on one side lies in the network `net`. On this side,
+    /// `base` is the first address, and each address belongs to `each` consecutive inside addresses.
     fn numbers(&self, net: ipnet::Ipv4Net, base: u32, each: u32) -> std::ops::Range<u32> {
         let number = |address: u64| {
             let number = address.saturating_sub(u64::from(base)) * u64::from(each);
@@ -179,6 +180,7 @@ impl Blocks {
 /// A parsed filter.
 enum Filter {
     All,
+    /// The inside address that has the given outside port, if there is one.
     One(Option<u32>),
     /// Addresses, and the sides to which they apply.
     Net {

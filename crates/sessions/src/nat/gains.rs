@@ -1,4 +1,5 @@
-//! Checksum differences of a translated address and port, computed once a session and added to each of its packets.
+//! Checksum differences of a translated address and port. They are computed once per session and added to the checksums
+//! of each of its packets.
 
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::UDP;
@@ -8,11 +9,13 @@ use zerocopy::FromZeros;
 /// An address and a port.
 type End = ([u8; 4], u16);
 
-/// Difference of a checksum that covers the address, and of one that covers address and port (RFC 1624 equation 3).
+/// The differences of the checksums when an address and a port are replaced (RFC 1624 equation 3).
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Gains {
+    /// The difference of a checksum that covers only the address: that of the IPv4 header.
     address: u16,
+    /// The difference of a checksum that covers the address and the port: that of TCP and UDP.
     both: u16,
 }
 
@@ -32,7 +35,8 @@ impl Gains {
         Self { address: !self.address, both: !self.both }
     }
 
-    /// Updates the checksums of a plain packet whose address and port were replaced.
+    /// Updates the checksums of a plain packet whose address and port were replaced. The address may be the source or
+    /// the destination.
     #[inline(always)]
     pub(crate) fn add_to(self, plain: &mut Plain) {
         let header = !checksum::add(!plain.ip.checksum.get(), self.address);

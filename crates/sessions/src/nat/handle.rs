@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Lent, Own, Setup, SetupError};
 use forebay_measure::Counter;
-use forebay_tables::journal::{self, Journal, LineWriter, Slot};
+use forebay_tables::journal::{self, Journal, JournalSlot, LineWriter};
 use forebay_tables::sessions::Tuple4;
 use forebay_units::Ticks;
 
@@ -17,11 +17,11 @@ use crate::listing::{
     LOOKS_WHEN_WOKEN, LOOKS_WITH_PACKETS, Listing, OperatorSide, ServingModule, WorkerTables, add_table, serve_requests,
 };
 
-/// A worker's translator, for [session lookups](SessionLookup).
+/// A worker's translator, for [session lookups](SessionLookup). The methods are those of [`SessionLookup`].
 pub struct NatLookup {
     key: String,
     translator: Arc<Own<Translator>>,
-    /// Maximum number of sessions.
+    /// Maximum number of sessions of this worker.
     most: usize,
 }
 
@@ -56,7 +56,7 @@ impl LentNat<'_> {
 pub(crate) struct TranslatorHandle {
     pub(crate) translator: Arc<Own<Translator>>,
     serving_module: ServingModule,
-    /// Writer of the log, until it is handed over to the translator.
+    /// Writer of the log, until the first call hands it over to the translator.
     writer: Option<LineWriter<Entry>>,
     journal: Option<Arc<Journal<Entry>>>,
     /// The module's counters ([`COUNTERS`](super::COUNTERS)), if it has any.
@@ -64,7 +64,7 @@ pub(crate) struct TranslatorHandle {
 }
 
 impl Nat {
-    /// Returns this worker's translator.
+    /// Returns this worker's translator, which all modules of the worker with this state share.
     fn translator(
         &self,
         operators: &Arc<OperatorSide>,
@@ -81,7 +81,8 @@ impl Nat {
     /// Returns this worker's translator for a module that only looks up sessions.
     ///
     /// # Errors
-    /// No memory for the tables, as a fault of the parameter `sessions`.
+    /// The state cannot work on several workers, or there is not enough memory for the tables, as a fault of the
+    /// parameter `state`.
     pub fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
         let operators = Listing::of(&self.key, setup)?.operator_side(setup.share());
         let most = self.sessions.div_ceil(setup.share().1);
@@ -121,7 +122,7 @@ impl Nat {
                 journal::check(&path).map_err(wrong)?;
             }
             if !setup.checking() {
-                let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(Slot::default()))?;
+                let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(JournalSlot::default()))?;
                 let journal = slot.take(&path, &self.name, setup.frequency()).map_err(wrong)?;
                 handle.writer =
                     Some(journal.line_writer(Arc::new(()), counts, None, setup.simulated()).waiting(setup.may_wait()));
@@ -144,9 +145,9 @@ impl Nat {
             Some(blocks) if workers > 1 && blocks.size() < LEAST * workers => Err(SetupError::at(
                 "state",
                 format!(
-                    "each inside address gets {} ports, of which about one in {workers} leads a session back to its \
-                     worker: {workers} workers need {} or more (a larger `pool`, a smaller `deterministic.inside`), or \
-                     both directions in one worker's `modules`",
+                    "each inside address gets {} ports, and only about one in {workers} of these leads replies to the \
+                     session's worker: {workers} workers need {} or more (a larger `pool`, a smaller \
+                     `deterministic.inside`), or both directions in one worker's `modules`",
                     blocks.size(),
                     LEAST * workers
                 ),
@@ -157,7 +158,7 @@ impl Nat {
 }
 
 impl TranslatorHandle {
-    /// Begins a call with packets: answers operators' requests first.
+    /// Begins a call with packets: serves operators' requests.
     #[inline(always)]
     pub(crate) fn begin(&mut self, translator: &mut Translator, context: &mut Context<'_>) {
         if self.writer.is_some() || translator.worker_side().has_request() {
@@ -165,7 +166,7 @@ impl TranslatorHandle {
         }
     }
 
-    /// Ends a call with packets.
+    /// Ends a call with packets: publishes the counters if this is due.
     #[inline(always)]
     pub(crate) fn end(&mut self, translator: &Translator, context: &mut Context<'_>) {
         if self.serving_module.is_due(context.now(), translator.is_empty()) {
@@ -185,6 +186,7 @@ impl TranslatorHandle {
         self.publish_and_schedule(&translator, context);
     }
 
+    /// Hands over the writer of the log, and serves operators' requests.
     #[cold]
     fn serve(&mut self, translator: &mut Translator, looks: u32, context: &mut Context<'_>) {
         if let Some(writer) = self.writer.take() {
@@ -193,12 +195,13 @@ impl TranslatorHandle {
         serve_requests(translator, looks, context);
     }
 
-    /// Publishes the counters, and asks to be woken as long as there are sessions that will end.
+    /// Publishes the counters, and schedules the next call without packets if there are sessions.
     fn publish_and_schedule(&mut self, translator: &Translator, context: &mut Context<'_>) {
         self.publish(translator);
         self.serving_module.schedule(translator.is_empty(), context);
     }
 
+    /// Publishes the counters, if this module has counters, and the number of entries for operators' requests.
     fn publish(&self, translator: &Translator) {
         match &self.counters {
             Some(counters) => translator.publish_counters(counters),

@@ -1,5 +1,5 @@
-//! Translation of packets that are not plain: with tags or options, ICMP queries, and ICMP errors with the packets they
-//! quote.
+//! Translation of packets that are not plain: packets with tags or options, ICMP queries, and ICMP errors with the
+//! packets that they quote.
 
 use forebay_graph::effect::rewrite_ipv4_address;
 use forebay_packet::Packet;
@@ -13,7 +13,8 @@ use super::translation::Direction;
 /// Length of an ICMP header: type, code, checksum, and a word that holds the identifier of a query.
 const ICMP_HEADER: usize = 8;
 
-/// Returns the offsets of the checksum and of the translated port in a transport header; for ICMP, of the identifier.
+/// Returns the offsets of the checksum and of the translated port in a transport header. For ICMP, the second offset is
+/// that of the identifier.
 fn fields(protocol: u8, direction: Direction) -> Option<(usize, usize)> {
     let port = if direction == Direction::Out { 0 } else { 2 };
     match protocol {
@@ -25,6 +26,7 @@ fn fields(protocol: u8, direction: Direction) -> Option<(usize, usize)> {
 }
 
 /// Rewrites the source (on the way out) or the destination (on the way in) of a packet whose headers are complete.
+/// Returns `None` if they are not.
 pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, port): ([u8; 4], u16)) -> Option<()> {
     rewrite_ipv4_address(packet, direction == Direction::In, address)?;
     let (protocol, start) = packet.transport()?;
@@ -34,7 +36,8 @@ pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, por
     Some(())
 }
 
-/// Writes a port and updates the checksum, if there is one. Returns the checksum before and after.
+/// Writes a port and updates the checksum, if there is one. Returns the checksum before and after, or `None` if there
+/// is no checksum or the header does not contain it.
 fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16) -> Option<(u16, u16)> {
     let (sum_at, port_at) = fields(protocol, direction)?;
     let field: &mut [u8; 2] = header.get_mut(port_at..)?.first_chunk_mut()?;
@@ -71,11 +74,11 @@ pub(super) fn translate_quoted(
     let field = if outward { &mut ip.destination } else { &mut ip.source };
     let (old, new) = (u32::from_be_bytes(*field), u32::from_be_bytes(address));
     *field = address;
-    // The quoted header still sums up to the same value, so this change does not affect the error's checksum.
+    // The sum of the quoted IP header stays the same, so this change does not affect the error's checksum.
     ip.checksum.set(checksum::replace32(ip.checksum.get(), old, new));
     let protocol = ip.protocol;
     let transport = rest.get_mut(options..)?;
-    // In the quoted packet the port is where it would be in a packet of the opposite direction.
+    // The quoted packet has the opposite direction, so its port is at the other offset.
     let opposite = if outward { Direction::In } else { Direction::Out };
     let (sum_at, port_at) = fields(protocol, opposite)?;
     // The checksums of TCP and UDP also cover the address. The checksum is missing if only eight bytes of the transport

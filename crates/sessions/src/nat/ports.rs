@@ -19,10 +19,11 @@ const EVEN: u64 = 0x5555_5555_5555_5555;
 pub(super) struct Ports {
     /// For each address and protocol: the bits of the ports in use.
     used: Zeroed<u64>,
+    /// The state of the random number generator.
     random: u64,
 }
 
-/// Returns the index of a protocol.
+/// Returns the index of a protocol among those whose ports are translated.
 fn protocol_index(protocol: u8) -> usize {
     match protocol {
         TCP => 0,
@@ -33,6 +34,7 @@ fn protocol_index(protocol: u8) -> usize {
 }
 
 impl Ports {
+    /// Creates the ports of this number of addresses, all free. `secret` seeds the random number generator.
     pub(super) fn new(addresses: u32, secret: u64) -> Result<Self, NoMemory> {
         Ok(Self { used: Zeroed::new(addresses as usize * 3 * WORDS)?, random: secret })
     }
@@ -71,9 +73,9 @@ impl Ports {
         prefetch_read(&self.used, Self::word(address, protocol, port));
     }
 
-    /// Allocates a port of a range, of the address with this number in the pool. The port has the parity of `like` and
-    /// satisfies `right`. Returns `None` if all such ports are in use, or if `looks` free ports did not satisfy
-    /// `right`.
+    /// Allocates a port in a range, for the address with this number in the pool. `right` returns true for the port,
+    /// and the port has the parity of `like`. Returns `None` if all such ports are in use, or if `right` returned false
+    /// for `looks` free ports.
     pub(super) fn take(
         &mut self,
         address: u32,

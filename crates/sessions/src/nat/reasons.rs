@@ -1,4 +1,4 @@
-//! Drop reasons of a translation, for both directions or for the way out only.
+//! Drop reasons of a translation: the first six for both directions, the others only for the way out.
 
 use forebay_graph::{Gate, Reason};
 
@@ -31,6 +31,7 @@ pub(crate) const OUT_DROPS: &[Reason] = &[
 /// Drop reasons of [`nat_in`](crate::nat_in), which never allocates a port.
 pub(crate) const IN_DROPS: &[Reason] = OUT_DROPS.split_at(6).0;
 
+// The gates of the drop reasons. The numbers are the indices in `OUT_DROPS`.
 pub(super) const NO_SESSION: Gate = Gate::drop(0);
 pub(super) const FRAGMENT: Gate = Gate::drop(1);
 pub(super) const PROTOCOL: Gate = Gate::drop(2);

@@ -52,6 +52,8 @@ impl Translation {
     /// Side of packets from outside.
     pub(super) const OUTSIDE: u32 = 1;
 
+    /// Creates a session from its 5-tuples and the number of its binding. `opened` is the direction of its first
+    /// packet.
     pub(super) fn new(
         (inside, outside): (Tuple4, Tuple4),
         binding: u32,
@@ -63,17 +65,17 @@ impl Translation {
         Self { inside, outside, gains, binding, connection, reversed, _spare: [0; 5] }
     }
 
-    /// 5-tuple of packets to outside, before their translation.
+    /// Returns the 5-tuple of packets to outside, before their translation.
     pub(super) fn inside(&self) -> Tuple4 {
         self.inside
     }
 
-    /// Number of the session's binding.
+    /// Returns the number of the session's binding.
     pub(super) fn binding(&self) -> u32 {
         self.binding
     }
 
-    /// Whether a packet in this direction comes from the side that did not open the session.
+    /// Returns true if a packet in this direction comes from the side that did not open the session.
     #[inline(always)]
     pub(super) fn is_reply(&self, direction: Direction) -> bool {
         (direction == Direction::In) != (self.reversed == 1)

@@ -28,7 +28,7 @@ use crate::listing::{OperatorSide, WorkerSide};
 use opening::inside_endpoint;
 pub(crate) use shown::{BINDINGS, SESSIONS};
 
-/// Counters of sessions, in this order.
+/// The names of the counters of sessions, in the order of their indices.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
 
 /// A worker's translator.
@@ -42,12 +42,15 @@ pub(crate) struct Translator {
     filtering: Filtering,
     timeouts: Timeouts,
     clock: SlotClock,
+    /// The worker's number and the number of workers.
     share: (usize, usize),
     allotment: Allotment,
+    /// The log.
     allocations: Allocations,
     worker_side: WorkerSide,
-    /// Present time slot.
+    /// The time slot of the present call.
     now: Slot,
+    // The numbers of sessions so far. The number of open sessions is the length of the table.
     opened: u64,
     ended: u64,
     evicted: u64,
@@ -55,6 +58,8 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
+    /// Creates a translator for up to `sessions` sessions, with the forwards of the state. `share` is the worker's
+    /// number and the number of workers. `secret` seeds the hashes and the choice of ports.
     pub(super) fn new(
         nat: &Nat,
         sessions: usize,
@@ -63,7 +68,7 @@ impl Translator {
         operators: &Arc<OperatorSide>,
     ) -> Result<Self, SetupError> {
         let lack = || no_memory("state", format!("a table of {sessions} sessions (the state's `sessions`)"));
-        // A new session gets its binding before another session gives way, so one more binding is needed.
+        // A new session gets its binding before another session is evicted, so one more binding is needed.
         let bindings = sessions + 1;
         let mut new = Self {
             table: Sessions::new(sessions, Seed::new(secret)).map_err(lack())?.lasting(nat.timeouts.longest()),
@@ -126,7 +131,8 @@ impl Translator {
         self.table.get_mut(found).connection.mark();
     }
 
-    /// Begins a call: removes sessions that have ended, a few at a time.
+    /// Begins a call: removes sessions that have ended. Examines one session for each of `packets` packets, and
+    /// [`ENDS`] more.
     #[inline]
     pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32) {
         self.now = self.clock.slot(context.now());
@@ -136,6 +142,7 @@ impl Translator {
         }
     }
 
+    /// Removes sessions that have ended. Examines up to `looks` sessions.
     #[inline(never)]
     fn expire(&mut self, mut looks: u32) {
         while let Some(session) = self.table.expire(self.now, &mut looks) {
@@ -144,12 +151,12 @@ impl Translator {
         }
     }
 
-    /// Whether sessions that may have ended remain to be checked.
+    /// Returns true if sessions that may have ended remain to be checked.
     pub(super) fn is_due(&mut self) -> bool {
         self.table.is_due(self.now)
     }
 
-    /// Whether there are no sessions.
+    /// Returns true if there are no sessions.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -212,7 +219,8 @@ impl Translator {
         }
     }
 
-    /// Prefetches the entries that are needed if packets with these keys open sessions.
+    /// Prefetches the entries that are needed if packets open sessions. `missing` has the bits of the packets' keys in
+    /// `keys`.
     #[inline(never)]
     fn make_ready(&self, keys: &[Tuple4; GROUP], missing: u32) {
         let (mut remaining, mut searches) = (missing, 0);
@@ -285,7 +293,7 @@ impl Translator {
         address.wrapping_sub(self.pool.0) < self.pool.1
     }
 
-    /// Translates any packet to outside.
+    /// Translates any packet to outside, and back inside if it goes to an address of the pool. Returns its gate.
     #[inline(never)]
     fn goes_out(&mut self, packet: &mut Packet, outputs: Outputs) -> Gate {
         let to_pool = self.leads_to_pool(packet) == Some(true);
@@ -314,7 +322,7 @@ impl Translator {
         }
     }
 
-    /// Whether an IPv4 packet's destination belongs to the pool; `None` for other packets.
+    /// Returns true if an IPv4 packet's destination belongs to the pool. Returns `None` for other packets.
     #[inline(always)]
     fn leads_to_pool(&self, packet: &mut Packet) -> Option<bool> {
         packet.ipv4().map(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)))
@@ -325,7 +333,7 @@ impl Translator {
     #[inline(never)]
     fn step(&mut self, packet: &mut Packet, direction: Direction, outputs: Outputs) -> Result<Found, Gate> {
         if direction == Direction::In && self.leads_to_pool(packet) == Some(false) {
-            // An IPv4 packet to another destination is none of this translation's business.
+            // An IPv4 packet to an address outside the pool is not translated.
             return if outputs.others == Gate::FIRST { Ok(Found::NONE) } else { Err(outputs.others) };
         }
         match Shown::<Tuple4>::of(packet) {
@@ -362,9 +370,9 @@ impl Translator {
 /// Gates of packets that do not leave through the first gate.
 #[derive(Clone, Copy)]
 pub(crate) struct Outputs {
-    /// For packets from inside to inside by outside addresses; [`HAIRPIN`] drops them.
+    /// The gate of packets from inside to an outside address that belongs to an inside host. [`HAIRPIN`] drops them.
     pub(crate) hairpin: Gate,
-    /// For packets whose destination is not in the pool; the first gate lets them pass unchanged.
+    /// The gate of packets from outside whose destination is not in the pool. The first gate lets them pass unchanged.
     pub(crate) others: Gate,
 }
 

@@ -1,4 +1,4 @@
-//! Pairs of IPv4 prefixes, an inside and an outside one, with lookups from either side.
+//! Pairs of an inside and an outside IPv4 prefix, with lookups from either side.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -91,6 +91,10 @@ pub(super) struct Mappings {
 }
 
 impl Mappings {
+    /// Builds the mappings.
+    ///
+    /// # Errors
+    /// A mapping is invalid, or two prefixes of one side overlap, as a fault of the parameter `mappings`.
     pub(super) fn of(mappings: &[Mapping]) -> Result<Self, SetupError> {
         for (index, mapping) in mappings.iter().enumerate() {
             mapping.check().map_err(|error| SetupError::at(format!("mappings[{index}]"), error.to_string()))?;
@@ -155,6 +159,7 @@ pub(super) enum MappingError {
 }
 
 impl Mapping {
+    /// Checks that both prefixes have the same length and contain only addresses that hosts may have.
     fn check(&self) -> Result<(), MappingError> {
         if self.inside.mask != self.outside.mask {
             return Err(MappingError::Lengths(self.inside, self.outside));

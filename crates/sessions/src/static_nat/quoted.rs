@@ -12,8 +12,9 @@ const ERRORS: [u8; 4] = [3, 4, 11, 12];
 /// Length of an ICMP error's own header, which is followed by the quoted packet.
 const HEADER: usize = 8;
 
-/// Rewrites one address of the quoted packet, and the quoted checksums that cover it, if `translate` knows the address
-/// (RFC 3022 section 4.3). Other messages, and errors with an incomplete quoted header, are not changed.
+/// Rewrites one address of the quoted packet, the destination if `destination` is true, and the quoted checksums that
+/// cover it (RFC 3022 section 4.3). `translate` returns the new address. Nothing changes if it returns `None`, if the
+/// message is not one of [`ERRORS`], or if the quoted header is incomplete.
 pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
     let Some((ICMP, start)) = packet.transport() else { return };
     // An error belongs to the session of the packet that it quotes.
@@ -36,7 +37,7 @@ pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl 
     let old = u32::from_be_bytes(*field);
     let Some(new) = translate(old) else { return };
     *field = new.to_be_bytes();
-    // The quoted header still sums up to the same value, so this change does not affect the message's own checksum.
+    // The sum of the quoted IP header stays the same, so this change does not affect the message's own checksum.
     ip.checksum.set(checksum::replace32(ip.checksum.get(), old, new));
     let at = match ip.protocol {
         TCP if ip.fragment_offset() == 0 => options + 16,

@@ -1,7 +1,7 @@
 //! One side of the mappings: an ordered list of disjoint prefixes, each with its translation.
 //!
 //! The list is divided into blocks, and the first address of each block is stored separately. An address is found by
-//! two binary searches. Adding or removing a prefix moves at most the entries of one block, however many entries there
+//! two binary searches. Adding or removing a prefix moves the entries of at most two blocks, however many entries there
 //! are.
 
 use super::mappings::Prefix;
@@ -50,12 +50,13 @@ impl Side {
         (address & prefix.mask == prefix.start).then_some(other | address & !prefix.mask)
     }
 
-    /// Number of prefixes.
+    /// Returns the number of prefixes.
     pub(super) fn len(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    /// Returns the prefixes that start after `address`, or all, each with the start of its translation.
+    /// Returns the prefixes that start after `address`, or all prefixes if it is `None`, in order. Each comes with the
+    /// start of the prefix that replaces it.
     pub(super) fn after(&self, address: Option<u32>) -> impl Iterator<Item = &Entry> {
         let block =
             address.map_or(0, |address| self.firsts.partition_point(|first| *first <= address).saturating_sub(1));
@@ -63,13 +64,14 @@ impl Side {
         entries.skip_while(move |(prefix, _)| address.is_some_and(|address| prefix.start <= address))
     }
 
-    /// Returns a prefix that overlaps with this one, which may be the same prefix.
+    /// Returns a prefix of the list that overlaps with this prefix or is equal to it.
     pub(super) fn overlapping(&self, prefix: Prefix) -> Option<Entry> {
-        // Prefixes do not overlap, so among those that start before the end of this one, the last one also ends last.
+        // The prefixes of the list do not overlap. So among the prefixes that start before the end of this prefix, the
+        // last one also ends last.
         self.at_or_before(prefix.last()).filter(|(other, _)| other.last() >= prefix.start).copied()
     }
 
-    /// Adds a prefix, which must not overlap with any other.
+    /// Adds a prefix, which must not overlap with any other. `other` is the start of the prefix that replaces it.
     pub(super) fn insert(&mut self, prefix: Prefix, other: u32) {
         if self.blocks.is_empty() {
             self.firsts.push(prefix.start);
@@ -87,7 +89,8 @@ impl Side {
         }
     }
 
-    /// Removes exactly this prefix. Returns the start of its translation.
+    /// Removes exactly this prefix. Returns the start of the prefix that replaced it, or `None` if the list does not
+    /// have this prefix.
     pub(super) fn remove(&mut self, prefix: Prefix) -> Option<u32> {
         let at = self.firsts.partition_point(|first| *first <= prefix.start).checked_sub(1)?;
         let block = &mut self.blocks[at];

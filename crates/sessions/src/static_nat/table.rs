@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::mappings::{Mapping, MappingError, Mappings, Prefix};
 
-/// Number of changes that are published together: large enough that the cost of publishing is negligible.
+/// Maximum number of changes that are published together. It is so large that the cost of publishing is negligible.
 const CHUNK: usize = 1 << 12;
 
 /// A change that was made to the mappings.
@@ -34,12 +34,13 @@ impl Replay<Vec<MappingChange>> for Mappings {
     }
 }
 
-/// Pairs of IPv4 prefixes: those of a module, or the state `static_mappings`, which modules share.
+/// Pairs of IPv4 prefixes: the mappings of one module, or the state `static_mappings`, which modules share.
 pub struct StaticMappings {
     live: Arc<Live<Mappings, Vec<MappingChange>>>,
 }
 
 impl StaticMappings {
+    /// Builds the table of these mappings, with the errors of [`Mappings::of`].
     pub(super) fn of(mappings: &[Mapping]) -> Result<Self, SetupError> {
         Ok(Self { live: Arc::new(Live::new(Arc::new(Mappings::of(mappings)?))) })
     }
@@ -56,7 +57,7 @@ add INSIDE OUTSIDE        adds a mapping: add 10.0.0.0/24 192.0.2.0/24, or one a
 remove INSIDE [OUTSIDE]   removes a mapping; if OUTSIDE is given, it must be its outside prefix
 replace INSIDE OUTSIDE    changes the outside prefix of a mapping, or adds a mapping";
 
-/// Applies one change and logs it.
+/// Applies one change and appends it to `log`. After an error, the mappings and the log are unchanged.
 fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<MappingChange>) -> Result<(), String> {
     let (verb, entry) = Verb::split(line, SYNTAX)?;
     let mut words = entry.split_ascii_whitespace();
@@ -75,13 +76,15 @@ fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<MappingChange>) -> 
     let added = mappings.add(&mapping).map_err(|error| error.to_string());
     match (before, &added) {
         (Some(_), Ok(())) => log.push(MappingChange::Removed(inside)),
-        // The removal was not published, so no reader has seen it.
+        // Restore the removed mapping. The removal was not published, so no reader has seen it.
         (Some(outside), Err(_)) => mappings.add(&Mapping { inside, outside }).map_err(|error| error.to_string())?,
         (None, _) => {}
     }
     added.map(|()| log.push(MappingChange::Added(mapping)))
 }
 
+/// Removes the mapping of an inside prefix and appends the change to `log`. Returns an error, without a change, if
+/// there is no such mapping, or if `outside` is given and is not its outside prefix.
 fn remove(
     mappings: &mut Mappings,
     inside: Prefix,

@@ -23,28 +23,30 @@ pub(super) type Entry = (usize, usize);
 pub(super) struct Observations {
     /// The trail of each packet, in order of arrival; `None` while the packet is in flight.
     pub(super) trails: BTreeMap<Entry, Vec<Option<Trail>>>,
-    /// Packets in flight, by mark less 1.
+    /// Packets in flight. The index is the packet's mark minus 1, because mark 0 means that a packet is not observed.
     in_flight: Vec<Option<InFlight>>,
     /// By flow: the number of packets that were sent, and their bytes.
     pub(super) lengths: BTreeMap<usize, (u64, u64)>,
-    /// A module that holds packets.
+    /// A module that held a packet, which the simulator does not support.
     pub(super) holds: Option<usize>,
 }
 
 /// A packet in flight.
 struct InFlight {
     entry: Entry,
-    /// The index of the packet among those of its entry.
+    /// The index of the packet among the packets of its entry.
     number: usize,
     trail: Trail,
 }
 
 impl Observations {
+    /// Returns the trail of the packet in flight with this mark. `None` for mark 0.
     fn trail(&mut self, mark: u8) -> Option<&mut Trail> {
         let slot = self.in_flight.get_mut(usize::from(mark).checked_sub(1)?)?;
         slot.as_mut().map(|packet| &mut packet.trail)
     }
 
+    /// Ends the observation of a packet: its trail is complete, and its mark is free.
     fn end(&mut self, mark: u8) {
         let Some(at) = usize::from(mark).checked_sub(1) else { return };
         if let Some(InFlight { entry, number, trail }) = self.in_flight.get_mut(at).and_then(Option::take) {
@@ -71,7 +73,7 @@ impl Observer for Watcher {
     fn entered(&mut self, port: usize, _: &mut Packet) -> u8 {
         let mut seen = self.seen();
         let free = seen.in_flight.iter().position(Option::is_none).unwrap_or(seen.in_flight.len());
-        // More than 255 packets are never in flight: batches are small here.
+        // Batches are so small here that there are never more than 255 packets in flight.
         let Ok(mark) = u8::try_from(free + 1) else { return 0 };
         let entry = (self.worker, port);
         let trails = seen.trails.entry(entry).or_default();

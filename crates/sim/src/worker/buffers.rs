@@ -14,27 +14,30 @@ const PUBLISH_EVERY: Picos = Picos(1_000_000_000);
 /// The published state of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauge {
-    /// Packets that wait, and the time that the first one has waited for the trigger.
+    /// The number of packets that wait.
     pub(crate) queued: u64,
+    /// The time that the first packet of the incomplete batch has waited for the trigger.
     pub(crate) oldest: Picos,
-    /// Packets that came while there was a trigger, and the number of instants at which packets came.
+    /// The number of packets that came while there was a trigger.
     arrived: u64,
+    /// The number of instants at which packets came while there was a trigger.
     arrivals: u64,
-    /// At the last change of the trigger: the value of `arrived`, and the number of all packets that had come.
+    /// The number of packets that had come while there was a trigger, at the last change of the trigger.
     came: u64,
+    /// The number of all packets that had come, at the last change of the trigger.
     marked: u64,
 }
 
 impl Gauge {
-    /// Returns the number of packets that have come while there was a trigger. `all` is the number of all packets that
-    /// have come.
+    /// Returns the number of packets that have come while there was a trigger. `trigger` is the present trigger, and
+    /// `all` the number of all packets that have come.
     fn arrived(&self, trigger: u32, all: u64) -> u64 {
         if trigger == 0 { self.came } else { self.came + (all - self.marked) }
     }
 }
 
 impl<S: Scheduler> Worker<S> {
-    /// Releases buffers over their hold limit.
+    /// Releases buffers over their hold limit, and publishes the queues if that is due.
     pub(super) fn sweep(&mut self) {
         let now = self.now;
         // Packets that come from now on need no earlier check.
@@ -56,7 +59,7 @@ impl<S: Scheduler> Worker<S> {
         }
     }
 
-    /// Applies a controller's actions; between turns only.
+    /// Applies a controller's actions. Must be called between turns.
     pub(crate) fn apply(&mut self, actions: &[Action]) {
         let mut buffers = false;
         for action in actions {
@@ -91,8 +94,9 @@ impl<S: Scheduler> Worker<S> {
         }
     }
 
-    /// Computes the hold limits that were not set, as the engine does: half of the tightest objective of the flows
-    /// through the module, divided evenly among the buffers on the path of that flow.
+    /// Computes the hold limits that were not set, as the engine does. Each flow through the module allows half of its
+    /// delay objective, divided by the number of buffers on its path. The least of these values is the limit. Must be
+    /// called after each change of a trigger or a limit.
     pub(super) fn derive_holds(&mut self) {
         self.buffered = (0..self.modules).filter(|module| self.queues[*module].trigger() > 0).collect();
         let mut buffers_on = vec![0; self.objectives.len()];
@@ -138,7 +142,7 @@ impl<S: Scheduler> Worker<S> {
         }
     }
 
-    /// Copies the last published queue states into the counts.
+    /// Copies the last published queue states into the counts. Must be called before the counts are read.
     pub(crate) fn count_queues(&mut self) {
         for (counted, gauge) in self.tally.modules.iter_mut().zip(&self.gauges) {
             counted.came = counted.packets + gauge.queued + counted.turned_away;

@@ -14,7 +14,7 @@ impl<S: Scheduler> Worker<S> {
     /// Takes up to a batch from each ring and each port. Returns true if packets came.
     pub(super) fn receive(&mut self, rings: &mut [Ring]) -> bool {
         let mut any = self.receive_from_rings(rings);
-        // Packets that cannot be sent on would only accumulate.
+        // As long as packets cannot go on to other workers, further packets would only accumulate here.
         if self.stuck != [false; 3] {
             return any;
         }
@@ -36,12 +36,13 @@ impl<S: Scheduler> Worker<S> {
         any
     }
 
+    /// Takes up to a batch from each ring that may be read now. Returns true if packets came.
     fn receive_from_rings(&mut self, rings: &mut [Ring]) -> bool {
         let scene = Arc::clone(&self.scene);
         let mut any = false;
         for &ring in &scene.workers[self.id].ins {
-            // Packets before the graph wait for no module of this worker, so stuck `Entry` packets do not stop other
-            // rings.
+            // Stuck `Entry` packets have not reached a module yet. No module of this worker waits for them, so they do
+            // not stop other rings.
             let entering = self.stuck == [self.stuck[Crossing::Entry as usize], false, false];
             if scene.rings[ring].crossing != Crossing::Leave && !entering {
                 continue;
@@ -61,7 +62,8 @@ impl<S: Scheduler> Worker<S> {
         any
     }
 
-    /// Takes up to a batch from a port. Returns true if packets came.
+    /// Takes up to a batch from the gateway `at`, and puts it into the queue of its entry. Returns true if packets
+    /// came.
     pub(super) fn receive_from(&mut self, at: usize) -> bool {
         if S::SHARES && self.is_held(&self.gateways[at]) {
             return false;
@@ -89,7 +91,8 @@ impl<S: Scheduler> Worker<S> {
         true
     }
 
-    /// Reads the ports of a module whose queue is empty while the scheduler keeps its turn.
+    /// Reads the ports whose packets enter `node`. Called when the scheduler gives `node` a turn and no batch is ready
+    /// there. The port that is read first changes from turn to turn.
     pub(super) fn refill(&mut self, node: usize) {
         if self.stuck != [false; 3] {
             return;

@@ -1,9 +1,9 @@
 //! Runs modules: takes a batch from a queue, adds the cost of the call to the clock, and forwards each packet along its
 //! route.
 //!
-//! The loop follows the engine's (`graph`, `worker/run.rs`) step by step. It is separate code, because the engine's
-//! loop moves packets and calls functions, and this loop moves runs of packets along known routes. The rule is tested
-//! on both: `tests/agreement/exact.rs` compares every period, call by call.
+//! The loop follows the engine's loop (`graph`, `worker/run.rs`) step by step. It is separate code, because the
+//! engine's loop moves packets and calls functions, and this loop moves runs of packets along known routes. A change of
+//! one loop needs the same change of the other one: `tests/agreement/exact.rs` compares every period, call by call.
 
 use forebay_graph::{Scheduler, Took};
 use forebay_measure::histogram::Sample;
@@ -55,8 +55,8 @@ impl<S: Scheduler> Worker<S> {
         any
     }
 
-    /// Runs a batch through a module. As long as the whole batch goes to a module with no other feeder, it also runs
-    /// that module. The batch is empty afterwards.
+    /// Runs a batch through the node `at`. As long as the whole batch may go straight on to the next node, it also runs
+    /// that node. The batch is empty afterwards.
     fn run_from(&mut self, mut at: usize, bundle: &mut Bundle, rings: &mut [Ring]) {
         while at < self.modules {
             let (size, cost) = (u64::from(bundle.packets), self.costs[at]);
@@ -76,8 +76,8 @@ impl<S: Scheduler> Worker<S> {
         self.depart(at, bundle, rings);
     }
 
-    /// Puts a batch into the queues of the next nodes. If the whole batch may bypass the queue, it stays in `bundle`,
-    /// and the next node is returned.
+    /// Moves each packet of a batch to its next hop, and puts it into the queue of that node. If the whole batch may
+    /// bypass the queue of one node, the batch stays in `bundle` and the node is returned.
     fn route(&mut self, bundle: &mut Bundle) -> Option<usize> {
         let hops = &self.scene.hops;
         bundle.runs.iter_mut().for_each(|run| run.at += 1);
@@ -115,7 +115,7 @@ impl<S: Scheduler> Worker<S> {
         None
     }
 
-    /// Puts a whole batch into a node's queue, and leaves it empty.
+    /// Puts a whole batch into a node's queue, or drops it if the scheduler refuses it. The batch is empty afterwards.
     pub(super) fn put(&mut self, node: usize, bundle: &mut Bundle) {
         if S::SHARES && self.scheduler.refuses(node) {
             self.tally.modules[node].turned_away += u64::from(bundle.packets);
@@ -127,7 +127,8 @@ impl<S: Scheduler> Worker<S> {
         }
     }
 
-    /// Sends a batch from a node past the modules. The batch is empty afterwards, unless it waits at the node.
+    /// Handles a batch at a node that is not a module: the node spreads the packets, sends them to another worker, or
+    /// sends them by a port. The batch is empty afterwards. `at` of each run is the hop of `node`.
     fn depart(&mut self, node: usize, bundle: &mut Bundle, rings: &mut [Ring]) {
         match self.plan().nodes[node] {
             NodeType::Spread => {
@@ -155,7 +156,8 @@ impl<S: Scheduler> Worker<S> {
         bundle.packets = 0;
     }
 
-    /// Puts each packet into the queue of the node towards its session's worker.
+    /// Moves each packet to its next hop, which leads to its session's worker, and puts it into the queue of that node.
+    /// As in the engine, the scheduler does not refuse these packets, and a backlog is not reported.
     pub(super) fn spread(&mut self, bundle: &mut Bundle) {
         for run in bundle.runs.drain(..) {
             let run = Run { at: run.at + 1, ..run };
@@ -168,7 +170,8 @@ impl<S: Scheduler> Worker<S> {
         bundle.packets = 0;
     }
 
-    /// Sends a batch to another worker. If the ring is full, the batch waits at the node or is dropped.
+    /// Sends a batch to another worker. If the ring is full, the batch is dropped if `drops` is a module, and otherwise
+    /// goes back to the queue of the node. The batch is empty afterwards.
     fn cross(&mut self, node: usize, (ring, drops): (usize, Option<usize>), bundle: &mut Bundle, rings: &mut [Ring]) {
         bundle.runs.iter_mut().for_each(|run| run.at += 1);
         if !rings[ring].send(bundle, self.clock) {
@@ -179,13 +182,13 @@ impl<S: Scheduler> Worker<S> {
             bundle.runs.iter_mut().for_each(|run| run.at -= 1);
             self.stuck[self.scene.rings[ring].crossing as usize] = true;
             self.queues[node].put_back(bundle);
-            // The node is not tried again in this turn: a full ring stays full until the turn ends.
+            // The node is tried again in the next turn, because a full ring stays full until this turn ends.
             self.waiting.push(node);
         }
     }
 }
 
-/// Puts packets into a node's queue.
+/// Puts packets into a node's queue, or drops them if the scheduler refuses them.
 fn put_run<S: Scheduler>(queue: &mut Queue, scheduler: &mut S, tally: &mut Tally, node: usize, run: Run, now: Picos) {
     if S::SHARES && scheduler.refuses(node) {
         tally.modules[node].turned_away += u64::from(run.count);
@@ -194,7 +197,9 @@ fn put_run<S: Scheduler>(queue: &mut Queue, scheduler: &mut S, tally: &mut Tally
     }
 }
 
-/// Marks a node as ready, and reports its queue length if that exceeds a batch.
+/// Reports to the scheduler that a node can run, and how many packets wait there if they are more than a batch. From
+/// that number the scheduler detects an overloaded module. Called after a push that returned true. The engine's
+/// counterpart is `report_ready`. Both must call the scheduler in the same order.
 fn mark_ready<S: Scheduler>(scheduler: &mut S, node: usize, queue: &Queue) {
     scheduler.ready(node);
     if S::SHARES && queue.has_backlog() {

@@ -67,7 +67,7 @@ fn compare_means(case: &str, from: u64, until: u64) -> Option<String> {
     off.iter().any(|(off, _)| *off > BAR).then_some(line)
 }
 
-/// Returns by how much the means differ, and the standard error of that, both relative to the second mean.
+/// Returns the difference of the means and the standard error of this difference, both relative to the second mean.
 fn difference(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
     let count = pairs.clone().count() as f64;
     let sum = pairs.clone().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
@@ -152,7 +152,7 @@ fn workers_agree() {
         "gw n=8 fold=off rate=2Mpps workers=[{},{}]",
         "vpn n=4 stages=2 rate=1Mpps",
         "firewall n=4 fold=off rate=1Mpps workers=[{},{}]",
-        // More packets than the second worker can process.
+        // The second worker gets more packets than it can process.
         "sfc_a n=4 stages=2 fold=off rate=max shares={~route:~{~when_full:~drop~}~}",
     ];
     compare(cases, 50, 150);

@@ -38,7 +38,7 @@ fn every_period_and_decision_is_the_engines() {
     ]
     .map(|case| (case, 40))
     .into_iter()
-    // A case whose arrival times are no whole nanoseconds, and whose delays fall below all earlier ones.
+    // A case whose arrival times are not whole nanoseconds, and whose delays fall below all earlier delays.
     .chain([("mgw m=4 n=4 fold=off slo=400us rate=600kpps control.batching=optimal control.period=10ms", 240)])
     {
         let (_, truth) = engine(case, &[(until, 1.0)]);

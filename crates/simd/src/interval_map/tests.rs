@@ -15,7 +15,7 @@ fn agree<K: Key + std::fmt::Debug>(ends: &[K], keys: &[K]) {
     }
 }
 
-/// Numbers of ends at which the trees change shape.
+/// Numbers of ends at which the shape of the tree changes.
 const COUNTS: [u32; 22] =
     [0, 1, 7, 8, 9, 15, 16, 17, 71, 72, 73, 80, 81, 271, 272, 273, 288, 729, 4624, 4912, 4913, 90_000];
 

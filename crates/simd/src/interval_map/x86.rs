@@ -1,11 +1,11 @@
-//! The descent with vector comparisons in AVX2 and AVX-512, with a separate loop for each depth.
+//! The descent in the tree with vector comparisons (AVX2 and AVX-512), with a separate loop for each depth.
 
 use core::arch::x86_64::*;
 
 use super::{IntervalMap, Key, Node32, Node128, flip32, flip64};
 
-/// Returns twice the number of ends below the key, from two vectors of eight. Packing to 16 bits leaves two mask bits
-/// per end.
+/// Returns twice the number of ends below the key, from two vectors of eight ends. The result is doubled, because each
+/// end has two bits in the mask after packing to 16 bits.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn twice_below_32_avx2(node: &Node32, key: __m256i) -> usize {
@@ -18,6 +18,7 @@ fn twice_below_32_avx2(node: &Node32, key: __m256i) -> usize {
     (_mm256_movemask_epi8(both) as u32).count_ones() as usize
 }
 
+/// Returns twice the number of ends below the key, like the AVX2 version.
 #[inline]
 #[target_feature(enable = "avx512f,popcnt")]
 fn twice_below_32_avx512(node: &Node32, key: __m512i) -> usize {
@@ -26,8 +27,8 @@ fn twice_below_32_avx512(node: &Node32, key: __m512i) -> usize {
     2 * _mm512_cmpgt_epi32_mask(key, ends).count_ones() as usize
 }
 
-/// Returns twice the number of ends below the key, from two vectors of four. An end is below if its upper half is
-/// smaller, or if the upper halves are equal and its lower half is smaller.
+/// Returns twice the number of ends below the key, from two vectors of four ends. An end is below the key if its upper
+/// half is smaller, or if the upper halves are equal and its lower half is smaller.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn twice_below_128_avx2(node: &Node128, key: (__m256i, __m256i)) -> usize {
@@ -46,6 +47,7 @@ fn twice_below_128_avx2(node: &Node128, key: (__m256i, __m256i)) -> usize {
     (_mm256_movemask_epi8(both) as u32).count_ones() as usize / 2
 }
 
+/// Returns twice the number of ends below the key, like the AVX2 version.
 #[inline]
 #[target_feature(enable = "avx512f,popcnt")]
 fn twice_below_128_avx512(node: &Node128, key: (__m512i, __m512i)) -> usize {
@@ -56,32 +58,36 @@ fn twice_below_128_avx512(node: &Node128, key: (__m512i, __m512i)) -> usize {
     2 * (_mm512_cmpgt_epi64_mask(key.0, high) | tie).count_ones() as usize
 }
 
+/// Returns a vector with the key, with its sign bit flipped, in all lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn splat_32_avx2(key: u32) -> __m256i {
     _mm256_xor_si256(_mm256_set1_epi32(key as i32), _mm256_set1_epi32(flip32(0)))
 }
 
+/// Returns a vector with the key, with its sign bit flipped, in all lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn splat_32_avx512(key: u32) -> __m512i {
     _mm512_set1_epi32(flip32(key))
 }
 
+/// Returns two vectors with the upper and the lower half of the key, with sign bits flipped, in all lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn splat_128_avx2(key: u128) -> (__m256i, __m256i) {
     (_mm256_set1_epi64x(flip64((key >> 64) as u64)), _mm256_set1_epi64x(flip64(key as u64)))
 }
 
+/// Returns two vectors with the upper and the lower half of the key, with sign bits flipped, in all lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn splat_128_avx512(key: u128) -> (__m512i, __m512i) {
     (_mm512_set1_epi64(flip64((key >> 64) as u64)), _mm512_set1_epi64(flip64(key as u64)))
 }
 
-/// Defines one loop per instruction set and depth. The depth is a constant, so that the compiler unrolls the loop over
-/// levels and neighbouring keys overlap.
+/// Defines one loop per instruction set and depth. The depth is a constant, so the compiler unrolls the loop over
+/// levels, and the lookups of successive keys overlap.
 macro_rules! descend {
     ($key:ty, $features:literal, $batch:ident, $fixed:ident, $twice_below:ident, $splat:ident) => {
         impl IntervalMap<$key> {
@@ -104,7 +110,7 @@ macro_rules! descend {
                 const LANES: usize = <$key as Key>::LANES;
                 for (value, &key) in values.iter_mut().zip(keys) {
                     let key = $splat(key);
-                    // The index is doubled: halving each count would cost one instruction per level.
+                    // The index is doubled, like the counts. To halve each count would cost one instruction per level.
                     let mut index = 0;
                     for &offset in &self.offsets[..DEPTH - 1] {
                         // SAFETY: by the invariant of `nodes`, a descent stays inside its level.

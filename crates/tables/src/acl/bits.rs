@@ -1,5 +1,5 @@
-//! A classifier that intersects three sets of rules a packet (source, destination, service), 256 rules at a time. The
-//! first common member decides.
+//! A classifier that intersects three sets of rules for each packet (source, destination, service), 256 rules at a
+//! time. The first rule in all three sets that permits or denies packets decides.
 //!
 //! The bit-vector scheme (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient
 //! Multi-dimensional Range Matching", SIGCOMM 1998). A field of n rules has up to 2n + 1 classes of n bits each. Lists
@@ -27,9 +27,12 @@ pub struct Bits<A: RuleAddress> {
     default: Verdict,
 }
 
+/// The tables of consecutive rules. Each field of a packet selects a set of these rules.
 #[derive(Clone, Debug)]
 struct Block<A: RuleAddress> {
+    /// The index of the block's first rule in the list.
     first_rule: usize,
+    /// The classes are already multiplied by the number of vectors per set, unlike those of `services`.
     src: AddressClasses<A>,
     dst: AddressClasses<A>,
     services: Services,
@@ -71,7 +74,8 @@ impl<A: RuleAddress> Bits<A> {
         Some(bits)
     }
 
-    /// Adds a block for `rules`, or several blocks if their services do not fit into one table.
+    /// Adds a block for `rules`, or several blocks if their services do not fit into one table. Returns `None` if the
+    /// budget is spent.
     fn add(&mut self, first_rule: usize, rules: &[Rule<A>], budget: &mut Budget) -> Option<()> {
         let words = words_for(rules.len());
         let Some((services, service_sets)) = Services::new(rules, words, &vec![0; words], budget) else {
@@ -97,7 +101,7 @@ impl<A: RuleAddress> Bits<A> {
         Some(())
     }
 
-    /// Replaces the rules' numbers, which are their indices, by `numbers`.
+    /// Sets the number of each rule. Until then, the numbers are the indices.
     pub fn renumber(&mut self, numbers: &[u32]) {
         self.rules.iter_mut().zip(numbers).for_each(|((number, _), other)| *number = *other);
     }

@@ -64,6 +64,8 @@ struct LineReader {
 }
 
 impl LineReader {
+    /// Reads the fields. Returns `None` if a prefix, a port or the protocol is wrong. Other problems are only added to
+    /// `problems`, so the result is valid only if there are none.
     fn read(&mut self, text: &str) -> Option<(AnyRule, bool)> {
         // The prefixes are cut off first, because IPv6 addresses have colons too. Then each colon becomes a word.
         let text = text.trim_start();
@@ -119,6 +121,8 @@ impl LineReader {
         Some((rule, flags))
     }
 
+    /// Parses a prefix. If it is wrong, adds the problem and returns `None`, as the following methods do. `what` is the
+    /// name of the field in the problem.
     fn prefix(&mut self, what: &'static str, text: &str) -> Option<(IpAddr, u8)> {
         if text.is_empty() {
             self.problems.push(Problem::Ends(what));
@@ -136,6 +140,7 @@ impl LineReader {
         prefix
     }
 
+    /// Parses the next words as a range of ports.
     fn ports(&mut self, what: &'static str, words: &mut SplitWhitespace<'_>) -> Option<PortRange> {
         let low = self.port(what, words.next());
         match words.next() {
@@ -152,6 +157,7 @@ impl LineReader {
         Some(PortRange::new(low, high))
     }
 
+    /// Parses a word as a port. `None` means that the line has ended.
     fn port(&mut self, what: &'static str, word: Option<&str>) -> Option<u16> {
         match word {
             Some(text) => {

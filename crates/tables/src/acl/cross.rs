@@ -22,9 +22,10 @@ const MAX_RULES: usize = 4096;
 const MAX_ADDRESS_PAIRS: usize = 1 << 21;
 /// The largest number of pairs of an address set and a service set. It bounds the time to build.
 const MAX_OUTCOME_PAIRS: usize = 1 << 23;
-/// The work units that each number of a grid takes from the budget.
+/// The steps that each number of a grid takes from the budget.
 const GRID_WORK: usize = 8;
-/// The largest size of all tables, in bytes. Larger tables are read from memory, and bit vectors are faster then.
+/// The largest size of all tables together, in bytes. Larger tables do not stay in the caches, and bit vectors are then
+/// faster.
 const MAX_BYTES: usize = 4 << 20;
 
 /// A rule list as crossed tables.
@@ -37,17 +38,20 @@ pub struct Cross<A: RuleAddress> {
     addresses: Grid,
     /// The outcome of an address set and a service set.
     outcomes: Grid,
-    /// The verdict of each outcome.
+    /// The verdict of each outcome. Outcomes with `count` rules come last.
     verdicts: Box<[Verdict]>,
-    /// For each of the last outcomes, those with `count` rules: these rules.
+    /// The `count` rules of each outcome with such rules, in the same order as the last entries of `verdicts`.
     counted: Box<[Box<[u32]>]>,
 }
 
-/// The outcomes by number. An outcome without `count` rules has the number of the rule that decides; the default counts
-/// as one more rule. Outcomes with `count` rules follow.
+/// The outcomes by number. An outcome without `count` rules has the index of the rule that decides. The default has the
+/// next number after the rules. Outcomes with `count` rules follow.
 struct Outcomes {
+    /// The verdict of each outcome. At the index of a `count` rule, which decides nothing, it is not used.
     verdicts: Vec<Verdict>,
+    /// The number of each outcome with `count` rules, by the number of its decider and these rules.
     numbers: HashMap<(u16, Box<[u32]>), u16>,
+    /// The `count` rules of each outcome in `numbers`, in order of their numbers.
     counted: Vec<Box<[u32]>>,
 }
 
@@ -81,7 +85,8 @@ impl Outcomes {
 }
 
 /// Crosses the source classes and the destination classes into address sets. Returns the number of each pair's set, and
-/// the sets. `None` if there are too many pairs or the budget is spent.
+/// the sets. Rules after the first rule of `last` in a set cannot be reached and are cut off. Returns `None` if there
+/// are too many pairs or sets, or the budget is spent.
 fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64], budget: &mut Budget) -> Option<(Grid, RuleSets)> {
     if src.len() * dst.len() > MAX_ADDRESS_PAIRS {
         return None;
@@ -171,7 +176,8 @@ impl<A: RuleAddress> Cross<A> {
         (cross.memory_bytes() <= MAX_BYTES).then_some(cross)
     }
 
-    /// Replaces the rules' numbers, which are their indices, by `numbers`.
+    /// Replaces the rules' numbers by `numbers`. Must be called at most once, because it uses the present numbers as
+    /// indices.
     pub fn renumber(&mut self, numbers: &[u32]) {
         for verdict in &mut self.verdicts {
             if let Some(rule) = verdict.rule() {
@@ -184,7 +190,7 @@ impl<A: RuleAddress> Cross<A> {
     /// Writes the verdict on each of at most [`CHUNK`] keys, and counts the `count` rules that match before the
     /// decision.
     ///
-    /// Each table has a loop of its own: its bounds and base stay in registers, and its reads overlap.
+    /// A separate loop reads each table, so that the table's bounds and base stay in registers and the reads overlap.
     pub fn classify(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         let count = keys.len().min(CHUNK);
         let (mut src, mut dst, mut services) = ([0; CHUNK], [0; CHUNK], [0; CHUNK]);

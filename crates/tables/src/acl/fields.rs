@@ -23,8 +23,10 @@ pub struct Partition<T> {
     pub sets: RuleSets,
 }
 
-/// Partitions a field with values from `min` to `max` at the ends of `ranges`, one range a rule. There must be fewer
-/// than 2¹⁵ ranges, so that classes fit into 16 bits. Returns `None` if the budget is spent.
+/// Partitions a field with values from `min` to `max` at the ends of `ranges`, which has one range for each rule. There
+/// must be fewer than 2¹⁵ ranges, so that classes fit into 16 bits. `words` is the number of words of a rule set
+/// ([`words_for`](super::sets::words_for)), and `before` returns the value before another. Returns `None` if the budget
+/// is spent.
 pub fn partition<T: Ord + Copy + Hash>(
     ranges: &[(T, T)],
     words: usize,
@@ -33,7 +35,7 @@ pub fn partition<T: Ord + Copy + Hash>(
     before: impl Fn(T) -> T,
     budget: &mut Budget,
 ) -> Option<Partition<T>> {
-    // The work of sorting, and of two searches a range.
+    // The work of sorting, and of two searches for each range.
     budget.work(ranges.len() * 128)?;
     // The memory of the ends, the classes, and the map made of both.
     budget.bytes((ranges.len() * 2 + 1) * (2 * size_of::<T>() + 8))?;
@@ -66,7 +68,7 @@ pub fn partition<T: Ord + Copy + Hash>(
     Some(Partition { ends, classes, sets: interner.finish() })
 }
 
-/// Partitions a family's addresses by `prefixes`. Returns `None` if the budget is spent.
+/// Partitions a family's addresses by `prefixes`, as [`partition`] does.
 pub fn partition_addresses<A: RuleAddress>(
     prefixes: impl Iterator<Item = RulePrefix<A>>,
     words: usize,

@@ -29,6 +29,7 @@ pub struct GridBuilder {
     flat: bool,
     stretches: Vec<u16>,
     numbers: Vec<u16>,
+    /// The index of each stored stretch.
     seen: HashMap<[u16; STRETCH], u16>,
 }
 

@@ -122,7 +122,9 @@ pub enum Decision {
 #[repr(transparent)]
 pub struct Verdict(u32);
 
+/// The bit of a verdict that denies. The other bits are the number of the rule.
 const DENY: u32 = 1 << 31;
+/// The rule number of a verdict of the default. The numbers of rules are below it.
 const BY_DEFAULT: u32 = DENY - 1;
 
 impl Verdict {
@@ -149,7 +151,7 @@ impl Verdict {
         self.0 & DENY != 0
     }
 
-    /// Returns the rule that decided, or `None` if the default did.
+    /// Returns the number of the rule that decided, or `None` if the default did.
     #[inline]
     pub fn rule(self) -> Option<u32> {
         (self.index() != BY_DEFAULT).then_some(self.index())
@@ -161,7 +163,7 @@ impl Verdict {
     }
 }
 
-/// The default verdict is to permit by default.
+/// Permits by default.
 impl Default for Verdict {
     fn default() -> Verdict {
         Verdict::by_default(Decision::Permit)
@@ -181,8 +183,9 @@ impl std::fmt::Debug for Verdict {
 #[derive(Debug)]
 pub struct Hits {
     rules: Arc<[Counter]>,
-    /// One counter shared by all rules without a counter of their own, which were added later.
+    /// One counter that all rules without an entry in `rules` share. These rules were added later.
     added: Arc<[Counter]>,
+    /// The number of packets that no rule decided about.
     by_default: u64,
 }
 
@@ -192,28 +195,29 @@ impl Hits {
         Hits::over((0..rules).map(|_| Counter::new()).collect(), [Counter::new()].into())
     }
 
-    /// Uses the given counters: one a rule, and the first of `added` for all rules with greater numbers.
+    /// Uses the given counters: one for each rule, and the first of `added` for all rules with greater numbers. If
+    /// `added` is empty, the hits of such rules are not counted.
     pub fn over(rules: Arc<[Counter]>, added: Arc<[Counter]>) -> Hits {
         Hits { rules, added, by_default: 0 }
     }
 
-    /// Returns the packets that each rule matched, in order. A packet counts for the rule that decided and for each
-    /// `count` rule before it.
+    /// Returns the number of packets that each rule matched, in order. A packet counts for the rule that decided and
+    /// for each `count` rule that matched before it.
     pub fn rules(&self) -> Vec<u64> {
         self.rules.iter().map(Counter::get).collect()
     }
 
-    /// Returns the packets that rules with greater numbers matched, all together.
+    /// Returns the number of packets that all rules with greater numbers matched together.
     pub fn added(&self) -> u64 {
         self.added.iter().map(Counter::get).sum()
     }
 
-    /// Returns the packets that no rule decided about.
+    /// Returns the number of packets that no rule decided about.
     pub fn by_default(&self) -> u64 {
         self.by_default
     }
 
-    /// Counts a packet for `rule`. Rules without a counter of their own share one.
+    /// Counts a packet for the rule with this number. Rules that were added later share one counter.
     #[inline]
     pub(super) fn count_rule(&mut self, rule: u32) {
         if let Some(hits) = self.rules.get(rule as usize).or_else(|| self.added.first()) {
@@ -223,8 +227,9 @@ impl Hits {
 
     /// Counts each of at most [`CHUNK`] verdicts for the rule that decided, or for the default.
     ///
-    /// If most packets get the default, an increment a packet would make each packet wait for the one before. So the
-    /// defaults are counted by comparison, and the other verdicts are first gathered without a branch.
+    /// Often most packets get the default. If each of them incremented the default's counter, each increment would wait
+    /// for the previous one. So the verdicts by rules are first gathered without a branch, and the others are counted
+    /// as the difference.
     #[inline]
     pub(super) fn count_verdicts(&mut self, verdicts: &[Verdict]) {
         debug_assert!(verdicts.len() <= CHUNK);

@@ -2,13 +2,13 @@
 //!
 //! A label is a number that increases along the list. A rule keeps its label when rules are inserted or removed before
 //! it, whereas its position changes. A new rule gets a label between its neighbours' labels. When no label is free
-//! between them, the labels around the position are respaced. Respacing takes in as few rules as suffice, and more the
-//! more often it happens at one position, so that an insertion costs a few labels on average in any order (after
-//! Bender, Cole, Demaine, Farach-Colton and Zito, "Two Simplified Algorithms for Maintaining Order in a List", ESA
-//! 2002).
+//! between them, the labels around the position are respaced. A respacing covers as few rules as suffice. If it happens
+//! often at one position, it covers more rules. So an insertion changes only a few labels on average, whatever the
+//! order of the insertions is (after Bender, Cole, Demaine, Farach-Colton and Zito, "Two Simplified Algorithms for
+//! Maintaining Order in a List", ESA 2002).
 //!
-//! The list is cut into short pieces. An insertion or removal moves the entries of one piece only, and a position is
-//! found by the lengths of the pieces.
+//! The list is cut into short pieces. An insertion or removal moves only the entries of one piece, and a position is
+//! found from the lengths of the pieces.
 
 use super::rule::{Rule, RuleAddress};
 use super::tuples::{Label, Step};
@@ -69,7 +69,8 @@ impl<A: RuleAddress> Order<A> {
         self.len == 0
     }
 
-    /// Returns the piece of a position and the index in that piece. The position must be below the length.
+    /// Returns the piece of a position and the index in that piece. If the position is not below the length, the piece
+    /// is `pieces.len()`, which does not exist.
     fn at(&self, position: usize) -> (usize, usize) {
         let mut offset = position;
         for (index, piece) in self.pieces.iter().enumerate() {
@@ -149,6 +150,8 @@ impl<A: RuleAddress> Order<A> {
         Some(self.take(piece, at))
     }
 
+    /// Removes the rule at an index of a piece. Removes the piece if it is empty then, and joins it with the next piece
+    /// if both are short.
     fn take(&mut self, piece: usize, at: usize) -> OrderedRule<A> {
         let removed = self.pieces[piece].remove(at);
         self.len -= 1;
@@ -162,7 +165,8 @@ impl<A: RuleAddress> Order<A> {
         removed
     }
 
-    /// Respaces the labels around a position.
+    /// Respaces the labels around a position, so that the gaps there are large enough for further insertions. Calls
+    /// `relabel` as [`insert`](Self::insert) does.
     fn respace(&mut self, position: usize, relabel: &mut impl FnMut(Step<A>)) {
         let (mut count, mut least) = (FIRST_RESPACED, LEAST_GAP);
         loop {
@@ -181,8 +185,8 @@ impl<A: RuleAddress> Order<A> {
                 from: entry.label,
                 to: new(index),
             };
-            // Labels that increase change from the last to the first, labels that decrease from the first to the last.
-            // No label thus ever passes its neighbour's.
+            // Labels that grow are changed from the last to the first, and labels that shrink from the first to the
+            // last. So no label ever passes the label of its neighbour.
             let indexed = || entries.iter().enumerate();
             indexed().rev().filter(|(index, entry)| new(*index) > entry.label).map(step).for_each(&mut *relabel);
             indexed().filter(|(index, entry)| new(*index) < entry.label).map(step).for_each(&mut *relabel);

@@ -43,6 +43,7 @@ const WORDS: [&str; 14] =
     ["any", "ip", "ip6", "from", "to", "port", "type", "code", "set", "permit", "deny", "drop", "count", "="];
 /// The words with which a rule may begin.
 pub const ACTIONS: &str = "are permit, deny (or drop) and count";
+/// The words that are allowed after the action. This and the next text continue the sentence "allowed …" of an error.
 const PACKETS: &str = "are any, ip, ip6, a protocol's name (tcp, udp, icmp, icmp6, sctp, esp, ...) or number";
 const PREFIXES: &str = "are any, an address, a prefix such as 10.0.0.0/8 or 2001:db8::/32, and the name of a set";
 
@@ -65,8 +66,9 @@ impl Family {
 /// The source or the destination of a rule.
 struct Ends {
     members: Members,
+    /// The port ranges, in order. Empty if the rule has no ports here.
     ports: Vec<PortRange>,
-    /// The first prefix of each family that is written in the rule itself.
+    /// The first prefix of each family (IPv4, IPv6) that is written in the rule itself, not in a set.
     written: [Option<String>; 2],
 }
 
@@ -76,7 +78,8 @@ impl Ends {
     }
 }
 
-/// Parses the line of a rule.
+/// Parses the line of a rule. Returns the rules of the classifier for which the line stands: at least one, in order.
+/// Names of sets are looked up in `sets`.
 ///
 /// # Errors
 /// The first wrong word.
@@ -207,10 +210,13 @@ fn surplus(word: &str) -> RuleSyntaxError {
     wrong_word(word, "continuation of the rule", ["from", "to", "port"], allowed)
 }
 
+/// Returns the part of a wrong word that an error repeats.
 fn shown(word: &str) -> String {
     word.chars().take(MAX_SHOWN).collect()
 }
 
+/// Returns the error of a word that is not a valid `what`. `names` are the words among which a similar one is
+/// suggested. `allowed` continues the sentence "allowed …".
 fn wrong_word<'n>(
     word: &str,
     what: &'static str,
@@ -242,7 +248,8 @@ struct Services<'p> {
 }
 
 impl Services<'_> {
-    /// Adds the rules of one family and protocol. Adds nothing, but counts them, if there are too many.
+    /// Adds the rules of one family and protocol to `rules`, and their number to `count`. If `count` is then above
+    /// [`MAX_RULES_PER_LINE`], the rules are only counted, and the caller must report the error.
     fn cross<A: RuleAddress>(
         &self,
         sources: &[RulePrefix<A>],

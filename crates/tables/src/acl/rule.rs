@@ -10,7 +10,7 @@ use std::ops::BitAnd;
 
 use forebay_packet::wire::icmp::ICMPV6;
 use forebay_packet::wire::ipv4::ICMP;
-use forebay_simd::interval_map::HeaderKey as IntervalKey;
+use forebay_simd::interval_map::Key as IntervalKey;
 
 use super::key::{Decision, HeaderKey, NO_PORTS, TYPED};
 
@@ -201,7 +201,7 @@ impl ProtocolMatch {
         self == ProtocolMatch::ANY
     }
 
-    /// Returns true if every protocol that `other` matches matches.
+    /// Returns true if this matches every protocol that `other` matches.
     pub fn covers(self, other: Self) -> bool {
         self.mask & other.mask == self.mask && self.contains(other.value)
     }

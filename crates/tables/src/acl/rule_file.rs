@@ -1,4 +1,4 @@
-//! Reads a file of rules, one a line. A line that begins with `@` has ClassBench's form, other lines are [readable].
+//! Reads a file of rules, one per line. A line that begins with `@` has ClassBench's form, other lines are [readable].
 //!
 //! The order of the lines is the priority. `#` starts a comment. Empty lines are skipped.
 
@@ -152,6 +152,7 @@ struct LineContent {
     flags: bool,
 }
 
+/// Reads a line of a file. The result has no rules if the line is empty or defines a set, which is added to `sets`.
 fn read(text: &str, sets: &mut Sets) -> Result<LineContent, Vec<Problem>> {
     let line = text.split('#').next().unwrap_or_default().trim();
     let readable_error = |wrong| vec![Problem::Readable(wrong)];
@@ -170,6 +171,8 @@ fn read(text: &str, sets: &mut Sets) -> Result<LineContent, Vec<Problem>> {
 }
 
 impl RuleFile {
+    /// Adds the rules of a line. If the file then has too many rules, adds only the problem [`Problem::TooMany`], after
+    /// which the file is not read on.
     fn add(&mut self, read: &LineContent, line: u32, problems: &mut Vec<Problem>) {
         if self.v4.len() + self.v6.len() + read.rules.len() > MAX_RULES {
             return problems.push(Problem::TooMany);

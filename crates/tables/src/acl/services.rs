@@ -1,4 +1,4 @@
-//! Looks up both ports and the protocol together: the set of rules that match this service.
+//! Looks up the set of rules that match a service, which is both ports and the protocol together.
 //!
 //! Lists have few services. The classes of the three fields are therefore crossed in one small table, whose index is
 //! the sum of the three classes.
@@ -27,8 +27,10 @@ pub struct Services {
 
 impl Services {
     /// Builds the table of the services that `rules` distinguish, and the rule set of each. Returns `None` if the table
-    /// would have more than [`MAX_ENTRIES`] entries or the budget is spent. The rules after the first rule of `last` in
-    /// a set can never be reached. They are cut off, which makes more sets equal.
+    /// would have more than [`MAX_ENTRIES`] entries or the budget is spent.
+    ///
+    /// `last` is the set of the deciding rules that match all addresses, or empty. In a rule set, the rules after the
+    /// first rule of `last` can never be reached. They are cut off, which makes more sets equal.
     pub fn new<A: RuleAddress>(
         rules: &[Rule<A>],
         words: usize,
@@ -97,7 +99,8 @@ impl Services {
 }
 
 /// The classes of a port field. The upper byte selects a block of 256 classes, and equal blocks are stored once. Rules
-/// make few different blocks, so the table stays in the first-level cache, which a table of 65 536 entries would not.
+/// make few different blocks, so the table stays in the first-level cache. A table of 65 536 entries would be too
+/// large.
 #[derive(Clone, Debug)]
 struct PortClasses {
     /// The start of each upper byte's block in `classes`.
@@ -106,6 +109,7 @@ struct PortClasses {
     classes: Box<[u16]>,
 }
 
+/// Partitions the ports by `ranges`, as [`partition`] does.
 fn partition_ports(
     ranges: impl Iterator<Item = PortRange>,
     words: usize,

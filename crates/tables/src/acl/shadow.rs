@@ -14,7 +14,8 @@ const BROAD: usize = 32;
 /// An added rule is compared with up to this many rules before it and as many behind it.
 pub const NEAR: usize = 1_024;
 
-/// Returns the hidden rules of a list, in order, each with the broadest of the earlier rules that hide it.
+/// Returns the positions of the hidden rules of a list, in order, each with the position of the rule that hides it. If
+/// several earlier rules hide a rule, it is the broadest of these.
 ///
 /// In a list of up to 2 048 rules all pairs are compared. In a longer list each rule is compared with the rules that
 /// match the most packets, as estimated from prefix lengths, protocol and ports: 128 rules of 32 768, and at least 32.
@@ -27,15 +28,16 @@ pub fn hidden<A: RuleAddress>(rules: &[Rule<A>]) -> Vec<(usize, usize)> {
     (0..rules.len()).filter_map(|at| Some((at, hider(at)?))).collect()
 }
 
-/// Returns an estimate that is larger the fewer packets a rule matches.
+/// Returns an estimate of how narrow a rule is: the fewer packets the rule matches, the larger the estimate.
 fn narrowness<A: RuleAddress>(rule: &Rule<A>) -> u32 {
     let ports = [rule.sport, rule.dport].map(|range| u32::from(u16::MAX - (range.high() - range.low())).count_ones());
     let prefixes = u32::from(rule.src.length()) + u32::from(rule.dst.length());
     prefixes + rule.protocol.mask().count_ones() + ports.iter().sum::<u32>()
 }
 
-/// Returns whether the rule at `at` in a changed list is hidden or hides another rule: the position of the hidden rule
-/// and of the rule that hides it. Each comparison takes one from `budget`; the search ends when it is used up.
+/// If the rule at position `at` of a changed list is hidden or hides another rule, returns the position of the hidden
+/// rule and the position of the rule that hides it. Each comparison takes one from `budget`, and the search ends when
+/// nothing of it remains.
 pub fn hidden_near<A: RuleAddress>(order: &Order<A>, at: usize, budget: &mut usize) -> Option<(usize, usize)> {
     let rule = order.get(at)?.rule;
     let first = at.saturating_sub(NEAR);
@@ -55,7 +57,7 @@ pub fn hidden_near<A: RuleAddress>(order: &Order<A>, at: usize, budget: &mut usi
     behind.into_iter().find(|(_, it)| rule.covers(&it.rule)).map(|(hidden, _)| (hidden, at))
 }
 
-/// Formats the warning about a hidden rule, with the numbers that the table shows.
+/// Formats the warning about a hidden rule. Both rules are given by the number that the table shows, and by their text.
 pub fn warning(hidden: (usize, &str), by: (usize, &str)) -> String {
     format!(
         "rule {} ({}) matches no packet: rule {} ({}) decides about all of its packets before it",

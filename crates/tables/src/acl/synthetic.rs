@@ -30,6 +30,7 @@ impl Random {
         u128::from(self.next()) << 64 | u128::from(self.next())
     }
 
+    /// Draws an index below `bound`. Returns 0 if `bound` is 0.
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
@@ -100,6 +101,7 @@ pub fn costly<A: RuleAddress>(count: usize) -> Vec<Rule<A>> {
     (0..count).map(rule).collect()
 }
 
+/// Draws a rule between two sites.
 fn rule<A: RuleAddress>(sites: &[A], random: &mut Random) -> Rule<A> {
     let src_site = sites[random.below(sites.len())];
     let dst_site = sites[random.below(sites.len())];

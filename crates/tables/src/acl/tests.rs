@@ -372,7 +372,7 @@ fn taken<A: RuleAddress>(rules: &[Rule<A>]) -> (u64, u64) {
 
 #[test]
 fn typical_lists_take_a_part_of_the_budget() {
-    // So the budget does not decide how such a list is compiled.
+    // Typical lists take less than half of the budget, so the budget does not decide how they are compiled.
     for (count, seed) in [(100, 1), (1_000, 1), (1_000, 2), (10_000, 1)] {
         let (work, bytes) = taken(&synthetic::rules::<u32>(count, seed));
         assert!(work * 2 < budget::WORK && bytes * 2 < budget::BYTES, "{count} rules: {work} and {bytes}");

@@ -4,11 +4,12 @@
 //! SIGCOMM 1999; Open vSwitch also searches tuples: Pfaff et al., "The Design and Implementation of Open vSwitch", NSDI
 //! 2015). Rules are grouped by their pair of source and destination prefix. All pairs with the same two prefix lengths
 //! are a tuple. For a packet, the classifier first finds the prefixes that contain its addresses, for each prefix
-//! length that occurs in rules. Each prefix has a list of the lengths with which it is paired in rules. So only those
-//! tuples are probed in which both of the packet's prefixes occur. Few prefixes contain most packets, so this takes a
-//! handful of probes where the plain scheme probes every tuple. Whatever packets a sender chooses, there are no more
-//! probes than lengths and tuples. Within a pair, the rules that do not have one protocol and one destination port are
-//! walked; of equal rules only the first is walked. A change walks no rules.
+//! length that occurs in rules. Each prefix has a list of the lengths with which it is paired in rules. So a tuple is
+//! probed only if both of the packet's prefixes occur in it. Most packets are in only a few prefixes, so this takes a
+//! handful of probes, whereas the plain scheme probes every tuple. For every packet, the number of probes is bounded by
+//! the number of lengths and tuples. Within a pair with many rules, a rule with exactly one protocol and one
+//! destination port is looked up by these. The other rules are walked, and of equal rules only the first. A change
+//! walks no rules.
 //!
 //! A change touches one pair. The position of a rule in the list is a label that leaves room for others (`Order`), so
 //! no rule is renumbered. `count` rules are kept apart from deciding rules: they are searched once the deciding rule is
@@ -36,7 +37,7 @@ pub enum Step<A> {
     Insert {
         /// The rule.
         rule: Rule<A>,
-        /// Its position. No other rule has this label.
+        /// The label that determines its position. No other rule has this label.
         label: Label,
         /// The number under which it is counted.
         number: u32,
@@ -45,7 +46,7 @@ pub enum Step<A> {
     Remove {
         /// The rule.
         rule: Rule<A>,
-        /// Its position.
+        /// Its label.
         label: Label,
     },
     /// A rule gets another label. The order of the rules stays the same.
@@ -70,7 +71,8 @@ pub struct Tuples<A: RuleAddress> {
 }
 
 impl<A: RuleAddress> Tuples<A> {
-    /// Creates an empty list with room for `room` rules. Packets that no rule decides about get `default`.
+    /// Creates an empty list with room for `room` rules; it grows if there are more. Packets that no rule decides about
+    /// get `default`. Senders of packets must not know `seed`, or they could choose packets that take long.
     pub fn new(room: usize, default: Decision, seed: u64) -> Tuples<A> {
         let seed = Seeded::new(seed);
         Tuples {
@@ -212,6 +214,6 @@ fn role<A: RuleAddress>(rule: &Rule<A>) -> RuleRole {
 struct Containing {
     sources: ContainingPrefixes,
     destinations: ContainingPrefixes,
-    /// The number of the destination prefix of each length.
+    /// The number of the destination prefix of each length. Only the entries for lengths in `destinations` are valid.
     numbers: [u32; LENGTHS],
 }

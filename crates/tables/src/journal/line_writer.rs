@@ -10,16 +10,16 @@ use rtrb::Producer;
 
 use super::{Journal, Record};
 
-/// Counters of lines, in this order.
+/// The names of the counters of lines. The indices of the counters follow.
 pub const COUNTERS: [&str; 4] = LINE_COUNTERS;
-/// Records put into the ring.
+/// The counter of records that were put into the ring.
 pub(super) const WRITTEN: usize = 0;
-/// Records dropped because of the rate limit.
+/// The counter of records that were dropped because of the rate limit.
 const OVER_RATE: usize = 1;
-/// Records that found the ring full: they come faster than the thread writes lines.
+/// The counter of records that found the ring full, because they come faster than the thread writes lines.
 pub(super) const LOST: usize = 2;
-/// Lines that could not be written, for example because the disk is full. They are counted as written, too. The
-/// journal's thread counts them.
+/// The counter of lines that could not be written, for example because the disk is full. Their records are counted
+/// under [`WRITTEN`], too. The journal's thread counts these lines.
 pub(super) const UNWRITTEN: usize = 3;
 
 /// Puts a worker's records into its ring.
@@ -28,11 +28,12 @@ pub struct LineWriter<R: Record> {
     journal: Arc<Journal<R>>,
     /// The counters ([`COUNTERS`]).
     counts: Arc<[Counter]>,
+    /// The largest number of records per second, if there is a limit.
     rate: Option<u32>,
     /// The present second, and the number of records in it.
     second: (u64, u32),
     simulated: bool,
-    /// Whether the worker waits for room in the ring.
+    /// True if the worker waits for room in the ring.
     waits: bool,
     /// The latest time of a record. If the system's clock is set back, the times of a line writer stay constant and do
     /// not decrease.
@@ -50,7 +51,7 @@ impl<R: Record> LineWriter<R> {
         Self { ring, journal, counts, rate, second: (0, 0), simulated, waits: false, last: 0 }
     }
 
-    /// Sets whether the worker waits for room in the ring.
+    /// Sets whether the worker waits for room in the ring. The default is that it does not wait.
     #[must_use]
     pub fn waiting(self, waits: bool) -> Self {
         Self { waits, ..self }
@@ -67,8 +68,8 @@ impl<R: Record> LineWriter<R> {
         origin.wrapping_add(self.journal.shared.frequency.nanos(now).0)
     }
 
-    /// Puts a record into the ring, unless the ring is full or the rate limit is reached. `make` gets the time of the
-    /// record.
+    /// Puts the record that `make` returns into the ring. `make` gets the time of the record, in nanoseconds after
+    /// 1970. If the ring is full or the rate limit is reached, the record is only counted, and `make` is not called.
     pub fn write(&mut self, now: Ticks, make: impl FnOnce(u64) -> R) {
         if let Some(rate) = self.rate {
             let second = self.journal.shared.frequency.seconds(now) as u64;
@@ -100,6 +101,7 @@ impl<R: Record> LineWriter<R> {
         !self.ring.is_full()
     }
 
+    /// Adds one to the counter with an index.
     fn count(&self, which: usize) {
         self.counts.get(which).into_iter().for_each(|count| count.add(1));
     }

@@ -1,8 +1,8 @@
 //! Lines on their way into a file and, when the file is rotated, into the next one.
 //!
-//! A line is written completely or not at all, provided that there is room at some time. A new file begins with records
-//! that lead to the present state. The lines of a file that has been removed are counted as unwritten, because no
-//! program can read them.
+//! If there is room at some time, each line is written completely or not at all. A new file begins with records that
+//! lead to the present state. The lines of a file that has been removed are counted as unwritten, because no program
+//! can read them.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -15,22 +15,24 @@ use forebay_measure::Counter;
 use super::line_writer::UNWRITTEN;
 use super::{CHUNK, Memory, Record, Shared, Taken, take};
 
-/// Number of restated lines that are written before the rings are emptied again.
+/// The number of restated lines that are written before the rings are emptied again.
 const RESTATED: usize = 4_096;
 
 /// An output of lines.
 pub(super) trait Out: Write {
-    /// Checks whether the file was rotated, and continues with the next one.
+    /// Checks whether the file was renamed, removed or truncated, and if so continues with its successor. Also returns
+    /// an error if the successor could not be opened: then the present file stays open.
     fn look(&mut self) -> (Turn, io::Result<()>) {
         (Turn::Same, Ok(()))
     }
 
-    /// Whether the file was removed, so that no program can read its lines.
+    /// Returns true if the file was removed, so that no program can read its lines.
     fn is_removed(&self) -> bool {
         false
     }
 
-    /// Whether the last line of the file is incomplete: the run that wrote it was killed, or the disk was full.
+    /// Returns true if the last line of the file is incomplete: the run that wrote the line was killed, or the disk was
+    /// full.
     fn is_cut(&self) -> bool {
         false
     }
@@ -50,6 +52,7 @@ impl Out for LogFile {
     }
 }
 
+/// Returns true if the last line of a file is incomplete. Returns an error if the file cannot be read.
 fn is_cut(path: &Path) -> io::Result<bool> {
     // The name may belong to a pipe by now. Opening it would wait for its writer.
     let (mut file, mut last) = (open_regular(path)?, [0]);
@@ -61,14 +64,15 @@ fn is_cut(path: &Path) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// A journal's file, and the state with which the next one will begin.
+/// A journal's file, and the state with which the next file will begin.
 pub(super) struct Page<R: Record, O: Out> {
     lines: Lines<O>,
-    /// Whether this journal has written a line to the file.
+    /// True if this journal has written a line to the file.
     begun: bool,
-    /// The error of the last attempt to open the file again, if it failed.
+    /// The error of the last attempt to open the file again, if this attempt failed.
     not_reopened: Option<String>,
     memory: R::Memory,
+    /// The formatting data of the latest record, which also serves for restated records.
     with: Option<Arc<R::With>>,
 }
 
@@ -77,8 +81,8 @@ impl<R: Record, O: Out> Page<R, O> {
         Self { lines: Lines::new(out), begun: false, not_reopened: None, memory: R::Memory::default(), with: None }
     }
 
-    /// Writes records. Counts lines that are not accepted, and returns the first error. `last` is true at the end of
-    /// the run.
+    /// Writes the records in `taken`, in order of time. It may take more records from the rings first. Counts lines
+    /// that are not accepted, and returns the first error. `last` is true at the end of the run.
     pub(super) fn write(&mut self, taken: &mut Vec<Taken<R>>, last: bool, shared: &Shared<R>) -> io::Result<()> {
         let mut result = self.turn(taken, shared);
         // The records that were taken together are sorted by time. The sort is stable, so records of the same time keep
@@ -98,12 +102,14 @@ impl<R: Record, O: Out> Page<R, O> {
         result
     }
 
-    /// Returns the error of the last attempt to open the file again, if it failed. Lines go into the file that is open.
+    /// Returns the error of the last attempt to open the file again, if this attempt failed. Lines then go into the
+    /// file that is still open.
     pub(super) fn not_reopened(&self) -> Option<&str> {
         self.not_reopened.as_deref()
     }
 
-    /// Continues with the next file if the present one was renamed, removed or truncated.
+    /// If the present file was renamed, removed or truncated, continues with the next file and begins it with the
+    /// present state. Meanwhile it moves records from the rings to `taken`.
     fn turn(&mut self, taken: &mut Vec<Taken<R>>, shared: &Shared<R>) -> io::Result<()> {
         let (turn, opened) = self.lines.out.look();
         self.not_reopened = opened.err().map(|error| error.to_string());
@@ -128,6 +134,7 @@ impl<R: Record, O: Out> Page<R, O> {
         result
     }
 
+    /// Adds the line of a record, if it has one. `counts` is `None` for a restated record, which is not counted.
     fn add(
         &mut self,
         record: &R,
@@ -136,8 +143,8 @@ impl<R: Record, O: Out> Page<R, O> {
         shared: &Shared<R>,
     ) -> io::Result<()> {
         let Some(mut line) = record.line(&shared.owner, with) else { return Ok(()) };
-        // The first line must not continue an incomplete last line. If the file can be written but not read, this is
-        // not checked.
+        // The first line of this journal must not continue an incomplete line in the file. If the file can be written
+        // but not read, this is not checked.
         if !self.begun {
             self.begun = true;
             if self.lines.out.is_cut() {
@@ -150,16 +157,16 @@ impl<R: Record, O: Out> Page<R, O> {
     }
 }
 
-/// Lines on their way into a file. A line that is written in part stays here until its rest is written. Lines that are
+/// The buffered lines of a file. A line that is written in part stays here until its rest is written. Lines that are
 /// still here at the end are counted as unwritten.
 struct Lines<O: Out> {
     out: O,
     bytes: Vec<u8>,
-    /// The end of each line in `bytes`, and the counters that it belongs to.
+    /// The end of each line in `bytes`, and the counters of the line, if it is counted.
     ends: VecDeque<(usize, Option<Arc<[Counter]>>)>,
-    /// Whether a part of the first line is in the file.
+    /// True if a part of the first line is in the file.
     is_partial: bool,
-    /// Number of lines that are in the file, for each set of counters.
+    /// The number of lines that are in the file, for each set of counters.
     written: Vec<(Arc<[Counter]>, u64)>,
 }
 
@@ -168,7 +175,8 @@ impl<O: Out> Lines<O> {
         Self { out, bytes: Vec::with_capacity(CHUNK), ends: VecDeque::new(), is_partial: false, written: Vec::new() }
     }
 
-    /// Adds a line. Counts it as unwritten if the lines before it leave no room.
+    /// Adds a line. If the lines before it cannot be written and leave no room, counts this line as unwritten and
+    /// returns the error.
     fn add(&mut self, line: &str, counts: Option<&Arc<[Counter]>>) -> io::Result<()> {
         if self.bytes.len() + line.len() > CHUNK
             && let Err(error) = self.flush()
@@ -182,7 +190,7 @@ impl<O: Out> Lines<O> {
         Ok(())
     }
 
-    /// Writes the lines, as far as the output accepts them.
+    /// Writes as much of the lines as the output accepts. Returns the first error, after which the rest stays here.
     fn flush(&mut self) -> io::Result<()> {
         let mut written = 0;
         let result = loop {
@@ -209,6 +217,7 @@ impl<O: Out> Lines<O> {
         result
     }
 
+    /// Notes that the present file has one more line of these counters.
     fn note_written(&mut self, counts: Arc<[Counter]>) {
         if let Some((_, written)) = self.written.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &counts)) {
             *written += 1;
@@ -219,8 +228,8 @@ impl<O: Out> Lines<O> {
         self.written.push((counts, 1));
     }
 
-    /// Starts a file. The rest of a partly written line is dropped and counted, because its beginning is in the file
-    /// before.
+    /// Starts a file. The rest of a partly written line is dropped and counted, because the beginning of the line is in
+    /// the previous file.
     fn begin_file(&mut self) {
         self.written.clear();
         if std::mem::take(&mut self.is_partial)
@@ -232,7 +241,7 @@ impl<O: Out> Lines<O> {
         }
     }
 
-    /// Counts the lines of a file that was removed.
+    /// Counts the lines of a file that was removed as unwritten. Returns an error if the file had lines.
     fn count_removed(&mut self) -> io::Result<()> {
         let mut lines = 0;
         for (counts, written) in self.written.drain(..) {
@@ -254,6 +263,7 @@ impl<O: Out> Drop for Lines<O> {
     }
 }
 
+/// Counts lines as unwritten, if they have counters.
 fn count_unwritten(counts: Option<&Arc<[Counter]>>, lines: u64) {
     counts.and_then(|counts| counts.get(UNWRITTEN)).into_iter().for_each(|count| count.add(lines));
 }

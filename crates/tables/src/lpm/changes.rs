@@ -9,8 +9,8 @@ use super::prefix::{Address, Prefix};
 /// Changes of the routes, in the order in which they were made.
 #[derive(Clone, Debug)]
 pub struct Changes<A: Address> {
-    /// The prefixes to paint and their values. For each change: its prefix with the new value, then all routes below
-    /// it.
+    /// The prefixes to paint and their values (a next hop plus one, or `UNCOVERED`). For each change: its prefix with
+    /// the new value, then all routes below it.
     painted: Vec<(Prefix<A>, u32)>,
     /// The end of each change in `painted`.
     ends: Vec<usize>,

@@ -27,11 +27,12 @@ use super::prefix::{Address, Prefix};
 use super::rib::Rib;
 use super::runs::Runs;
 
-/// Bits of the address that select the row in the root. The next 6 bits select its slot.
+/// The number of leading bits of the address that select the row in the root. The next 6 bits select the slot in the
+/// row.
 pub(super) const ROOT_ROW_BITS: u32 = 18;
-/// Bits of the address that the root consumes.
+/// The number of leading bits of the address that select the slot in the root.
 pub(super) const ROOT_BITS: u32 = ROOT_ROW_BITS + 6;
-/// Rows in the root.
+/// The number of rows in the root.
 const ROOT_ROWS: usize = 1 << ROOT_ROW_BITS;
 /// The number of look-ups that are walked together.
 const LANES: usize = u32::BITS as usize;
@@ -43,9 +44,10 @@ const TAIL: u32 = 1 << 30;
 
 /// The entry of a slot that no route covers. A next hop h is stored as h + 1.
 pub(super) const UNCOVERED: u32 = 0;
-/// The greatest next hop: two bits of an entry hold its type, and 0 is taken.
+/// The greatest next hop. Two bits of an entry hold its type, and the value 0 is `UNCOVERED`.
 pub const MAX_NEXT_HOP: u32 = TAIL - 2;
-/// The result if no route matches. It is one less than `UNCOVERED`, so that a look-up subtracts 1 in every case.
+/// The result if no route matches. It is `UNCOVERED` minus 1 (with overflow), so that a look-up subtracts 1 in every
+/// case.
 pub const NO_ROUTE: u32 = UNCOVERED.wrapping_sub(1);
 
 /// A decoded entry.
@@ -121,7 +123,8 @@ pub(super) struct Tail<A: Address> {
     pub(super) outside: u32,
 }
 
-/// A set of lanes that is also the iterator over itself.
+/// A set of lanes, as a bit mask. A lane is the index of a look-up among those that are walked together. A copy of the
+/// set is the iterator over its lanes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Lanes(u32);
 
@@ -146,10 +149,14 @@ impl Iterator for Lanes {
 /// The compressed table. Look-ups read nothing else.
 #[derive(Clone)]
 pub struct Fib<A: Address> {
+    /// The packed rows ([`Row`]) of the root.
     pub(super) root: Box<[u128; ROOT_ROWS]>,
+    /// The packed rows of each node.
     pub(super) nodes: Vec<[u128; 4]>,
+    /// The numbers of unused nodes.
     pub(super) free_nodes: Vec<u32>,
     pub(super) tails: Vec<Tail<A>>,
+    /// The numbers of unused tails.
     pub(super) free_tails: Vec<u32>,
     pub(super) runs: Runs,
     /// The default route's next hop or [`NO_ROUTE`].
@@ -215,6 +222,8 @@ impl<A: Address> Fib<A> {
         self.runs.get(Row::unpack(self.root[Self::root_row(address)]).run(Self::root_slot(address)))
     }
 
+    /// Returns the entry of an address in a node whose slots start after `depth` bits. `node` is the entry that points
+    /// to the node.
     #[inline(always)]
     fn node_entry(&self, node: u32, address: A, depth: u32) -> u32 {
         let octet = address.octet_after(depth);
@@ -225,6 +234,7 @@ impl<A: Address> Fib<A> {
         self.runs.get(Row::unpack(row).run(u32::from(octet)))
     }
 
+    /// Returns the value of an address in a tail. `tail` is the entry that points to the tail.
     #[inline(always)]
     fn tail_value(&self, tail: u32, address: A) -> u32 {
         match self.tails.get((tail & !(BELOW | TAIL)) as usize) {
@@ -233,6 +243,7 @@ impl<A: Address> Fib<A> {
         }
     }
 
+    /// Turns a value into the next hop or [`NO_ROUTE`]. The default route covers addresses that no other route covers.
     #[inline(always)]
     fn next_hop(&self, value: u32) -> u32 {
         select_unpredictable(value == UNCOVERED, self.default, value.wrapping_sub(1))
@@ -259,9 +270,9 @@ impl<A: Address> Fib<A> {
         prefetch_read(&*self.root, Self::root_row(address));
     }
 
-    /// Makes the first step of the look-ups of all addresses. `begun` has as many slots. [`finish`](Self::finish) does
-    /// the rest. For a route of /24 or shorter, as most are, this step is the whole look-up. It is so short that the
-    /// processor overlaps several of them.
+    /// Makes the first step of the look-ups of all addresses. `begun` must be as long as `addresses`.
+    /// [`finish`](Self::finish) does the rest. Most routes are /24 or shorter. For these, this step reads all the
+    /// memory that the look-up needs. The step is so short that the processor overlaps the steps of several addresses.
     // Not inlined: in a function of its own the compiler knows that `begun` is not part of the table, and reads the
     // table's pointers once instead of once per address.
     #[inline(never)]
@@ -282,6 +293,7 @@ impl<A: Address> Fib<A> {
         begun.iter_mut().for_each(|entry| *entry = self.next_hop(*entry));
     }
 
+    /// Does the work of [`finish`](Self::finish) if some entries point below the root.
     #[inline(never)]
     fn finish_below(&self, addresses: &[A], begun: &mut [u32]) {
         for (addresses, begun) in addresses.chunks(LANES).zip(begun.chunks_mut(LANES)) {
@@ -294,7 +306,7 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// Follows the entries that point below the root.
+    /// Follows the entries that point below the root, and writes the next hops of their lanes.
     ///
     /// The walk goes level by level, so that the loads of all lanes overlap. It uses sets of lanes instead of branches,
     /// because the depth of a lane is unpredictable.

@@ -2,8 +2,8 @@
 //!
 //! The same procedure builds and updates a table. It takes routes in [`Prefix`] order, so a covering prefix comes
 //! before the prefixes that it covers and is painted over by them. A full build paints all routes on an empty table. An
-//! update paints the changed prefix (with the covering value if it was removed) and all routes below it. The table
-//! outside the first prefix is neither read nor written, except for the rows on the path to it.
+//! update paints the changed prefix (with the covering value if it was removed) and all routes below it. Outside the
+//! first prefix, only the rows on the path to it are read and written.
 
 use super::fib::{Entry, Fib, ROOT_BITS, ROOT_ROW_BITS, Row, Tail};
 use super::prefix::{Address, Prefix};
@@ -47,7 +47,7 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// Sets all slots of a row to one value.
+    /// Sets all slots of a row to one value, and frees the nodes and tails to which they pointed.
     fn repaint_row(&mut self, array: RowArray, index: usize, value: u32) {
         let row = self.row(array, index);
         for run in 0..row.runs() as u32 {
@@ -115,7 +115,8 @@ impl<A: Address> Fib<A> {
         self.collapse(node)
     }
 
-    /// Returns the entry for a node: the node, or its value if all its slots have the same one.
+    /// Returns the entry for a node. If all slots of the node have the same value, frees the node and returns this
+    /// value.
     fn collapse(&mut self, node: u32) -> u32 {
         let rows = self.nodes[node as usize].map(Row::unpack);
         let value = self.runs.get(rows[0].base);
@@ -127,6 +128,7 @@ impl<A: Address> Fib<A> {
         value
     }
 
+    /// Creates a node whose slots all have this value, and returns its number.
     fn new_node(&mut self, value: u32) -> u32 {
         let rows = [(); 4].map(|()| Row { starts: 0, base: self.runs.allocate(&[value]) }.pack());
         if let Some(node) = self.free_nodes.pop() {
@@ -137,6 +139,7 @@ impl<A: Address> Fib<A> {
         (self.nodes.len() - 1) as u32
     }
 
+    /// Stores a tail and returns the entry that points to it.
     fn new_tail(&mut self, tail: Tail<A>) -> u32 {
         let number = if let Some(number) = self.free_tails.pop() {
             self.tails[number as usize] = tail;

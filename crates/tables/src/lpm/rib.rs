@@ -90,6 +90,8 @@ impl<A: Address> Rib<A> {
         Some(previous)
     }
 
+    /// Appends a change to `changes`: the prefix with its new value, and the routes below it. The default route has no
+    /// routes below it here, because the compressed table keeps it apart.
     fn record(&self, prefix: Prefix<A>, value: u32, changes: &mut Changes<A>) {
         if prefix == Prefix::DEFAULT {
             return changes.push(prefix, value, std::iter::empty());

@@ -1,4 +1,4 @@
-//! Reads route files: one route a line, `prefix next-hop`, both families mixed.
+//! Reads route files: one route per line, `prefix next-hop`, both families mixed.
 //!
 //! ```text
 //! # To the Internet.
@@ -70,7 +70,7 @@ pub enum LineError {
     },
 }
 
-/// The errors of a file, printed one a line as `file:line: error`.
+/// The errors of a file, printed one per line as `file:line: error`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct RoutesFileError {
     /// The file's name as given.
@@ -96,7 +96,7 @@ impl fmt::Display for RoutesFileError {
 
 /// Parses the routes in a file's contents. `file` is its name, for errors only.
 ///
-/// A next hop is a number from 0 to `most_next_hop`. A route that occurs twice counts once.
+/// A next hop is a number from 0 to `most_next_hop`. A route that occurs twice with the same next hop counts once.
 ///
 /// # Errors
 /// The errors of all lines, in order: the first 20, and the number of further errors. Any bytes are accepted as input.
@@ -150,7 +150,8 @@ struct NumberedRoute<A> {
     next_hop: u32,
 }
 
-/// Sorts routes and keeps one of each prefix.
+/// Sorts routes and keeps one for each prefix. Reports a prefix that has different next hops. `name` makes the prefix
+/// of an error.
 fn merge<A: Address>(
     mut routes: Vec<NumberedRoute<A>>,
     name: fn(Prefix<A>) -> IpPrefix,
@@ -175,8 +176,8 @@ fn merge<A: Address>(
     routes.into_iter().map(|route| (route.prefix, route.next_hop)).collect()
 }
 
-/// Parses a prefix and an optional next hop, as a command that changes the routes has them. They must be the whole
-/// line.
+/// Parses a prefix and an optional next hop from a command that changes the routes. `text` must not contain anything
+/// else, not even a comment.
 ///
 /// # Errors
 /// The error of the line.
@@ -230,8 +231,8 @@ fn clip(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The entry for fuzzers: checks that any bytes either parse or give an error that names a line, and that parsed routes
-/// can be written and read again.
+/// The entry point for fuzzers: checks that all bytes either parse or give an error that names a line, and that parsed
+/// routes can be written and read again.
 pub fn fuzz_routes_file(bytes: &[u8]) {
     match parse_routes("fuzz", bytes, u32::from(u16::MAX)) {
         Ok(routes) => {

@@ -1,9 +1,8 @@
 //! The pool of entries: blocks of 1 to 64 consecutive words, with free lists by size.
 //!
 //! A row of the table keeps its entries adjacent, so its block changes size when routes come and go. Sizes are rounded
-//! up to twelve classes, and in the larger classes at most a sixth of the words is wasted. A freed block serves the
-//! next request of its class. This takes constant time and no copying of neighbours. Memory never exceeds the sum of
-//! the greatest need of each class.
+//! up to twelve classes, so less than a third of a block is wasted. A freed block serves the next request of its class.
+//! This takes constant time and copies no neighbours. Memory never exceeds the sum of the greatest need of each class.
 
 /// The number of words in a block of each class.
 const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -13,8 +12,8 @@ fn class(length: usize) -> usize {
     CLASSES.iter().position(|&size| usize::from(size) >= length).expect("a row has at most 64 runs")
 }
 
-/// The value of an index outside the pool. This never happens, because rows point into the pool. Out of line, so that
-/// the check costs a look-up only one instruction.
+/// Returns the value of an index outside the pool. It is never called, because rows point into the pool. It is out of
+/// line, so that the check costs a look-up only one instruction.
 #[cold]
 #[inline(never)]
 fn outside() -> u32 {
@@ -25,6 +24,7 @@ fn outside() -> u32 {
 #[derive(Clone)]
 pub(super) struct Runs {
     words: Vec<u32>,
+    /// The starts of the free blocks of each class.
     free: [Vec<u32>; CLASSES.len()],
 }
 
@@ -63,7 +63,7 @@ impl Runs {
         self.words.get(start as usize..).and_then(|words| words.get(..length)).unwrap_or(&[])
     }
 
-    /// Frees a block of `length` words.
+    /// Frees the block of `length` words at `start`. The block at index 0 is never freed.
     pub(super) fn free(&mut self, start: u32, length: usize) {
         if start != 0 {
             self.free[class(length)].push(start);

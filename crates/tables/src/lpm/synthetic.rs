@@ -1,9 +1,9 @@
 //! Generates route tables that resemble the Internet's, for tests, benchmarks and generated use cases.
 //!
 //! The tables are not copies of real ones. The share of each prefix length follows public reports of the global tables
-//! (IPv4: about 57 % are /24, then /22, /23 and /20 to /21; IPv6: nearly half /48, an eighth /32). A few prefixes are
-//! longer than the global table allows, as a network has for its own hosts. About half of the prefixes lie inside a
-//! shorter one, as more-specific announcements do. The others are spread evenly over the unicast space.
+//! (IPv4: about 62 % are /24, then /22, /23 and /20 to /21; IPv6: nearly half are /48, an eighth /32). A few prefixes
+//! are longer than the global table allows, like the routes of a network to its own hosts. About half of the prefixes
+//! lie inside a shorter prefix, as more-specific announcements do. The others are spread evenly over the unicast space.
 
 pub use forebay_units::Random;
 use std::collections::HashSet;
@@ -133,7 +133,7 @@ pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix
         });
         let length = length.unwrap_or(A::BITS);
         let mut address = A::unicast(&mut random);
-        // One draw to lie inside an earlier prefix. That prefix is shorter than this one about half of the time.
+        // Draw an earlier prefix once, and put this one inside it if it is shorter. That is so about half of the time.
         if let Some(&(parent, _)) = routes.get(random.index(routes.len()))
             && parent.length() < length
         {
@@ -147,7 +147,8 @@ pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix
     routes
 }
 
-/// Draws `count` addresses, each in one of `routes` drawn evenly. Returns none if there are no routes.
+/// Draws `count` addresses. Each is in a route that is drawn from `routes`, all with the same probability. Returns no
+/// addresses if there are no routes.
 pub fn hits<A: Family>(routes: &[(Prefix<A>, u32)], count: usize, seed: u64) -> Vec<A> {
     let mut random = Random::new(seed);
     let count = if routes.is_empty() { 0 } else { count };

@@ -7,15 +7,15 @@ use super::{RuleList, Rules, key4, key6};
 use crate::acl::{Decision, HeaderKey, Key4, Verdict};
 use crate::sessions::Tuple4;
 
-/// Packets that are classified at a time.
+/// The number of packets that are classified at a time.
 const CHUNK: usize = 32;
 
 /// A rule list with a module's counters.
 pub struct Judge(RuleList);
 
 impl Judge {
-    /// Compiles the rules of a module and puts them into its table `rules`. Packets that match no rule are permitted or
-    /// denied as `permits` says.
+    /// Compiles the rules of a module and puts them into its table `rules`. Packets that no rule decides about are
+    /// permitted if `permits` is true, and denied otherwise.
     ///
     /// # Errors
     /// As [`RuleList::new`].
@@ -24,7 +24,8 @@ impl Judge {
         Ok(Self(RuleList::new(rules, default, "rules", setup)?))
     }
 
-    /// Writes for each tuple whether an IPv4 packet with these addresses and ports is permitted.
+    /// Writes for each tuple whether an IPv4 packet with these addresses and ports is permitted. `permitted` must be as
+    /// long as `tuples`. The protocols must have ports.
     #[inline]
     pub fn permits_each(&mut self, tuples: &[Tuple4], permitted: &mut [bool]) {
         let RuleList { rules, hits4, .. } = &mut self.0;
@@ -44,8 +45,8 @@ impl Judge {
         }
     }
 
-    /// Returns whether an IP packet is permitted. False for other packets and for a packet that hides a field that a
-    /// rule needs.
+    /// Returns true if an IP packet is permitted. Returns false for other packets, and for a packet that hides a field
+    /// that a rule needs.
     pub fn permits(&mut self, packet: &mut Packet) -> bool {
         let RuleList { rules, hits4, hits6, .. } = &mut self.0;
         let rules = rules.read();

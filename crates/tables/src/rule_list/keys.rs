@@ -16,8 +16,8 @@ pub fn plain_key4(packet: &Packet) -> Option<Key4> {
     Some(HeaderKey::new(source, destination, from, to, header.protocol))
 }
 
-/// Returns the key of an IPv4 packet. `None` for any other packet, and for one that ends before its ports if a rule
-/// needs them.
+/// Returns the key of an IPv4 packet. Returns `None` for any other packet, and for a packet that hides a field that a
+/// rule needs, for example because it ends before its ports.
 pub fn key4(packet: &mut Packet, needs: Needs) -> Option<Key4> {
     let header = *packet.ipv4()?;
     let ports = packet.ports();
@@ -33,8 +33,8 @@ pub fn key4(packet: &mut Packet, needs: Needs) -> Option<Key4> {
     }
 }
 
-/// Returns the key of an ICMP packet, when a rule needs its type. `None` for a packet that ends before its code and is
-/// not a later fragment.
+/// Returns the key of an ICMP packet if a rule needs an ICMP type. A later fragment has a key without a type. Returns
+/// `None` for any other packet that ends before its code.
 fn icmp_key<A: RuleAddress>(packet: &mut Packet, source: A, destination: A) -> Option<HeaderKey<A>> {
     match packet.upper() {
         Upper::Found { offset, .. } => {
@@ -48,8 +48,8 @@ fn icmp_key<A: RuleAddress>(packet: &mut Packet, source: A, destination: A) -> O
     }
 }
 
-/// Returns the key of an IPv6 packet. The protocol is the one at the end of the extension headers, for later fragments
-/// too. `None` for any other packet, and for one that hides a field that a rule needs.
+/// Returns the key of an IPv6 packet. The protocol is the protocol after the extension headers, also for later
+/// fragments. Returns `None` for any other packet, and for a packet that hides a field that a rule needs.
 pub fn key6(packet: &mut Packet, needs: Needs) -> Option<Key6> {
     let ports = packet.ports();
     if ports.is_none() && needs.any() && packet.hidden().is_some_and(|hidden| needs.for_hidden(hidden)) {

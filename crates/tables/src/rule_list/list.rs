@@ -1,9 +1,9 @@
-//! A rule list in the form by which packets are classified: compiled, or as tuples while it is being changed.
+//! A rule list in the form that classifies packets: compiled, or as tuples while the list is being changed.
 //!
 //! Both forms give the same verdicts. The first change makes tuples out of the compiled form. A list without changes
 //! for a while is compiled again ([`super::rest`]) and keeps its tuples, so that the next change need not build them
-//! again. A list for which tuples are faster, or which is too costly to compile, uses tuples from the start and keeps
-//! them.
+//! again. If tuples are faster for a list, or if the list is too costly to compile, it uses tuples from the start and
+//! keeps them.
 
 use std::sync::Arc;
 
@@ -41,15 +41,16 @@ impl List {
     }
 }
 
-/// The rules of one family, in one or both of two forms.
+/// The rules of one family, in one of two forms or in both. All changes go through `change`.
 #[derive(Clone)]
 pub struct Form<A: RuleAddress> {
-    /// The faster form. Present while it holds the current rules.
+    /// The faster form. Present while it holds the current rules. It is then used for packets.
     compiled: Option<Arc<Classifier<A>>>,
-    /// The form that can change. Lists that are compiled have none before the first change.
+    /// The form that can change. A list that was compiled at the start has no tuples before its first change.
     tuples: Option<Box<Tuples<A>>>,
-    /// The rules of a list that has not been changed, and why it is not compiled.
+    /// For a list that was not compiled at the start and has not been changed: its rules, and why it is not compiled.
     listed: Option<(Arc<[Rule<A>]>, BuildError)>,
+    /// The seed of the tuples' hashes.
     seed: u64,
     /// Counts of the rules that need fields that a packet may hide.
     needs: Needs,
@@ -76,7 +77,7 @@ impl Needs {
         self.icmp = self.icmp.saturating_sub(usize::from(rule.constrains_icmp()));
     }
 
-    /// Returns whether the verdict on a packet that hides this is unknown: one of the rules needs it.
+    /// Returns true if the verdict on a packet that hides this field is unknown, because a rule needs the field.
     pub fn for_hidden(self, hidden: Hidden) -> bool {
         match hidden {
             Hidden::Network => true,
@@ -115,6 +116,8 @@ pub struct Log {
 }
 
 impl<A: RuleAddress> Form<A> {
+    /// Creates the compiled form of a list. Creates tuples instead if they are faster or the list is too costly to
+    /// compile. The only error is [`BuildError::TooManyRules`].
     fn of(rules: Vec<Rule<A>>, default: Decision, seed: u64) -> Result<Self, BuildError> {
         let rules: Arc<[Rule<A>]> = rules.into();
         let mut needs = Needs::default();
@@ -182,12 +185,13 @@ impl<A: RuleAddress> Form<A> {
         labels(rules.len()).zip(rules).find(|(_, listed)| *listed == rule).map(|(label, _)| label)
     }
 
-    /// Makes a change and appends it to `log`.
+    /// Makes a change and appends it to `log`, from which the other copy of the list follows ([`Replay`]).
     pub(super) fn change(&mut self, change: Change<A>, log: &mut Vec<Change<A>>) {
         self.apply(&change);
         log.push(change);
     }
 
+    /// Makes a change. A step removes the compiled form, which no longer holds the current rules.
     fn apply(&mut self, change: &Change<A>) {
         match change {
             Change::Compiled(classifier) => self.compiled = Some(Arc::clone(classifier)),

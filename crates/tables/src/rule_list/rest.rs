@@ -16,19 +16,19 @@ use crate::acl::{BuildError, Classifier, Decision, Rule, RuleAddress, Tuples};
 /// rarely pause for longer, and after a pause one more second is not noticed.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
-/// The pause is at least this many times as long as compiling took, so that compiling one list takes only a small share
-/// of a core, whatever the pattern of changes.
+/// The pause is at least this number times the time that compiling took last. So compiling one list takes only a small
+/// share of a core, however often the list changes.
 const SHARE: u32 = 10;
 
-/// Only one list is compiled at a time: there may be more modules than cores.
+/// Held while a list is compiled. Only one list is compiled at a time, because there may be more modules than cores.
 static COMPILING: Mutex<()> = Mutex::new(());
 
-/// Starts a thread that compiles the list after a pause in changes. Returns false if the system cannot start a thread;
-/// the list then keeps its form until the next change.
+/// Starts a thread that compiles the list after a pause in changes. `quiet` is the pause if the compile time is not
+/// known yet. Returns false if the system cannot start a thread. Then the list keeps its form until the next change.
 pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
     let shared = Arc::clone(shared);
     let waiting = move || {
-        // A list that compiles quickly need not wait long.
+        // If a list compiles quickly, a short pause suffices.
         let pause = |compiling: Option<Duration>| compiling.map_or(quiet, |time| (time * SHARE).max(quiet / 20));
         let mut state = shared.lock();
         let mut wait = pause(state.compiling);
@@ -72,24 +72,27 @@ impl<A: RuleAddress> FamilySnapshot<A> {
         Self { rules, numbers, default }
     }
 
-    /// Compiles the rules. An error if tuples are faster or compiling would be too costly.
+    /// Compiles the rules. Returns an error if tuples are faster or compiling would be too costly.
     fn compile(self) -> Built<A> {
         Ok(Arc::new(Classifier::build(self.rules, self.default)?.numbered(&self.numbers)))
     }
 }
 
-/// A copy of a list after `changes` changes, of the families that have changed since they were compiled.
+/// A copy of the families of a list that have changed since they were compiled.
 pub(super) struct Snapshot {
+    /// The number of change requests before this copy. If the list has more by now, the copy is out of date.
     changes: u64,
     v4: Option<FamilySnapshot<u32>>,
     v6: Option<FamilySnapshot<u128>>,
 }
 
-/// The compiled form of a snapshot, and how long compiling took.
+/// The compiled form of a snapshot.
 pub(super) struct Compiled {
+    /// As in the snapshot.
     changes: u64,
     v4: Option<Built<u32>>,
     v6: Option<Built<u128>>,
+    /// The time that compiling took.
     took: Duration,
 }
 
@@ -106,13 +109,14 @@ impl Shared {
     /// Compiles the list and switches packets to the compiled form.
     ///
     /// # Errors
-    /// The list was changed meanwhile, or is no longer in use: how long compiling took.
+    /// The time that compiling took, if the list was changed meanwhile or is no longer in use.
     pub(super) fn compile(&self) -> Result<(), Duration> {
         let compiled = self.snapshot().compile();
         let took = compiled.took;
         if self.put(compiled) { Ok(()) } else { Err(took) }
     }
 
+    /// Copies the rules of the families that have changed since they were compiled.
     pub(super) fn snapshot(&self) -> Snapshot {
         let state = self.lock();
         let list = self.live.look();
@@ -126,7 +130,8 @@ impl Shared {
         }
     }
 
-    /// Switches packets to the compiled form. Returns false if the list was changed meanwhile or is no longer in use.
+    /// Switches packets to the compiled form. A family that could not be compiled keeps its tuples. Returns false,
+    /// without a change, if the list was changed meanwhile or is no longer in use.
     pub(super) fn put(&self, compiled: Compiled) -> bool {
         let Compiled { changes, v4, v6, took } = compiled;
         let mut state = self.lock();

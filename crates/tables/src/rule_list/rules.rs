@@ -1,7 +1,7 @@
-//! The rules of a module: workers classify by them while the control plane changes them.
+//! The rules of a module: workers classify packets by the rules while the control plane changes them.
 //!
-//! There is one ordered list of rules, and two copies of the form that classifies packets ([`Live`]), which follow the
-//! list step by step. A rule keeps the number of its counter wherever it moves.
+//! There is one ordered list of rules, and two copies of the form that classifies packets ([`Live`]). Both copies
+//! follow the list step by step. A rule keeps the number of its counter if its position changes.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,19 +19,20 @@ use super::rest;
 /// One family's rules, in order.
 pub(super) struct Rules<A> {
     pub(super) order: Order<A>,
-    /// The number of rules at the start. Rules added later are counted under this number.
+    /// The number of rules at the start. All rules that are added later are counted under this number.
     added: u32,
 }
 
 impl<A: RuleAddress> Rules<A> {
+    /// Creates the ordered list of a form that has not been changed yet.
     fn of(form: &Form<A>) -> Self {
         let rules = form.rules().expect("from the first change on the rules are kept in order too");
         let order = Order::of(rules);
         Self { added: order.len() as u32, order }
     }
 
-    /// Inserts rules one after the other, from a position on or at the end. Applies the changes to `form`, too, and
-    /// notes them in `log`.
+    /// Inserts rules in order before the rule at `position`, or at the end if it is `None`. Applies the changes to
+    /// `form`, too, and appends them to `log`.
     fn insert(&mut self, position: Option<usize>, rules: &[Rule<A>], form: &mut Form<A>, log: &mut Vec<Change<A>>) {
         let position = position.unwrap_or(self.order.len());
         let mut step = |step| form.change(Change::Step(step), log);
@@ -41,7 +42,7 @@ impl<A: RuleAddress> Rules<A> {
         }
     }
 
-    /// Replaces one rule by others.
+    /// Replaces the rule at a position by `rules`. Does nothing if the position is beyond the end or `rules` is empty.
     fn replace(&mut self, position: usize, rules: &[Rule<A>], form: &mut Form<A>, log: &mut Vec<Change<A>>) {
         let (Some(entry), Some((&rule, others))) = (self.order.get(position).copied(), rules.split_first()) else {
             return;
@@ -67,7 +68,8 @@ impl<A: RuleAddress> Rules<A> {
         }
     }
 
-    /// Returns the lines from a position on. `before` entries of the table come before this family's first.
+    /// Returns the lines of the table from a position of this family on. `before` is the number of entries before this
+    /// family's first entry.
     fn lines(&self, before: usize, from: usize) -> impl Iterator<Item = String> {
         (before + from..).zip(self.order.from(from)).map(|(number, it)| format!("{number} {}", Readable(&it.rule)))
     }
@@ -85,18 +87,19 @@ pub(super) struct State {
     pub(super) lists: Option<Lists>,
     /// The number of change requests that took effect.
     pub(super) changes: u64,
-    /// How long compiling the list took the last time.
+    /// The time that compiling the list took the last time.
     pub(super) compiling: Option<Duration>,
-    /// Whether a thread waits for a pause in changes.
+    /// True while a thread waits for a pause in changes or compiles the list.
     pub(super) awaited: bool,
-    /// Whether the table has been dropped, so that no more changes can come.
+    /// True if the table has been dropped, so that no more changes can come.
     pub(super) gone: bool,
-    /// By family, IPv4 and IPv6: how often compiling was given up as too costly.
+    /// For each family (IPv4, IPv6), how often compiling was given up as too costly.
     given_up: Arc<[Counter]>,
 }
 
 impl State {
-    /// Counts a family whose rules were not compiled because compiling would be too costly.
+    /// Counts a family (0 for IPv4, 1 for IPv6) whose rules were not compiled because compiling would be too costly.
+    /// Does nothing if they were compiled, or not compiled for another reason.
     pub(super) fn note(&self, family: usize, why: Option<&BuildError>) {
         if let (Some(BuildError::DoesNotFit { .. }), Some(count)) = (why, self.given_up.get(family)) {
             count.add(1);
@@ -118,6 +121,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls `then` with the ordered lists. The first call creates the lists.
     fn with_lists<R>(&self, state: &mut State, then: impl FnOnce(&mut Lists) -> R) -> R {
         then(state.lists.get_or_insert_with(|| {
             let list = self.live.look();
@@ -129,18 +133,19 @@ impl Shared {
 /// A module's rules.
 pub(super) struct RuleTable {
     pub(super) shared: Arc<Shared>,
-    /// Whether the rules are synthetic; synthetic rules hide one another by design.
+    /// True if the rules are synthetic. Synthetic rules hide one another by design, so no warnings are given.
     synthetic: bool,
     /// The pause in changes before the list is compiled for the first time.
     quiet: Duration,
 }
 
 impl RuleTable {
-    /// Creates the table. `given_up` has one counter per family, for how often compiling the list was given up.
+    /// Creates the table. `given_up` has one counter for each family, which counts how often compiling was given up.
     pub(super) fn of(list: Arc<List>, given_up: Arc<[Counter]>) -> Self {
         Self::compiled_after(rest::QUIET, list, given_up)
     }
 
+    /// As [`of`](Self::of), with another pause before the list is compiled. Tests use it.
     pub(super) fn compiled_after(quiet: Duration, list: Arc<List>, given_up: Arc<[Counter]>) -> Self {
         let state = State { lists: None, changes: 0, compiling: None, awaited: false, gone: false, given_up };
         state.note(0, list.v4.not_compiled());
@@ -168,7 +173,8 @@ impl Drop for RuleTable {
     }
 }
 
-/// The most pairs of rules that the changes of one request may compare: some milliseconds of work.
+/// The largest number of pairs of rules that are compared for the changes of one request, which takes some
+/// milliseconds.
 const LOOKS: usize = 1 << 20;
 
 /// The syntax of changes.
@@ -181,7 +187,7 @@ where NUMBER is as the table is shown, and RULE as in a file of rules: permit tc
 
 const EXAMPLE: &str = "permit tcp from 10.0.0.0/8 to any port 80";
 
-/// Why a change of the rules was refused.
+/// The reason why a change of the rules was refused.
 #[derive(Debug, Error)]
 enum ChangeError {
     #[error("{0}")]
@@ -216,7 +222,8 @@ enum ChangeError {
     Full,
 }
 
-/// Splits an entry into its number, if it has one, and the text after it.
+/// Splits an entry into its number, if it has one, and the text after the number. Returns an error if the first word
+/// begins like a number but is not a whole number from 0.
 fn split(entry: &str) -> Result<(Option<usize>, &str), ChangeError> {
     let (word, rest) = entry.split_once(|byte: char| byte.is_ascii_whitespace()).unwrap_or((entry, ""));
     if !word.starts_with(|first: char| first.is_ascii_digit() || first == '-' || first == '+') {
@@ -271,6 +278,8 @@ struct HiddenSearch {
 }
 
 impl HiddenSearch {
+    /// Searches around the `count` rules at position `at`. Adds warnings with the numbers of the table: `before` is the
+    /// number of entries before this family's first entry.
     fn at<A: RuleAddress>(&mut self, order: &Order<A>, before: usize, at: usize, count: usize) {
         for at in at..at + count {
             let Some((hidden, by)) = shadow::hidden_near(order, at, &mut self.budget) else { continue };
@@ -281,7 +290,8 @@ impl HiddenSearch {
     }
 }
 
-/// Returns the warnings about all rules of a family.
+/// Returns the warnings about all hidden rules of a family. `before` is the number of entries before this family's
+/// first entry.
 fn hidden<'r, A: RuleAddress>(rules: &'r [Rule<A>], before: usize) -> impl Iterator<Item = String> + 'r {
     shadow::hidden(rules).into_iter().map(move |(hidden, by)| {
         let shown = |at: usize| Readable(&rules[at]).to_string();
@@ -289,7 +299,8 @@ fn hidden<'r, A: RuleAddress>(rules: &'r [Rule<A>], before: usize) -> impl Itera
     })
 }
 
-/// Makes a change. Returns the number of rules that it added, removed or replaced.
+/// Makes the change in `line`. Returns the number of rules that it added, removed or replaced. After an error, nothing
+/// has changed.
 fn change(
     lists: &mut Lists,
     list: &mut List,
@@ -381,7 +392,8 @@ fn change(
     Ok(rules.len() as u64)
 }
 
-/// Returns why a rule cannot replace one of the other family, whose numbers are from `least` to before `end`.
+/// Returns the error that a rule cannot replace the rule with this number, which is of the other family. The numbers of
+/// the rule's own family are from `least` to before `end`.
 fn other_family(number: usize, least: usize, end: usize) -> ChangeError {
     match end.checked_sub(1) {
         Some(most) if most >= least => ChangeError::Family { number, least, most },
@@ -389,6 +401,7 @@ fn other_family(number: usize, least: usize, end: usize) -> ChangeError {
     }
 }
 
+/// Removes the rule at a position, which must exist.
 fn remove_at(lists: &mut Lists, list: &mut List, log: &mut Log, position: Position) {
     match position {
         Position::V4(position) => lists.v4.remove_at(position, &mut list.v4, &mut log.v4),

@@ -11,17 +11,17 @@ use forebay_memory::{NoMemory, Zeroed};
 use forebay_simd::{prefetch::prefetch_read, signatures};
 use zerocopy::FromZeros;
 
-/// Slots of a bucket.
+/// The number of slots of a bucket.
 const WAYS: usize = 8;
-/// The largest number of steps in the search for a free slot: two buckets, the buckets of their entries, and some of
-/// the buckets of those.
+/// The largest number of steps in the search for a free slot, each for one bucket: the key's 2 buckets, the 16 other
+/// buckets of their entries, the 128 other buckets of the entries in these 16, and 14 more.
 const SEARCH_STEPS: usize = 160;
-/// Slots of the stash.
+/// The number of slots of the stash.
 const STASH: usize = 32;
 /// The signature and entry of a free slot.
 const FREE: u32 = 0;
 
-/// One cache line.
+/// Eight slots, in one cache line. A slot is a signature and the entry number at the same index.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
 struct Bucket {
@@ -45,8 +45,8 @@ impl Spot {
     }
 }
 
-/// No slot was found for an entry although the index is not full. Either the keys were chosen to collide, or this is
-/// very bad luck.
+/// No slot was found for an entry although the index is not full. Without keys that were chosen to collide, this is
+/// very unlikely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("both buckets of the entry and the stash are full")]
 pub(super) struct Crowded;
@@ -63,7 +63,9 @@ pub(super) struct Index {
 #[derive(Clone, Copy)]
 struct SearchStep {
     bucket: u32,
+    /// The index of the earlier step whose bucket has the entry. `u16::MAX` in a first step.
     before: u16,
+    /// The slot of the entry in that bucket.
     slot: u8,
 }
 
@@ -74,8 +76,8 @@ impl SearchStep {
     }
 }
 
-/// Returns how many buckets an index of up to `most` entries has. The full index uses 85 % of the slots; at 90 %,
-/// insertions have to move entries twice as often.
+/// Returns the number of buckets of an index of up to `most` entries. The full index uses 85 % of the slots. At 90 %,
+/// insertions would have to move entries twice as often.
 fn buckets(most: usize) -> usize {
     most.saturating_mul(100).div_ceil(WAYS * 85).max(2)
 }
@@ -86,7 +88,7 @@ impl Index {
         NoMemory::of::<Bucket>(buckets(most)).bytes
     }
 
-    /// Creates an index of up to `most` entries.
+    /// Creates an index of up to `most` entries. The index does not check this limit on insertions.
     pub(super) fn new(most: usize) -> Result<Self, NoMemory> {
         let buckets = buckets(most);
         if u32::try_from(buckets).is_err() {
@@ -127,8 +129,8 @@ impl Index {
         prefetch_read(&self.buckets, self.other(spot).bucket as usize);
     }
 
-    /// Returns the first entry in the first bucket with the signature; it is nearly always the only one. Returns 0 if
-    /// there is none.
+    /// Returns the first entry with the signature in the first bucket, or 0 if there is none. The entry nearly always
+    /// belongs to the key, but the caller must check this.
     #[inline(always)]
     pub(super) fn first(&self, spot: Spot) -> u32 {
         let bucket = &self.buckets[spot.bucket as usize];
@@ -160,7 +162,8 @@ impl Index {
         self.stash.iter().find(|(other, entry)| other.signature == spot.signature && is_it(*entry)).map(|found| found.1)
     }
 
-    /// Inserts an entry that is not in the index. It must not be 0.
+    /// Inserts an entry that is not in the index. It must not be 0, which marks a free slot. The index may move other
+    /// entries between their buckets. It is unchanged after an error.
     #[inline]
     pub(super) fn insert(&mut self, spot: Spot, entry: u32) -> Result<(), Crowded> {
         if self.place(spot, entry) {
@@ -219,8 +222,9 @@ impl Index {
         self.make_way(spot, entry)
     }
 
-    /// Returns the first slot in two buckets that `of` selects; `of` returns a bit mask of slots. Both buckets are
-    /// always read: which of them has the slot is unpredictable, and a mispredicted branch costs more than the read.
+    /// Returns the bucket and the slot that `of` selects first in two buckets. `of` returns a bit mask of slots. Both
+    /// buckets are always read: the CPU cannot predict which bucket has the slot, and a mispredicted branch costs more
+    /// than the read.
     #[inline(always)]
     fn slot_of(&self, both: [Spot; 2], of: impl Fn(&Bucket) -> u8) -> Option<(u32, usize)> {
         let [first, second] = both.map(|spot| of(&self.buckets[spot.bucket as usize]));
@@ -243,8 +247,8 @@ impl Index {
         (bucket.signatures[slot], bucket.entries[slot]) = (signature, entry);
     }
 
-    /// Frees a slot for an entry whose buckets are both full: finds the nearest free slot that can be reached and moves
-    /// entries towards it.
+    /// Puts in an entry whose buckets are both full: finds the nearest free slot that can be reached, and moves entries
+    /// towards it. Returns false, without a change, if the search finds no free slot.
     #[cold]
     fn make_way(&mut self, spot: Spot, entry: u32) -> bool {
         self.steps[0] = SearchStep::from(spot.bucket);
@@ -271,8 +275,8 @@ impl Index {
         false
     }
 
-    /// Moves each entry on the path to the free slot of step `at` by one step, and puts the new entry into the slot
-    /// where the path began.
+    /// Moves each entry on the path by one step and puts the new entry into the slot where the path began. The path
+    /// ends in the bucket of step `at`, whose slot `free` is free.
     fn move_up(&mut self, mut at: usize, mut free: usize, signature: u32, entry: u32) {
         loop {
             let SearchStep { bucket, before, slot } = self.steps[at];

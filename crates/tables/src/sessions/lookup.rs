@@ -13,7 +13,7 @@ impl<S: Session> Sessions<S> {
         self.index.spot(key.hash(self.seed))
     }
 
-    /// Looks up the session of a key.
+    /// Looks up the session of a key. Returns [`Found::NONE`] if there is none.
     #[inline]
     #[must_use]
     pub fn find(&self, key: S::Key) -> Found {
@@ -27,12 +27,13 @@ impl<S: Session> Sessions<S> {
         self.index.find(spot, |it| self.is(it, key)).map_or(Found::NONE, Found)
     }
 
+    /// Returns true if the index entry `it`, a session number and a side as in [`Found`], has this key.
     #[inline(always)]
     pub(super) fn is(&self, it: u32, key: S::Key) -> bool {
         self.entries[(it >> 1) as usize].session.key(it & 1) == key
     }
 
-    /// Looks up the session of each key, in order.
+    /// Looks up the session of each key and stores the results in `found`, in the same order.
     #[inline]
     pub fn find_each(&self, keys: &[S::Key], found: &mut [Found]) {
         for (keys, found) in keys.chunks(GROUP).zip(found.chunks_mut(GROUP)) {
@@ -40,7 +41,8 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// Looks up the sessions of up to [`GROUP`] keys and stores their spots.
+    /// Looks up the sessions of up to [`GROUP`] keys. Stores the results in `found`, which must be as long as `keys`,
+    /// and the keys' spots in `spots`.
     #[inline(always)]
     pub fn find_group(&self, keys: &[S::Key], spots: &mut [Spot; GROUP], found: &mut [Found]) {
         for (key, spot) in keys.iter().zip(&mut *spots) {
@@ -75,8 +77,8 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// Of the keys whose bits are set in `among`, returns the bits of those that differ from all earlier keys in
-    /// `among`.
+    /// Selects the keys whose bits are set in `among`, and returns the bits of the selected keys that differ from all
+    /// earlier selected keys. `spots` must be the keys' spots.
     #[inline]
     #[must_use]
     pub fn first_ones(keys: &[S::Key; GROUP], spots: &[Spot; GROUP], among: u32) -> u32 {
@@ -123,16 +125,16 @@ impl<S: Session> Sessions<S> {
         prefetch_read(&self.entries, number as usize);
     }
 
-    /// Returns true if a session that was found by this key is still in the table, even if sessions have been removed
-    /// since.
+    /// Returns true if the session that was found by this key is still in the table. Use it if sessions may have been
+    /// removed since the look-up.
     #[inline(always)]
     #[must_use]
     pub fn is_still(&self, found: Found, key: S::Key) -> bool {
         !self.entries[found.number() as usize].link.is_none() && self.is(found.0, key)
     }
 
-    /// Prepares for up to `new` new sessions: prefetches the index buckets of the sessions that will be evicted for
-    /// them, and calls `each` with each of these sessions.
+    /// Prefetches memory for up to `new` insertions. If the table does not have room for them, prefetches the index
+    /// buckets of the sessions that will probably be evicted, and calls `each` with each of these sessions.
     #[inline]
     pub fn make_ready(&self, new: usize, each: impl Fn(&S)) {
         let Some(first) = self.wheel.soonest().filter(|_| self.len() + new > self.capacity()) else { return };

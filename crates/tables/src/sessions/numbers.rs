@@ -3,13 +3,13 @@
 use super::{Found, Session, Sessions, Slot};
 
 impl<S: Session> Sessions<S> {
-    /// Returns the number of entries that were ever used. All session numbers are below it.
+    /// Returns an upper bound of session numbers: each number in use is at least 1 and smaller than this.
     #[must_use]
-    pub fn used_numbers(&self) -> u32 {
+    pub fn number_bound(&self) -> u32 {
         self.fresh
     }
 
-    /// Returns the session of a number and when it ends, or `None` if there is no such session.
+    /// Returns the session of a number and its end time, or `None` if there is no such session.
     #[must_use]
     pub fn session_at(&self, number: u32) -> Option<(Found, &S, Slot)> {
         let entry = self.entries.get(number as usize).filter(|_| number < self.fresh)?;

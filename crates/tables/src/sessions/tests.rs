@@ -236,7 +236,7 @@ fn many_that_end_at_once_are_removed_a_few_at_a_time() {
     assert!(!table.is_due(6));
 }
 
-/// A table whose first session comes long after time 0 once examined all the slots in between, a turn at a time.
+/// Regression: a table whose first session came long after time 0 examined all the slots in between, a turn at a time.
 #[test]
 fn sessions_are_looked_at_once_however_late_the_first_one_comes() {
     let mut table = table(1_000, 1).lasting(60_000);
@@ -289,8 +289,8 @@ proptest! {
     }
 }
 
-/// Sessions that last longer than a wheel of the finest slots covers. In the past each look only put a session off, and
-/// every insertion examined as many sessions as it could.
+/// Sessions that last longer than a wheel of the finest slots covers. In the past each look only moved a session to a
+/// later slot, and every insertion examined as many sessions as it could.
 #[test]
 fn of_sessions_that_last_for_hours_the_first_is_evicted_at_once() {
     let mut table = table(1_000, 1).lasting(60_000);

@@ -1,19 +1,20 @@
-//! The timer wheel that decides when a session is examined for expiry (Varghese and Lauck, "Hashed and hierarchical
+//! The timer wheel that determines when a session is examined for expiry (Varghese and Lauck, "Hashed and hierarchical
 //! timing wheels", SOSP 1987, scheme 4). Its slots are linked lists through the entries themselves.
 //!
-//! A packet of a session only writes the new end time into the entry, which is in the cache anyway; the wheel does not
-//! change. When the wheel reaches the entry's old slot, the entry is put off to the slot of its new end time. So each
-//! entry is moved once a turn of the wheel or once a time-out, whichever is longer, no matter how many packets it has.
+//! A packet of a session only writes the new end time into the entry, which is in the cache anyway. The wheel does not
+//! change. When the wheel reaches the entry's old slot, the entry is moved to the slot of its new end time. So an entry
+//! is moved at most once per turn of the wheel or once per time-out, whichever is shorter. The number of its packets
+//! does not matter.
 
 use zerocopy::FromZeros;
 
-/// Slots of the wheel. At eight slots a second a turn takes 8.5 minutes. An entry that lasts longer is put off once a
-/// turn.
+/// The number of slots of the wheel. At eight slots per second, a turn takes 8.5 minutes. An entry that lasts longer is
+/// moved to a later slot once per turn.
 pub(super) const SLOTS: u32 = 4_096;
-/// Words of a bit map with a bit for each slot. A word has as many bits as there are words.
+/// The number of words of a bit map with a bit for each slot. It is equal to the number of bits in a word.
 const WORDS: usize = SLOTS as usize / 64;
 
-/// An entry's links in the wheel. All zero: the entry is not on the wheel.
+/// An entry's links in the wheel. If both are 0, the entry is not on the wheel.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Link {
@@ -37,13 +38,14 @@ impl Link {
 
 /// The bit that marks a slot number in a [`Link`].
 const SLOT: u32 = 1 << 31;
-/// Both links of an entry that never ends and therefore is in no slot.
+/// The value of both links of an entry that never ends. The entry is in no slot, but counts as on the wheel.
 const NOWHERE: u32 = u32::MAX;
 /// The end time of a session that never ends.
 pub const NEVER: u32 = u32::MAX;
 
 /// The storage of the links, indexed by entry number from 1.
 pub(super) trait Links {
+    /// Returns the links of an entry.
     fn link(&mut self, entry: u32) -> &mut Link;
 }
 
@@ -52,9 +54,9 @@ pub(super) struct Wheel {
     /// The first and the last entry of each slot; 0 if the slot is empty. Entries are in order of insertion, so that an
     /// eviction takes the oldest of the entries of one slot.
     ends: Box<[[u32; 2]; SLOTS as usize]>,
-    /// A bit for each slot that has entries.
+    /// A bit for each slot, set if the slot has entries.
     used: [u64; WORDS],
-    /// A bit for each word of `used` that is not 0.
+    /// A bit for each word of `used`, set if the word is not 0.
     words: u64,
     /// The time up to which all slots have been examined.
     at: u32,
@@ -65,7 +67,7 @@ impl Wheel {
         Self { ends: Box::new([[0; 2]; SLOTS as usize]), used: [0; WORDS], words: 0, at: 0 }
     }
 
-    /// Advances to `now`. The wheel must be empty.
+    /// Advances to `now` without examining slots. No slot may have entries. Does nothing if `now` is in the past.
     #[inline]
     pub(super) fn skip_to(&mut self, now: u32) {
         debug_assert_eq!(self.words, 0, "the wheel must be empty");
@@ -107,7 +109,7 @@ impl Wheel {
         if next == NOWHERE {
             return;
         }
-        // Link the two neighbours to each other. At an end of the list, the slot's own ends change instead.
+        // Link the two neighbours to each other. At an end of the list, the first or last entry of the slot changes.
         let (is_first, is_last) = (before & SLOT != 0, next & SLOT != 0);
         if is_last {
             self.ends[(next % SLOTS) as usize][1] = if is_first { 0 } else { before };
@@ -129,8 +131,9 @@ impl Wheel {
         }
     }
 
-    /// Advances towards `now` up to the next slot that has entries and returns its first entry. Returns `None` if no
-    /// slot up to `now` has entries.
+    /// Advances towards `now`, up to the slot before the next slot that has entries, and returns the first of these
+    /// entries. The caller must remove this entry from its slot before the next call. Returns `None` if no slot up to
+    /// `now` has entries.
     pub(super) fn next(&mut self, now: u32) -> Option<u32> {
         if self.at >= now {
             return None;
@@ -148,7 +151,8 @@ impl Wheel {
         }
     }
 
-    /// Returns the first entry of the next slot that has entries, and how many slots ahead that slot is.
+    /// Returns the first entry of the next slot that has entries, and the distance to that slot from
+    /// [`at`](Self::at), in slots.
     pub(super) fn soonest(&self) -> Option<(u32, u32)> {
         let start = (self.at.wrapping_add(1)) % SLOTS;
         let (word, bit) = (start / 64, start % 64);

@@ -7,7 +7,7 @@ use forebay_units::{BitRate, Bytes, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Colour of a packet. The numbers are those of the gates.
+/// The colour of a packet. The numbers are the numbers of the gates. A greater colour is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Colour {
@@ -19,14 +19,17 @@ pub(super) enum Colour {
 /// The two buckets of a key at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account {
+    /// The time of the last refill.
     at: Ticks,
+    /// The tokens in the committed bucket.
     first: u64,
+    /// The tokens in the excess bucket (RFC 2697) or in the peak bucket (RFC 2698).
     second: u64,
 }
 
 impl Account {
-    /// Returns the time since the account was last refilled. `None` if that was later than `now`, on another worker's
-    /// clock.
+    /// Returns the time since the last refill. `None` if the last refill was after `now`, because another worker with
+    /// another clock made it.
     #[inline(always)]
     fn span(&self, now: Ticks) -> Option<Ticks> {
         if self.at > now {
@@ -37,19 +40,19 @@ impl Account {
     }
 }
 
-/// Algorithm of a meter.
+/// The algorithm of a meter.
 pub(super) trait Algorithm: Copy {
     /// Returns an account with full buckets (both RFCs: "initially, i.e. at time 0").
     fn fresh(self, now: Ticks) -> Account;
 
-    /// Adds the tokens since the last refill.
+    /// Adds the tokens since the last refill. Must be called before [`spend`](Self::spend).
     fn refill(self, account: &mut Account, now: Ticks);
 
     /// Returns the colour of a packet with this cost that arrives with the colour `incoming` (green in colour-blind
-    /// mode). The account has just been refilled.
+    /// mode). Takes the tokens of the packet. The account must have been refilled at the time of the packet.
     fn spend(self, account: &mut Account, cost: u64, incoming: Colour) -> Colour;
 
-    /// Whether the buckets are full, so that the account equals a fresh one.
+    /// Returns true if the buckets are full at `now`: then the account equals a fresh one, and may be removed.
     fn is_full(self, account: &Account, now: Ticks) -> bool {
         let mut then = *account;
         self.refill(&mut then, now);
@@ -87,6 +90,7 @@ pub struct TwoRateParams {
 /// A fault of a parameter: its name and the message.
 pub(super) type Fault = (&'static str, String);
 
+/// Adds the name of the parameter to an error.
 fn at<T>(name: &'static str, made: Result<T, RateError>) -> Result<T, Fault> {
     made.map_err(|error| (name, error.to_string()))
 }
@@ -94,14 +98,16 @@ fn at<T>(name: &'static str, made: Result<T, RateError>) -> Result<T, Fault> {
 /// The single rate three colour marker of RFC 2697.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SingleRate {
+    /// The committed rate, and the size of the committed bucket.
     committed: Rate,
-    /// Tokens of a full excess bucket.
+    /// The number of tokens of a full excess bucket.
     excess: u64,
-    /// Number of ticks in which both buckets are full.
+    /// The number of ticks after which empty buckets are full.
     fill: u64,
 }
 
 impl SingleRate {
+    /// Converts the parameters to tokens. Fails if a parameter is out of range.
     pub(super) fn new(params: SingleRateParams, scale: Scale) -> Result<Self, Fault> {
         // Section 2: at least one of the bursts is greater than 0.
         if params.cbs.0 == 0 && params.ebs.0 == 0 {
@@ -148,11 +154,14 @@ impl Algorithm for SingleRate {
 /// The two rate three colour marker of RFC 2698. The first bucket is the committed one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TwoRate {
+    /// The committed rate, and the size of the committed bucket.
     committed: Rate,
+    /// The peak rate, and the size of the peak bucket.
     peak: Rate,
 }
 
 impl TwoRate {
+    /// Converts the parameters to tokens. Fails if a parameter is out of range.
     pub(super) fn new(params: TwoRateParams, scale: Scale) -> Result<Self, Fault> {
         // Section 2: the peak rate is at least the committed rate.
         if params.pir < params.cir {

@@ -14,21 +14,21 @@ use crate::dscp;
 /// The metadata word with a packet's colour: 1 green, 2 yellow, 3 red; 0 if no meter has coloured it.
 pub(super) const WORD: &str = "colour";
 
-/// Where the colour of arriving packets is read.
+/// The source of the colour of arriving packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aware {
-    /// Nowhere: all packets arrive green (colour-blind).
+    /// No source: all packets arrive green (colour-blind).
     #[default]
     Blind,
-    /// In the drop precedence of assured forwarding: AFx1 is green, AFx2 yellow, AFx3 red. All other code points are
+    /// The drop precedence of assured forwarding: AFx1 is green, AFx2 yellow, AFx3 red. All other code points are
     /// green.
     Dscp,
-    /// In the metadata word `colour`, which an earlier meter has written; without one the packet is green.
+    /// The metadata word `colour`, which an earlier meter writes. Without an earlier meter, packets are green.
     Word,
 }
 
-/// Which packets get the code point of their colour.
+/// The packets whose code point shows their colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remark {
     /// Packets of assured forwarding, which keep their class.
@@ -61,11 +61,13 @@ impl JsonSchema for Remark {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
     source: ColourSource,
+    /// The packets whose code point is written; `None` if code points do not change.
     remark: Option<Remark>,
+    /// The metadata word to which colours are written, if they are.
     word: Option<Word>,
 }
 
-/// Where the colour of arriving packets is read, with the word resolved.
+/// The source of the colour of arriving packets, with the word resolved.
 #[derive(Clone, Copy, Debug)]
 enum ColourSource {
     Blind,
@@ -89,13 +91,13 @@ impl Marking {
         Ok(Self { source, remark, word })
     }
 
-    /// Whether the meter ignores the packets' colours.
+    /// Returns true if the meter ignores the colours of arriving packets.
     #[inline]
     pub(super) fn is_blind(self) -> bool {
         matches!(self.source, ColourSource::Blind)
     }
 
-    /// Whether colours are written.
+    /// Returns true if colours are written. If not, [`write`](Self::write) does nothing.
     #[inline]
     pub(super) fn writes(self) -> bool {
         self.remark.is_some() || self.word.is_some()

@@ -176,11 +176,11 @@ fn model() -> impl Strategy<Value = Model> {
     })
 }
 
-/// A packet: the ticks since the last one, its source, its payload and its incoming colour.
+/// A packet: the ticks since the last packet, its source, its payload and its incoming colour.
 type Arrival = (u64, u32, usize, u8);
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
-    // Gaps of zero, short and long. The model's fractions stay within 128 bits.
+    // Gaps between packets are zero, short or long. The model's fractions stay within 128 bits.
     let gap = prop_oneof![3 => Just(0u64), 4 => 0u64..100_000, 2 => 0u64..100_000_000, 1 => 0u64..1 << 40];
     prop::collection::vec((gap, 0u32..5, 0usize..1_400, 0u8..3), 1..120)
 }
@@ -237,7 +237,7 @@ proptest! {
             if gate == NO_METER {
                 refused += 1;
                 prop_assert!(busy as u64 >= capacity, "{busy} of {capacity} are busy");
-                // The key had no account, or a full one.
+                // The key had no account, or an account with full buckets.
                 prop_assert!(buckets.get(&source).is_none_or(full));
                 buckets.remove(&source);
                 continue;
@@ -287,7 +287,7 @@ fn after_years_without_packets_the_buckets_are_full() {
 
 #[test]
 fn when_all_meters_are_taken_new_keys_share_one() {
-    // At 1 kbit/s no key is idle again soon.
+    // At 1 kbit/s, no key has full buckets again soon.
     let model = Model::Single { hertz: 1_000_000_000, cir: 1_000, cbs: 1_500, ebs: 0 };
     let mut rig = rig(&model, &json!({ "key": "source", "capacity": 2 }));
     let once = |rig: &mut Rig, source| run(rig, 5, &[(source, 1_000, 0)])[0];

@@ -12,30 +12,37 @@ const NONE: u32 = u32::MAX;
 /// A packet that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
-    /// Key of the held packet.
+    /// The key of the held packet.
     pub(super) key: Key,
-    /// Number of bytes that count.
+    /// The number of bytes that count.
     pub(super) bytes: u32,
 }
 
-/// An entry of the store: a waiting packet and the index of the packet behind it, or the index of the next free entry.
+/// An entry of the store, which has a waiting packet or is free.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// The waiting packet; `None` if the entry is free.
     waiting: Option<Waiting>,
+    /// The index of the entry behind it in its queue, or of the next free entry; [`NONE`] at the end.
     next: u32,
 }
 
 /// A key's queue and its account.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
+    /// The entry of the first packet; [`NONE`] if the queue is empty.
     head: u32,
+    /// The entry of the last packet; [`NONE`] if the queue is empty.
     tail: u32,
+    /// The number of packets that wait.
     pub(super) packets: u32,
+    /// The number of bytes that wait.
     pub(super) bytes: u64,
-    /// Tokens at the instant `at`.
+    /// The number of tokens at the instant `at`.
     pub(super) tokens: u64,
+    /// The time of the last payment.
     pub(super) at: Ticks,
-    /// Number of bytes that it may still send in its turn.
+    /// The number of bytes that it may still send in its turn. Only used with a shared rate.
     pub(super) deficit: u64,
     /// The last call in which one of its packets was released.
     pub(super) released_in: u64,
@@ -43,15 +50,18 @@ pub(super) struct Queue {
 
 /// All queues.
 pub(super) struct Queues {
+    /// The store of waiting packets.
     entries: Box<[Entry]>,
+    /// The first free entry; [`NONE`] if there is none.
     free: u32,
+    /// The number of packets that wait in all queues.
     waiting: usize,
+    /// The queues by number.
     queues: Box<[Queue]>,
 }
 
 impl Queues {
-    /// Creates a number of queues, in which `most` packets may wait in all. Each account starts with this number of
-    /// tokens.
+    /// Creates `queues` queues, in which `most` packets may wait in all. Each account starts with `tokens` tokens.
     pub(super) fn new(queues: usize, most: usize, tokens: u64) -> Result<Self, SetupError> {
         let free = |at: usize| Entry { waiting: None, next: if at + 1 == most { NONE } else { at as u32 + 1 } };
         let entries = numbered(most, free).map_err(no_memory("held", format!("{most} packets that wait")))?;
@@ -62,20 +72,23 @@ impl Queues {
         Ok(Self { entries, free: 0, waiting: 0, queues })
     }
 
-    /// Whether no more packets can be added.
+    /// Returns true if no more packets can be added to any queue.
     pub(super) fn is_full(&self) -> bool {
         self.free == NONE
     }
 
-    /// Whether no packet waits.
+    /// Returns true if no packet waits in any queue.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
+    /// Returns a queue, to read it.
     pub(super) fn peek(&self, queue: u32) -> &Queue {
         &self.queues[queue as usize]
     }
 
+    /// Returns a queue, to change its account. Its packets are changed by [`push`](Self::push) and [`pop`](Self::pop)
+    /// only.
     pub(super) fn queue(&mut self, queue: u32) -> &mut Queue {
         &mut self.queues[queue as usize]
     }

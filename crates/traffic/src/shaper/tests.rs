@@ -35,14 +35,14 @@ fn number(packet: &Packet) -> u32 {
     u32::from_be_bytes(packet.data()[42..46].try_into().expect("four bytes"))
 }
 
-/// Packets that departures: time, number and gate.
+/// Departures of packets: time, number and gate.
 type Departures = Vec<(u64, u32, Gate)>;
 
 fn collect(rig: &mut Rig, now: u64, departures: &mut Departures) {
     departures.extend(rig.emitted().iter().map(|(packet, gate)| (now, number(packet), *gate)));
 }
 
-/// Wakes the shaper each time it asks for it before `until`, as an engine does.
+/// Wakes the shaper at each time before `until` at which it requests it, as an engine does.
 fn wake_until(rig: &mut Rig, until: u64, departures: &mut Departures) {
     while let Some(at) = rig.wakes_at().filter(|at| at.0 < until) {
         rig.now = rig.now.max(at);
@@ -52,7 +52,7 @@ fn wake_until(rig: &mut Rig, until: u64, departures: &mut Departures) {
     }
 }
 
-/// Packets that arrive together: the ticks since the last ones, and the source and length of each packet.
+/// Packets that arrive together: the ticks since the last arrival, and the source and length of each packet.
 type Arrivals = Vec<(u64, Vec<(u8, usize)>)>;
 
 fn arrivals() -> impl Strategy<Value = Arrivals> {
@@ -120,9 +120,9 @@ impl Bucket {
     }
 }
 
-/// Asserts that in any span no more leaves than the rate brings, plus the burst.
+/// Asserts that in any span no more bytes leave than the rate brings in that span, plus the burst.
 fn assert_rate(departures: &[(u64, usize)], rate: u64, burst: u64) -> Result<(), TestCaseError> {
-    // With E(t) as the amount that has departures by t: E(t) - rate t never exceeds its minimum so far by more than the
+    // E(t) is the number of bytes that have left by t. E(t) - rate t never exceeds its minimum so far by more than the
     // burst.
     let (mut sent, mut least) = (0i128, i128::MAX);
     for (at, bytes) in departures {
@@ -147,7 +147,7 @@ proptest! {
             "key": if keyed { "source" } else { "none" },
         }));
         let (departures, sent) = play(&mut rig, &arrivals);
-        // A packet leaves when it has arrived, the packets before it have departures, and there are tokens.
+        // A packet leaves when it has arrived, the packets before it have left, and there are enough tokens.
         let mut buckets: BTreeMap<u8, (Bucket, u64)> = BTreeMap::new();
         let mut expected = vec![0; sent.len()];
         for (n, (came, who, bytes)) in sent.iter().enumerate() {
@@ -194,12 +194,13 @@ proptest! {
             let (came, who, bytes) = sent[*n as usize];
             prop_assert_eq!(*gate, Gate::FIRST);
             prop_assert_eq!(orders.get_mut(&who).and_then(VecDeque::pop_front), Some(*n), "in its key's order");
-            // A packet leaves as soon as it has arrived, the packet before it has departures, and there are tokens.
+            // A packet leaves as soon as it has arrived, the packet before it has left, and there are enough tokens.
             prop_assert_eq!(*at, bucket.when(came.max(last), bytes), "packet {}", n);
             bucket.spend(*at, bytes);
             last = *at;
         }
-        // Deficit round robin: while two queues wait, neither gets more than two quanta ahead (Shreedhar and Varghese).
+        // Deficit round robin: while two queues have packets, no queue sends more than two quanta more than the other
+        // (Shreedhar and Varghese).
         for a in 0..5u8 {
             for b in 0..a {
                 let (mut ahead, mut least, mut most) = (0i64, 0i64, 0i64);
@@ -302,7 +303,7 @@ fn a_late_wake_releases_no_more_than_the_burst() {
     }
     let passed = rig.process(&mut batch).iter().flatten().count();
     assert_eq!((passed, rig.held()), (10, 90));
-    // A second late the bucket is full, but not more than full.
+    // After a delay of a second, the bucket is full, but not more than full.
     rig.now = Ticks(HERTZ);
     rig.wake();
     assert_eq!((rig.emitted().len(), rig.held()), (10, 80));

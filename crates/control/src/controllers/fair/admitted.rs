@@ -1,5 +1,5 @@
-//! Limits the packets let in if modules before gates use time that modules after the gates need: packets turned away at
-//! a gate have already cost that time.
+//! Limits the packets that are admitted if modules before gates use time that modules after the gates need. A packet
+//! that a gate turns away has already cost the time of the modules before it.
 
 use forebay_models::max_min::{Demand, Shares, share};
 use forebay_protocol::Layout;
@@ -10,29 +10,36 @@ use super::demands::Demands;
 /// The number of steps into which the arriving packets are divided.
 const STEPS: u32 = 32;
 
-/// The share of a worker's time that modules before gates must use for a limit to be considered.
+/// The least share of a worker's time in modules before gates for which a limit is considered.
 const MUCH: f64 = 0.25;
-/// The relative improvement that justifies letting in less: packets outside are lost for all flows.
+/// The least relative improvement of rates that justifies admitting fewer packets. Packets that are not admitted are
+/// lost, whatever their flow is.
 const WORTH: f64 = 0.1;
 
-/// The packets let in, and the shares of the time.
+/// The packets that are admitted, and the rates that gates get.
 pub(super) struct Admitted {
+    /// The demands of the packets that are admitted.
     pub(super) demands: Demands,
+    /// By gate: the rate that it gets.
     pub(super) shares: Shares,
     /// By gate: true if the gate gets less than arrives.
     pub(super) restricted: Vec<bool>,
-    /// The part of the packets for modules before gates that is let in.
+    /// The part of the packets for modules before gates that is admitted; 1 without a limit.
     pub(super) part: f64,
 }
 
-/// The value of rates: the part of the promises that is kept, and the lowest rate by weight.
+/// The value of rates.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
+    /// The part of the promised rates that gates get; 1 without promises.
     kept: f64,
+    /// The lowest rate of a gate, divided by its weight.
     least: f64,
 }
 
 impl Worth {
+    /// Returns the value of the rates in `shares`. `requested` are the demands of all packets. Gates without packets
+    /// are not counted.
     fn new(requested: &[Demand], shares: &Shares) -> Self {
         let each = || requested.iter().zip(&shares.rates).filter(|(requested, _)| requested.offered > 0.0);
         let promised: f64 = each().map(|(requested, _)| requested.promised).sum();
@@ -41,7 +48,7 @@ impl Worth {
         Self { kept: if promised > 0.0 { kept / promised } else { 1.0 }, least }
     }
 
-    /// Returns whether these rates are better by this part: promises first, then the lowest rate.
+    /// Returns whether these rates are better by the fraction `by`. Promises are compared first, then the lowest rate.
     fn is_better_than(self, other: Self, by: f64) -> bool {
         let better = |one: f64, other: f64| one > other * (1.0 + by);
         let as_good = |one: f64, other: f64| one >= other * (1.0 - NEAR);
@@ -50,7 +57,8 @@ impl Worth {
 }
 
 impl Admitted {
-    /// Lets in all packets, unless the rates are better with less.
+    /// Finds the part of the packets with which rates are best. All packets are admitted if fewer packets do not
+    /// improve the rates enough.
     pub(super) fn new(layout: &Layout, demands: &Demands) -> Self {
         let requested = demands.requested(layout);
         let with = |demands: Demands, part: f64| {

@@ -1,8 +1,9 @@
 //! The demand of flows for workers' time according to a snapshot, and the available time.
 //!
-//! Modules share time, flows do not. So a flow gets its rate at its *gate*: the module on its path that the fewest
-//! flows pass, and of those the first. Packets without time are turned away there, or at the start of the chain that
-//! leads there, so later modules do no work for them. Modules before gates must process all arriving packets.
+//! Weights give time to modules, not to flows. A flow therefore gets its rate at one module, its *gate*: the module on
+//! its path that the fewest flows pass, or the first of several such modules. Packets for which there is no time are
+//! turned away there, or at the start of the chain that leads there. Later modules do no work for them. Modules before
+//! gates must process all arriving packets.
 
 use std::collections::BTreeMap;
 
@@ -13,44 +14,45 @@ use forebay_protocol::{Layout, Snapshot};
 const SHORTEST: f64 = 60.0;
 /// The weight of the last period in a rate.
 const RECENT: f64 = 0.5;
-/// Packets per second below which a rate counts as 0. The rate of a flow that has stopped is halved every period and
-/// would never reach 0.
+/// The packets per second below which a rate counts as 0. Without this limit, the rate of a flow that has stopped would
+/// never reach 0, because it is halved every period.
 const SOME: f64 = 1.0;
-/// The part of the largest batch: if this many packets always arrive at once at a port's module, more packets wait at
-/// the port.
+/// The part of the largest batch that shows a full port. If at least as many packets arrive at once at the module
+/// behind a port on average, further packets wait at the port.
 const FULL: f64 = 0.9;
-/// The share of its time from which on a worker has none to spare.
+/// The load from which a worker counts as having no spare time.
 const BUSY: f64 = 0.95;
-/// Packets per second that stand for an unknown number of packets waiting at a port.
+/// The assumed packets per second at a gate if an unknown number of packets wait at its port.
 const UNKNOWN_RATE: f64 = 1e12;
-/// The largest multiple of a flow's promise that passes its gate with it: packets of other flows, which are processed
-/// in the order of arrival.
+/// The largest multiple of a flow's promised rate that is reserved at its gate. Packets are processed in the order of
+/// arrival, so the packets of other flows that arrive between them need time, too.
 const ALONG: f64 = 10.0;
-/// The least part of a worker's time that counts as available for modules.
+/// The least share of a worker's time that counts as available for modules.
 const LEAST: f64 = 0.05;
 
-/// Packets per second, and packets that arrive at once, over the last periods.
+/// The rates of modules and flows, smoothed over the last periods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// By module: packets that arrived.
+    /// By module: the packets per second that arrived.
     came: Vec<f64>,
-    /// By flow: packets that departed.
+    /// By flow: the packets per second that departed.
     departed: Vec<f64>,
-    /// By module: packets that arrive at once. Not every period shows this.
+    /// By module: the packets that arrive at once. A period that does not show this number leaves it as it is.
     together: Vec<f64>,
-    /// By flow: bytes per departed packet; 0 before the first one.
+    /// By flow: the bytes per departed packet; 0 before the first packet has departed.
     bytes: Vec<f64>,
 }
 
-/// The flows that one module separates from all others, or the packets of no flow with a path.
+/// A module at which flows get their rates. A running module that is on no flow's path is a gate without flows.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     pub(super) module: usize,
-    /// Its flows, each with its part of the packets.
+    /// The flows whose gate this is, each with its part of their packets.
     pub(super) flows: Vec<(usize, f64)>,
-    /// Packets per second that arrive at it.
+    /// The packets per second that arrive here.
     pub(super) offered: f64,
-    /// The rate at which each of its flows gets its promise or its offered rate; at most `offered`.
+    /// The packets per second that must pass so that each flow gets its promised rate, or its offered rate if that is
+    /// less. At most `offered`.
     pub(super) promised: f64,
 }
 
@@ -58,10 +60,11 @@ pub(super) struct Gate {
 #[derive(Clone, Debug)]
 pub(super) struct Demands {
     pub(super) gates: Vec<Gate>,
-    /// By module: packets per second that arrive whatever the gates let through.
+    /// By module: the packets per second that arrive without having passed their flow's gate.
     pub(super) before: Vec<f64>,
-    /// By worker: the share of its time that remains for modules after gates, and the share for all modules.
+    /// By worker: the share of its time that remains for gates and the modules after them.
     pub(super) remaining: Vec<f64>,
+    /// By worker: the share of its time that is available for all modules.
     pub(super) whole: Vec<f64>,
     /// By module: seconds per packet.
     packet: Vec<f64>,
@@ -74,7 +77,7 @@ pub(super) fn cost(snapshot: &Snapshot, at: usize) -> Line {
 }
 
 impl Rates {
-    /// Learns from a period.
+    /// Learns from a period. Must be called once per period, before the rates are used.
     pub(super) fn pass(&mut self, snapshot: &Snapshot) {
         let news = |packets: u64| packets as f64 / snapshot.period_s;
         let came = snapshot.modules.iter().map(|module| news(module.came));
@@ -125,13 +128,13 @@ impl Rates {
         module.entry && module.workers.iter().any(busy) && self.together[at] >= FULL * layout.batch as f64
     }
 
-    /// Returns the packets per second of a flow that departed.
+    /// Returns the rate at which packets of a flow departed, in packets per second.
     pub(super) fn departed(&self, flow: usize) -> f64 {
         self.departed[flow]
     }
 }
 
-/// Returns the gate of each flow that has a path.
+/// Returns the gate of each flow; `None` for a flow without a path.
 fn gates(layout: &Layout) -> Vec<Option<usize>> {
     let mut passing = vec![0usize; layout.modules.len()];
     layout.flows.iter().flat_map(|flow| &flow.path).for_each(|at| passing[*at] += 1);
@@ -145,7 +148,7 @@ impl Demands {
         let per_call = |at: usize| packet(at) / snapshot.modules[at].batch().unwrap_or(1.0).max(1.0);
         let packet: Vec<f64> = (0..layout.modules.len()).map(per_call).collect();
         let gate_of = gates(layout);
-        // A module behind its flow's gate only receives the packets that the gate let through.
+        // A module after the gate of a flow receives only packets that the gate has let through.
         let mut before = vec![None; layout.modules.len()];
         let mut behind = vec![0.0; layout.modules.len()];
         for ((flow, of), gate) in layout.flows.iter().enumerate().zip(&gate_of) {
@@ -178,8 +181,7 @@ impl Demands {
         Self { gates, before, remaining: Vec::new(), whole, packet }.with_remaining_time(layout)
     }
 
-    /// Returns the demands if modules before gates only receive this part of the arriving packets. The others stay
-    /// outside.
+    /// Returns the demands if modules before gates receive only the part `part` of the arriving packets.
     pub(super) fn admitting(&self, layout: &Layout, part: f64) -> Self {
         let gate = |gate: &Gate| {
             let offered = if self.is_behind(layout, gate) { part * gate.offered } else { gate.offered };
@@ -198,6 +200,7 @@ impl Demands {
         gate.flows.iter().any(passes)
     }
 
+    /// Calculates `remaining` from `whole` and the time of the packets in `before`.
     fn with_remaining_time(mut self, layout: &Layout) -> Self {
         self.remaining.clone_from(&self.whole);
         for (at, rate) in self.before.iter().enumerate() {
@@ -223,7 +226,7 @@ impl Demands {
         self.gates.iter().map(request).collect()
     }
 
-    /// Returns the seconds of each worker that a packet through a gate takes.
+    /// Returns the time of each worker, in seconds, that a packet through a gate takes there and in later modules.
     fn uses(&self, layout: &Layout, gate: &Gate) -> Vec<(usize, f64)> {
         let mut uses: BTreeMap<usize, f64> = BTreeMap::new();
         for (at, part) in gate.behind(layout) {
@@ -232,14 +235,14 @@ impl Demands {
         uses.into_iter().collect()
     }
 
-    /// Returns the seconds of each worker that `packets` packets take at a module.
+    /// Returns the time of each worker, in seconds, that `packets` packets take at a module.
     fn takes<'l>(&'l self, layout: &'l Layout, at: usize, packets: f64) -> impl Iterator<Item = (usize, f64)> + 'l {
         let known = parts(layout, at).filter(|(worker, _)| *worker < self.remaining.len());
         known.map(move |(worker, part)| (worker, packets * self.packet[at] * part))
     }
 
-    /// Returns the busiest worker at these rates, counting the packets that gates let through, and its load relative to
-    /// the available time. `rate` returns the rate of a gate's flow with this part.
+    /// Returns the busiest worker and its load relative to the available time, if flows have the rates that `rate`
+    /// returns. The arguments of `rate` are a gate, one of its flows, and the flow's part of the gate's packets.
     pub(super) fn busiest(&self, layout: &Layout, rate: impl Fn(&Gate, usize, f64) -> f64) -> (usize, f64) {
         let mut needed: Vec<f64> =
             self.whole.iter().zip(&self.remaining).map(|(whole, remaining)| whole - remaining).collect();
@@ -256,13 +259,15 @@ impl Demands {
 }
 
 impl Gate {
+    /// Creates a gate. `departed` are the rates of all flows, and `offered` is the rate at which packets arrive at the
+    /// gate, in packets per second.
     fn new(layout: &Layout, module: usize, (flows, departed): (&[usize], &[f64]), offered: f64, guard: f64) -> Self {
         let all: f64 = flows.iter().map(|flow| departed[*flow]).sum();
         let part = |flow: usize| if all > 0.0 { departed[flow] / all } else { 1.0 / flows.len() as f64 };
         let flows: Vec<_> = flows.iter().map(|&flow| (flow, part(flow))).collect();
-        // Packets are processed in the order of arrival. So the gate must let through enough that each flow's part is
-        // its promise. A flow with very few packets would promise all packets of the others. Therefore, the packets
-        // that pass with its own are limited.
+        // Packets are processed in the order of arrival. The gate must therefore let through so many packets that each
+        // flow's part of them is the promised rate. With a flow of very few packets, this would be all packets of the
+        // other flows, so the number is limited.
         let promised = |&(flow, part): &(usize, f64)| {
             let claim = (layout.flows[flow].min_rate.unwrap_or(0.0) / (1.0 - guard)).min(offered * part);
             claim * part.recip().min(ALONG)
@@ -291,7 +296,7 @@ pub(super) fn parts(layout: &Layout, at: usize) -> impl Iterator<Item = (usize, 
     workers.iter().map(|worker| (*worker, 1.0 / workers.len() as f64))
 }
 
-/// Returns the share of a worker's time that modules have when it is busy. Its ports and its own work take the rest.
+/// Returns the share of a worker's busy time that modules take. The ports and the worker's other work take the rest.
 fn capacity(layout: &Layout, snapshot: &Snapshot, worker: usize) -> f64 {
     let spent = |(at, _): (usize, &forebay_protocol::ModuleLayout)| {
         let part: f64 = parts(layout, at).filter(|(of, _)| *of == worker).map(|(_, part)| part).sum();

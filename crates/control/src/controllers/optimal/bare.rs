@@ -1,45 +1,54 @@
-//! Objectives that no trigger keeps, according to the model. Running without any waiting may still keep them, because
-//! of effects that the model does not include; for example, short calls make turns short. This module tries that, and
-//! continues as long as it is better.
+//! Tries to run without any waiting for batches if, according to the model, no triggers keep all objectives. Objectives
+//! may then be kept because of effects that the model does not include. For example, short calls make turns short. The
+//! controller continues without waiting as long as flows are less late.
 
 use crate::period::is_another;
 
-/// Periods in a row with missed objectives before it is tried, and the length of a trial. Flows that can be split to
-/// another worker are split before.
+/// The number of successive periods with missed objectives before a trial. Flows that can be split to another worker
+/// are split in fewer periods.
 const ENOUGH: u32 = 6;
+/// The length of a trial, in periods.
 const TRIED: u32 = 3;
 /// The relative reduction of lateness that counts as better.
 const BETTER: f64 = 0.05;
-/// Periods until it is tried again, and until triggers are tried again, with the same traffic. Both double each time.
+/// The number of periods between the first failed trial and the next trial. It doubles with each failed trial. Other
+/// traffic that ends a time without waiting resets it.
 const FIRST: u32 = 64;
+/// The number of periods without waiting after the first successful trial. Then triggers are tried again. The number
+/// doubles with each successful trial. Other traffic that ends a time without waiting resets it.
 const STAYS: u32 = 512;
-/// Periods in a row with other traffic that end it. With few packets, chance alone may make one period look different.
+/// The number of successive periods with other traffic that end the time without waiting. With few packets, chance
+/// alone may make one period look different.
 const OTHER: u32 = 8;
+/// The largest number to which `FIRST` and `STAYS` are doubled.
 const LONGEST: u32 = 4096;
 
 /// Decides whether no packet is to wait.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
     state: State,
-    /// Lateness of flows with triggers, as a part of their objectives, and packets per second at that time.
+    /// The largest part of its objective that a flow took with triggers, before the last trial.
     before: f64,
+    /// The packets per second at the start of the last trial.
     came: f64,
-    /// Number of periods in a row with other traffic.
+    /// The number of successive periods with other traffic.
     other: u32,
-    /// Number of periods until the next trial.
+    /// The number of periods until the next trial is allowed.
     pause: u32,
-    /// Length of the last pause, and length of the last time without waiting, in periods.
+    /// The length of the last pause, in periods.
     paused: u32,
+    /// The length of the last time without waiting, in periods.
     stayed: u32,
 }
 
+/// The present mode.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Triggers are set; they have missed objectives for this number of periods.
+    /// Triggers are set. The value is the number of successive periods with missed objectives.
     Triggers(u32),
-    /// Trial without waiting, for this number of periods so far.
+    /// A trial without waiting. The value is the number of its periods so far.
     Tries(u32),
-    /// No packet waits, for this number of remaining periods.
+    /// No packet waits. The value is the number of remaining periods.
     Stays(u32),
 }
 
@@ -58,9 +67,9 @@ impl Default for Bare {
 }
 
 impl Bare {
-    /// Returns whether no packet is to wait after a period. `worst` is the largest part of its objective that a flow
-    /// took, `came` the packets per second. `unkept` means that no triggers are known to keep the objectives. `carries`
-    /// returns whether the workers can process all packets without waiting.
+    /// Returns true if no packet is to wait in the next period. `worst` is the largest part of its objective that a
+    /// flow took, and `came` is the number of packets per second. `unkept` is true if the model knows no triggers that
+    /// keep the objectives. `carries` returns whether the workers can process all packets without waiting.
     pub(super) fn pass(&mut self, (worst, came): (f64, f64), unkept: bool, carries: impl FnOnce() -> bool) -> bool {
         self.pause = self.pause.saturating_sub(1);
         self.other = if is_another(self.came, came) { self.other.saturating_add(1) } else { 0 };
@@ -81,7 +90,7 @@ impl Bare {
                 self.pause = self.paused;
                 State::Triggers(0)
             }
-            // With triggers, flows may not be late any more.
+            // With other traffic, triggers may keep the objectives again.
             State::Stays(_) if self.other >= OTHER => {
                 (self.stayed, self.paused) = (STAYS / 2, FIRST / 2);
                 State::Triggers(0)

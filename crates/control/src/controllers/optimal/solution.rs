@@ -8,17 +8,19 @@ use forebay_protocol::Layout;
 
 use crate::outlook::busiest;
 
-/// Limits and steps of lateness, as parts of objectives, when objectives leave a worker no time: the largest, the first
-/// to try, and the factor for the next try when the previous lateness was sufficient.
+/// The largest lateness, as a part of the objective, of flows that are in time without batches.
 const LATEST: f64 = 1.0;
+/// The first lateness to try.
 const FIRST: f64 = 0.125;
+/// The factor from a sufficient lateness to the next one to try.
 const LESS: f64 = 0.8;
-/// The largest lateness of flows that are late with any triggers, if the first limit is not sufficient, and the factor
-/// between tries.
+/// The largest lateness of flows that are late even without batches. It is used if `LATEST` is not sufficient.
 const HOPELESS: f64 = 1024.0;
+/// The factor from a lateness that is not sufficient to the next one to try.
 const MORE: f64 = 4.0;
 
-/// The distance from a whole number up to which packets count as always arriving in groups of that size.
+/// The largest difference between the mean number of packets that arrive at once and a whole number at which packets
+/// count as always arriving in groups of that number.
 const ALWAYS: f64 = 0.05;
 
 /// Triggers and their predicted effect.
@@ -47,11 +49,13 @@ pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
     if model.flows().iter().zip(delays).all(kept) { whole } else { best }
 }
 
-/// Returns triggers that leave the workers time if those that keep all objectives do not: packets for a worker that is
-/// always busy queue without limit, which makes them later than any batch does. All flows are late by the same part of
-/// their objectives. If the previous lateness is sufficient, a slightly smaller one is tried; otherwise, one between it
-/// and the largest. The smallest sufficient lateness is thus found within a few periods. If the largest lateness is not
-/// sufficient, the flows that are late even without batches become later.
+/// Returns triggers that leave the workers time. Called if the triggers that keep all objectives do not leave them
+/// time: packets for a worker that is always busy queue without limit, which makes them later than any batch does.
+///
+/// The solution lets all flows be late by the same part of their objectives. `last` is this part in the last period; 0
+/// if no flow was late. If `last` is sufficient, a slightly smaller lateness is tried. Otherwise, a lateness between
+/// `last` and a larger sufficient one is tried. The smallest sufficient lateness is thus found within a few periods. If
+/// the largest lateness is not sufficient, only flows that are late even without batches become later.
 pub(super) fn relieve(
     layout: &Layout,
     model: &Model,
@@ -98,8 +102,8 @@ fn late<'m>(model: &'m Model, predicted: &'m Predicted) -> impl Iterator<Item = 
     flows.map(|(flow, delay)| delay.is_some_and(|delay| delay > flow.slo))
 }
 
-/// Returns whether workers that are busy for at most this share can process all packets if no packet waits. A worker
-/// that is behind finds large batches at its ports.
+/// Returns whether workers can process all packets if no packet waits, and are then busy for at most the share `busy`.
+/// Batches at ports count as full, because a worker that is behind finds large batches there.
 pub(super) fn carries(layout: &Layout, model: &Model, arrivals: &Arrivals, busy: f64) -> bool {
     let full = |(of, module): (&forebay_protocol::ModuleLayout, &Module)| {
         let ingress = if of.entry { model.largest() } else { module.ingress };
@@ -111,8 +115,9 @@ pub(super) fn carries(layout: &Layout, model: &Model, arrivals: &Arrivals, busy:
     busiest(layout, &full, &full.predict(arrivals, &vec![0; layout.modules.len()])) <= busy
 }
 
-/// If packets always arrive in groups of one size, a trigger that is not a multiple of the size waits for more packets
-/// than needed. A smaller trigger costs one more call, but no packet waits for the rest of its group.
+/// Returns the triggers, reduced to multiples of the number of packets that always arrive together. Any other trigger
+/// makes packets wait for the next group. A smaller trigger costs one more call, but no packet waits for the rest of
+/// its group. Configured triggers do not change.
 fn whole_arrivals(model: &Model, arrivals: &Arrivals, triggers: &[usize]) -> Vec<usize> {
     let (mut fewer, mut batches) = (triggers.to_vec(), vec![1.0; triggers.len()]);
     for (at, trigger) in fewer.iter_mut().enumerate() {

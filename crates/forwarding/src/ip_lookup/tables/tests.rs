@@ -125,8 +125,8 @@ fn next_hops_that_all_modules_have_are_allowed() {
     assert_eq!(refused[0].to_string(), "change 2: next hop \"4\" is not allowed; allowed is 0 to 3");
 }
 
-/// Regression: a module that had only been checked, in a refused configuration, limited the next hops of all others for
-/// ever.
+/// Regression: a module that was only checked, in a refused configuration, limited the next hops of all other modules
+/// for ever.
 #[test]
 fn a_dropped_module_no_longer_limits_the_routes() {
     let tables = tables(&["10.0.0.0/8 1"]);
@@ -134,8 +134,8 @@ fn a_dropped_module_no_longer_limits_the_routes() {
     assert_eq!(tables.apply(&["add 11.0.0.0/8 4"]).made, 0);
     drop(refused);
     assert_eq!(tables.apply(&["add 11.0.0.0/8 4"]).made, 1);
-    // The current routes count, not those that were read: a module with fewer next hops would get packets for gates
-    // that it does not have.
+    // The current routes count, not the routes that were read: a module with fewer next hops would get packets for
+    // gates that it does not have.
     assert_eq!(tables.next_hops(), 5);
     assert_eq!(tables.reader(3).err(), Some(4));
     assert_eq!(tables.apply(&["remove 11.0.0.0/8"]).made, 1);
@@ -143,7 +143,8 @@ fn a_dropped_module_no_longer_limits_the_routes() {
     assert!(tables.reader(3).is_ok());
 }
 
-/// A look-up during changes finds a route's old or new next hop, never none, and never that of the covering route.
+/// A look-up during changes finds a route's old or new next hop. It never finds no next hop, or the next hop of the
+/// covering route.
 #[test]
 fn a_reader_sees_the_old_or_the_new_next_hop() {
     let tables = tables(&["0.0.0.0/0 7", "10.0.0.0/8 1", "10.1.2.128/25 1", "2001:db8::/32 1", "2001:db8::/48 1"]);
@@ -155,7 +156,7 @@ fn a_reader_sees_the_old_or_the_new_next_hop() {
                 let mut seen = [[0u64; 8]; 4];
                 loop {
                     let fibs = reader.read();
-                    // The first three are always present; the fourth comes and goes within the first.
+                    // The first three routes are always present. The fourth, inside the first, is added and removed.
                     for (at, address) in
                         ["10.9.9.9", "10.1.2.200", "2001:db8::1", "10.64.1.1"].map(ip).into_iter().enumerate()
                     {
@@ -184,7 +185,7 @@ fn a_reader_sees_the_old_or_the_new_next_hop() {
                 (if round % 2 == 0 { "add 10.64.0.0/16 3" } else { "remove 10.64.0.0/16" }).to_owned(),
             ];
             let changes: Vec<_> = changes.iter().map(String::as_str).collect();
-            // One by one, then all at once.
+            // The changes are made one by one, then all at once.
             if round % 4 < 2 {
                 changes.iter().for_each(|change| assert_eq!(tables.apply(&[change]).made, 1));
             } else {
@@ -230,8 +231,8 @@ fn scan(routes: &BTreeMap<IpPrefix, u32>, address: IpAddr) -> u32 {
 }
 
 proptest! {
-    /// Random changes in random batches, with few prefixes so that changes meet: results, entries and look-ups equal
-    /// those of a map.
+    /// Random changes in random batches, with few prefixes so that changes meet: results, entries and look-ups are the
+    /// same as with a map.
     #[test]
     fn tables_equal_a_map(
         prefixes in prop::collection::vec(prefix(), 1..12),

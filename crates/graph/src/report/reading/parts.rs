@@ -9,20 +9,22 @@ use forebay_units::{Nanos, Percentile, Rate};
 
 use crate::telemetry::{Account, MeterAccount, Telemetry};
 
-/// A meter's counts; zero without a meter.
+/// A meter's counts. All are 0 without a meter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::report) struct Metered {
     pub(in crate::report) instructions: u64,
     pub(in crate::report) cycles: u64,
-    /// Packets or turns.
+    /// The number of packets or turns to which the counts belong.
     pub(in crate::report) times: u64,
 }
 
 impl Metered {
+    /// Reads counts per packet.
     pub(super) fn of(account: Option<&MeterAccount>) -> Self {
         account.map_or_else(Self::default, |account| Self::times(account, &account.packets))
     }
 
+    /// Reads counts per unit of `times`, for example per turn.
     pub(super) fn times(account: &MeterAccount, times: &Counter) -> Self {
         Self { instructions: account.instructions.get(), cycles: account.cycles.get(), times: times.get() }
     }
@@ -34,9 +36,10 @@ impl Metered {
     }
 }
 
-/// Times, and meter counts of other turns.
+/// The times of timed calls, and a meter's counts, which are from other turns ([`Account`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::report) struct Timed {
+    /// A sum that wraps, because it may be negative.
     pub(in crate::report) ticks: u64,
     pub(in crate::report) packets: u64,
     pub(in crate::report) calls: u64,
@@ -62,17 +65,26 @@ impl Timed {
 #[derive(Clone, Debug, Default)]
 pub(in crate::report) struct ModuleReading {
     pub(in crate::report) name: String,
+    /// The name of its function.
     pub(in crate::report) kind: &'static str,
+    /// The workers that run it.
     pub(in crate::report) workers: Vec<usize>,
+    /// The packets processed.
     pub(in crate::report) packets: u64,
+    /// The calls, by batch size ([`size_class`](crate::telemetry::size_class)).
     pub(in crate::report) sizes: [u64; SIZE_CLASSES],
     pub(in crate::report) timed: Timed,
     /// Packets that came while there was a trigger, and turns in which packets came.
     pub(in crate::report) arrived: (u64, u64),
+    /// The packets that its function dropped, and those that were turned away.
     pub(in crate::report) dropped: u64,
+    /// The present trigger. 0 if there is none.
     pub(in crate::report) trigger: u64,
+    /// The present weight. 0 if the scheduler does not share time.
     pub(in crate::report) weight: u64,
+    /// The hold limit, in ticks.
     pub(in crate::report) hold: u64,
+    /// The function's own counters, by heading and name.
     pub(in crate::report) own: BTreeMap<String, BTreeMap<String, u64>>,
     /// The headings of `own` that are gauges, with the addresses of their counters. Gauges are dropped when the graph
     /// is replaced.
@@ -89,8 +101,11 @@ pub(in crate::report) struct FlowReading {
     pub(in crate::report) name: String,
     pub(in crate::report) slo: Option<Nanos>,
     pub(in crate::report) percentile: Percentile,
+    /// The delays of the packets that left, in ticks.
     pub(in crate::report) delays: Distribution,
+    /// The packets whose delay was above the objective.
     pub(in crate::report) violations: u64,
+    /// The bytes of the packets that left, if a rate objective is in bits.
     pub(in crate::report) bytes: u64,
     pub(in crate::report) min_rate: Option<Rate>,
     /// Packets that modules on its path turned away, if it has a rate objective.
@@ -107,6 +122,7 @@ pub(in crate::report) struct PortReading {
     pub(in crate::report) kind: &'static str,
     /// Received, sent, dropped, refused, errors.
     pub(in crate::report) counts: [u64; 5],
+    /// The part of the dropped packets that has reasons, by reason.
     pub(in crate::report) skipped: BTreeMap<String, u64>,
     /// The length of the longest frame that did not fit a packet.
     pub(in crate::report) longest: u64,
@@ -116,7 +132,7 @@ pub(in crate::report) struct PortReading {
     pub(in crate::report) sending: Timed,
 }
 
-/// A worker's counters.
+/// A worker's counters ([`WorkerCounters`](crate::telemetry::WorkerCounters)).
 #[derive(Clone, Debug, Default)]
 pub(in crate::report) struct WorkerReading {
     pub(in crate::report) id: usize,
@@ -131,6 +147,7 @@ pub(in crate::report) struct WorkerReading {
     pub(in crate::report) metered_residue: Metered,
     /// Whether its meter has failed.
     pub(in crate::report) meter_failed: bool,
+    /// By class: the number of long turns, the number of busy long turns, and the ticks of both.
     pub(in crate::report) long: [[u64; LONG_CLASSES]; 4],
     pub(in crate::report) all: u64,
     pub(in crate::report) turns: u64,
@@ -141,7 +158,7 @@ pub(in crate::report) struct WorkerReading {
     pub(in crate::report) away: Away,
 }
 
-/// Computes the packets of modules that run folded.
+/// Replaces the packets of folded modules. The first module of a fold has counted the packets of all its modules.
 pub(super) fn fold(modules: &mut [ModuleReading], telemetry: &Telemetry) {
     let folds = &telemetry.folds;
     let packets = folds.packets(|module| modules[module].dropped);
@@ -195,6 +212,8 @@ impl ModuleReading {
         self.own.keys().map(|heading| (&*self.name, &**heading))
     }
 
+    /// Adds the counts of the same module on another worker, or in an earlier graph. The description and the settings
+    /// remain those of `self`.
     pub(super) fn add(&mut self, other: &Self) {
         if self.of_fold + other.of_fold > 0 {
             // One of the two graphs may have run the module unfolded.
@@ -245,6 +264,8 @@ impl FlowReading {
         self.turned_away + self.lost.values().sum::<u64>()
     }
 
+    /// Adds the counts of the same flow on another worker, or in an earlier graph. The objectives remain those of
+    /// `self`.
     pub(super) fn add(&mut self, other: &Self) {
         self.delays.merge(&other.delays);
         // A port that refuses packets subtracts the packets that were counted as sent.
@@ -316,6 +337,7 @@ pub(super) fn counts_by_name(counts: impl Iterator<Item = (String, u64)>) -> BTr
     named
 }
 
+/// Adds counts by name.
 pub(super) fn add(to: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>) {
     from.into_iter().for_each(|(name, count)| *to.entry(name).or_insert(0) += count);
 }

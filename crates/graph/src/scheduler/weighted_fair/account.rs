@@ -9,25 +9,28 @@ use super::estimate::Estimate;
 pub(super) struct Account {
     /// The virtual time at which its next call starts.
     pub(super) pass: u64,
-    /// How far a tick, an untimed call, and a packet of an untimed call advance the pass.
+    /// The advance of the pass per tick, inversely proportional to the weight.
     pub(super) per_tick: f64,
+    /// The advance of the pass per untimed call, without the part of its packets.
     pub(super) per_call: u64,
+    /// The additional advance of the pass for each packet of an untimed call.
     pub(super) per_packet: u64,
-    /// Untimed calls since the last timed one.
+    /// The number of untimed calls since the last timed one.
     pub(super) untimed: u32,
-    /// Whether the module is ready and has not been chosen yet.
+    /// Whether the module is ready and has not been chosen yet, or waits for its rate limit.
     pub(super) ready: bool,
     /// The turn in which new packets last made it ready.
     pub(super) since: u32,
-    /// `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
+    /// A set of bits: `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
     pub(super) state: u8,
 }
 
 impl Account {
-    /// Sets how far calls advance the pass.
+    /// Derives `per_call` and `per_packet` from the estimated cost of calls and from `per_tick`. Call this after each
+    /// change of one of these.
     #[inline]
     pub(super) fn price(&mut self, estimate: &Estimate) {
-        // A call without cost would run for ever.
+        // At least one tick: the pass of a module whose calls cost nothing would never advance.
         self.per_call = (estimate.per_call * self.per_tick).clamp(self.per_tick, MOST) as u64;
         self.per_packet = (estimate.per_packet * self.per_tick).min(MOST / 256.0) as u64;
     }

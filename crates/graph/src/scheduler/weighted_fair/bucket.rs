@@ -12,12 +12,16 @@ use forebay_protocol::RateLimit;
 pub(super) struct Bucket {
     /// Tokens per tick: packets or bytes.
     per_tick: f64,
+    /// Whether tokens are bytes. Otherwise they are packets.
     bytes: bool,
+    /// The largest level: the tokens of the configured burst.
     depth: f64,
+    /// The tokens at the instant `at`. Negative if the module is in debt.
     level: f64,
     /// The time of `level`.
     at: Ticks,
-    /// The instant promised for the payment of the debt. The promise is kept, whatever the rounding.
+    /// The instant that was returned for the end of the debt. From this instant on the module may run, even if a
+    /// rounding error leaves a small debt. [`Ticks::NEVER`] if no instant was returned.
     promised: Ticks,
 }
 
@@ -32,6 +36,7 @@ impl Bucket {
         Self { per_tick: per_second / frequency.hertz(), bytes, depth, level: depth, at: now, promised: Ticks::NEVER }
     }
 
+    /// Adds the tokens of the time from `at` to `now`.
     fn fill(&mut self, now: Ticks) {
         self.level = (self.level + now.since(self.at).0 as f64 * self.per_tick).min(self.depth);
         self.at = self.at.max(now);
@@ -43,7 +48,7 @@ impl Bucket {
         if self.level >= 0.0 || now >= self.promised {
             return None;
         }
-        // At least one tick. With a debt lost in rounding, the wait would be zero for ever.
+        // At least one tick. Otherwise a debt below the rounding error would never end, with waits of no ticks.
         self.promised = now + Ticks(((-self.level / self.per_tick).ceil() as u64).max(1));
         Some(self.promised)
     }
@@ -55,7 +60,8 @@ impl Bucket {
         self.promised = Ticks::NEVER;
     }
 
-    /// Changes the limit. Saved or owed tokens are kept as far as they fit.
+    /// Changes the limit at `now`. The level is kept, up to the new depth. If tokens change between packets and bytes,
+    /// the bucket is full afterwards.
     pub(super) fn change(&mut self, limit: &RateLimit, frequency: Frequency, now: Ticks) {
         self.fill(now);
         let (level, bytes) = (self.level, self.bytes);
@@ -115,8 +121,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any interval, at most the rate, the burst and one batch pass. A module that runs whenever it may gets the
-        /// rate.
+        /// In any interval, at most the rate, the burst and one batch pass. A module that always runs as soon as the
+        /// bucket allows it gets the rate.
         #[test]
         fn no_more_than_rate_and_burst_and_no_less_than_the_rate(
             kpps in 1u32..20_000,

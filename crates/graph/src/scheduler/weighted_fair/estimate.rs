@@ -1,25 +1,29 @@
 //! The cost of a module's calls, learnt from the few timed ones: `T(b) = T0 + T1·b` (Batchy section 3).
 //!
 //! Least squares over decayed sums, so older calls have less weight. If all batches have the same size, the two parts
-//! cannot be separated. Then the slope leans to the value at which half of the cost is per packet.
+//! cannot be separated. Then the slope tends to the value at which half of the cost is per packet.
 
-/// The part of the sums that is kept at each further call.
+/// The factor by which the sums decay at each further call.
 const KEPT: f64 = 31.0 / 32.0;
-/// How strongly the slope leans, in packets². A larger variation of batch sizes decides.
+/// The weight of the value to which the slope tends, in packets². A larger variation of batch sizes outweighs it.
 const LEAN: f64 = 1.0;
 /// A call that takes more than this many times the expected cost was interrupted. It counts as this many times.
 const OUTLIER: f64 = 64.0;
-/// The assumed cost of a call before any was timed.
+/// The assumed `T0` and `T1`, in ticks, before any call was timed.
 const UNKNOWN: (f64, f64) = (100.0, 10.0);
 
 /// The cost of a module's calls.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
-    /// Decayed sums over timed calls: of 1, b, b², t, b·t.
+    /// The decayed number of timed calls. The sums below have the same weights. A call has b packets and t ticks.
     calls: f64,
+    /// The sum of b.
     packets: f64,
+    /// The sum of b².
     squares: f64,
+    /// The sum of t.
     ticks: f64,
+    /// The sum of b·t.
     products: f64,
     /// `T0`, in ticks.
     pub(super) per_call: f64,
@@ -34,7 +38,7 @@ impl Estimate {
         Self { calls: 0.0, packets: 0.0, squares: 0.0, ticks: 0.0, products: 0.0, per_call, per_packet }
     }
 
-    /// Returns the expected cost of a call on `packets` packets.
+    /// Returns the expected cost of a call on `packets` packets, in ticks.
     pub(super) fn of(&self, packets: usize) -> f64 {
         self.per_call + self.per_packet * packets as f64
     }

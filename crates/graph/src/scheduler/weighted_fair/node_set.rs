@@ -6,6 +6,7 @@ pub(super) struct NodeSet {
     words: Box<[u64]>,
     /// No word before this one has a node.
     from: usize,
+    /// The number of nodes in the set.
     pub(super) count: usize,
 }
 
@@ -25,6 +26,7 @@ impl NodeSet {
         }
     }
 
+    /// Returns the lowest node, which stays in the set.
     #[inline]
     pub(super) fn first(&self) -> Option<usize> {
         if self.count == 0 {
@@ -37,6 +39,7 @@ impl NodeSet {
         Some(at * 64 + self.words[at].trailing_zeros() as usize)
     }
 
+    /// Removes and returns the lowest node.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<usize> {
         if self.count == 0 {

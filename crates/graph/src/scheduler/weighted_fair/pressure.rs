@@ -10,7 +10,9 @@ use crate::scheduler::{Topology, WhenFull};
 /// A module's marks, in packets.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
+    /// With this number of waiting packets the module becomes overloaded.
     high: u32,
+    /// With this number of waiting packets the overload ends.
     low: u32,
     when_full: WhenFull,
 }
@@ -18,13 +20,15 @@ struct Mark {
 /// The overloaded modules, and the ports and chains that they stop.
 #[derive(Debug)]
 pub(super) struct Pressure {
+    /// By module.
     marks: Box<[Mark]>,
     /// By module: the ports whose packets can come to it.
     sources: Vec<Vec<u32>>,
     /// By module: the first module of the chain that leads only to it.
     heads: Vec<u32>,
-    /// By port: whether its packets can wait there until the module where they enter has no packets left. Not if that
-    /// module drops packets when it is overloaded. Nor if other modules feed it, because it might always have packets.
+    /// By port: whether its packets can wait there until the module at its entry has no packets left. This is false if
+    /// that module drops packets when it is overloaded. It is also false if gates or other workers feed the module,
+    /// because then it might always have packets.
     waits: Box<[bool]>,
     /// By port: the number of overloaded modules that stop it.
     holding: Box<[u32]>,
@@ -38,7 +42,7 @@ impl Pressure {
         let marks = topology.shares.iter().map(|share| {
             let of = |percent: u32| (u64::from(share.marks.queue) * u64::from(percent) / 100) as u32;
             // The low mark is at least a batch, so above it there are enough packets to run on, whatever the trigger.
-            // So an overloaded module is ready, or waits for its rate limit, and for nothing else.
+            // Therefore an overloaded module is ready, or waits only for its rate limit.
             let low = of(share.marks.low).max(batch);
             Mark { high: of(share.marks.high).max(low + batch), low, when_full: share.marks.when_full }
         });
@@ -68,7 +72,8 @@ impl Pressure {
         self.marks.get(module).is_none_or(|mark| waiting <= mark.low as usize)
     }
 
-    /// Begins a module's overload. Returns the module that now starts to refuse packets, if any.
+    /// Begins a module's overload. Returns the module that now starts to refuse packets, if any. The caller must call
+    /// [`end`](Self::end) before it begins the overload of the same module again, because overloads are counted.
     pub(super) fn begin(&mut self, module: usize) -> Option<usize> {
         match self.marks[module].when_full {
             WhenFull::Wait => {
@@ -104,7 +109,7 @@ impl Pressure {
         self.waits.get(port).is_some_and(|waits| *waits)
     }
 
-    /// Returns whether a port must not be read.
+    /// Returns whether a port must not be read, because an overloaded module stops it.
     #[inline]
     pub(super) fn holds(&self, port: usize) -> bool {
         self.holding.get(port).is_some_and(|holding| *holding > 0)

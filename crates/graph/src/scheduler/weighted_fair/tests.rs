@@ -110,7 +110,7 @@ fn straight_on_only_if_no_other_module_would_have_been_chosen() {
     assert!(scheduler.straight_on(3));
 }
 
-/// Once, when all weights were multiplied, a module with one call more than the others waited that many times as long.
+/// Once, if all weights became n times larger, a module with one call more than the others waited n times as long.
 #[test]
 fn a_lead_in_time_does_not_change_when_weights_are_scaled() {
     let mut scheduler = of(&[1, 1]);

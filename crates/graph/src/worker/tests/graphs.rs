@@ -177,9 +177,8 @@ fn every_port_is_read_on(graph: Graph, more: &[(usize, usize, u64)], per_packet:
     Ok(())
 }
 
-/// A rotation of the first port once starved a port: the queue had room exactly once in as many turns as there are
-/// ports.
-/// for ever and another never again.
+/// Once, a rotation of the port that is read first starved a port. With n ports, the queue had room exactly once in n
+/// turns, so the same port filled it each time.
 #[test]
 fn all_ports_feed_a_queue_that_has_room_once_a_rotation() {
     let marks = Marks { queue: 1, high: 1, low: 0, when_full: WhenFull::Wait };

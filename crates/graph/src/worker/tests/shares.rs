@@ -174,9 +174,8 @@ fn an_overloaded_module_stops_the_port_that_feeds_it_between_its_marks() {
     assert_eq!(worker.census().missing(), 0);
 }
 
-/// Ports were once read even if their modules had not processed the earlier packets. Queues grew to their marks, out of
-/// the cache, and the run took half as long again.
-/// cache, and everything took half as long again.
+/// Once, ports were read even if their modules had not processed the earlier packets. Queues grew to their marks, no
+/// longer fitted into the cache, and the run took 1.5 times as long.
 #[test]
 fn packets_for_a_backlogged_module_wait_in_its_port() {
     for (when_full, allowed) in [(WhenFull::Wait, 0..=32), (WhenFull::Drop, 512..=1_024)] {
@@ -195,7 +194,7 @@ fn packets_for_a_backlogged_module_wait_in_its_port() {
     }
 }
 
-/// A module fed by a port and another module never ran out of packets, so its port was never read.
+/// Once, if a port and another module fed a module, the module always had packets, so the port was never read.
 #[test]
 fn a_port_has_its_share_of_a_module_that_another_module_feeds() {
     let (quick, slow) = (Cost { per_batch: 100, per_packet: 1 }, Cost { per_batch: 0, per_packet: 1_000 });

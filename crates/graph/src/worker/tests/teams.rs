@@ -16,8 +16,9 @@ pub(super) struct Cut {
     pub(super) at: Vec<usize>,
     /// By stage.
     pub(super) workers: Vec<usize>,
-    /// The worker that has the source, and the one that has the drain.
+    /// The worker that has the source.
     pub(super) source: usize,
+    /// The worker that has the drain.
     pub(super) drain: usize,
     /// Whether the source spreads packets itself, because it is open on all workers of the first stage.
     pub(super) spreads: bool,

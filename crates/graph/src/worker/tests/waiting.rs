@@ -1,5 +1,5 @@
-//! Tests how idle workers wait: what their policy is given, and that everything that gives work to a parked worker
-//! wakes it.
+//! Tests how idle workers wait: the arguments of their policy, and that packets, orders and the stop flag wake a parked
+//! worker.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};

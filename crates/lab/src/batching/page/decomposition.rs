@@ -12,9 +12,9 @@ const WHAT: &str = "A mobile gateway of eight users with two bearers, whose bran
                     objective. There each direction takes 250 000 cycles per call and 50 000 per packet. All sources \
                     send as many packets as the pipeline accepts, as in the paper (Fig. 10). With one worker the \
                     objective cannot be kept. With two, the controller moves the slow modules to the second worker as \
-                    soon as three periods in a row have shown that this is necessary. The second worker cannot process \
-                    all packets that the first one hands over. Packets for which the ring between them has no room are \
-                    dropped, and the packets of the first users do not wait for them.";
+                    soon as three successive periods have shown that this is necessary. The second worker cannot \
+                    process all packets that the first worker hands over. Packets for which the ring between the \
+                    workers has no room are dropped, and the packets of the first users do not wait for them.";
 
 /// Returns the section.
 pub(super) fn section(all: &[Decomposed]) -> Result<Section, PlotError> {
@@ -26,8 +26,8 @@ pub(super) fn section(all: &[Decomposed]) -> Result<Section, PlotError> {
     ];
     if let Some((before, after)) = all.iter().find_map(|run| run.before.as_ref().zip(run.after.as_ref())) {
         blocks.push(text(&format!(
-            "After flows have been moved apart, {:.1} times the packets of before leave: {:.1} times those of flows \
-             with an objective, and {:.1} times those of the others.",
+            "After flows have been moved apart, {:.1} times as many packets leave as before: {:.1} times as many of \
+             flows with an objective, and {:.1} times as many of the other flows.",
             after.rate_pps / before.rate_pps,
             (after.rate_pps - after.bulk_pps) / (before.rate_pps - before.bulk_pps),
             after.bulk_pps / before.bulk_pps

@@ -80,6 +80,7 @@ pub(super) fn grid(rows: &[Row]) -> Section {
 /// The controllers that have a column in the grid.
 const GRID: &[&str] = &["null", "max", "on-off", "gradient", "optimal", "nfvnice"];
 
+/// Returns the section of a use case.
 fn section(name: &str, rows: &[&Row]) -> Result<Section, PlotError> {
     let of = |fold: bool| rows.iter().copied().filter(|row| row.fold == fold).collect::<Vec<_>>();
     let (unfolded, folded) = (of(false), of(true));
@@ -113,11 +114,13 @@ fn section(name: &str, rows: &[&Row]) -> Result<Section, PlotError> {
 
 /// The largest share of periods, in percent, in which the best constant may miss objectives.
 const KEPT: f64 = 5.0;
+/// The caption of the figure of rates.
 const MISSED: &str =
     "*: objectives were missed in more than 5 % of the periods, with unfolded branches; (*): with folded branches.";
 
+/// Draws the rates of all controllers, unfolded and folded.
 fn drawn(name: &str, unfolded: &[&Row], folded: &[&Row]) -> Bars {
-    // Controllers that fold nothing have no folded bar.
+    // A controller under which no branches are folded has no folded bar.
     let of = |rows: &[&Row], name: &str| {
         rows.iter().find(|row| row.controller == name).map(|row| row.summary.rate_pps / 1e6)
     };
@@ -150,6 +153,7 @@ fn drawn(name: &str, unfolded: &[&Row], folded: &[&Row]) -> Bars {
     }
 }
 
+/// Draws the distribution of the worst flow over periods. [`Row::worst`] has evenly spaced quantiles.
 fn distribution(row: &Row) -> Layer {
     let last = row.worst.len().saturating_sub(1).max(1) as f64;
     let points = row.worst.iter().enumerate().map(|(index, worst)| (*worst, index as f64 / last)).collect();

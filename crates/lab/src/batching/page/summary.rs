@@ -8,8 +8,9 @@ use crate::batching::settled::Row;
 use crate::batching::steps::Stage;
 use crate::blocks::{bars, columns, known, text};
 
-/// The gain of the paper's controller over `null`, as a range. In robot control it is a single figure.
+/// The gain of the paper's controller over `null`, as a range.
 const GAIN: (f64, f64) = (1.5, 2.5);
+/// The gain in robot control.
 const ROBOT_GAIN: (f64, f64) = (7.5, 7.5);
 /// The controllers that are compared with the paper's.
 const CONTROLLERS: [&str; 2] = ["optimal", "gradient"];

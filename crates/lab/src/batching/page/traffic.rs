@@ -55,6 +55,7 @@ fn claims_text(claims: &Claims) -> String {
     )
 }
 
+/// Returns the values in ascending order, each once.
 fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -62,6 +63,7 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
+/// Draws the gain of `optimal` by branches, with a line for each value of `by`.
 fn lines(title: &str, label: &str, by: fn(&ContourGain) -> f64, gains: &[&ContourGain]) -> Figure {
     // Each number of branches has its own position on the axis, and no other number has a mark.
     let branches = distinct(gains.iter().map(|gain| gain.branches as f64));
@@ -82,10 +84,12 @@ fn lines(title: &str, label: &str, by: fn(&ContourGain) -> f64, gains: &[&Contou
 /// The mark of a run in which an objective was missed.
 const MISSED: &str = "*";
 
+/// Returns the mark if `share`, the share of periods in which an objective was missed, is above 0.
 fn missed(share: f64) -> &'static str {
     if share > 0.0 { MISSED } else { "" }
 }
 
+/// Returns the table of a plane, with a row for each value of `by` and a column for each number of branches.
 fn plane(title: &str, label: &str, by: fn(&ContourGain) -> f64, gains: &[&ContourGain]) -> Table {
     let branches = distinct(gains.iter().map(|gain| gain.branches as f64));
     let rows = distinct(gains.iter().map(|gain| by(gain))).into_iter().map(|value| {
@@ -108,6 +112,7 @@ fn plane(title: &str, label: &str, by: fn(&ContourGain) -> f64, gains: &[&Contou
     Table { caption, columns: columns(&heads), rows: rows.collect() }
 }
 
+/// The heads of the cells of [`figures`].
 const FIGURES: &[&str] = &[
     "violated",
     "objective, µs",

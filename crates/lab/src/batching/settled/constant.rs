@@ -10,13 +10,15 @@ const STEPS: usize = 4;
 /// A constant trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Constant {
+    /// The trigger, in packets.
     pub(super) trigger: usize,
-    /// Whether it keeps the objective. If not, no other constant does, and this one misses it in the fewest periods.
-    /// `None` if all runs were void.
+    /// Whether it keeps the objective. If false, no constant that was tried keeps the objective, and this one misses it
+    /// in the fewest periods. `None` if all runs were void.
     pub(super) kept: Option<bool>,
 }
 
-/// Returns the constant that carries the most packets while it keeps the objective. Void runs do not count.
+/// Returns the constant that carries the most packets while it keeps the objective. If none keeps it, returns the
+/// constant that misses it in the fewest periods. Void runs do not count.
 pub(super) fn best(tried: &[(usize, Figures)]) -> Constant {
     let keeps = |run: &Figures| !run.is_void() && run.tally.violated() <= KEPT;
     let kept = tried.iter().filter(|(_, run)| keeps(run));
@@ -29,7 +31,8 @@ pub(super) fn best(tried: &[(usize, Figures)]) -> Constant {
     Constant { trigger: least.map_or(0, |(trigger, _)| *trigger), kept: least.map(|_| false) }
 }
 
-/// Returns the triggers to try around the best one. `tried` must be sorted.
+/// Returns the triggers to try around the best trigger: values between it and its neighbours in `tried`, which must be
+/// sorted. Empty if `best` is not in `tried`.
 pub(super) fn around(tried: &[usize], best: usize) -> Vec<usize> {
     let Some(at) = tried.iter().position(|trigger| *trigger == best) else { return Vec::new() };
     let near = &tried[at.saturating_sub(1)..(at + 2).min(tried.len())];

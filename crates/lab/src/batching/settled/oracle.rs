@@ -10,14 +10,15 @@ use crate::batching::scenario::Rule;
 
 /// The multiples that are tried.
 const MULTIPLES: &[f64] = &[0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0];
+/// The multiples of a short run.
 const FEW_MULTIPLES: &[f64] = &[0.8, 1.0, 1.2, 1.5];
 
 /// Triggers that do not change.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Oracle {
-    /// The triggers as a multiple of those of `optimal`, unless they are a constant.
+    /// The triggers as a multiple of the triggers of `optimal`. `None` if they are a constant.
     pub(super) multiple: Option<f64>,
-    /// The constant, if they are one.
+    /// The constant, if all modules have the same trigger.
     pub(super) constant: Option<usize>,
     /// The settings that set the triggers.
     pub(super) settings: Vec<String>,
@@ -30,7 +31,8 @@ impl Oracle {
     }
 }
 
-/// Returns the candidates around the triggers of modules.
+/// Returns the candidates: multiples of the given triggers of modules, from 1 to `largest`. Empty if no module has a
+/// trigger.
 pub(super) fn around(triggers: &[(String, usize)], largest: usize, short: bool) -> Vec<Oracle> {
     if triggers.is_empty() {
         return Vec::new();
@@ -48,7 +50,8 @@ pub(super) fn around(triggers: &[(String, usize)], largest: usize, short: bool) 
     tried.collect()
 }
 
-/// Returns the best of these candidates and of the constants. `None` if none keeps the objective.
+/// Returns the candidate or the constant that carries the most packets while it keeps the objective. `None` if none
+/// keeps it.
 pub(super) fn best(tried: &[(Oracle, Figures)], constants: &[(usize, Figures)]) -> Option<Oracle> {
     let constant = |trigger: usize| Oracle { multiple: None, constant: Some(trigger), settings: Vec::new() };
     let mut all = tried.to_vec();

@@ -52,7 +52,7 @@ pub(super) fn section(load: &Load) -> Result<Section, PlotError> {
     let short: Vec<_> = short.map(|point| format!("{} %", engineering(point.share * 100.0))).collect();
     if !short.is_empty() {
         blocks.push(Block::Note(format!(
-            "Packets were lost at {} of the capacity: the worker got less of the machine than when the capacity was \
+            "Packets were lost at {} of the capacity: the worker got less computing time than when the capacity was \
              measured.",
             short.join(", ")
         )));

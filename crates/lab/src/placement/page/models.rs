@@ -27,7 +27,7 @@ pub(super) fn section(models: &Models) -> Section {
             known(Some(models.limits[1]), 3),
             known(Some(models.limits[2]), 3)
         )),
-        Block::Table(variants("Errors by where a function runs", "function", &models.cases)),
+        Block::Table(variants("Errors by the domain of a function", "function", &models.cases)),
         text(
             "With few chains drops are small and caches are not full. The model adds up demands and does not represent \
              a cache that has room for all of them. Its relative error is largest there; its absolute error is not.",
@@ -38,6 +38,7 @@ pub(super) fn section(models: &Models) -> Section {
     Section { title: "Models and the metric".to_owned(), blocks }
 }
 
+/// Returns the table of the candidates for the metric, with the figures by which they are judged.
 fn candidates(models: &Models) -> Table {
     let rows = models.candidates.iter().map(|of| {
         let verdict = match (of.circular, of.qualifies) {
@@ -73,6 +74,9 @@ fn candidates(models: &Models) -> Table {
     }
 }
 
+/// Returns the table of the fitted models: for each function a row for packets in the memory of its own domain (local),
+/// and a row for packets in the memory of another domain (remote) if that model exists. β is for the memory controller
+/// in local rows, and for the link in remote rows. A row has one cell for each column.
 fn functions(models: &Models) -> Table {
     let mut rows = Vec::new();
     for of in &models.functions {
@@ -89,6 +93,7 @@ fn functions(models: &Models) -> Table {
             rows.push(vec![
                 format!("{}, {side}", of.name),
                 known(rate.map(|rate| rate / 1e6), 2),
+                // The value of the metric `models.metric` for this function.
                 known(Some(model.metric), 3),
                 known(Some(drop.cache), 3),
                 known(Some(drop.memory), 3),
@@ -106,6 +111,7 @@ fn functions(models: &Models) -> Table {
     }
 }
 
+/// Returns a table of errors. `first` is the head of the column with the names of `all`.
 fn variants(caption: &str, first: &str, all: &[Variant]) -> Table {
     let row = |of: &Variant| {
         let Errors { relative, of_constant, absolute, rate, inside_interval, mean_drop, samples } = of.errors;

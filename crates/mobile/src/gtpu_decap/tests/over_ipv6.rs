@@ -1,4 +1,4 @@
-//! The same tests over IPv6.
+//! The tests of `gtpu_decap` over IPv6.
 
 use forebay_frames::{HERE_6, THERE_6, outer_ipv6};
 use forebay_packet::wire::udp;

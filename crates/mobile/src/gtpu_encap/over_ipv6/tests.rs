@@ -169,7 +169,7 @@ proptest! {
         let length = ((inner.len() - 14) as u16).to_be_bytes();
         let message = [&[0x30, 0xff, length[0], length[1], 1, 2, 3, 4], &inner[14..]].concat();
         prop_assert_eq!(&after, &outer_ipv6(class, label(&after), (port, 2_152), &message));
-        // The known layers equal those that a search finds; the session is the inner packet's.
+        // The known layers equal the layers that a search finds. The session is the session of the inner packet.
         let known = (packet.network(), packet.transport(), packet.session_hash());
         packet.forget_layers();
         prop_assert_eq!(known, (packet.network(), packet.transport(), packet.session_hash()));

@@ -13,12 +13,13 @@ pub(in crate::pdu_sessions) struct EndedTable(pub(in crate::pdu_sessions) Arc<Co
 const ENDED: &str = "remove NUMBER   removes the charges of an ended session";
 
 impl EndedTable {
-    /// Returns the control data after the counts of ended sessions have been made final, if possible.
+    /// Makes the counts of ended sessions final, if no worker still reads these sessions. Then returns the control
+    /// data.
     fn settled(&self) -> MutexGuard<'_, Books> {
         let mut books = self.0.books();
         if !books.ending.is_empty() {
-            // An empty change, to find out whether a worker still reads a copy with the ended sessions. If so, their
-            // counts are not final yet.
+            // This change is empty. It finds out whether a worker still reads a copy with the ended sessions: then
+            // their counts are not final yet.
             if self.0.live.change_with_readers(|_, _, workers_left| workers_left) {
                 books.settle(&self.0.accounts);
             }
@@ -71,7 +72,7 @@ fn line(number: u64, ended: &Ended) -> String {
     show(&format!("{number} {}", ended.user), &ended.usage)
 }
 
-/// Parses the number that the line of an ended session begins with.
+/// Parses the number at the beginning of a line of an ended session.
 fn ended(line: &str) -> Result<u64, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
     let short: String = word.chars().take(60).collect();

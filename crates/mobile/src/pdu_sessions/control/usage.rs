@@ -1,4 +1,5 @@
-//! The charges of users, as a table: counts are shown, and removed as they were shown.
+//! The charges of users, as a table. An operator reads the counts, and then removes the counts that were read: packets
+//! that were counted in between stay counted.
 
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ impl Table for UsageTable {
                 let entry = books.sessions.get_mut(&number).ok_or_else(|| format!("{user} has no session"))?;
                 let rest = unsettled(&usage, &entry.settled);
                 let taken = shown(words)?.unwrap_or_else(|| rest.clone());
-                // All or nothing: a refused change is sent again, and must not be subtracted twice.
+                // Either all counts are subtracted or none. If a refused change had subtracted some, they would be
+                // subtracted twice when the change is sent again.
                 let is_covered = |(rule, taken): &(u32, Usage)| {
                     let counted = rest.iter().find(|(other, _)| other == rule);
                     counted.is_some_and(|(_, counted)| taken.less(*counted) == Usage::default())
@@ -72,7 +74,7 @@ impl Table for UsageTable {
     }
 }
 
-/// Reads the counts that [`show`] has written after the first word; `None` if there are none.
+/// Parses the counts in a line of [`show`], without its first word; `None` if there are none.
 fn shown<'w>(words: impl Iterator<Item = &'w str>) -> Result<Option<Vec<(u32, Usage)>>, String> {
     let mut all: Vec<(u32, Usage)> = Vec::new();
     for word in words {

@@ -47,7 +47,7 @@ struct Model {
     sessions: BTreeMap<u8, (u32, bool)>,
     /// Packets in the uplink and the downlink, by user and rule.
     usage: BTreeMap<(u8, u32), [u64; 2]>,
-    /// All packets that passed, and those whose counts were removed.
+    /// The number of all packets that passed, and the number of packets whose counts were removed.
     passed: u64,
     taken: u64,
 }
@@ -129,7 +129,7 @@ proptest! {
             }
             prop_assert_eq!(&shown, &model.usage);
         }
-        // Every packet that passed is counted somewhere.
+        // Every packet that passed is counted in one of the tables.
         let ended = bench.list("ended");
         let ended = ended.iter().map(|line| counts(line.split_once(' ').expect("a number").1).1);
         let ended: u64 = ended.flatten().map(|(_, packets)| packets[0] + packets[1]).sum();
@@ -139,7 +139,7 @@ proptest! {
 }
 
 /// Parses a line of counts: the last number of the user's address, and by rule the packets in both directions. The
-/// bytes must be 100 times as many.
+/// number of bytes must be 100 times the number of packets.
 fn counts(line: &str) -> (u8, Vec<(u32, [u64; 2])>) {
     let words: Vec<&str> = line.split(' ').collect();
     let user = words[0].rsplit('.').next().expect("an address").parse().expect("a number");

@@ -26,7 +26,7 @@ fn counts_can_be_removed_as_they_were_shown() {
         assert!(take(&bench, wrong).expect_err(wrong).contains(part), "{wrong}");
     }
     assert_eq!(bench.list("usage"), shown, "a refused change removes no counts");
-    // The rest is in the table of ended sessions.
+    // The remaining counts are in the table of ended sessions.
     assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
     assert_eq!(bench.list("ended"), ["1 10.60.0.1 rule=7 up=1/100B down=0/0B"]);
     assert_eq!(bench.change("add 10.60.0.1 teid=1"), Ok(()));
@@ -77,7 +77,7 @@ fn errors_name_the_location_of_invalid_input() {
 fn slots_are_reused_only_when_no_worker_reads_them() {
     let bench = Bench::new(json!({ "limit": 2, "bearers": 2, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }));
     assert!(bench.change("add 10.0.0.3 teid=3").expect_err("full").contains("there are 2 sessions"));
-    // In one batch, many times: each session needs the slot of the one before it.
+    // Many changes in one batch: each session needs the slot of the session before it.
     let changes: Vec<String> = (0..50)
         .flat_map(|n| [format!("remove 10.0.{n}.1"), format!("add 10.0.{}.1 teid={}", n + 1, n + 100)])
         .collect();

@@ -1,8 +1,8 @@
 //! Calculates a bound of all placements, or of a slice of them, before any chain is placed.
 //!
 //! Each chain takes its best way as if it were alone, but pays for its cores and for its load on the slice's resource
-//! (a Lagrangian relaxation). Prices with a low sum are found by a subgradient method. Equal domains have one price, so
-//! only one of the ways that differ in their numbering is needed.
+//! (a Lagrangian relaxation). Prices with a low bound are found by a subgradient method. Equal domains have one price,
+//! so only one of several ways that differ in the numbering of equal domains is needed.
 
 use super::{Level, Search, Space};
 use crate::placement::model::Problem;
@@ -14,26 +14,32 @@ const PRICING: usize = 24;
 const SLICES: usize = 10;
 /// The number of further divisions of slices.
 const MORE_SLICES: usize = 30;
-/// Indices of [`Search::prices`].
+/// The index in [`Search::prices`] of prices that are all 0.
 pub(super) const FREE: usize = 0;
+/// The index in [`Search::prices`] of the prices with a low bound at the root.
 pub(super) const PRICED: usize = 1;
 
 /// The placements whose load of one resource is in this range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
+    /// The index of the resource.
     pub(super) resource: usize,
+    /// The least load.
     pub(super) least: f64,
+    /// The largest load.
     pub(super) most: f64,
 }
 
 /// A slice that is not completely searched.
 pub(super) struct OpenSlice {
     pub(super) slice: Slice,
+    /// The prices with a low bound for this slice.
     pub(super) prices: Prices,
+    /// An upper bound of the value of the placements that were not searched.
     pub(super) bound: f64,
 }
 
-/// The prices that remaining chains pay, so that they do not use more than there is.
+/// The prices that remaining chains pay, so that together they do not use more than is available.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prices {
     /// The price of a core, by domain.
@@ -45,8 +51,8 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Returns a bound of the ways that are not listed: if the load has a negative price, they are paid for their whole
-    /// demand.
+    /// Returns a bound of the ways that are not listed. If the price of load is negative, it includes the payment for
+    /// the whole demand of the chain.
     pub(super) fn ceiling(&self, listed: &Listed) -> f64 {
         listed.ceiling + (-self.load).max(0.0) * listed.demand
     }
@@ -58,13 +64,14 @@ impl Space {
         let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
         let resource = (0..problem.domains.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
         let least = self.least[resource];
-        // Sums in another order may differ in the last digit.
+        // Sums in another order may differ in the last digit, so `most` could be less than `least`.
         Slice { resource, least, most: self.most[resource].max(least) }
     }
 }
 
 impl Search<'_> {
-    /// Returns slices of equal width with their bounds.
+    /// Divides the present slice into slices of equal width, and returns them with their bounds. `bound` is a bound of
+    /// the whole slice.
     pub(super) fn equal_slices(&mut self, bound: f64) -> Vec<OpenSlice> {
         let Slice { resource, least, most } = self.slice;
         let cut = |slice: usize| least + (most - least) * slice as f64 / SLICES as f64;
@@ -72,7 +79,7 @@ impl Search<'_> {
         equal.map(|slice| self.open(slice, bound)).collect()
     }
 
-    /// Halves the slice with the highest bound, repeatedly: a narrower slice has a lower bound.
+    /// Halves the slice with the highest bound, up to `MORE_SLICES` times. A narrower slice has a lower bound.
     pub(super) fn divide(&mut self, slices: &mut Vec<OpenSlice>) {
         let most = slices.len() + MORE_SLICES;
         while slices.len() < most && !self.is_over {
@@ -87,6 +94,7 @@ impl Search<'_> {
         }
     }
 
+    /// Makes `slice` the present slice, and returns it with its prices and its bound, which is at most `bound`.
     fn open(&mut self, slice: Slice, bound: f64) -> OpenSlice {
         self.slice = slice;
         if self.is_over {
@@ -96,7 +104,8 @@ impl Search<'_> {
         OpenSlice { slice, prices: self.prices[PRICED].clone(), bound }
     }
 
-    /// Lists the largest value of each way: at the loads that every placement has, and its own.
+    /// Lists the largest value that each way can have in the present slice, in [`Prices::limits`]. Must be called
+    /// before a slice is searched.
     pub(super) fn limit(&mut self, priced: usize) {
         let level = std::mem::take(&mut self.levels[0]);
         let mut scratch = level.loads.clone();
@@ -112,8 +121,9 @@ impl Search<'_> {
         self.levels[0] = level;
     }
 
-    /// Finds prices of cores with a low bound at the root: the price of a domain increases while more of its cores are
-    /// used than there are (a subgradient method for the Lagrangian bound).
+    /// Finds prices with a low bound at the root, for the present slice, and returns this bound. `None` if a chain has
+    /// no way. The price of a domain's cores increases as long as more cores are used than the domain has (a
+    /// subgradient method for the Lagrangian bound).
     pub(super) fn price(&mut self) -> Option<f64> {
         let level = std::mem::take(&mut self.levels[0]);
         let (mut lowest, mut step) = (f64::INFINITY, 1.0);
@@ -128,7 +138,7 @@ impl Search<'_> {
                 step *= 0.6;
             }
             let excess: Vec<_> = self.excess(&wanted, &prices);
-            // The load is scaled by a tenth of its maximum, so that it has a similar weight to cores.
+            // The load is divided by a tenth of its maximum, so that its weight is similar to that of cores.
             let unit = (self.space.most[self.slice.resource] / 10.0).max(f64::MIN_POSITIVE);
             let Slice { least, most, .. } = self.slice;
             let over = (load - load.clamp(least, most)) / unit;
@@ -154,8 +164,8 @@ impl Search<'_> {
         (lowest < f64::INFINITY).then_some(lowest)
     }
 
-    /// Returns, for each domain, the number of used cores above the available ones; negative only if its cores have a
-    /// price. Equal domains share their sum evenly.
+    /// Returns, for each domain, the number of used cores minus the number of available cores. Negative values become 0
+    /// if the cores have no price. Equal domains get the mean of their values.
     fn excess(&self, wanted: &[usize], prices: &Prices) -> Vec<f64> {
         let classes = &self.space.classes;
         let of = |at: usize| {
@@ -167,8 +177,8 @@ impl Search<'_> {
         (0..wanted.len()).map(of).collect()
     }
 
-    /// Returns the bound without any placed chain, and the cores and the load of the slice's resource that its ways
-    /// use.
+    /// Returns the bound without any placed chain, and the use of the ways that give this bound: the cores by domain,
+    /// and the load of the slice's resource. `None` if a chain has no way.
     fn relax(&mut self, level: &Level, prices: &Prices) -> Option<(f64, Vec<usize>, f64)> {
         self.nodes += 1;
         self.since_look += self.firsts.iter().map(Vec::len).sum::<usize>();
@@ -194,8 +204,9 @@ impl Search<'_> {
         Some((bound, wanted, load))
     }
 
-    /// Returns the price of the remaining cores and load, and the part of the slice's least load that reduces no
-    /// chain's value.
+    /// Returns the part of the bound that does not depend on the ways of remaining chains: the price of the free cores
+    /// and of the remaining load. If the load is below the slice, the loss of placed chains up to the slice's lower end
+    /// is added, because `way` subtracts it although the chains' values already include it.
     pub(super) fn paid(&self, level: &Level, prices: &Prices) -> f64 {
         let cores: f64 = prices.cores.iter().zip(&level.cores).map(|(price, cores)| price * *cores as f64).sum();
         let Slice { resource, least, most } = self.slice;

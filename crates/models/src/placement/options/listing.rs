@@ -7,19 +7,20 @@ use crate::placement::wanted::{Objective, Wanted};
 /// The largest number of ways of a chain. If there are more, only ways with at most two changes of domain are listed.
 /// The same number is allowed again for copies.
 const MOST_WAYS: usize = 20_000;
-/// The largest number of functions in all ways of a chain; a very long chain still has [`FEW_WAYS`] ways.
+/// The largest number of functions in all ways of a chain. A very long chain still has [`FEW_WAYS`] ways.
 const MOST_SEATS: usize = 400_000;
 /// The least number of ways of a chain.
 const FEW_WAYS: usize = 16;
-/// The approximate number of ways of all chains together, which limits memory and time. Chains with fewer ways leave
-/// the rest to others.
+/// The approximate largest number of ways of all chains together, which limits memory and time. Ways that short chains
+/// do not need are available to longer chains.
 const ALL_WAYS: usize = 100_000;
-/// The approximate number of functions in all ways of all chains together.
+/// The approximate largest number of functions in all ways of all chains together.
 const ALL_SEATS: usize = 1_000_000;
-/// If a number of copies has too many ways, the number of domains for which a way with all copies on it is listed.
+/// The number of domains for which a way with all copies on the domain is listed, if a number of copies has too many
+/// ways.
 const FEW_DOMAINS: usize = 4;
 
-/// The term of a function that competes for a resource; `own` is the function's own load.
+/// Returns the term of a function that competes for a resource. The arguments are the fields of [`Term`].
 fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) -> Term {
     let half = match function.shape {
         Shape::Linear => f64::INFINITY,
@@ -53,7 +54,8 @@ pub(super) fn shares(problem: &Problem) -> Vec<usize> {
     shares
 }
 
-/// Lists the ways of a chain: `most_ways` or a few more.
+/// Lists the ways of the chain `index`: about `most_ways` ways without copies, and the same number with copies. Ways
+/// for which there are too few cores or moves are left out. `hints` are placements whose ways are listed in any case.
 pub(super) fn listed(
     problem: &Problem,
     index: usize,
@@ -71,9 +73,9 @@ pub(super) fn listed(
     let has_all_splits = length > cores || all.is_some_and(|all| all <= most_ways);
     let mut ways = Vec::new();
     if length > cores {
-        // It fits only as a whole.
+        // There are too few cores for one function per core, so only copies of the whole chain are possible.
     } else if has_all_splits {
-        // In the order of the domains' numbers: symmetry breaking depends on this order.
+        // The ways are in the order of the domains' numbers, because symmetry breaking depends on this order.
         for number in 0..all.unwrap_or(0) {
             let digit = |at: usize| number / domains.pow(u32::try_from(length - 1 - at).unwrap_or(0)) % domains;
             ways.push(Way::Split((0..length).map(digit).collect()));
@@ -89,7 +91,7 @@ pub(super) fn listed(
     }
     let mut is_complete = has_all_splits;
     let most = ways.len() + most_ways;
-    // Placements with very many copies are long: together they have a limit.
+    // Ways with very many copies are long, so their number of functions together is limited.
     let mut seats_remaining = MOST_SEATS;
     for copies in 1..=chain.copies.min(cores) {
         if ways.len() < most {
@@ -162,7 +164,7 @@ pub(super) fn listed(
     }
 }
 
-/// Returns sequences of domains with at most two changes, and at most `most` of them.
+/// Returns up to `most` sequences of `length` domains with at most two changes of domain.
 fn few_changes(domains: usize, length: usize, most: usize) -> Vec<Vec<usize>> {
     let mut found: Vec<Vec<usize>> = (0..domains).take(most).map(|domain| vec![domain; length]).collect();
     for first in 1..length {
@@ -200,7 +202,7 @@ fn few_changes(domains: usize, length: usize, most: usize) -> Vec<Vec<usize>> {
     found
 }
 
-/// Returns the placements in which one function is on another domain.
+/// Returns the ways in which one function is on another domain than in `now`.
 fn one_moved(now: &[usize], domains: usize) -> impl Iterator<Item = Vec<usize>> {
     let each = (0..now.len()).flat_map(move |at| (0..domains).map(move |domain| (at, domain)));
     each.filter(|(at, domain)| now[*at] != *domain).map(|(at, domain)| {
@@ -210,8 +212,8 @@ fn one_moved(now: &[usize], domains: usize) -> impl Iterator<Item = Vec<usize>> 
     })
 }
 
-/// Returns a way that uses the home's cores first, then those of the other domains, for chains that need more than
-/// three domains.
+/// Returns a way that uses the cores of the home first, then the cores of the other domains. It is for chains that need
+/// more than three domains. `None` if there are too few cores.
 fn filled(problem: &Problem, chain: &Chain) -> Option<Vec<usize>> {
     let others = (0..problem.domains.len()).filter(|domain| *domain != chain.home);
     let cores = std::iter::once(chain.home).chain(others).flat_map(|at| vec![at; problem.domains[at].cores]);
@@ -219,7 +221,8 @@ fn filled(problem: &Problem, chain: &Chain) -> Option<Vec<usize>> {
     (domains.len() == chain.functions.len()).then_some(domains)
 }
 
-/// Visits each non-decreasing sequence of `more` domains. Returns `false` if `visit` stopped it.
+/// Visits each non-decreasing sequence of `more` domains after `so_far`. Returns `false` if `visit` has returned
+/// `false`, which stops the visits.
 fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, visit: &mut dyn FnMut(&[usize]) -> bool) -> bool {
     if more == 0 {
         return visit(so_far);
@@ -267,7 +270,7 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
             continue;
         }
         let drop = if is_local { function.local } else { function.remote };
-        // A function that reads packets from another domain's cache does not compete for a cache: its level is 1.
+        // A function that reads packets from another domain does not compete for a cache: its competing level is 1.
         let reads_cache = if is_local { follows != Some(false) } else { follows == Some(true) };
         let cache_own = if is_local { demand } else { head_demand };
         let cache_scale = if reads_cache { rate * drop.cache } else { 0.0 };

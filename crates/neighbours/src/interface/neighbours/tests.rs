@@ -58,7 +58,7 @@ fn requests_evict_no_entry_in_use() {
         (0..10_000).filter(|n| table.step_or_make(Address::v4(1 << 20 | n), Event::Asked(mac(*n)), 1).is_err());
     assert_eq!(refused.count(), 10_000);
     assert_eq!(table.all(), before);
-    // Packets may evict them: their neighbour is needed now.
+    // Packets may evict these entries, because the neighbour of a packet is needed now.
     assert!(table.step_or_make(Address::v4(1 << 30), Event::Packet, 1).expect("room").evicted);
     // Permanent entries are never evicted.
     let kept = Address::v4(1 << 31);

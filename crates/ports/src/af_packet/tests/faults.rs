@@ -1,4 +1,5 @@
-//! Tests faults of an interface and of its frames. They are reported and counted, and end when the cause ends.
+//! Tests faults of an interface and of its frames. The port reports and counts faults. A fault ends when its cause
+//! ends.
 
 use forebay_graph::LinkState;
 
@@ -54,7 +55,8 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         let mut a = open("va", &json!({ "interface": "va", "ring": { "block": "8KiB" } }));
         b.pool = pool(9_216);
         assert_eq!(a.pool.frame_limit(), 2_048);
-        // The longest packet, one that is too long for a packet, one for a block, and a short one.
+        // The longest frame that fits into a packet, a frame too long for a packet, a frame too long for a block, and a
+        // short frame.
         let sent = [frame(1, 2_048), frame(2, 2_049), frame(3, 9_000), frame(4, 60)];
         assert_eq!(b.send(&sent), 0);
         assert_eq!(a.await_frames(2), [sent[0].clone(), sent[3].clone()]);
@@ -62,7 +64,8 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         let counts =
             [&a.counters.oversize, &a.counters.longest, &a.counters.over_block].map(forebay_measure::Counter::get);
         assert_eq!(counts, [1, 2_049, 1]);
-        // Neither the interface nor the kernel accepts these frames. They remain, in order.
+        // The first frame is too long for the interface, and the third is too short for the kernel. Both remain in the
+        // batch, in order.
         let sent = [frame(1, 9_015), frame(2, 60), vec![1; 13], frame(3, 9_014)];
         for frame in &sent {
             let mut packet = b.pool.take().expect("a chunk");
@@ -126,7 +129,7 @@ fn an_interface_that_is_down_at_the_end_is_a_fault_and_a_missing_carrier_is_none
         }));
         assert_eq!(b.port.watch.last_fault().as_deref(), Some("the interface 'vb' is down"));
         assert_eq!(a.port.close(), Ok(()));
-        // Also if the port has not checked since.
+        // The result is the same if the port has not checked the interface since.
         assert!(ip("link set vb up"));
         assert_eq!(b.port.watch.fault().as_deref(), Some("the interface 'vb' is down"));
         assert_eq!(b.port.close(), Ok(()));
@@ -138,7 +141,7 @@ fn a_recreated_interface_is_used_again() {
     with_pair("af_packet: an_interface_that_is_deleted", || {
         let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
         for round in 1..=3 {
-            // Traffic continues meanwhile.
+            // The traffic continues during this time.
             assert!(ip("link del va"));
             assert_eq!(b.send(&frames(100)), 100, "refused");
             let gone = Some("the interface 'va' is gone");
@@ -171,7 +174,7 @@ fn a_recreated_interface_is_used_again() {
     });
 }
 
-/// The interface is missing for less time than passes between two checks.
+/// The interface is missing for less time than the interval between two checks.
 #[test]
 fn an_interface_replaced_between_two_checks_is_used_again() {
     with_pair("af_packet: an_interface_that_is_replaced", || {

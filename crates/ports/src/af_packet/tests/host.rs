@@ -1,5 +1,5 @@
-//! Tests the host's own network stack at an interface. Like the port, it gets every frame; with `host: false` it gets
-//! none.
+//! Tests the host's own network stack at an interface. By default, both the stack and the port receive every frame.
+//! With `host: false`, the stack receives no frame.
 
 use std::io::ErrorKind;
 
@@ -35,8 +35,8 @@ fn next(socket: &UdpSocket) -> u8 {
     byte[0]
 }
 
-/// Checks that the host's stack has received nothing more. Anything sent before the last received byte would have
-/// arrived.
+/// Checks that the host's stack has received no more datagrams. A datagram that was sent before the last received byte
+/// would have arrived by now.
 fn has_no_more(socket: &UdpSocket) {
     socket.set_nonblocking(true).expect("a socket");
     assert_eq!(socket.recv(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
@@ -106,7 +106,7 @@ fn a_recreated_interface_is_kept_from_the_host_again() {
         assert!(crate::interface::testing::make_pair());
         let stack = at_stack();
         let mut b = Bench::new(&json!({ "interface": "vb" }));
-        // Until the port notices that the interface is back, the host gets the frames.
+        // The host receives the frames until the port detects that the interface exists again.
         assert!(a.wait(|a| {
             b.send(&[datagram(1)]);
             !a.take().is_empty()
@@ -184,7 +184,7 @@ fn a_leftover_filter_is_removed_by_the_next_port() {
             Err(error) => return skip(TEST, &format!("no traffic control filter can be created: {error}")),
         };
         let Some(mut witness) = port(TEST, &mut environment(), true) else { return };
-        // The process of the filter is alive. The port could be that of another process, so it keeps the filter.
+        // The process of the filter is alive. The filter could belong to a port of another process, so it is kept.
         assert!(!filter::remove_leftover(index()));
         assert!(host::exclude_by_filter(index()).is_err(), "a live filter is not replaced");
         assert_eq!(b.send(&[datagram(1)]), 0);

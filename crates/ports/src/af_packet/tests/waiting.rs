@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// Waits for at most so many seconds until the port's descriptor is readable. Returns whether it is.
+/// Waits until the port's descriptor is readable, for at most `seconds`. Returns true if the descriptor is readable.
 fn is_readable(port: &AfPacket, seconds: i64) -> bool {
     let Waits::On(inputs) = port.wait_on() else { panic!("an open port has a descriptor") };
     let mut inputs: Vec<_> = inputs.iter().map(|input| PollFd::new(input, PollFlags::IN)).collect();

@@ -1,4 +1,4 @@
-//! Tests who owns an interface: successive ports, a killed process, and a process without capabilities.
+//! Tests the ownership of an interface: successive ports, a killed process, and a process without capabilities.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
         // A change that is finally rejected: the port that was created for it never runs.
         drop(open_in(&mut around, "port", &json!({ "interface": "a1", "send": 64 })).expect("made"));
         until_connected(&mut peer, &mut first, &pool);
-        // A port with the same socket parameters gets the frames that wait in the sockets.
+        // A port with the same parameters of the sockets receives the frames that wait in the sockets.
         let (mut second, counters) = open_in(&mut around, "port", &plain).expect("made");
         receive_for(&mut first, &pool, Duration::from_millis(20), usize::MAX, &mut Vec::new());
         assert_eq!(send(&mut peer, &pool, &(100..150).map(frame).collect::<Vec<_>>()), 0);
@@ -31,7 +31,7 @@ fn a_port_takes_the_interface_over_from_the_one_before_it() {
         drop(second);
         until_connected(&mut peer, &mut third, &pool);
         assert_eq!(third.device.as_ref().expect("open").attach_mode, program::AttachMode::Generic);
-        // Many ports in a row.
+        // A series of successive ports.
         let mut before = third;
         for round in 0..20 {
             let (next, _) = open_in(&mut around, "port", &plain).expect("made");

@@ -38,7 +38,7 @@ fn checksums_that_the_host_leaves_to_a_device_are_completed() {
                 }
             }
         }
-        // Otherwise there would be nothing to complete, and the parameter would be useless.
+        // This checks that the frames have partial checksums. Without them, this test would not test the parameter.
         assert_eq!(partial, 64, "the number of partial checksums of 64 frames");
     });
 }
@@ -122,7 +122,7 @@ fn several_queues_come_in_by_one_port() {
         }
         assert_eq!(by_queue.iter().sum::<usize>(), 8 * 64);
         assert!(by_queue.iter().filter(|count| **count > 0).count() > 1, "{by_queue:?}");
-        // A port with only the first queue leaves the others to the host.
+        // If a port uses only the first queue, the host receives the frames of the other queues.
         assert_eq!(port.close(), Ok(()));
         assert_eq!((counters.dropped.get(), counters.errors.get()), (0, 0));
         drop(port);

@@ -1,4 +1,4 @@
-//! The chunks that the kernel has of a socket. The record proves that a returned chunk may be used.
+//! The chunks of a socket that the kernel has.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -13,8 +13,11 @@ use crate::af_xdp::ring::Descriptor;
 
 /// The set of chunks that the kernel has of a socket, by index. The record proves that a returned chunk may be used.
 pub struct Lent {
+    /// The memory of the chunks.
     umem: Arc<Umem>,
+    /// A bit for each chunk of the memory, by index: 1 if the kernel has the chunk.
     chunks: Box<[u64]>,
+    /// The number of bits that are 1.
     count: usize,
     /// Chunks that the kernel has finished with, to be returned to the pool soon.
     done: Vec<Chunk>,
@@ -35,6 +38,7 @@ impl Lent {
         self.count
     }
 
+    /// Marks a chunk as lent. The chunk must not be lent already.
     #[inline]
     fn lend(&mut self, index: usize) {
         self.chunks[index / 64] |= 1 << (index % 64);
@@ -116,6 +120,7 @@ impl Lent {
         true
     }
 
+    /// Keeps a chunk for the next [`flush`](Self::flush). The chunk must not be lent, and have no other owner.
     #[inline]
     fn finish(&mut self, chunk: Chunk) {
         self.done.push(chunk);

@@ -68,7 +68,7 @@ impl TryFrom<PortText> for PortRange {
         let range = text.split_once('-').unwrap_or((&text, &text));
         let (Ok(first), Ok(last)) = (range.0.trim().parse(), range.1.trim().parse()) else {
             return Err(format!(
-                "'{text}' is not a range of ports: write a number from 0 to 65535, or two of them with a hyphen, for \
+                "'{text}' is not a range of ports: write a number from 0 to 65535, or two numbers with a hyphen, for \
                  example 1024-65535"
             ));
         };

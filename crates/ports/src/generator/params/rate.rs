@@ -21,7 +21,7 @@ pub enum Rate {
 /// The units of rates.
 const UNITS: [&str; 9] = ["pps", "kpps", "Mpps", "Gpps", "bps", "kbps", "Mbps", "Gbps", "Tbps"];
 
-/// The schema has a pattern that excludes a number without a unit, so that error messages can name the units.
+/// The schema has a pattern that rejects a number without a unit.
 impl JsonSchema for Rate {
     fn schema_name() -> Cow<'static, str> {
         "Rate".into()
@@ -53,11 +53,12 @@ impl TryFrom<String> for Rate {
     }
 }
 
-/// The bytes that a frame takes on an Ethernet cable in addition to its own: frame check sequence, preamble with start
+/// The number of additional bytes that a frame takes on an Ethernet cable: frame check sequence, preamble with start
 /// delimiter, gap (IEEE 802.3).
 const OVERHEAD: usize = 4 + 8 + 12;
 
 impl Rate {
+    /// Returns the number of packets or bits per second.
     pub(super) fn per_second(self) -> f64 {
         match self {
             Self::Packets(rate) => rate.0,

@@ -1,4 +1,4 @@
-//! Tests when packets arrive, and the ingress queue in which they wait.
+//! Tests the arrival times of packets, and the ingress queue in which packets wait.
 
 use super::*;
 
@@ -127,7 +127,8 @@ proptest! {
         mixed: bool,
         count in prop_oneof![Just(1_000_000_u64), 1_u64..300],
     ) {
-        // At most 64 random arrivals may be lost at a time, because the number of further ones is drawn.
+        // At most 64 random arrivals may be lost at a time. If more are lost, their number is drawn, and not equal to
+        // the number here.
         let scale = if arrivals == json!("poisson") { 40 } else { 1 };
         let polls: Vec<_> = polls.into_iter().map(|(step, most)| (step / scale, most)).collect();
         let size = if mixed { json!("imix") } else { json!(60) };
@@ -150,7 +151,8 @@ fn after_a_long_stall_the_overrun_is_counted_at_once() {
         assert!(packets.iter().all(|(at, _)| *at < 2_000_000));
         port.counters.dropped.get()
     };
-    // One packet at 0 was taken. Then one arrives every 100 ns until the end of the day, and 4 096 of them find room.
+    // One packet at 0 was taken. Then a packet arrives every 100 ns until the end of the day. The queue has room for
+    // 4096 of these packets.
     assert_eq!(lost(json!({ "rate": "10Mpps" })), DAY / 100 - 4096);
     let burst = json!({ "on_off": { "on": "100us", "off": "900us" } });
     // A day is a whole number of periods. At its end, the first packet of the next burst has arrived.

@@ -16,7 +16,7 @@ fn a_saturated_generator_fills_every_request_with_the_remaining_packets() {
     let (rest, ready) = receive(&mut port, &pool, 2_500, 256);
     assert_eq!((first.len(), rest.len(), ready), (1, 99, Ready::Never));
     assert!(rest.iter().all(|(at, _)| *at == 2_500));
-    // The same frames in the same order as by the schedule.
+    // The frames and their order are the same as with the schedule.
     let frames = |packets: Vec<(u64, Vec<u8>)>| packets.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>();
     assert_eq!(frames([first, rest].concat()), frames(take(params, 100)));
 }
@@ -45,7 +45,8 @@ fn the_offered_rate_can_be_read_and_changed() {
     // After the change, the schedule starts again on the next call, with a quarter of the gaps.
     assert_eq!(instants(&mut port, 5_000), (vec![5_000], Ready::At(Ticks(5_250))));
     assert_eq!(instants(&mut port, 5_800), (vec![5_250, 5_500, 5_750], Ready::At(Ticks(6_000))));
-    // Packets that have arrived are still delivered during a pause; then none, until the schedule continues.
+    // During a pause, the packets that have already arrived are delivered. No other packets are delivered until the
+    // schedule continues.
     receive(&mut port, &pool, 7_000, 1);
     assert!(source(&mut port).set_offer(0.0) && source(&mut port).set_offer(0.0));
     assert_eq!(instants(&mut port, 9_000), (vec![6_250, 6_500, 6_750, 7_000], Ready::Never));
@@ -96,7 +97,7 @@ proptest! {
                 *got += receive(port, &pool, now, most).0.len() as u64;
             }
             let lost = [&changed, &other].map(|port| port.counters.dropped.get());
-            // The gaps are rounded once more.
+            // The gaps are rounded once more than with a configured rate.
             prop_assert!(got[0].abs_diff(got[1]) <= 1 && lost[0].abs_diff(lost[1]) <= 1, "{got:?} {lost:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Tests that packets come as in a capture.
+//! Tests that packets have the times, lengths and sessions of a capture.
 
 use super::*;
 use crate::pcap::{WhenFull, Writer};
@@ -30,8 +30,8 @@ fn params(file: &tempfile::NamedTempFile, more: Value) -> Value {
 #[test]
 fn packets_come_as_they_were_recorded_again_and_again() {
     let file = capture(SOME);
-    // Gaps of 1, 10, 0 and 5 µs, and 4 µs, the mean, before the first packet comes again: 20 µs, which correspond to 5
-    // packets of 1 ms here.
+    // The gaps are 1, 10, 0 and 5 µs, and 4 µs (the mean) before the first packet is repeated. Their sum of 20 µs
+    // corresponds to 5 packets of 1 ms here.
     let all = take(params(&file, json!({ "rate": "1kpps" })), 10);
     let instants: Vec<u64> = all.iter().map(|(at, _)| *at / 1_000).collect();
     assert_eq!(instants, [0, 250, 2_750, 2_750, 4_000, 5_000, 5_250, 7_750, 7_750, 9_000]);
@@ -60,7 +60,7 @@ fn one_length_fewer_sessions_and_no_rate_are_applied() {
     assert_eq!(instants, [0, 1_000_000, 2_000_000, 3_000_000]);
 }
 
-/// Packets that find no room are counted, and the others come at their times.
+/// Packets for which the queue has no room are counted, and the other packets arrive at their times.
 #[test]
 fn packets_without_room_are_dropped_and_the_others_keep_their_times() {
     let file = capture(SOME);

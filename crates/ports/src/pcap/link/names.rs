@@ -11,7 +11,7 @@ pub fn name(number: u32) -> &'static str {
     }
 }
 
-/// In ascending order of the number.
+/// The numbers and names. They must be in ascending order of the number, because [`name`] uses a binary search.
 const NAMES: &[(u32, &str)] = &[
     (0, "NULL, BSD loopback"),
     (1, "Ethernet"),

@@ -85,8 +85,8 @@ fn a_slow_disk_refuses_packets_with_when_full_refuse() {
     assert_eq!(numbers, sent, "accepted packets are in the file");
 }
 
-/// Regression test: opening a pipe waited for its other end, and so did the caller that opened the port: a reload, and
-/// everything after it.
+/// Regression test: opening a pipe waited for the other end of the pipe. So the reload that opened the port waited, and
+/// so did all actions after the reload.
 #[test]
 fn a_pipe_cannot_be_read_and_can_be_written_only_with_a_reader() {
     let folder = Folder::new("pipe");

@@ -1,4 +1,5 @@
-//! Tests files as programs write them (options without an end, compressed files, old formats), and malicious files.
+//! Tests files in the forms that programs write (options without an end, compressed files, old formats), and malicious
+//! files.
 
 use super::*;
 
@@ -61,7 +62,7 @@ fn pcapng_options_need_no_end_and_no_sense() {
     }
 }
 
-/// Blocks without packets are skipped, whatever their length, and whether or not their type is known.
+/// Blocks without packets are skipped. This holds for any length, and for known and unknown types.
 #[test]
 fn other_blocks_are_skipped() {
     let mut ng = ng_start(false, 1, &[]);
@@ -84,7 +85,7 @@ fn modified_and_old_captures_are_read() {
         }
         let expected = [(10_000_001_000, vec![1; 60]), (10_000_002_000, vec![2; 60])];
         assert_eq!(times_and_bytes(&file), expected);
-        // Before version 2.3 the original length came first; files of version 2.3 have both orders.
+        // Before version 2.3, the original length came first. Files of version 2.3 have both orders.
         for (minor, lengths) in [(1, [90, 60]), (3, [90, 60]), (3, [60, 90]), (4, [60, 90])] {
             let mut file = classic(big, 0xa1b2_c3d4, 1, &[]);
             file[4..8].copy_from_slice(&halves(big, 2, minor));
@@ -150,13 +151,13 @@ fn zeros_after_gzip_are_ignored_and_other_bytes_are_an_error() {
             }
         }
     }
-    // Zeros between members are not padding of the last one.
+    // Zeros between members are not padding after the last member.
     let between = [&packed(&file[..half])[..], &[0; 8], &packed(&file[half..])].concat();
     assert!(read_memory(&between).1.is_some());
 }
 
-/// zstd(1), lz4(1) and Wireshark return the whole content and an error. So does this reader for any number of zeros. It
-/// reports a truncated file only if these bytes may begin a frame.
+/// For zeros after the last frame, zstd(1), lz4(1) and Wireshark return the whole content and an error. This reader
+/// does the same, for any number of zeros. It reports a truncated file only if the bytes may begin a frame.
 #[test]
 fn zeros_and_other_bytes_after_zstandard_and_lz4_are_an_error() {
     let file = three();
@@ -214,7 +215,7 @@ fn captures_packed_by_other_programs_are_read() {
     }
 }
 
-/// A truncated compressed capture is read up to the fault, and a wrong byte is noticed.
+/// A truncated compressed capture is read up to the fault. A wrong byte is detected.
 #[test]
 fn cut_and_broken_packed_captures_are_errors() {
     for pack in [packed, in_zstd, in_lz4] {
@@ -222,7 +223,7 @@ fn cut_and_broken_packed_captures_are_errors() {
         let mut truncated = 0;
         for cut in 5..whole.len() {
             let (_, error) = read_memory(&whole[..cut]);
-            // The end of a member may be missing only if the format does not require it there.
+            // There is no error only if the format does not require more bytes at this point.
             let error = error.unwrap_or_else(|| panic!("cut at {cut} of {}", whole.len()));
             truncated += u32::from(matches!(error, ReadError::Truncated { .. }));
         }
@@ -289,7 +290,7 @@ fn a_bomb_takes_no_memory() {
     }
 }
 
-/// The longest packet that can be read; one more byte is rejected.
+/// The longest packet is read, and a packet with one more byte is rejected.
 #[test]
 fn packets_of_256_kib_are_read() {
     let frame = vec![3; LONGEST];

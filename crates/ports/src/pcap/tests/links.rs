@@ -12,7 +12,7 @@ fn ipv4(to: [u8; 4]) -> Vec<u8> {
     packet
 }
 
-/// Returns an IPv6 header with UDP, to an address that starts and ends like this.
+/// Returns an IPv6 header with UDP, to an address that starts with `first` and ends with `last`.
 fn ipv6(first: u8, last: [u8; 4]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 12, 17, 64, 0x20, 1, 0x0d, 0xb8];
     packet.extend([0; 12]);
@@ -38,7 +38,7 @@ fn after(header: &[u8], payload: &[u8]) -> Vec<u8> {
 /// A packet in a capture, and the Ethernet frame that it becomes.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Returns, by link type, packets and the frames that they become.
+/// Returns packets of each link type, each with the frame that it becomes.
 fn table() -> Vec<(u16, Vec<Pair>)> {
     let (four, six) = (ipv4([198, 51, 100, 9]), ipv6(0x20, [0, 0, 0, 9]));
     let (ip4, ip6) = (plain(0x0800, &four), plain(0x86dd, &six));
@@ -237,7 +237,7 @@ fn packets_of_other_link_types_are_skipped_and_counted() {
     }
 }
 
-/// However many link types a capture has, counting them takes little memory.
+/// A capture with a large number of link types takes little memory for the counters.
 #[test]
 fn skipped_packets_of_many_link_types_are_counted_together() {
     let mut skipped = Skipped::default();

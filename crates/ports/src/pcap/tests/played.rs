@@ -13,7 +13,7 @@ fn a_capture_is_played_with_its_own_timing_scaled_and_repeated() {
         played.into_iter().map(|(at, clock, _)| (at, clock)).collect::<Vec<_>>()
     };
     let intended = |list: &[u64]| list.iter().map(|at| (1_000 + at, ArrivalClock::Intended)).collect::<Vec<_>>();
-    // The third packet's time stamp goes back: it counts as equal to the second.
+    // The third packet's time stamp goes back. It is replaced by the second time stamp.
     assert_eq!(times(json!({ "read": file })), intended(&[0, 300_000, 300_000]));
     assert_eq!(times(json!({ "read": file, "speed": 2.5 })), intended(&[0, 120_000, 120_000]));
     // A round lasts 300 µs and a mean gap of 150 µs.

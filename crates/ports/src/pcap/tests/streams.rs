@@ -77,7 +77,8 @@ fn a_truncated_stream_is_an_error() {
     }
 }
 
-/// Zeros after a gzip stream are not an error, whether they come with its end or later. Other bytes are an error.
+/// Zeros after a gzip stream are not an error. It does not matter whether they arrive with the end of the stream or
+/// later. Other bytes are an error.
 #[test]
 fn zeros_after_a_gzip_stream_are_ignored() {
     let file = packed(&classic(false, 0xa1b2_c3d4, 1, THREE));
@@ -103,7 +104,7 @@ fn zeros_after_a_gzip_stream_are_ignored() {
     }
 }
 
-/// The stream is not read far ahead of its player, and not at all after the player is gone.
+/// The stream is read only a few pieces ahead of its player, and not read any more when the player no longer exists.
 #[test]
 fn a_stream_is_read_as_far_as_the_player_is() {
     let (to, stream) = fed();

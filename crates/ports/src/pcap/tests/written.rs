@@ -61,7 +61,7 @@ fn the_original_length_of_a_cut_packet_is_written() {
         let mut to = open(json!({ "write": path })).expect("a file");
         let mut batch = Batch::with_capacity(32);
         from.port.receive(&mut batch, &Intake { now: Ticks(1), pool: &pool, most: 32 });
-        // A header that is added counts in both lengths.
+        // An added header increases both lengths.
         assert!(batch[0].prepend(8).is_some());
         to.port.send(&mut batch, Ticks(2));
         assert_eq!(to.port.close(), Ok(()));

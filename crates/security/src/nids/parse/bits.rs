@@ -9,12 +9,14 @@ use crate::nids::rule::{BitNames, Rule};
 /// The bit names of a rule file.
 #[derive(Default)]
 pub struct BitNumbers {
+    /// The number of each name.
     by_name: HashMap<String, u16>,
+    /// The numbers of the bits in each group.
     groups: HashMap<String, BTreeSet<u16>>,
 }
 
 impl BitNumbers {
-    /// Assigns numbers to the bits of a rule.
+    /// Assigns numbers to the bits that a rule lists. Groups get their numbers in [`finish`](Self::finish).
     ///
     /// # Errors
     /// The rules have too many bit names.

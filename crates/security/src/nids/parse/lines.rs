@@ -16,8 +16,8 @@ pub(super) struct Line {
     pub latin1: bool,
 }
 
-/// Joins lines that end with a backslash to the next ones, and removes empty lines and comments. A line that is not
-/// UTF-8 is decoded as Latin-1.
+/// Joins each line that ends with a backslash to the next line, and removes empty lines and comments. A line that is
+/// not UTF-8 is decoded as Latin-1.
 pub(super) fn logical(bytes: &[u8]) -> Vec<Line> {
     let mut all = Vec::new();
     let mut begun: Option<(usize, Vec<u8>)> = None;
@@ -77,7 +77,7 @@ pub(super) fn parts(rest: &str) -> Result<(&str, &str), String> {
             _ => {}
         }
     }
-    // An unclosed quote: `split` reports it later.
+    // There is an unclosed quote, which `split` reports later.
     options.trim_ascii_end().strip_suffix(')').map(|options| (header, options)).ok_or_else(|| {
         "the rule has no ')' at its end: a rule may continue on the next line if the line ends with a backslash"
             .to_owned()

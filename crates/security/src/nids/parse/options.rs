@@ -130,7 +130,7 @@ const PROTOCOLS: [&str; 20] = [
     "app-layer",
 ];
 
-/// Splits the options at semicolons that are neither in quotes nor after a backslash.
+/// Splits the options at semicolons, except semicolons in quotes or after a backslash.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut quoted, mut escaped, mut from, mut all) = (false, false, 0, Vec::new());
     for (at, byte) in text.bytes().enumerate() {
@@ -158,20 +158,25 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 
 /// The rule under construction, while its options are parsed one by one.
 struct Building<'a> {
+    /// The rule, with the options so far.
     rule: Rule,
+    /// The priorities of classes, by name.
     classes: &'a BTreeMap<String, u8>,
+    /// The treatment of the options `flow` and `flowbits`.
     flow: FlowMode,
     /// True if each character is one byte of the file.
     latin1: bool,
+    /// The priority that the rule states; without it, the priority of its class applies.
     priority: Option<u8>,
     /// Options about the payload, in order.
     links: Vec<Link>,
     /// The names of variables, by index.
     variables: Vec<String>,
+    /// The options so far that are allowed once.
     seen: Vec<&'a str>,
 }
 
-/// Parses a rule's options.
+/// Parses the options in `text` into `rule`, whose header is parsed.
 pub(super) fn read(
     rule: Rule,
     text: &str,
@@ -198,6 +203,7 @@ pub(super) fn read(
     building.finish().map_err(Refused::of("sid"))
 }
 
+/// Parses a decimal number from 0 to `most`. `name` is for the error.
 fn number<N: TryFrom<u64>>(name: &str, text: &str, most: u64) -> Result<N, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number =
@@ -242,6 +248,7 @@ impl<'a> Building<'a> {
         Ok(())
     }
 
+    /// Parses one option. The value is the text after the colon.
     fn option(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let given = || {
             value.filter(|value| !value.is_empty()).ok_or_else(|| format!("'{name}' has no value: write {name}: VALUE"))
@@ -328,6 +335,8 @@ impl<'a> Building<'a> {
         Ok(())
     }
 
+    /// Completes the rule after all options are parsed. Fails if the rule has no number, or if its options contradict
+    /// each other.
     fn finish(self) -> Result<Rule, String> {
         let Self { mut rule, priority, classes, links, .. } = self;
         payload::finish(&mut rule, links)?;

@@ -79,6 +79,7 @@ impl Program {
     }
 }
 
+/// Returns the first node that is matched.
 fn leading(node: &Node) -> &Node {
     match node {
         Node::Concat(all) => all.first().map_or(node, leading),
@@ -87,7 +88,8 @@ fn leading(node: &Node) -> &Node {
     }
 }
 
-/// Returns the bytes with which a match can begin, if known, and whether it may be empty.
+/// Returns the bytes with which a match can begin, or `None` if they are not known. The second value is true if the
+/// match may be empty.
 fn first(node: &Node) -> (Option<ByteSet>, bool) {
     match node {
         Node::Byte(set) => (Some(*set), false),
@@ -136,14 +138,17 @@ fn referenced(node: &Node, groups: &mut Vec<usize>) {
     }
 }
 
+/// The program under construction.
 struct Compiler {
     steps: Vec<Step>,
+    /// The number of slots so far.
     slots: usize,
     /// The groups that back-references use.
     groups: Vec<usize>,
 }
 
 impl Compiler {
+    /// Appends a step and returns its index. Fails if there are too many steps.
     fn push(&mut self, step: Step) -> Result<usize, String> {
         if self.steps.len() >= MAX_STEPS {
             return Err(format!("it takes more than {MAX_STEPS} steps: use fewer repetitions"));
@@ -152,6 +157,7 @@ impl Compiler {
         Ok(self.steps.len() - 1)
     }
 
+    /// Returns the index of a new slot. Fails if there are too many slots.
     fn slot(&mut self) -> Result<usize, String> {
         self.slots += 1;
         if self.slots > MAX_SLOTS {
@@ -160,6 +166,7 @@ impl Compiler {
         Ok(self.slots - 1)
     }
 
+    /// Appends the steps of a node.
     fn node(&mut self, node: &Node) -> Result<(), String> {
         match node {
             Node::Empty => {}
@@ -211,6 +218,7 @@ impl Compiler {
         Ok(())
     }
 
+    /// Appends a part that is matched on its own. `inner` appends its steps.
     fn submatch(
         &mut self,
         submatch: SubmatchKind,
@@ -223,6 +231,7 @@ impl Compiler {
         Ok(())
     }
 
+    /// Appends a repetition that is not possessive.
     fn repeat(&mut self, node: &Node, count: Count) -> Result<(), String> {
         let Count { least, most, lazy, .. } = count;
         if let Node::Byte(set) = node {
@@ -233,7 +242,7 @@ impl Compiler {
         for _ in 0..least {
             let before = self.steps.len();
             self.node(node)?;
-            // A part without steps has none however often it is repeated.
+            // A part without steps adds no steps, so further repetitions would change nothing.
             if self.steps.len() == before {
                 break;
             }

@@ -113,8 +113,8 @@ pub fn parse(bytes: &[u8], flags: Flags) -> Result<Node, String> {
     Ok(if flags.anchored { Node::Concat(vec![Node::At(Position::SearchStart), node]) } else { node })
 }
 
-/// Returns the number of capturing groups, and the names of those that have one. They must be known beforehand, because
-/// back-references may be to later groups.
+/// Returns the number of capturing groups, and the names of groups with a name, each with the number of its group.
+/// These must be known before the expression is parsed, because a back-reference may be to a later group.
 fn groups(bytes: &[u8]) -> (usize, Vec<(Vec<u8>, usize)>) {
     let (mut count, mut names, mut at, mut class, mut literal) = (0, Vec::new(), 0, false, false);
     while let Some(byte) = bytes.get(at) {
@@ -153,19 +153,25 @@ fn groups(bytes: &[u8]) -> (usize, Vec<(Vec<u8>, usize)>) {
     (count, names)
 }
 
+/// The parser of one expression.
 struct Parser<'t> {
     bytes: &'t [u8],
+    /// The position of the next byte.
     at: usize,
+    /// The flags at this position.
     flags: Flags,
     /// The number of capturing groups in the expression.
     groups: usize,
+    /// The names of groups, with their numbers.
     names: Vec<(Vec<u8>, usize)>,
     /// The number of capturing groups that have begun.
     begun: usize,
+    /// The number of groups around this position.
     depth: usize,
 }
 
 impl Parser<'_> {
+    /// Returns the bytes that are not parsed yet.
     fn rest(&self) -> &[u8] {
         &self.bytes[self.at.min(self.bytes.len())..]
     }
@@ -174,6 +180,7 @@ impl Parser<'_> {
         self.bytes.get(self.at).copied()
     }
 
+    /// Consumes `text` if it comes next. Returns true if it did.
     fn take(&mut self, text: &[u8]) -> bool {
         let found = self.rest().starts_with(text);
         self.at += if found { text.len() } else { 0 };
@@ -189,18 +196,20 @@ impl Parser<'_> {
         Ok(found)
     }
 
+    /// Returns the number of the group with this name.
     fn named(&self, name: &[u8]) -> Result<usize, String> {
         let known = self.names.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
         known.ok_or_else(|| format!("there is no group '{}'", String::from_utf8_lossy(name)))
     }
 
+    /// Parses alternatives, up to the end of the group or of the expression.
     fn either(&mut self) -> Result<Node, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("groups are nested too deeply: at most {MAX_DEPTH} levels are allowed"));
         }
-        // Flags that are set within a group end with the group. Flags set in an alternative also apply to the later
-        // ones.
+        // Flags that are set within a group end with the group. Flags that are set in an alternative also apply to
+        // later alternatives.
         let before = self.flags;
         let mut all = vec![self.concat()?];
         while self.take(b"|") {
@@ -211,6 +220,7 @@ impl Parser<'_> {
         Ok(if all.len() == 1 { all.remove(0) } else { Node::Either(all) })
     }
 
+    /// Parses a sequence, up to the end of the alternative.
     fn concat(&mut self) -> Result<Node, String> {
         let mut all = Vec::new();
         while let Some(byte) = self.peek() {
@@ -275,6 +285,7 @@ impl Parser<'_> {
         Ok(Some(Count { least, most, lazy, possessive }))
     }
 
+    /// Returns the node that matches one byte, in either case if the flags say so.
     fn literal(&self, byte: u8) -> Node {
         Node::Byte(ByteSet::of([byte]).folded(self.flags.nocase))
     }
@@ -299,6 +310,7 @@ impl Parser<'_> {
         }))
     }
 
+    /// Parses a group after its `(`. Returns `None` if it only sets flags or is a comment.
     fn group(&mut self) -> Result<Option<Node>, String> {
         if self.take(b"*") {
             return Err("a verb '(*…)' is not supported".to_owned());
@@ -339,6 +351,7 @@ impl Parser<'_> {
         Ok(Some(node))
     }
 
+    /// Parses the content and the end of a capturing group.
     fn capture(&mut self) -> Result<Node, String> {
         self.begun += 1;
         let number = self.begun;
@@ -347,10 +360,12 @@ impl Parser<'_> {
         Ok(Node::Group(number, Box::new(node)))
     }
 
+    /// Consumes the `)` of a group.
     fn close(&mut self) -> Result<(), String> {
         if self.take(b")") { Ok(()) } else { Err("unclosed group".to_owned()) }
     }
 
+    /// Parses the alternatives of a look-behind, each of which must have a fixed length.
     fn behind(&mut self, wanted: bool) -> Result<Node, String> {
         let each = |node: Node| match length(&node) {
             Some(length) => Ok((node, length)),
@@ -407,7 +422,7 @@ fn braces(rest: &[u8]) -> Option<(u32, Option<u32>, usize)> {
     }
 }
 
-/// Returns the number of bytes that a node matches, if it is always the same.
+/// Returns the number of bytes that a node matches, or `None` if the number is not always the same.
 fn length(node: &Node) -> Option<usize> {
     match node {
         Node::Empty | Node::At(_) | Node::Ahead(..) | Node::Behind(..) => Some(0),

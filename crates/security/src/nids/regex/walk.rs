@@ -55,7 +55,9 @@ enum Backtrack {
 
 /// A worker's memory for backtracking searches.
 pub struct Walk {
+    /// The positions to go back to, the latest last.
     back: Vec<Backtrack>,
+    /// The slots of the program; [`NONE`] without a position.
     slots: Vec<u32>,
 }
 
@@ -99,6 +101,7 @@ impl Walk {
         Ok(None)
     }
 
+    /// Adds an entry to go back to. Fails if the list is full.
     fn push(&mut self, back: Backtrack) -> Result<(), Undecided> {
         if self.back.len() >= MAX_BACKTRACKS.min(self.back.capacity()) {
             return Err(Undecided);
@@ -107,7 +110,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the end of a match that begins at `start`.
+    /// Returns the end of the match that begins at `start`, or `None` if there is none. `from` is the position where
+    /// the search started.
     fn at(
         &mut self,
         program: &Program,
@@ -202,8 +206,8 @@ impl Walk {
         }
     }
 
-    /// Ends the innermost part. Returns the next step, and the position if it changes. Returns `None` if the part must
-    /// not match.
+    /// Ends the innermost part that is matched on its own, after it has matched. Returns the next step, and the
+    /// position if it changes. Returns `None` if the part must not match: then the search goes back.
     fn leave(&mut self, program: &Program, budget: &mut Budget) -> Result<Option<(usize, Option<usize>)>, Undecided> {
         let mut begun = self.back.len();
         let (enter, position) = loop {
@@ -223,7 +227,7 @@ impl Walk {
             }
             return Ok(None);
         }
-        // The part is final: drop its entries, but keep those that restore slots.
+        // The part is final: drop its entries, but keep the entries that restore slots.
         let mut kept = begun;
         for at in begun..self.back.len() {
             if let Backtrack::Slot(..) = self.back[at] {
@@ -275,7 +279,7 @@ impl Walk {
     }
 }
 
-/// Returns true if a position meets a step's condition.
+/// Returns true if the position `at` meets the condition. `from` is the position where the search started.
 fn holds(position: Position, subject: &[u8], from: usize, at: usize) -> bool {
     let word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let edge = || word(at.checked_sub(1).and_then(|before| subject.get(before))) != word(subject.get(at));

@@ -17,7 +17,8 @@ pub struct Content {
     pub only: bool,
     /// The part of the payload in which they are searched.
     pub place: ContentRange,
-    /// Variables in place of offset or distance, and of depth or within.
+    /// The variables that replace numbers of `place`: the first replaces the offset or distance, the second the depth
+    /// or within. `None` if the number applies.
     pub by: (Option<u8>, Option<u8>),
     /// True if they must be at the end of the payload.
     pub end: bool,

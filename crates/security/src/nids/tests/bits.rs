@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-/// In the past, a module before the one that opens sessions took all datagrams of a batch for the first of their
+/// In the past, a module before the module that opens sessions took all datagrams of a batch for the first of their
 /// session. A command right after the datagram that forbids it passed.
 #[test]
 fn packets_behind_others_of_an_unknown_session_in_a_batch_are_undecided() {
@@ -98,8 +98,8 @@ fn on(payload: &str, bits: &str, sid: u32) -> String {
 
 #[test]
 fn each_operation_has_a_packet_that_matches_and_one_that_does_not() {
-    // The operation after these datagrams. The datagrams before it after which the test matches, and those after which
-    // it does not.
+    // Each row has an operation, and two lists of datagrams before it. After the first list the test matches, after the
+    // second it does not.
     let cases: [(&str, &[&str], &[&str]); 24] = [
         ("isset,a", &["set a"], &[]),
         ("isset,a", &["set b", "set a"], &["set b"]),
@@ -188,7 +188,7 @@ fn rules_that_report_nothing_keep_bits_and_rules_that_drop_look_at_them() {
 fn packets_of_no_known_session_have_no_bits_and_keep_none() {
     let mut bench = Bench::new(&[on("x", "set,a", 1), on("ask", "isset,a", 2), on("ask", "isnotset,a", 3)]);
     for _ in 0..2 {
-        // No firewall sees these.
+        // No firewall sees these datagrams.
         assert_eq!(reported(&mut bench.ids, &datagram(1, false, b"x")), [1]);
         assert_eq!(reported(&mut bench.ids, &datagram(1, false, b"ask")), [3]);
     }

@@ -126,7 +126,7 @@ fn a_packet_that_takes_too_many_steps_is_undecided() {
     assert!(error.contains("steps: 9: allowed are 1000 to 100000000"), "{error}");
 }
 
-/// Chains that would take exponential time if each way was tried are decided.
+/// Chains that would take exponential time if each way were tried are decided.
 #[test]
 fn chains_of_options_do_not_take_exponential_time() {
     let options = format!("content:\"a\"; {}byte_test:1,=,98,0,relative;", "content:\"a\"; distance:0; ".repeat(30));

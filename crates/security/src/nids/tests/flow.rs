@@ -137,7 +137,8 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
     let (out, back) = (|flags| frame(inside, peer, flags), |flags| frame(peer, inside, flags));
     let (out6, back6) = (|flags| frame_v6(false, flags), |flags| frame_v6(true, flags));
     let picks_up = json!({ "pick_up": true });
-    // Parameters of the table. Packets, the rules that report each, and the gate of the firewall.
+    // Each row has parameters of the table, and packets. Each packet has the rules that report it, and the gate of the
+    // firewall.
     let cases = [
         (
             json!({}),
@@ -252,7 +253,8 @@ fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
     let (first, later) = (fragment_of(segment(ACK), false), fragment_of(segment(ACK), true));
     let (first6, later6) = (fragment_of(frame_v6(false, ACK), false), fragment_of(frame_v6(false, ACK), true));
     let cut = error_about(&segment(ACK), 24);
-    // The rule without its action. The packet. Whether the rule drops it, and whether that is known.
+    // Each row has a rule without its action, a packet, whether the rule drops the packet, and whether the decision is
+    // known.
     for (protocol, rule, frame, drops, known) in [
         ("tcp", established, &first, true, false),
         ("ip", established, &first, true, false),
@@ -266,7 +268,7 @@ fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
         ("tcp", established, &later, false, true),
         ("tcp", any, &later, true, false),
         ("tcp", any, &later6, true, false),
-        // The rule neither depends on the session nor keeps a bit.
+        // The rule does not depend on the session and does not keep a bit.
         ("tcp", sets, &first, true, true),
         // The packet belongs to no session.
         ("icmp", icmp, &error_about(&segment(ACK), 28), false, true),

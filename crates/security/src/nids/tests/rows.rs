@@ -18,7 +18,7 @@ enum Effect {
     Matching,
     /// Both packets have the same outcome. The alert differs only at these keys, which have these values.
     Alert(&'static [(&'static str, &'static str)]),
-    /// Of three packets that match, this many are reported instead of three.
+    /// The number of reports for three packets that match, instead of three.
     Lines(usize),
     /// The rule is found by this content. Both packets have the same outcome.
     FoundBy(&'static [u8]),

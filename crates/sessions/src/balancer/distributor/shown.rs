@@ -21,7 +21,7 @@ impl WorkerTables for Distributor {
     }
 
     fn index_limit(&self, table: u8) -> u32 {
-        if table == 0 { self.table.used_numbers() } else { 0 }
+        if table == 0 { self.table.number_bound() } else { 0 }
     }
 
     fn row(&self, _: u8, index: u32) -> Option<Row> {

@@ -73,8 +73,8 @@ fn few_sessions_that_are_not_known_change_their_backend() {
     let (changed, count) =
         others.fold((0, 0), |(changed, all), (before, after)| (changed + usize::from(before != after), all + 1));
     assert!(after.iter().all(|end| end.0 != removed));
-    // A sixteenth of the sessions had the removed backend, within six standard deviations of 15. Of the others less
-    // than 4 % change.
+    // A sixteenth of the sessions had the removed backend, within six standard deviations of 15. Of the other sessions,
+    // less than 4 % change their backend.
     assert!((3_660..3_840).contains(&count), "{count}");
     assert!(changed * 25 < count, "{changed} of {count}");
 }

@@ -41,11 +41,13 @@ struct Known {
     ends: u64,
     /// For UDP: whether both sides have sent packets. For TCP: whether a SYN was answered.
     answered: bool,
-    /// For TCP: whether a SYN was seen, whether the handshake was complete, which sides have sent a FIN, and whether
-    /// the last packet was a reset.
+    /// For TCP: true if a SYN was seen.
     opened: bool,
+    /// For TCP: true if the handshake was complete.
     established: bool,
+    /// For TCP, for each side: true if it has sent a FIN.
     finished: [bool; 2],
+    /// For TCP: true if the last packet was a reset.
     reset: bool,
 }
 
@@ -127,7 +129,7 @@ impl Known {
     }
 }
 
-/// Sessions by the client's port, and the backends with whether each takes new sessions.
+/// The sessions by the client's port, and the backends. The value of a backend is true if it takes new sessions.
 struct Model {
     sessions: BTreeMap<u16, Known>,
     backends: BTreeMap<u8, bool>,
@@ -144,7 +146,7 @@ enum Step {
     /// Replies from the backend of the session, or from an arbitrary one if there is no session.
     Back(Vec<Sent>),
     Pass(u64),
-    /// A change of backends, and whether each takes new sessions.
+    /// A change of backends. The value of a backend is true if it takes new sessions.
     Change(BTreeMap<u8, bool>),
 }
 

@@ -1,4 +1,4 @@
-//! Computed ports: packets get the ports that the table shows, and no address gets ports of another one.
+//! Computed ports: packets get the ports that the table shows, and no address gets ports of another address.
 
 use std::collections::BTreeSet;
 

@@ -246,13 +246,13 @@ type Known = (u64, bool, ([u8; 4], u16));
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// The replayed log equals the table of bindings, and the table of sessions equals a map. Sessions expire, give
-    /// way, are refused, or are ended by an operator.
+    /// The replayed log equals the table of bindings, and the table of sessions equals a map. Sessions expire, are
+    /// evicted, are refused, or are ended by an operator.
     #[test]
     fn log_and_tables_agree_with_a_map(steps in steps(), few in any::<bool>()) {
         let folder = Folder::new("model");
         let _ = std::fs::remove_file(folder.0.join("a.json"));
-        // With few entries sessions give way, which the map does not model. Then only log and table are compared.
+        // With few entries sessions are evicted, which the map does not model. Then only log and table are compared.
         let sessions = if few { 5 } else { 1_000 };
         let state = json!({ "pool": "192.0.2.0/30", "sessions": sessions, "log": { "file": "a.json" } });
         let mut nat = Both::within(state, false, &mut folder.environment((0, 1)));

@@ -1,4 +1,4 @@
-//! The sessions of a translator: when a packet opens one, by which port, and how a session ends.
+//! The sessions of a translator: which packet opens a session, which outside port the session gets, and how it ends.
 
 use forebay_graph::{Gate, share};
 use forebay_packet::wire::ipv4::{ICMP, TCP};
@@ -18,7 +18,8 @@ use crate::nat::{Filtering, WhenFull};
 const LOOKS: usize = 64;
 
 impl Translator {
-    /// Returns the session of a packet, or opens one if the packet may do so.
+    /// Returns the session of a packet, or opens a session if the packet may do so. An error is the gate of a packet
+    /// that is dropped.
     pub(super) fn session(&mut self, headers: &Headers<Tuple4>, direction: Direction) -> Result<Found, Gate> {
         let mut found = self.table.find(headers.tuple);
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
@@ -62,6 +63,7 @@ impl Translator {
         self.open(headers, (inside, outside), spot, number, Direction::Out)
     }
 
+    /// Opens a session from outside, for an outside port whose binding allows this.
     pub(super) fn open_inwards(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
         let outside = headers.tuple;
         let protocol = outside.protocol();
@@ -77,7 +79,8 @@ impl Translator {
         self.open(headers, (inside, outside), self.table.spot(inside), found.number(), Direction::In)
     }
 
-    /// Allocates an outside port to an inside port. Returns the outside port and the number of the binding.
+    /// Allocates an outside port to an inside port and adds the binding, which has one session. Returns the outside
+    /// port and the number of the binding. `shared` is true if all sessions of the inside port use this binding.
     pub(super) fn bind(&mut self, inside: Tuple4, endpoint: Endpoint, shared: bool) -> Result<(Endpoint, u32), Gate> {
         let of = self.bindings.may(endpoint).ok_or(NO_PORT)?;
         let (protocol, (mine, shares)) = (inside.protocol(), self.share);
@@ -101,7 +104,8 @@ impl Translator {
         Err(FULL)
     }
 
-    /// Inserts a session. The caller has counted it in its binding.
+    /// Inserts a session. The caller must have counted the session in its binding. After an error, the binding has been
+    /// released.
     pub(super) fn open(
         &mut self,
         headers: &Headers<Tuple4>,

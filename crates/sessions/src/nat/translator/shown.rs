@@ -36,7 +36,7 @@ impl Translator {
         self.worker_side.publish([self.table.len(), bindings]);
     }
 
-    /// Logs that an inside port got an outside port.
+    /// Logs that an inside port got an outside port. Computed ports are not logged.
     #[inline(always)]
     pub(super) fn log_allocated(&mut self, inside: Endpoint, outside: Endpoint) {
         if !self.allotment.is_computed(inside.address()) {
@@ -44,7 +44,7 @@ impl Translator {
         }
     }
 
-    /// Logs that an inside port lost its outside port.
+    /// Logs that an inside port lost its outside port. Computed ports are not logged.
     #[inline(always)]
     pub(super) fn log_released(&mut self, inside: Endpoint, outside: Endpoint) {
         if !self.allotment.is_computed(inside.address()) {
@@ -73,17 +73,17 @@ impl WorkerTables for Translator {
 
     fn index_limit(&self, table: u8) -> u32 {
         match table {
-            0 => self.table.used_numbers(),
+            0 => self.table.number_bound(),
             // With several workers each session has its own binding, which does not store the inside port.
-            1 if self.share.1 > 1 => self.table.used_numbers(),
-            1 => self.bindings.used_numbers(),
+            1 if self.share.1 > 1 => self.table.number_bound(),
+            1 => self.bindings.number_bound(),
             _ => 0,
         }
     }
 
     fn row(&self, table: u8, index: u32) -> Option<Row> {
         if table == 1 && self.share.1 == 1 {
-            let (inside, outside, sessions) = self.bindings.session_at(index).filter(|(.., sessions)| *sessions > 0)?;
+            let (inside, outside, sessions) = self.bindings.binding_at(index).filter(|(.., sessions)| *sessions > 0)?;
             let both = [end(ends(inside)), end(ends(outside)), None];
             return Some(Row::new(outside.protocol(), both, None).used_by(sessions));
         }

@@ -121,7 +121,7 @@ fn labels_last_however_rules_come() {
             model.insert(at, 1_000 + number);
         }
         model.check();
-        // At worst a few labels a rule, and none at the ends.
+        // At most a few labels change per rule, and none if rules are added at the ends.
         assert!(model.relabelled <= if way < 2 { 0 } else { 20_000 * 8 }, "way {way}: {} labels", model.relabelled);
     }
 }

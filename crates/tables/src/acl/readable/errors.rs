@@ -1,4 +1,4 @@
-//! Errors of readable rules. Each message has the wrong word and the allowed words.
+//! Errors of readable rules. Each message contains the wrong word and the allowed words.
 
 /// The error of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -49,6 +49,7 @@ impl<'t> Line<'t> {
         }
     }
 
+    /// Parses the address family, if there is one, and the protocols. Without a protocol, all protocols match.
     pub(super) fn packets(&mut self) -> Result<(Option<Family>, Vec<Protocol>), RuleSyntaxError> {
         let family = if self.takes("ip") {
             Some(Family::V4)
@@ -92,7 +93,8 @@ impl<'t> Line<'t> {
         Ok((family, protocols))
     }
 
-    /// Parses the ICMP types after the protocol's name.
+    /// Parses the ICMP types and codes after the protocol's name. Returns `None` if there are none, or if the rule is
+    /// not for exactly one of the protocols `icmp` and `icmp6`.
     pub(super) fn types(&mut self, protocols: &[Protocol]) -> Result<Option<Types>, RuleSyntaxError> {
         let icmp = match protocols {
             [Protocol { family: Some(family), .. }] => *family,
@@ -140,6 +142,8 @@ impl<'t> Line<'t> {
         Ok(Some(ends))
     }
 
+    /// Parses `any`, or prefixes and names of sets with commas between them. The result has no ports, and no address is
+    /// in two of its prefixes.
     pub(super) fn prefixes(&mut self, sets: &Sets) -> Result<Ends, RuleSyntaxError> {
         if self.takes("any") {
             return Ok(Ends::any());
@@ -176,7 +180,7 @@ impl<'t> Line<'t> {
         Ok(ends)
     }
 
-    /// Parses words with commas between them.
+    /// Parses words with commas between them, at least one, and calls `with` with each word.
     pub(super) fn list(
         &mut self,
         what: &'static str,
@@ -195,8 +199,9 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Parses values and ranges with commas between them. Returns them in order, as the smallest number of ranges that
-    /// contain exactly these values.
+    /// Parses values and ranges with commas between them. Returns the smallest number of ranges that contain exactly
+    /// these values, in order. `value` parses a value, and `names` are the names among which a similar one is
+    /// suggested.
     pub(super) fn values<'n, N: Iterator<Item = &'n str>>(
         &mut self,
         what: &'static str,
@@ -232,6 +237,7 @@ impl<'t> Line<'t> {
     }
 }
 
+/// Parses the name of a protocol, its number, or a value and a mask.
 fn protocol(word: &str) -> Result<Protocol, RuleSyntaxError> {
     let of = |is, has_ports, family| Ok(Protocol { word: shown(word), is, has_ports, family });
     if let Some((number, has_ports)) = names::protocol(word) {
@@ -243,7 +249,7 @@ fn protocol(word: &str) -> Result<Protocol, RuleSyntaxError> {
         return of(ProtocolMatch::exactly(number), has_ports, family);
     }
     if let Some(number) = number(word).and_then(|number| u8::try_from(number).ok()) {
-        // A port of ICMP would be taken for a type or a code.
+        // The classifier would treat a port of ICMP as a type or a code.
         let has_ports = ![u32::ICMP, u128::ICMP].contains(&number);
         return of(ProtocolMatch::exactly(number), has_ports, None);
     }

@@ -46,6 +46,7 @@ impl Members {
     }
 }
 
+/// Sorts prefixes and removes those that other prefixes cover.
 fn disjoint<A: RuleAddress>(prefixes: &mut Vec<RulePrefix<A>>) {
     prefixes.sort_unstable_by_key(|prefix| (prefix.first(), prefix.length()));
     // Two prefixes are nested or disjoint. In this order, a nested prefix follows the prefix that covers it.
@@ -56,6 +57,7 @@ fn disjoint<A: RuleAddress>(prefixes: &mut Vec<RulePrefix<A>>) {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sets {
     sets: BTreeMap<String, Members>,
+    /// The number of prefixes of all sets together.
     members: usize,
 }
 

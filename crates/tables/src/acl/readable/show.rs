@@ -28,6 +28,7 @@ impl<A: RuleAddress> Readable<'_, A> {
         (self.0.constrains_icmp() && byte(sport) && (dport.is_any() || byte(dport))).then_some((sport, dport))
     }
 
+    /// Writes the source or the destination: `word`, the prefix, and the ports if the rule constrains them here.
     fn end(&self, f: &mut fmt::Formatter<'_>, word: &str, prefix: RulePrefix<A>, ports: PortRange) -> fmt::Result {
         match prefix.length() {
             0 => write!(f, " {word} any")?,

@@ -1,4 +1,4 @@
-//! The problems of a rule file. Each message has the place, the value and the allowed values.
+//! The problems of a rule file. Each message contains the file and the line, the wrong value and the allowed values.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum Problem {
         value: String,
     },
     /// Source and destination differ in family.
-    #[error("the destination {0:?} is of another address family than the source; both are IPv4 or both IPv6")]
+    #[error("the destination {0:?} is of another address family than the source; allowed is one family for both")]
     Families(String),
     /// Not a port.
     #[error("{value:?} is not a valid {what}; allowed is 0 to 65535")]

@@ -74,13 +74,14 @@ impl Entry {
         ports.into_iter().fold(self.action as RuleShape, |shape, field| shape << 16 | RuleShape::from(field))
     }
 
-    /// Returns the rule's service, if it has exactly one protocol and one destination port.
+    /// Returns the rule's [service], if it has exactly one protocol and one destination port.
     fn service(&self) -> Option<u32> {
         let (value, mask) = self.protocol;
         (mask & 0xff == 0xff && self.dport.0 == self.dport.1).then(|| service(value, self.dport.0))
     }
 }
 
+/// Packs a protocol word and a destination port into one key.
 fn service(protocol: u16, dport: u16) -> u32 {
     u32::from(protocol) << 16 | u32::from(dport)
 }
@@ -109,7 +110,7 @@ impl Entries {
         }
     }
 
-    /// Returns the rules if they are in a row, and nothing for a crowd.
+    /// Returns the rules if they are in a row, and an empty row for a crowd.
     #[inline]
     fn row(&self) -> &[Entry] {
         match self {
@@ -119,6 +120,7 @@ impl Entries {
         }
     }
 
+    /// Adds a rule in order. A row that is full becomes a crowd.
     fn insert(&mut self, entry: Entry) {
         match self {
             Entries::Many(entries) if entries.is_empty() => *self = Entries::One(entry),
@@ -204,9 +206,9 @@ impl Entries {
 /// The rules of one pair of prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// All rules; if there are many, only the rules without exactly one service.
+    /// All rules of a small group. In a group with `services`: the rules that are not for exactly one service.
     walked: Entries,
-    /// Boxed, so that groups without services are small.
+    /// The other rules of a group that has had more than [`WALKED`] rules. Boxed, so that most groups are small.
     services: Option<Box<Services>>,
 }
 
@@ -215,7 +217,8 @@ pub struct Group {
 struct Services(HashMap<u32, Entries, Seeded>);
 
 impl Group {
-    /// Returns the list that an entry is in or belongs to.
+    /// Returns the list that an entry is in or belongs to. Creates an empty list if the entry is the first of its
+    /// service.
     fn list(&mut self, entry: &Entry) -> &mut Entries {
         match (&mut self.services, entry.service()) {
             (Some(services), Some(service)) => services.0.entry(service).or_default(),
@@ -223,6 +226,7 @@ impl Group {
         }
     }
 
+    /// Adds a rule. A group that gets more than [`WALKED`] rules is subdivided by service, and stays so.
     fn insert(&mut self, entry: Entry, seed: Seeded) {
         if self.services.is_none() && self.walked.len() == WALKED {
             let mut services = Services(HashMap::with_hasher(seed));

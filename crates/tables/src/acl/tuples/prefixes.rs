@@ -11,7 +11,7 @@ use super::super::rule::{RuleAddress, RulePrefix};
 use super::fold::Seeded;
 use super::lengths::{LENGTHS, Lengths};
 
-/// The least number of filter slots a prefix: one in 16 look-ups passes by chance.
+/// The least number of filter slots per prefix. With 16, one in 16 look-ups passes by chance.
 const FILTER_SLOTS_PER_PREFIX: usize = 16;
 /// The number of slots of the smallest filter.
 const MIN_FILTER_SLOTS: usize = 512;
@@ -58,7 +58,7 @@ pub enum RuleRole {
 /// The prefixes of the other field in the rules that name a prefix.
 #[derive(Clone, Debug, Default)]
 struct Partners {
-    /// The number of rules for each length of the other prefix and each role.
+    /// The number of rules for each length of the other prefix and each role. Counts of 0 are not stored.
     rules: Vec<(u8, RuleRole, u32)>,
 }
 
@@ -79,17 +79,22 @@ pub struct Prefixes<A: RuleAddress> {
     filter: Filter,
 }
 
-/// The number of prefixes at each hash value. A count that reaches 255 stays there.
+/// The number of prefixes at each hash value. A count that reaches 255 stays there, because the filter no longer knows
+/// the true count.
 #[derive(Clone, Debug)]
 struct Filter {
+    /// The counts. Their number is a power of two.
     slots: Box<[u8]>,
+    /// The number of bits by which a hash of 64 bits is shifted to the right to get a slot.
     shift: u32,
+    /// The odd multipliers for both halves of an address.
     multipliers: [u64; 2],
 }
 
-/// The prefixes that contain an address: the lengths and numbers of the first `count` entries.
+/// The prefixes that contain an address.
 pub struct ContainingPrefixes {
     pub count: usize,
+    /// The length and the number of each prefix. Only the first `count` entries are valid.
     pub prefixes: [(u8, u32); LENGTHS],
 }
 
@@ -196,7 +201,7 @@ impl<A: RuleAddress> Prefixes<A> {
         number
     }
 
-    /// Counts one rule less that names the prefix together with a prefix of length `partner` in the other field.
+    /// Reverses [`add`](Self::add) for a rule that was added. The last removal frees the prefix's number.
     pub fn remove(&mut self, prefix: RulePrefix<A>, partner: u8, role: RuleRole) {
         let Some(named) = self.named.get_mut(&Name(prefix)) else { return };
         let number = named.number;
@@ -239,7 +244,7 @@ impl<A: RuleAddress> Prefixes<A> {
         self.partner_lengths[role as usize][number as usize]
     }
 
-    /// Finds the prefixes that contain the address.
+    /// Replaces the content of `found` by the prefixes that contain the address.
     #[inline]
     pub fn find_containing(&self, address: A, found: &mut ContainingPrefixes) {
         let mut let_through = [0u8; LENGTHS];

@@ -10,6 +10,7 @@ const MAX_NAME: usize = 128;
 const OPERATIONS: &str = "set, setx, unset, toggle, isset, isnotset, reset and noalert";
 
 impl Building<'_> {
+    /// Parses an option `flowbits` and adds its steps to the rule.
     pub(super) fn flow_bits(&mut self, value: &str) -> Result<(), String> {
         let mut parts = value.split(',').map(str::trim_ascii);
         let word = parts.next().unwrap_or_default();

@@ -5,6 +5,7 @@ use super::Building;
 use crate::nids::rule::{BitMatch, FlowTest, Protocol, Test};
 
 impl Building<'_> {
+    /// Parses an option `flow`, and adds the tests that the parameter `flow` of the module requires.
     pub(super) fn flow(&mut self, value: &str) -> Result<(), String> {
         let words: Vec<&str> = value.split(',').map(str::trim_ascii).collect();
         for word in &words {
@@ -51,7 +52,7 @@ impl Building<'_> {
         let of_tcp = matches!(self.rule.protocol, Protocol::Tcp | Protocol::Ip);
         let mut add_test = |how, bits, mask| self.rule.tests.push(Test::FlagsOfTcp { how, bits, mask });
         if of_tcp && words.contains(&"established") {
-            // Segments after the handshake have ACK, and neither SYN nor RST (RFC 9293 section 3.10.7.4).
+            // Segments after the handshake have ACK. They do not have SYN or RST (RFC 9293 section 3.10.7.4).
             add_test(BitMatch::Exactly, 16, 16 | 2 | 4);
         }
         if of_tcp && words.contains(&"not_established") {

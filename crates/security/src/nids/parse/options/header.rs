@@ -18,7 +18,8 @@ pub(super) enum RangeForm {
     None,
 }
 
-/// Parses a comparison: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`.
+/// Parses a comparison with numbers from 0 to `most`: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`. Fails if no number
+/// passes it.
 pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result<NumberRange, String> {
     let allowed = match form {
         RangeForm::Between | RangeForm::Inclusive => "<5, >5, <=5, >=5, !5, 3<>5 and 3<=>5",
@@ -135,6 +136,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Fails if the rule is not for this protocol, TCP or ICMP.
     fn require_protocol(&self, name: &str, protocol: Protocol) -> Result<(), String> {
         if self.rule.protocol == protocol {
             return Ok(());
@@ -143,6 +145,7 @@ impl Building<'_> {
         Err(format!("'{name}' is allowed only in rules for {word}"))
     }
 
+    /// Parses an option `ip_proto` and adds its test to the rule.
     fn ip_protocol(&mut self, value: &str) -> Result<(), String> {
         let (sign, word) = value.split_at(value.len() - value.trim_start_matches(['!', '<', '>', '=', ' ']).len());
         let word = word.trim_ascii();
@@ -153,6 +156,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Parses an option `fragbits` and adds its test to the rule.
     pub(super) fn fragment_bits(&mut self, value: &str) -> Result<(), String> {
         let wrong = || format!("fragbits '{}': allowed are M, D and R, with one of !, * and +", short(value));
         let letters = value.trim_matches(['!', '*', '+', ' ']);
@@ -176,6 +180,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Parses an option `ipopts` and adds its test to the rule.
     pub(super) fn ip_options(&mut self, value: &str) -> Result<(), String> {
         let known = IP_OPTIONS.iter().find(|(name, _)| name.eq_ignore_ascii_case(value));
         let (_, number) = known.ok_or_else(|| {
@@ -186,6 +191,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Parses an option `flags` and adds its test to the rule.
     pub(super) fn flags(&mut self, value: &str) -> Result<(), String> {
         if self.rule.protocol != Protocol::Tcp {
             return Err("'flags' is allowed only in rules for tcp".to_owned());

@@ -14,14 +14,22 @@ const MAX_VARIABLES: usize = 2;
 /// The arguments that may come in any order.
 #[derive(Default)]
 struct Arguments {
+    /// True if the position is relative to the end of the previous option.
     relative: bool,
+    /// True if the least significant byte comes first.
     little: bool,
+    /// True if the number is in text (`string`).
     text: bool,
+    /// The base of a number in text; 10 if none is given.
     base: Option<u8>,
+    /// The mask (`bitmask`); 0 without one.
     mask: u32,
     multiplier: Option<u32>,
+    /// The alignment; 0 without one.
     align: u8,
+    /// The origin of a jump; without it, the end of the number.
     jump: Option<Base>,
+    /// The amount that is added to the target of a jump.
     post: Option<Amount>,
 }
 
@@ -49,7 +57,7 @@ impl Building<'_> {
         })
     }
 
-    /// Returns the index of a variable.
+    /// Returns the index of a variable that an earlier `byte_extract` sets.
     pub(super) fn variable(&self, name: &str) -> Option<u8> {
         self.variables.iter().position(|known| known == name).map(|index| index as u8)
     }
@@ -83,7 +91,8 @@ impl Building<'_> {
         Ok(Number { bytes, offset, relative: rest.relative, form, mask: rest.mask })
     }
 
-    /// Parses the arguments that may come in any order. `allowed` are those that only some options have.
+    /// Parses the arguments that may come in any order. `allowed` lists the arguments that only some options have, and
+    /// that this option has.
     fn rest<'t>(
         &self,
         name: &str,
@@ -140,6 +149,7 @@ impl Building<'_> {
         Ok(rest)
     }
 
+    /// Parses an option `byte_test` and adds it to the options about the payload.
     pub(super) fn byte_test(&mut self, value: &str) -> Result<(), String> {
         self.check_room()?;
         let words: Vec<&str> = value.split(',').map(str::trim_ascii).collect();
@@ -171,6 +181,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Parses an option `byte_jump` and adds it to the options about the payload.
     pub(super) fn byte_jump(&mut self, value: &str) -> Result<(), String> {
         self.check_room()?;
         let words: Vec<&str> = value.split(',').map(str::trim_ascii).collect();
@@ -193,6 +204,8 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Parses an option `byte_extract` and adds it to the options about the payload. Later options can use its
+    /// variable.
     pub(super) fn byte_extract(&mut self, value: &str) -> Result<(), String> {
         self.check_room()?;
         let words: Vec<&str> = value.split(',').map(str::trim_ascii).collect();
@@ -221,6 +234,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Parses an option `isdataat` and adds it to the options about the payload.
     pub(super) fn data_at(&mut self, value: &str) -> Result<(), String> {
         self.check_room()?;
         let (not, value) = value.strip_prefix('!').map_or((false, value), |value| (true, value.trim_ascii()));

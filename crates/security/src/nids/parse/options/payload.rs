@@ -69,7 +69,7 @@ pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
     }
     rule.chain = chain(rule, links);
     if rule.chain.is_empty() {
-        // No option is relative to them, so they come last.
+        // No option is relative to contents with `fast_pattern:only`, so they come last.
         rule.contents.sort_by_key(|content| content.only);
     }
     for (index, pcre) in rule.pcres.iter_mut().enumerate() {
@@ -79,8 +79,8 @@ pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the options in order if one depends on others in a way that the matcher for contents alone cannot handle.
-/// Otherwise returns nothing.
+/// Returns all options about the payload in order if one of them depends on others in a way that the matcher for
+/// contents alone cannot handle. Otherwise returns an empty list.
 fn chain(rule: &Rule, mut links: Vec<Link>) -> Vec<ChainStep> {
     let content = |link: &Link| match link {
         Link::Content(index) => Some(&rule.contents[*index]),
@@ -163,6 +163,7 @@ impl Building<'_> {
         self.links.push(link);
     }
 
+    /// Fails if the rule has the largest number of options about the payload. Must be called before another is added.
     pub(super) fn check_room(&self) -> Result<(), String> {
         if self.links.len() < MAX_PARTS {
             return Ok(());
@@ -170,6 +171,7 @@ impl Building<'_> {
         Err(format!("more than {MAX_PARTS} contents, expressions and similar options"))
     }
 
+    /// Parses an option `content`, with modifiers after commas.
     pub(super) fn content(&mut self, value: &str) -> Result<(), String> {
         self.check_room()?;
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
@@ -186,7 +188,7 @@ impl Building<'_> {
             end: false,
         });
         self.link(Link::Content(self.rule.contents.len() - 1));
-        // Snort 3 writes modifiers after commas, Snort 2 as options of their own.
+        // Snort 3 writes modifiers after commas, Snort 2 as separate options.
         let Some(rest) = rest.strip_prefix(',') else {
             return if rest.is_empty() {
                 Ok(())
@@ -205,6 +207,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Applies a modifier to the last content.
     pub(super) fn modifier(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let variable = value.and_then(|value| self.variable(value));
         let fast_before = self.rule.contents.iter().any(|content| content.fast);
@@ -232,7 +235,8 @@ impl Building<'_> {
                 match value {
                     "" => {}
                     "only" => content.only = true,
-                    // Rules are found by the whole content. The result is the same.
+                    // Offset and length have no effect: rules are found by the whole content, which gives the same
+                    // result.
                     _ => {
                         let part = value.split_once(',').and_then(|(offset, size)| {
                             let one = |text: &str| number::<u32>(name, text.trim_ascii(), MAX_OFFSET.into()).ok();
@@ -302,6 +306,7 @@ impl Building<'_> {
         Ok(())
     }
 
+    /// Parses an option `pcre` and adds its expression to the rule.
     pub(super) fn pcre(&mut self, value: &str) -> Result<(), String> {
         self.check_room()?;
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));

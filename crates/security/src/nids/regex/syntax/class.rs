@@ -161,6 +161,7 @@ impl Parser<'_> {
         Ok(Some(if not { set.not() } else { set }))
     }
 
+    /// Parses one byte or one named set in a class.
     fn member(&mut self) -> Result<Member, String> {
         let byte = self.peek().ok_or("unclosed character class")?;
         self.at += 1;

@@ -40,7 +40,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses `\1` as a back-reference, or `\101` as an octal number if there are not as many groups.
+    /// Parses `\1` as a back-reference. Two or more digits, such as `\101`, are an octal number if there is no group
+    /// with this number.
     fn number(&mut self) -> Result<Node, String> {
         let digits = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).take(4).count();
         let number = self.rest()[..digits].iter().fold(0usize, |number, digit| number * 10 + usize::from(digit - b'0'));
@@ -66,6 +67,7 @@ impl Parser<'_> {
         number as u8
     }
 
+    /// Returns a back-reference to a group. Fails if there is no such group.
     fn back(&self, number: usize) -> Result<Node, String> {
         if number == 0 || number > self.groups {
             return Err(format!("a reference to group {number}, but there are {}", self.groups));
