@@ -248,7 +248,8 @@ impl Counts {
         self.modules.len() + self.ports.len()
     }
 
-    /// Returns instructions per packet of the module or port of this name ([`TimedPart::name`](crate::ticks::TimedPart::name)).
+    /// Returns instructions per packet of the module or port of this name
+    /// ([`TimedPart::name`](crate::ticks::TimedPart::name)).
     #[must_use]
     pub fn per_packet(&self, name: &str, kind: PartType) -> Option<f64> {
         let ports = || self.served.ports.iter().zip(&self.ports);

@@ -54,9 +54,9 @@ pub struct HardwareCounts {
 pub struct Hardware {
     /// Instructions per core cycle, idle turns included.
     pub ipc: Option<f64>,
-    /// Instructions per core cycle of busy turns. [`HardwareCounts::figures`] cannot know it, because the counters are read
-    /// from outside, for whole spans. [`Measurement`](crate::measurement::Measurement) fills it in from the workers'
-    /// own meters.
+    /// Instructions per core cycle of busy turns. [`HardwareCounts::figures`] cannot know it, because the counters are
+    /// read from outside, for whole spans. [`Measurement`](crate::measurement::Measurement) fills it in from the
+    /// workers' own meters.
     pub eipc: Option<f64>,
     /// Core cycles of busy turns per packet: the core cycles of the span, multiplied by the busy share of the time.
     /// This assumes a constant core frequency.

@@ -1,9 +1,9 @@
 //! The machine's topology: packages, memory domains, last-level caches, physical cores, and the nodes of network
 //! interfaces.
 //!
-//! There are three sources: the kernel's files beneath a [`Tree`](crate::tree::Tree), a description written by hwloc, and a short text
-//! such as `2x12`. Each of them gives a [`Topology`]. A processor that is offline, or that the process may not use, is
-//! included and marked. The [domains](Topology::domains) contain only usable processors.
+//! There are three sources: the kernel's files beneath a [`Tree`](crate::tree::Tree), a description written by hwloc,
+//! and a short text such as `2x12`. Each of them gives a [`Topology`]. A processor that is offline, or that the process
+//! may not use, is included and marked. The [domains](Topology::domains) contain only usable processors.
 
 mod hwloc;
 mod synthetic;

@@ -64,7 +64,8 @@ fn tree(modules: usize, flows: usize, largest: f64) -> impl Strategy<Value = (Mo
     )
 }
 
-/// The share from which a flow has no objective. Flows without an objective are left out of the model, but their packets are counted.
+/// The share from which a flow has no objective. Flows without an objective are left out of the model, but their
+/// packets are counted.
 const NO_OBJECTIVE: f64 = 1.1;
 
 /// The largest batch for exhaustive search.

@@ -9,7 +9,8 @@ use forebay_packet::{Network, Packet};
 pub enum Unfit {
     /// The frame is not IP.
     NotIp,
-    /// The frame is shorter than its IP header states, or the stated length is impossible or not supported (jumbograms).
+    /// The frame is shorter than its IP header states, or the stated length is impossible or not supported
+    /// (jumbograms).
     Truncated,
 }
 
