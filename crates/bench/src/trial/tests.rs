@@ -179,15 +179,16 @@ fn a_real_pipeline_is_tried_at_several_loads() {
         forebay_instance::start(plans, &cores, made, Box::new(|_| None), forebay_instance::ControlInputs::default())
             .expect("it starts");
     let mut trials = Measured::new(Arc::clone(&instance), load);
-    let span = Duration::from_millis(100);
+    let span = Duration::from_millis(300);
+    // 15 000 packets are due. If another process has the worker's core at the end of the span, packets that became due
+    // in this time are not counted. If it has the core of this thread, the load ends late.
     let over = trials.run(50_000.0, span).expect("it runs");
-    // The generator is polled once per turn. A turn takes the time of two packets, in which 20 packets of this trial
-    // are due, or 40 packets of the trial below.
-    assert!(over.offered >= 4_960 && over.lost > over.offered / 2 && over.took >= span, "{over:?}");
+    assert!((11_000..20_000).contains(&over.offered) && over.took >= span, "{over:?}");
+    assert!(over.lost > over.offered / 2, "{over:?}");
     let disturbances = trials.disturbances();
-    assert!(disturbances.len() == 1 && disturbances[0].span_s >= 0.1, "{disturbances:?}");
+    assert!(disturbances.len() == 1 && disturbances[0].span_s >= 0.3, "{disturbances:?}");
     let again = trials.run(100_000.0, span).expect("it runs");
-    assert!(again.offered >= 9_920 && again.lost > again.offered / 2, "{again:?}");
+    assert!((22_000..40_000).contains(&again.offered) && again.lost > again.offered / 2, "{again:?}");
     let outcome = instance.end();
     assert!(outcome.troubles.is_empty(), "{outcome:?}");
 }
