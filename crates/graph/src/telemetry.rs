@@ -34,7 +34,8 @@ pub struct Account {
     pub packets: Counter,
     /// The timed calls.
     pub calls: Counter,
-    /// Pairs of a stretch and the stretch before it.
+    /// Pairs of a stretch and the stretch before it. A stretch is the part of a timed turn between two readings of the
+    /// clock.
     pub(crate) after_any: Pairs,
     /// Pairs of a stretch and the residue after it.
     pub(crate) then_residue: Pairs,

@@ -375,7 +375,7 @@ pub struct Stalls {
     pub turns: u64,
     /// The share of the time that these turns took.
     pub share: f64,
-    /// The share of the time that such turns took in which the worker had something to do.
+    /// The share of the time that those of these turns took in which the worker had work.
     pub busy_share: f64,
 }
 
