@@ -34,11 +34,12 @@ pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<
     // A long turn may have much work, so the machine is named only if stalls were measured.
     let elsewhere = workers.iter().any(|worker| worker.machine_stalls.share >= ELSEWHERE);
     let doctor = if elsewhere { " (the machine ran something else: see `forebay doctor`)" } else { "" };
-    let turns = (*stalled > 0).then(|| format!("in {stalled} of them a turn took half the objective or more{doctor}"));
+    let turns = (*stalled > 0)
+        .then(|| format!("in {stalled} of the missed periods, a turn took half the objective or more{doctor}"));
     let took =
         took_us.map(|(median, most)| format!("it decides in {} (at most {})", span(Some(median)), span(Some(most))));
     let late = took_us.filter(|(median, _)| *median > period_ms * 1e3);
-    let late = late.map(|_| "which is longer than its period: set a longer period".to_owned());
+    let late = late.map(|_| "a decision takes longer than the period: set a longer period".to_owned());
     [Some(missed), turns, took, late].into_iter().flatten().collect()
 }
 
@@ -81,15 +82,18 @@ pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<Strin
             UnkeptCause::Slow | UnkeptCause::Time => format!(" ({:.0} % in reserve)", control.guard * 100.0),
         };
         let why = match unkept.cause {
-            UnkeptCause::Share => "it is limited because it offers more than its share".to_owned(),
+            UnkeptCause::Share => "its rate is limited because it offers more than its share".to_owned(),
             UnkeptCause::Slow => format!("it takes {takes} although it waits for no batch"),
-            UnkeptCause::Time => format!("it takes {takes}, as smaller batches would leave a worker no time"),
+            UnkeptCause::Time => format!("it takes {takes}, because a worker has no time for smaller batches"),
             UnkeptCause::Load => {
                 format!(
-                    "it takes {takes}, as more packets arrive than a worker has time for, even in the largest batches"
+                    "it takes {takes}, because more packets arrive than a worker has time for, even in the largest \
+                     batches"
                 )
             }
-            UnkeptCause::Stated => format!("it takes {takes}, as it waits for batches whose trigger is stated"),
+            UnkeptCause::Stated => {
+                format!("it takes {takes}, because a trigger is set in the configuration or by hand")
+            }
         };
         format!("{} cannot keep {slo}{reserve}: {why}", unkept.flow)
     };
@@ -116,8 +120,12 @@ pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
         let flow = moved.flow.as_deref().unwrap_or("a flow");
         let (turn, pause) = (span(Some(*turn_us)), span(Some(*pause_us)));
         let why = match why {
-            MoveReason::Apart => format!("{flow} cannot keep its objective beside them, with turns of up to {turn}"),
-            MoveReason::Together => format!("all flows fit together again, with turns of up to {turn}"),
+            MoveReason::Apart => format!(
+                "{flow} cannot keep its objective on a worker with these modules, where a turn takes up to {turn}"
+            ),
+            MoveReason::Together => {
+                format!("all flows keep their objectives on one worker again, where a turn takes up to {turn}")
+            }
         };
         let all = control.moves.len();
         let all = if all > 1 { format!(", the last of {all} moves") } else { String::new() };
@@ -133,15 +141,15 @@ pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
 fn too_slow(report: &ShortReport) -> String {
     let why = match &report.cause {
         ShortCauseReport::Time { worker, load } => format!(
-            "all stated rates take {:.0} % of the time that worker {worker} has: state less, or add a worker",
+            "all stated rates together need {:.0} % of the time of worker {worker}: state lower rates, or add a worker",
             load * 100.0
         ),
         ShortCauseReport::Together { with, module } => {
-            format!("{with} passes the same modules, {module} first: give each flow a module of its own")
+            format!("{with} passes all modules of this flow from {module} on: give each flow a module of its own")
         }
         ShortCauseReport::Held { module } => format!(
-            "its packets wait for others' before {module}: set `when_full: drop` in `shares` for the modules after it; \
-             if all have it, offer less or add a worker"
+            "its packets wait for packets of other flows before {module}: set `when_full: drop` in `shares` for the \
+             modules after {module}; if all of these modules have it, reduce the load or add a worker"
         ),
     };
     let (stated, has) = (short(report.min_rate_pps), short(report.rate_pps));
@@ -149,7 +157,7 @@ fn too_slow(report: &ShortReport) -> String {
         Some(rate) => format!("{}bps ({stated} pps of its packets)", short(rate)),
         None => format!("{stated} pps"),
     };
-    format!("{} cannot have {stated}, it has {has}: {why}", report.flow)
+    format!("{} cannot have {stated} and has {has}: {why}", report.flow)
 }
 
 /// Describes the controller in one short line.
@@ -202,7 +210,7 @@ pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let unserved = (rates.is_some() && !serves).then(|| missed(format!("{name} does not control rates: use fair")));
     let removed: Vec<_> = report.removed_flows.iter().map(|flow| flow.name.as_str()).collect();
     let removed = (!removed.is_empty())
-        .then(|| missed(format!("MISSED before a reload removed flow or objective: {}", names(&removed))));
+        .then(|| missed(format!("MISSED before a reload removed the flow or its objective: {}", names(&removed))));
     [delays, rates, unserved, removed].into_iter().flatten().collect()
 }
 
@@ -220,7 +228,7 @@ fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Optio
     let part = |count: usize, text: String| if count > 0 { format!(", {text}") } else { String::new() };
     let late = part(missed.len(), format!("{} MISSED", missed.len()));
     let late_names = if missed.is_empty() { String::new() } else { format!(": {}", names(&missed)) };
-    let robbed = part(machine.len(), format!("{} missed only because the machine took the core away", machine.len()));
+    let robbed = part(machine.len(), format!("{} missed only because the core ran other work", machine.len()));
     let robbed_names = if machine.is_empty() { String::new() } else { format!(": {}", names(&machine)) };
     let robbed_brief = part(machine.len(), format!("{} by machine", machine.len()));
     let idle = part(idle, format!("{idle} without packets"));
@@ -322,10 +330,11 @@ pub(crate) mod tests {
         };
         assert_eq!(state(&seen, &workers(0.5)), expected);
         let slow = ControlReport { took_us: Some((120e3, 300e3)), ..seen.clone() };
-        assert!(state(&slow, &[]).ends_with("which is longer than its period: set a longer period"));
+        assert!(state(&slow, &[]).ends_with("a decision takes longer than the period: set a longer period"));
         // Regression: the machine was blamed for turns that were as long as the pipeline's own calls.
         let stalled = ControlReport { stalled: 3, took_us: None, ..seen.clone() };
-        let expected = "4 of 123 periods missed an objective; in 3 of them a turn took half the objective or more";
+        let expected = "4 of 123 periods missed an objective; in 3 of the missed periods, a turn took half the \
+                        objective or more";
         let of_machine = format!("{expected} (the machine ran something else: see `forebay doctor`)");
         for (share, expected) in [(0.0, expected), (0.0049, expected), (0.005, &of_machine)] {
             let seen = state(&stalled, &workers(share));
@@ -355,8 +364,8 @@ pub(crate) mod tests {
             pause_us: 80.0,
         };
         let mut seen = ControlReport { moves: vec![moved(MoveReason::Apart, (0, 1))], ..control() };
-        let expected = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective beside \
-                        them, with turns of up to 1.542 ms (1.2 s, paused 80.00 us)";
+        let expected = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective on \
+                        a worker with these modules, where a turn takes up to 1.542 ms (1.2 s, paused 80.00 us)";
         assert_eq!(moves(&seen), [expected]);
         assert!(
             in_short(&seen).contains("4 of 123 periods missed, 5 modules to worker 1  cannot"),
@@ -365,8 +374,9 @@ pub(crate) mod tests {
         );
         seen.moves.push(moved(MoveReason::Together, (1, 0)));
         seen.unmoved = Some("no core".to_owned());
-        let expected = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows fit together again, with \
-                        turns of up to 1.542 ms (1.2 s, paused 80.00 us, the last of 2 moves)";
+        let expected = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows keep their objectives \
+                        on one worker again, where a turn takes up to 1.542 ms (1.2 s, paused 80.00 us, the last of \
+                        2 moves)";
         assert_eq!(moves(&seen), [expected, "not moved: no core"]);
         assert!(moves(&control()).is_empty());
     }
@@ -387,14 +397,14 @@ pub(crate) mod tests {
         ];
         let report = ControlReport { unkept: Vec::new(), short: causes.map(short).to_vec(), ..control() };
         let expected = [
-            "all stated rates take 144 % of the time that worker 0 has: state less, or add a worker",
-            "rest passes the same modules, fw first: give each flow a module of its own",
-            "its packets wait for others' before split: set `when_full: drop` in `shares` for the modules after it; \
-             if all have it, offer less or add a worker",
+            "all stated rates together need 144 % of the time of worker 0: state lower rates, or add a worker",
+            "rest passes all modules of this flow from fw on: give each flow a module of its own",
+            "its packets wait for packets of other flows before split: set `when_full: drop` in `shares` for the \
+             modules after split; if all of these modules have it, reduce the load or add a worker",
         ];
         assert_eq!(
             unkept(&report, &[]),
-            expected.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}"))
+            expected.map(|why| format!("video cannot have 1.000M pps and has 400.0k: {why}"))
         );
         assert!(in_short(&report).ends_with("cannot be kept: video"));
     }
@@ -410,7 +420,7 @@ pub(crate) mod tests {
         assert!(is_missed(&seen));
         assert_eq!(
             texts(&seen).last().map(String::as_str),
-            Some("MISSED before a reload removed flow or objective: video")
+            Some("MISSED before a reload removed the flow or its objective: video")
         );
     }
 
@@ -431,10 +441,10 @@ pub(crate) mod tests {
             let held = UnkeptReport { flow: "video".to_owned(), least_us, slo_us: 100.0, cause };
             unkept(&ControlReport { unkept: vec![held], ..control() }, &[])
         };
-        let expected = "video cannot keep 100.0 us: it is limited because it offers more than its share";
+        let expected = "video cannot keep 100.0 us: its rate is limited because it offers more than its share";
         assert_eq!(sentences(3.0, UnkeptCause::Share), [expected]);
-        let expected = "video cannot keep 100.0 us (5 % in reserve): it takes 110.0 us, as smaller batches would leave \
-                        a worker no time";
+        let expected = "video cannot keep 100.0 us (5 % in reserve): it takes 110.0 us, because a worker has no time \
+                        for smaller batches";
         assert_eq!(sentences(110.0, UnkeptCause::Time), [expected]);
     }
 

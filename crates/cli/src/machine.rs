@@ -5,16 +5,16 @@ use forebay_protocol::report::Report;
 /// The least share of a worker's time without its core at which the warning is printed.
 pub(crate) const LEAST: f64 = 0.01;
 
-/// Returns a warning that the machine took cores away from workers: for how long, why, and the remedy. `when` names the
+/// Returns a warning that workers' cores ran other work: for how long, why, and the remedy. `when` names the
 /// time of the report. Returns `None` if the share is below [`LEAST`].
 pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
     let preempted: Vec<_> = report.workers.iter().filter(|worker| worker.without_core() >= LEAST).collect();
     let most = preempted.iter().max_by(|a, b| a.without_core().total_cmp(&b.without_core()))?;
     let cores: Vec<_> = preempted.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
     let (cores, the_cores) = match &cores[..] {
-        [] => ("the worker's core".to_owned(), "the core"),
-        [core] => (format!("core {core}"), "the core"),
-        several => (format!("cores {}", several.join(", ")), "the cores"),
+        [] => ("The worker's core".to_owned(), "the core"),
+        [core] => (format!("Core {core}"), "the core"),
+        several => (format!("Cores {}", several.join(", ")), "the cores"),
     };
     let up_to = if preempted.len() > 1 { "up to " } else { "" };
     let choose = if report.workers.len() > 1 { "give the workers other cores" } else { "use --core N" };
@@ -28,7 +28,7 @@ pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
     };
     let share = most.without_core() * 100.0;
     Some(format!(
-        "The machine took {cores} away for {up_to}{share:.0} % of {when} ({cause}): delays include that. {remedy}, or \
+        "{cores} ran other work for {up_to}{share:.0} % of {when} ({cause}): delays include this time. {remedy}, or \
          {choose}."
     ))
 }
@@ -43,25 +43,25 @@ mod tests {
         let mut report = report(1);
         assert_eq!(notice(&report, "the time"), None);
         report.workers[0].machine_time.wait = Some(0.384);
-        let one = "The machine took core 1 away for 38 % of the time (other processes): delays include that. \
+        let one = "Core 1 ran other work for 38 % of the time (other processes): delays include this time. \
                    Free the core, or use --core N.";
         assert_eq!(notice(&report, "the time").as_deref(), Some(one));
         let mut second = report.workers[0].clone();
         (second.core, second.machine_time.wait) = (Some(3), Some(0.1));
         report.workers.push(second);
-        let two = "The machine took cores 1, 3 away for up to 38 % of the time (other processes): delays include that. \
+        let two = "Cores 1, 3 ran other work for up to 38 % of the time (other processes): delays include this time. \
                    Free the cores, or give the workers other cores.";
         assert_eq!(notice(&report, "the time").as_deref(), Some(two));
         report.workers.truncate(1);
         report.workers[0].machine_time.steal = Some(0.4);
-        let host = "The machine took core 1 away for 78 % of the time (the host of this virtual machine): delays \
-                    include that. Reserve the core on the host, or use --core N.";
+        let host = "Core 1 ran other work for 78 % of the time (the host of this virtual machine): delays \
+                    include this time. Reserve the core on the host, or use --core N.";
         assert_eq!(notice(&report, "the time").as_deref(), Some(host));
         // If the system has no counts, the length of turns is used.
         report.workers[0].machine_time = Default::default();
         report.workers[0].machine_stalls.share = 0.5;
-        let host = "The machine took core 1 away for 50 % of the time (other processes, or the host): delays include \
-                    that. Free the core, or use --core N.";
+        let host = "Core 1 ran other work for 50 % of the time (other processes, or the host): delays include \
+                    this time. Free the core, or use --core N.";
         assert_eq!(notice(&report, "the time").as_deref(), Some(host));
     }
 }

@@ -203,8 +203,8 @@ impl<'a> Part<'a> {
         let Summary { periods, first, .. } = self.summary;
         writeln!(
             out,
-            "measured: the busy share of workers, and periods that missed an objective, in the recorded run; the \
-             others: the model's prediction for the decisions"
+            "measured: the busy share of workers and the missed periods of the recorded run; recorded, replayed: the \
+             model's prediction for the decisions"
         )?;
         if (1..periods).contains(&first) {
             writeln!(out, "loads are means without the first {}", counted(first as u64, "period"))?;
@@ -214,8 +214,8 @@ impl<'a> Part<'a> {
         if self.periods.iter().filter(|period| period.settled).chain(shown).any(over) {
             writeln!(
                 out,
-                "{}: more than the available time; packets would wait (`missed` does not include that), and batches \
-                 would grow until they take less time",
+                "{}: more than the available time. Packets would wait (`missed` does not include this), and batches \
+                 would grow until their calls take less time",
                 self.most()
             )?;
         }

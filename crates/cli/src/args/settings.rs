@@ -50,8 +50,8 @@ impl Settings {
             problems.faults.iter_mut().filter(|it| it.place == as_set).for_each(|it| it.place.clone_from(&written));
         }
         for fault in &mut problems.faults {
-            let hint =
-                with_parameters(fault).map(|setting| format!(": on the command line `--set '{setting}'` instead"));
+            let hint = with_parameters(fault)
+                .map(|setting| format!(": on the command line, write `--set '{setting}'` instead"));
             fault.message.push_str(&hint.unwrap_or_default());
         }
         problems

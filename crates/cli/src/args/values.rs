@@ -79,7 +79,7 @@ pub(super) fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> 
         (!name.trim().is_empty()).then(|| (name.to_owned(), cost))
     });
     parts.ok_or_else(|| {
-        "write NAME=CALL+PACKET in whole nanoseconds of up to 3600000000000, such as acl=500+20".to_owned()
+        "write NAME=CALL+PACKET, such as acl=500+20: whole nanoseconds from 0 to 3600000000000".to_owned()
     })
 }
 

@@ -183,7 +183,7 @@ fn every_view_fits_every_screen() {
 #[test]
 fn no_explanation_is_cut() {
     let explanations = [
-        "The machine took cores 1, 2, 3 away for up to 38 % of the last interval (other processes): delays include",
+        "Cores 1, 2, 3 ran other work for up to 38 % of the last interval (other processes): delays include",
         "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch",
         "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective",
         "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)",

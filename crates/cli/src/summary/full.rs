@@ -18,7 +18,7 @@ pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
         write!(out, "worker {}{core}: {:.1} % busy, {} turns", worker.id, worker.busy * 100.0, whole(worker.turns))?;
         let elsewhere = worker.without_core() * 100.0;
         if elsewhere >= 0.05 {
-            write!(out, ", the machine took its core away for {elsewhere:.1} % of the time")?;
+            write!(out, ", its core ran other work for {elsewhere:.1} % of the time")?;
         }
         if report.workers.len() > 1 {
             let (handed, taken, stalls) = (whole(worker.handed), whole(worker.taken), whole(worker.stalls));

@@ -112,7 +112,7 @@ fn the_error_shows_how_to_set_parameters_of_a_controller() {
     let file = File::new(&format!("{endless}control: {{ batching: optimal, period: 10ms }}\n"));
     let run = ["run", file.path(), "--virtual"];
     let valid_setting = |trigger| format!("control.batching={{ static: {{ trigger: {trigger} }} }}");
-    let suggestion = |trigger| format!(": on the command line `--set '{}'` instead", valid_setting(trigger));
+    let suggestion = |trigger| format!(": on the command line, write `--set '{}'` instead", valid_setting(trigger));
     for command in [&["--controller", "static"][..], &["--set", "control.batching=static"]] {
         assert_error(&[&run[..], command].concat(), &["static needs parameters: ", &suggestion(16)]);
     }
