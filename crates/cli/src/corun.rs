@@ -169,7 +169,9 @@ fn subjects(arguments: &args::Profile, batch: usize) -> anyhow::Result<Vec<Subje
         return Ok(Subject::modules(&source, origin(pipeline).as_deref(), batch)?);
     }
     if let Some(set) = arguments.set.first() {
-        bail!("--set {set}: functions are measured with the parameters of their examples: name a pipeline");
+        bail!(
+            "--set {set}: functions are measured with the parameters of their examples: to use --set, name a pipeline"
+        );
     }
     profile::known(names)?;
     let mut names = if names.is_empty() { profile::all() } else { names.clone() };
@@ -259,7 +261,7 @@ impl Measured {
             let held =
                 choose(&seats.competitors.iter().chain([&seats.subject]).map(|core| Some(*core)).collect::<Vec<_>>());
             if let Some(core) = held.as_ref().ok().and_then(|held| held.iter().find(|core| held.is_shared(**core))) {
-                self.bar.note(&format!("core {core} runs another pipeline: runs that it disturbs are void"));
+                self.bar.note(&format!("another pipeline uses core {core}: measurements that it disturbs are void"));
             }
             self.bar.begin(plan::runs(&keys, &demands, cores, passes));
             let seconds = missing as f64 * (2 * span + BESIDE).as_secs_f64();

@@ -16,7 +16,7 @@ pub(crate) fn write(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow
     // Lock before truncating, so that another process's recording is not damaged.
     let file = open_to_write(path, OWNER_ALONE).with_context(option)?;
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        anyhow::bail!("{}: another process writes this file: name another one", option());
+        anyhow::bail!("{}: another process writes this file: name another file", option());
     }
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         // Also restrict a file from an older version that others could read.

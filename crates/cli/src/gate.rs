@@ -69,7 +69,7 @@ fn update(
     let modules: usize = changed.cases.iter().map(|case| case.parts).sum();
     let cases = counted(now.cases.len() as u64, "pipeline");
     let added = counted(changed.added.len() as u64, "pipeline");
-    let gone = if changed.gone.is_empty() { String::new() } else { format!(", without {}", changed.gone.join(", ")) };
+    let gone = if changed.gone.is_empty() { String::new() } else { format!(", removed: {}", changed.gone.join(", ")) };
     writeln!(
         out,
         "{} has {cases}: {added} added{gone}; {} of {modules} figures changed",
@@ -86,7 +86,7 @@ fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
         if built_in {
             return Ok(name.clone());
         }
-        let Some(path) = origin(name) else { bail!("{name}: it is read several times: name a file") };
+        let Some(path) = origin(name) else { bail!("{name}: the pipeline is read several times: name a file") };
         let path = PathBuf::from(path);
         let whole = path.canonicalize().with_context(|| format!("{name}: neither a file nor built in"))?;
         Ok(relative(&whole, folder).display().to_string())

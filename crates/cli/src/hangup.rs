@@ -58,7 +58,7 @@ impl Caught {
                     SIGHUP if has_terminal => {
                         is_lost.store(true, Ordering::Relaxed);
                         let message = "SIGHUP: the run continues without its terminal; logs will be reopened; \
-                                       `forebay reload` reloads";
+                                       `forebay reload` reads the configuration again";
                         (EventName::TerminalLost, "SIGHUP", message)
                     }
                     SIGHUP => {

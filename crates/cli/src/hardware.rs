@@ -24,7 +24,7 @@ fn two_sides(entered: f64, by_counters: f64) -> String {
     let share = entered / by_counters * 100.0;
     let (entered, by_counters) = (short(entered), short(by_counters));
     format!(
-        "pps = f_cpu x CUR x eIPC / IPP: {entered} packets a second entered, the counters say {by_counters} \
+        "pps = f_cpu x CUR x eIPC / IPP: measured {entered} packets/s, computed {by_counters} from the counters \
          ({share:.1} %)"
     )
 }
@@ -74,6 +74,6 @@ mod tests {
     #[test]
     fn the_rate_has_two_sides() {
         let line = two_sides(19.0e6, 20.0e6);
-        assert!(line.ends_with("19.00M packets a second entered, the counters say 20.00M (95.0 %)"), "{line}");
+        assert!(line.ends_with("measured 19.00M packets/s, computed 20.00M from the counters (95.0 %)"), "{line}");
     }
 }

@@ -44,7 +44,11 @@ pub(crate) fn history(arguments: &args::History) -> anyhow::Result<()> {
     let steps: usize = saved_history.series.iter().map(|series| series.steps.len()).sum();
     writeln!(out, "{}, {}", counted(saved_history.measurements as u64, "measurement"), counted(steps as u64, "step"))?;
     if hidden > 0 {
-        writeln!(out, "not shown: {} of modules without a step (show one with --module NAME)", figures(hidden))?;
+        writeln!(
+            out,
+            "not shown: {} of modules without a step (--module NAME shows the figures of a module)",
+            figures(hidden)
+        )?;
     }
     Ok(())
 }

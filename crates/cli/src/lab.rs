@@ -28,7 +28,7 @@ pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<Answer> {
     let files = lean::write(&results, &arguments.out)?;
     print_results(&results, &files, arguments.json)?;
     if results.interrupted {
-        writeln!(printed::err(), "interrupted: the report has fewer runs, rates and use cases")?;
+        writeln!(printed::err(), "interrupted: some runs, rates and use cases are missing in the report")?;
     }
     verdict(&results.void(), results.interrupted)
 }
@@ -87,7 +87,7 @@ pub(crate) fn placement(arguments: &args::LabPlacement) -> anyhow::Result<Answer
         let parts = parts.join(", ");
         writeln!(
             printed::err(),
-            "--out {}: continuing an interrupted run, which has {parts}",
+            "--out {}: continuing an interrupted run; complete parts: {parts}",
             arguments.out.display()
         )?;
     }
@@ -106,7 +106,10 @@ pub(crate) fn placement(arguments: &args::LabPlacement) -> anyhow::Result<Answer
 fn verdict(void: &[String], interrupted: bool) -> anyhow::Result<Answer> {
     if !void.is_empty() {
         let runs = counted(void.len() as u64, "run");
-        writeln!(printed::err(), "{runs} void, because other programs ran on the machine: the report names them")?;
+        writeln!(
+            printed::err(),
+            "{runs} void, because other programs ran on the machine: the report names the void runs"
+        )?;
     }
     Ok(if void.is_empty() && !interrupted { Answer::Yes } else { Answer::No })
 }
@@ -122,7 +125,11 @@ fn ready(folder: &Path) -> anyhow::Result<()> {
     // Every experiment writes these files.
     match ["results.json", "index.html"].map(|name| folder.join(name)).iter().find(|file| file.is_dir()) {
         Some(taken) => {
-            bail!("{}: {} is a folder, but results are written to a file of that name", option(), taken.display())
+            bail!(
+                "{}: {} is a folder, but results are written to a file of that name: name another folder",
+                option(),
+                taken.display()
+            )
         }
         None => Ok(()),
     }

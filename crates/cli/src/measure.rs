@@ -28,7 +28,8 @@ const TRIES: usize = 3;
 pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
     if !arguments.no_count && origin(&arguments.pipeline).is_none() {
         bail!(
-            "{}: the pipeline is read twice, once to count: name a file or `usecase:NAME`, or use --no-count",
+            "{}: the pipeline is read twice, once to count instructions: name a file or `usecase:NAME`, or use \
+             --no-count",
             arguments.pipeline
         );
     }
@@ -116,8 +117,8 @@ fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, C
     }
     if timed.ended {
         bail!(
-            "{}: the sources ended before the time was up, after {}: use endless sources (no `count`; enough `loops`), \
-             or less time (--duration)",
+            "{}: the sources ended after {}, before the time was up: use endless sources (omit `count`, or set more \
+             `loops`), or a shorter --duration",
             arguments.pipeline,
             format::counted(timed.whole.entered, "packet")
         );
@@ -216,7 +217,11 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
         writeln!(out, "\"per tick\" is n/a if this run's batches are smaller than the full ones that were counted.")?;
     }
     if let Some((sum, all)) = chain.sum_ticks.zip(chain.cpp_ticks) {
-        writeln!(out, "The ticks of all parts, measured separately, are {:.1} % of (all).", sum / all * 100.0)?;
+        writeln!(
+            out,
+            "The ticks of all parts, measured separately, add up to {:.1} % of the ticks of (all).",
+            sum / all * 100.0
+        )?;
     }
     let stalls: u64 = measurement.workers.iter().map(|worker| worker.stalls.turns).sum();
     if stalls > 0 {

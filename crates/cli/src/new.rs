@@ -48,7 +48,7 @@ const TEMPLATES: &[Template] = &[
             setting("public6", Words::Own("2001:db8:2::2/64"), "the public IPv6 address"),
             setting("provider", Words::Address("203.0.113.1"), "the provider's router"),
             setting("provider6", Words::Address("2001:db8:2::1"), "the IPv6 address of the provider's router"),
-            setting("server", Words::Address("192.168.1.10"), "the server inside that port 443 is forwarded to"),
+            setting("server", Words::Address("192.168.1.10"), "the office's server for port 443"),
             setting("lan_mac", Words::Name("02:00:00:00:01:01"), "the gateway's Ethernet address in the office"),
             setting("wan_mac", Words::Name("02:00:00:00:02:01"), "its Ethernet address at the provider's side"),
         ],
@@ -61,7 +61,7 @@ const TEMPLATES: &[Template] = &[
     },
     Template {
         name: "balancer",
-        summary: "a load balancer over three servers that answer through it",
+        summary: "a load balancer for three servers, which send their responses through it",
         text: include_str!("../../../examples/netns/balancer.yaml"),
         settings: &[],
     },

@@ -77,7 +77,7 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
         _ => search_with_headroom(&posed.problem, &effort),
     };
     let outcome = outcome.with_context(|| format!("place: {}", arguments.chains))?;
-    let patience = patience.next("explaining moves; Ctrl-C leaves the others out");
+    let patience = patience.next("explaining moves; Ctrl-C skips the remaining moves");
     let options = AnswerOptions {
         topology: &arguments.topology,
         objective,

@@ -37,7 +37,9 @@ pub(crate) fn profile(arguments: &args::Profile) -> anyhow::Result<Answer> {
         return of_pipeline(pipeline, arguments);
     }
     if let Some(set) = arguments.set.first() {
-        bail!("--set {set}: functions are measured with the parameters of their examples: name a pipeline");
+        bail!(
+            "--set {set}: functions are measured with the parameters of their examples: to use --set, name a pipeline"
+        );
     }
     let batch = arguments.batch.unwrap_or(BATCH);
     profile::known(&arguments.functions)?;

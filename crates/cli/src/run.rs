@@ -94,7 +94,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if let Some(core) = arguments.core {
         if cores.len() > 1 {
             bail!(
-                "--core {core}: the pipeline has {} workers: bind each by its `core` in the configuration",
+                "--core {core}: the pipeline has {} workers: set `core` of each worker in the configuration",
                 cores.len()
             );
         }
@@ -253,7 +253,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
 /// Records an event for each source that still had packets when the run ended.
 fn report_unread(report: &Report, events: &Events) {
     for port in report.ports.iter().filter(|port| port.unread) {
-        let message = format!("port '{}' has more packets: the run ended before its input did", port.name);
+        let message = format!("port '{}' has more packets: the run ended before these packets came in", port.name);
         events.record(NewEvent::new(EventName::PortUnread, message).with("port", port.name.as_str()));
     }
 }
@@ -345,7 +345,7 @@ fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
             Ok(())
         }
         (None, Some(_)) if is_built_in(&pipeline) => Err(format!("{pipeline} is built in and cannot have changed")),
-        (None, Some(_)) => Err("it came by standard input, which cannot be read again".to_owned()),
+        (None, Some(_)) => Err("the pipeline came from standard input, which cannot be read again".to_owned()),
         (_, None) => Err("a simulated run does not reload".to_owned()),
     })
 }

@@ -15,7 +15,7 @@ pub(super) fn setting(text: &str) -> Result<String, String> {
             let shown = shown_setting(&format!("{}=null", key.trim()));
             let key = shown.split_once('=').map_or(shown.as_str(), |(key, _)| key);
             Err(format!(
-                "the value is missing: `{key}=null` leaves the key out, `{key}={{}}` sets it without parameters"
+                "the value is missing: `{key}=null` removes the key, `{key}={{}}` sets the key without parameters"
             ))
         }
         _ => Ok(setting),

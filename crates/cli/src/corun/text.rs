@@ -52,12 +52,14 @@ pub(super) fn print(report: &CoRunsReport, out: &mut impl Write) -> std::io::Res
     let held_out = &report.held_out;
     let tried = match held_out.share {
         Some(share) => format!(
-            "Of {} that models were not fitted to, {} ({:.0} %) had a rate in the predicted 95 % interval.",
+            "Of {} that were not used to fit models, {} ({:.0} %) had a rate in the predicted 95 % interval.",
             counted(held_out.runs as u64, "run"),
             held_out.inside,
             share * 100.0
         ),
-        None => "Held-out runs: n/a: no function's drop spreads over more than twice the noise.".to_owned(),
+        None => {
+            "Held-out runs: n/a: for every function, the spread of its drops is at most twice the noise.".to_owned()
+        }
     };
     paragraph(&tried, out)?;
     paragraph(&format!("Remote parameters: n/a: {}.", report.remote), out)?;
@@ -91,7 +93,7 @@ fn metrics(report: &CoRunsReport, out: &mut impl Write) -> std::io::Result<()> {
     let chosen = match report.metric.choice {
         Choice::Qualifies => "* is the strongest one that qualifies.",
         Choice::Circular => "* contains the rate, like all metrics that qualify.",
-        Choice::None => "No metric qualifies: * is known for all functions.",
+        Choice::None => "No metric qualifies: * marks a metric that is known for all functions.",
     };
     paragraph(&format!("{rule} {chosen}"), out)?;
     // Missing metrics are grouped by reason.

@@ -17,7 +17,7 @@ const KEYS: [(&str, &str); 11] = [
     ("Tab, ← →", "the next table, the one before"),
     ("0", "all of the text above the tables"),
     ("↑ ↓ PgUp PgDn", "scroll; Home and End: the first and last row"),
-    ("/", "shows only rows with a text in their names; Enter keeps it, Esc removes it"),
+    ("/", "shows only rows whose name has a text; Enter keeps the filter, Esc removes it"),
     ("< >", "sorts by the column before or after"),
     ("r", "reverses the order"),
     ("s", "sorted or as packets pass the modules"),
@@ -30,7 +30,7 @@ const KEYS: [(&str, &str); 11] = [
 const WORDS: [(&str, &str); 14] = [
     ("CPU", "the share of all workers' time that a module takes"),
     ("batch in", "packets that arrive together"),
-    ("trigger", "packets that a module waits for before it runs; -: it runs on what arrives"),
+    ("trigger", "packets that a module waits for before it runs; -: it does not wait"),
     ("batch out", "packets in a call of the module"),
     ("ticks/packet", "ticks of the time-stamp counter that a packet costs"),
     ("objective", "the delay that a flow may have, at a percentile of its packets"),

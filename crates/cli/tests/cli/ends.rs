@@ -93,7 +93,7 @@ pipeline: [ in -> slow -> out ]
 #[test]
 fn unread_packets_are_reported() {
     let (file, slow) = (File::new(SESSIONS), File::new(&SESSIONS.replace("4kpps", "1pps")));
-    let has_more = "port 'in' has more packets: the run ended before its input did";
+    let has_more = "port 'in' has more packets: the run ended before these packets came in";
     for how in [&["--virtual"][..], &["--no-socket", "--no-live"]] {
         let run =
             |file: &File, duration| forebay(&[&["run", file.path(), "--json", "--duration", duration], how].concat());

@@ -153,7 +153,7 @@ fn invalid_arguments_are_refused_with_the_allowed_values() {
     refused(&[], "--baseline FILE or --against PROGRAM is required");
     refused(&["--baseline", &empty], "the file does not exist: create it with --update");
     refused(&["--baseline", &empty, "--update"], "no pipeline to count: name some, for example `usecases`");
-    refused(&["--baseline", &empty, "--update", "-"], "it is read several times: name a file");
+    refused(&["--baseline", &empty, "--update", "-"], "the pipeline is read several times: name a file");
     refused(&["--baseline", &empty, "--update", "not/there.yaml"], "neither a file nor built in");
     refused(&["--baseline", file.path()], "schema 7 is not supported, allowed is 2");
     refused(&["--baseline", &empty, "--max-ipp", "1"], "write a share such as +0.5%");

@@ -130,7 +130,11 @@ fn without_counting_only_ticks_are_available() {
 fn standard_input_is_refused_because_it_is_read_twice() {
     let refused = forebay(&["measure", "-"]);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.err.contains("the pipeline is read twice, once to count: name a file"), "{}", refused.err);
+    assert!(
+        refused.err.contains("the pipeline is read twice, once to count instructions: name a file"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]

@@ -246,7 +246,10 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
         (&[file][..], "'never' writes some.pcap: measuring would fill it with made-up packets"),
         (&[file, "--set", "batch=2"], "largest batch 2 is out of range (4 to 256); set another with `--batch N`"),
         (&[file, "ttl"], "name one pipeline, or functions"),
-        (&["ttl", "--set", "batch=8"], "functions are measured with the parameters of their examples: name a pipeline"),
+        (
+            &["ttl", "--set", "batch=8"],
+            "functions are measured with the parameters of their examples: to use --set, name a pipeline",
+        ),
         (&["usecase:gv"], "did you mean 'gw'"),
         (&["./nowhere.yaml"], "No such file"),
     ] {

@@ -131,7 +131,7 @@ fn settings_without_a_value_are_refused() {
     for command in ["run", "simulate", "check"] {
         assert_error(
             &[command, file.path(), "--set", "flows.0.slo="],
-            &["'flows.0.slo='", "`flows.0.slo=null` leaves the key out"],
+            &["'flows.0.slo='", "`flows.0.slo=null` removes the key"],
         );
     }
     let report = forebay(&["run", file.path(), "--virtual", "--set", "flows.0.slo=null", "--json"]).json();
