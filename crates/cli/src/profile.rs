@@ -236,7 +236,7 @@ fn print_conditions(profile: &Profile, out: &mut impl Write) -> std::io::Result<
     if stalled > STALLED_LIMIT {
         writeln!(
             out,
-            "Other programs had the processor for up to {:.0} % of the time, which is left out.",
+            "Other programs used the processor for up to {:.0} % of the time. The costs exclude this time.",
             stalled * 100.0
         )?;
     }

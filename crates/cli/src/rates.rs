@@ -64,13 +64,17 @@ pub(crate) fn print(rates: &Rates, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn rate_text(found: &GoalResult) -> String {
-    let unsettled = if found.settled { "" } else { "; the time was up before the bounds were certain (--search-time)" };
+    let unsettled = if found.settled {
+        ""
+    } else {
+        "; the search time was up before the bounds were certain (raise --search-time)"
+    };
     match *found {
         GoalResult { pps: Some(pps), lower_pps: Some(low), upper_pps: Some(high), .. } => {
             format!("{} packets/s, offered between {} and {}{unsettled}", short(pps), short(low), short(high))
         }
         GoalResult { pps: Some(pps), .. } => {
-            format!("at least {} packets/s: no tried load was too much{unsettled}", short(pps))
+            format!("at least {} packets/s: no tried load was too high{unsettled}", short(pps))
         }
         GoalResult { upper_pps: Some(high), .. } => {
             format!("n/a: even {} packets/s lose packets{unsettled}", short(high))
@@ -89,7 +93,7 @@ mod tests {
         assert_eq!(rate_text(&found), "4.950M packets/s, offered between 4.950M and 4.970M");
         assert_eq!(
             rate_text(&GoalResult { upper_pps: None, ..found }),
-            "at least 4.950M packets/s: no tried load was too much"
+            "at least 4.950M packets/s: no tried load was too high"
         );
         assert_eq!(
             rate_text(&GoalResult { pps: None, lower_pps: None, ..found }),

@@ -43,8 +43,8 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     let (workers, most) = (plans.len(), settings.as_ref().map_or(0, |settings| settings.workers));
     if most > workers {
         bail!(
-            "{}: control.workers: {most}: modules cannot change their worker in this simulation: the limit is \
-             {workers}, the number of `workers`; `forebay run --virtual` can move modules",
+            "{}: control.workers: {most}: this simulation cannot move modules to other workers: at most {workers}, \
+             the number of `workers`, is allowed; `forebay run --virtual` can move modules",
             arguments.pipeline
         );
     }

@@ -149,7 +149,7 @@ fn used(arguments: &args::Run, path: &Path, why: &str, text: &str) -> NewEvent {
     let (state, file) = (path.display().to_string(), shown_file(&arguments.pipeline));
     let rest = match ignored.as_str() {
         "" => String::new(),
-        flags => format!("; ignored, because it has its own settings: {flags}"),
+        flags => format!("; ignored, because the accepted configuration has its own settings: {flags}"),
     };
     let message = format!(
         "starting from the last accepted configuration in {state}: {text} (--prefer file starts from \

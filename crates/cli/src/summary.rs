@@ -47,7 +47,7 @@ pub(crate) fn print(report: &Report, extent: Extent, out: &mut impl Write) -> io
     beginning.extend(machine::notice(report, "the time"));
     if report.pool_exhausted > 0 {
         beginning.push(format!(
-            "the packet pool was exhausted: {} packets were not available (raise pool.chunks)",
+            "the packet pool was exhausted: it had no memory for {} packets (raise pool.chunks)",
             whole(report.pool_exhausted)
         ));
     }
@@ -118,7 +118,8 @@ fn objective_sentences(report: &Report) -> Vec<String> {
         sentences.extend(control::moves(control));
         sentences.extend(control::unkept(control, &report.flows));
         let trouble = control.trouble.iter();
-        sentences.extend(trouble.map(|trouble| format!("its last decision was not carried out: {trouble}")));
+        sentences
+            .extend(trouble.map(|trouble| format!("the controller's last decision was not carried out: {trouble}")));
     }
     sentences
 }

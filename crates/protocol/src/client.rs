@@ -35,7 +35,7 @@ pub enum ClientError {
     Broken(io::Error),
     /// The response takes too long. The connection cannot be used after this error: a late response would be taken for
     /// the response to the next request.
-    #[error("the running pipeline does not answer: is it stopped, or the machine overloaded?")]
+    #[error("the running pipeline does not respond: its process is suspended, or the machine is overloaded")]
     Silent,
     /// The line is not a response.
     #[error("the running pipeline sent a response that this version does not understand: {0}")]
@@ -62,14 +62,15 @@ pub enum ClientError {
 /// Explains why no process listens at a path.
 fn why(path: &Path, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "no socket is there: is the pipeline running, with that --socket?".to_owned(),
+        io::ErrorKind::NotFound => "no socket is there: check that the pipeline runs with this --socket".to_owned(),
         io::ErrorKind::ConnectionRefused if path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket()) => {
             "that is not a socket".to_owned()
         }
         io::ErrorKind::ConnectionRefused => "no process listens there any more: the pipeline was killed".to_owned(),
-        io::ErrorKind::PermissionDenied => "it belongs to another user, and this user may not open it".to_owned(),
+        io::ErrorKind::PermissionDenied => "the socket belongs to another user, and you may not open it".to_owned(),
         io::ErrorKind::WouldBlock => {
-            "it accepts no connection, and its queue is full: is it stopped, or does it have too many clients?"
+            "the pipeline accepts no connection, and its queue is full: the process is suspended or has too many \
+             clients"
                 .to_owned()
         }
         _ => error.to_string(),

@@ -13,7 +13,7 @@ pub mod check;
 pub mod client;
 #[allow(
     unsafe_code,
-    reason = "the standard library connects to a socket only blocking, and does not name the listener"
+    reason = "the standard library cannot connect to a socket without blocking, and does not report the listener"
 )]
 mod connect;
 pub mod decision;

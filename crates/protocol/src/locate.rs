@@ -162,7 +162,10 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     }
     let metadata = fs::symlink_metadata(folder)?;
     if !metadata.is_dir() || metadata.uid() != own_user() || metadata.mode() & 0o077 != 0 {
-        let why = format!("{} is not a folder that only this user can enter", folder.display());
+        let why = format!(
+            "{} must be a folder that belongs to this user and that no other user can enter (mode 0700)",
+            folder.display()
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(())
@@ -379,7 +382,7 @@ mod tests {
         sweep(folder.path());
         assert!(path.exists(), "the socket has a listener");
         let error = crate::Client::connect(&path).err().expect("no room").to_string();
-        assert!(error.contains("it accepts no connection, and its queue is full"), "{error}");
+        assert!(error.contains("the pipeline accepts no connection, and its queue is full"), "{error}");
     }
 
     #[test]

@@ -65,8 +65,9 @@ impl RunningPlacement {
                 };
                 if !self.graph.modules.iter().any(|module| module.name == function.module) {
                     bail!(
-                        "place: --apply: chain '{}': the running pipeline '{}' has no module '{}'; it was started from \
-                         other chains; to change it to these, use `--write FILE` and `forebay reload FILE`",
+                        "place: --apply: chain '{}': the running pipeline '{}' has no module '{}'; the \
+                         pipeline was started from other chains: to change to these chains, use `--write FILE` and \
+                         `forebay reload FILE`",
                         chain.chain,
                         self.graph.pipeline,
                         function.module
@@ -95,8 +96,8 @@ impl RunningPlacement {
         let names: Vec<_> = split.map(|function| format!("'{}'", function.module)).collect();
         if names.len() > most {
             bail!(
-                "place: --moves {most}: {} modules would move ({}), because functions share a core now; allow as \
-                 many, or move these first (`forebay move`)",
+                "place: --moves {most}: {} modules would move ({}), because functions share a core now: allow as \
+                 many moves, or move these modules first (`forebay move`)",
                 names.len(),
                 names.join(", ")
             );
@@ -119,7 +120,7 @@ impl RunningPlacement {
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
         anyhow!(
             "place: --apply: chain '{chain}': module '{module}' would run on core {core}, where the pipeline '{}' has \
-             no worker: it has some on {}; `--write FILE --spare` writes a pipeline with workers on all cores",
+             no worker (its workers run on {}): `--write FILE --spare` writes a pipeline with workers on all cores",
             self.graph.pipeline,
             listed(cores.iter().map(String::as_str))
         )

@@ -93,7 +93,10 @@ pub(super) fn missing(file: &str, missing: &[MissingModel], registry: &Registry,
         let costed = functions.get(&model.key).or_else(|| functions.get(&model.function))?;
         let packets = batch as f64;
         let alone = packets / (costed.t0_s + costed.t1_s * packets);
-        Some(format!("; its profile has only its rate alone ({} in full batches), not its contention", rate(alone)))
+        Some(format!(
+            "; the stored profile has only the rate of the function alone ({} in full batches), not its contention",
+            rate(alone)
+        ))
     };
     let line = |model: &MissingModel| format!("{file}: {model}{}", known(model).unwrap_or_default());
     let lines: Vec<_> = missing.iter().map(line).collect();

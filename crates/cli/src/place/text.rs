@@ -51,13 +51,13 @@ pub(super) fn text(answer: &Answer, applies: bool) -> String {
             &mut out,
             &if coupled.converged {
                 format!(
-                    "Rates and contention together ({rounds} rounds, residual {residual}): column `coupled`. The proof \
-                     above is of the fixed-rate model."
+                    "For column `coupled`, rates and contention were solved together ({rounds} rounds, residual \
+                     {residual}). The proof above applies only to the fixed-rate model."
                 )
             } else {
                 format!(
                     "Rates and contention together did not converge in {rounds} rounds (residual {residual}): the \
-                     column `coupled` is where they stopped."
+                     column `coupled` has the rates of the last round."
                 )
             },
         );

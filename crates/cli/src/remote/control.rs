@@ -110,7 +110,7 @@ fn print(recent: &Report, whole: &Report, out: &mut impl Write) -> anyhow::Resul
     let rest = recent.modules.len() - rows.len();
     if rest > 0 {
         let modules = if rest == 1 { "1 module runs".to_owned() } else { format!("{rest} modules run") };
-        writeln!(out, "\n{modules} on the packets that arrive, without a trigger; no controller changed that")?;
+        writeln!(out, "\n{modules} without a trigger, on the packets that arrive; no controller has changed this")?;
     }
     Ok(())
 }

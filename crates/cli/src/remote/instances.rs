@@ -154,7 +154,7 @@ pub(crate) fn list(as_json: bool) -> anyhow::Result<()> {
         write!(out, "{}", table(&columns, &rows))?;
     }
     for (found, name) in all.iter().zip(&names).filter(|(found, _)| found.hello.is_none()) {
-        let why = "it does not respond: it is stopped, or an older version";
+        let why = "the pipeline does not respond: its process is suspended, or runs an older version of Forebay";
         let _ = writeln!(printed::err(), "{name}: {why} ({})", found.located.path.display());
     }
     dead.iter().for_each(|path| note_dead(path));
@@ -163,5 +163,9 @@ pub(crate) fn list(as_json: bool) -> anyhow::Result<()> {
 
 /// Reports a socket without a process.
 fn note_dead(path: &Path) {
-    let _ = writeln!(printed::err(), "{}: its process was killed; the next `forebay run` removes it", path.display());
+    let _ = writeln!(
+        printed::err(),
+        "{}: the process of this socket was killed; the next `forebay run` removes the socket",
+        path.display()
+    );
 }

@@ -63,7 +63,11 @@ pub(super) fn print_reload(reloaded: &Reloaded, out: &mut impl Write) -> io::Res
         writeln!(out, "settings in force: {}", sets.join(" "))?;
     }
     if reloaded.dropped > 0 {
-        writeln!(out, "{} packets that removed modules held were dropped (held_at_close)", whole(reloaded.dropped))?;
+        writeln!(
+            out,
+            "removed modules still held {} packets, which were dropped (held_at_close)",
+            whole(reloaded.dropped)
+        )?;
     }
     Ok(())
 }

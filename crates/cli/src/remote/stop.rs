@@ -113,7 +113,11 @@ fn report(arguments: &args::Stop, run: Option<(&Hello, Option<u32>)>, outcome: O
             let dropped = packets.all_dropped();
             writeln!(out, "in {}, out {}, dropped {}", whole(packets.entered), whole(packets.out), whole(dropped))?;
             if let Some(held) = packets.dropped.get("held_at_close") {
-                writeln!(out, "{} that modules still held are among them (held_at_close)", counted(*held, "packet"))?;
+                writeln!(
+                    out,
+                    "the dropped packets include {} that modules still held (held_at_close)",
+                    counted(*held, "packet")
+                )?;
             }
             troubles.iter().try_for_each(|trouble| writeln!(out, "{trouble}"))?;
         }

@@ -42,8 +42,8 @@ impl WaitNotice {
         let packets = board.report(&board.nothing(), &board.read(now)).packets;
         let held = packets.held + packets.queued;
         let message = format!(
-            "the sources are exhausted; modules still hold {held} packets, the next for {remaining:.1} s. Ctrl-C ends \
-             the run and drops them as held_at_close"
+            "the sources are exhausted; modules still hold {held} packets; the next one leaves in {remaining:.1} s. \
+             Ctrl-C ends the run and drops the held packets (held_at_close)"
         );
         events.record(
             NewEvent::new(EventName::Waiting, message).with("held", held).with("next_s", remaining.round() as u64),

@@ -60,8 +60,8 @@ fn settings_that_a_stored_configuration_ignores_are_reported() {
     assert!(again.err.contains("last accepted") && !again.err.contains("ignored"), "{}", again.err);
     let more = ["--set", "batch=8", "--workers", "1", "--seed", "3", "--scheduler", "weighted-fair"];
     let again = forebay(&[&["run", file.path(), "--no-socket", "--state", &state, "--json"], &more[..]].concat());
-    let expected =
-        "ignored, because it has its own settings: --set batch=8, --scheduler weighted-fair, --seed 3, --workers 1\"\n";
+    let expected = "ignored, because the accepted configuration has its own settings: --set batch=8, --scheduler \
+                    weighted-fair, --seed 3, --workers 1\"\n";
     assert!(again.code == Some(0) && again.err.contains(expected), "{}", again.err);
 }
 

@@ -76,7 +76,7 @@ modules: { slow: { shaper: { rate: 1kbps, burst: 2KiB } } }
 pipeline: [ in -> slow -> out ]
 ";
     let mut running = Running::of(text);
-    let line = running.line("modules still hold 2 packets, the next for ");
+    let line = running.line("modules still hold 2 packets; the next one leaves in ");
     assert!(line.contains("the sources are exhausted") && line.contains("event=waiting"), "{line}");
     let report = running.end();
     assert_eq!(

@@ -150,7 +150,7 @@ fn invalid_simulations_are_refused() {
     refused(&[endless.path(), cost[0], cost[1], "--controller", "fair"], "write `scheduler: weighted-fair` too");
     let optimal = [endless.path(), cost[0], cost[1], "--controller", "optimal"];
     let expected = format!(
-        "{}: control.workers: 2: modules cannot change their worker in this simulation: the limit is 1",
+        "{}: control.workers: 2: this simulation cannot move modules to other workers: at most 1",
         endless.path()
     );
     refused(&[&optimal[..], &["--set", "control.workers=2"]].concat(), &expected);

@@ -351,7 +351,10 @@ fn a_client_waits_for_a_response_with_a_time_limit() {
         client().change(&change, &mut &changes[..]),
     ] {
         let why = response.expect_err("no response").to_string();
-        assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
+        assert_eq!(
+            why,
+            "the running pipeline does not respond: its process is suspended, or the machine is overloaded"
+        );
     }
 }
 
@@ -381,7 +384,10 @@ fn a_slow_response_does_not_extend_the_time_limit() {
             [client().request(&Request::Report { recent: false, rules: Vec::new() }), client().stream(&request)]
         {
             let why = response.expect_err("no complete response").to_string();
-            assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
+            assert_eq!(
+                why,
+                "the running pipeline does not respond: its process is suspended, or the machine is overloaded"
+            );
         }
     });
 }

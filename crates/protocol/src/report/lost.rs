@@ -31,7 +31,7 @@ impl LostLines {
         let causes = [
             (self.over_rate, "over rate"),
             (self.lost, "lost: they came faster than they were written"),
-            (self.unwritten, "unwritten: the disk did not take them, or their file was removed"),
+            (self.unwritten, "unwritten: the disk did not accept them, or the file was removed"),
         ];
         let causes = causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}"));
         let causes = causes.collect::<Vec<_>>().join("; ");
