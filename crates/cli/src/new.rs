@@ -50,7 +50,7 @@ const TEMPLATES: &[Template] = &[
             setting("provider6", Words::Address("2001:db8:2::1"), "the IPv6 address of the provider's router"),
             setting("server", Words::Address("192.168.1.10"), "the office's server for port 443"),
             setting("lan_mac", Words::Name("02:00:00:00:01:01"), "the gateway's Ethernet address in the office"),
-            setting("wan_mac", Words::Name("02:00:00:00:02:01"), "its Ethernet address at the provider's side"),
+            setting("wan_mac", Words::Name("02:00:00:00:02:01"), "the gateway's Ethernet address to the provider"),
         ],
     },
     Template {

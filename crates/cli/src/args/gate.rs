@@ -15,8 +15,8 @@ Instructions are counted under valgrind's callgrind. The counts are equal in eve
 program. Exit codes: 0 no module exceeds the limit; 1 a module exceeds it, and the command names it and the cause; \
 2 bad usage or input, or counting failed.")]
 pub(crate) struct Gate {
-    /// Check only these pipelines of the baseline; with --update, add them to it: a configuration file, `usecase:NAME`,
-    /// `function:NAME` (the function's example), or all `usecases` or `functions`
+    /// Check only these pipelines of the baseline; with --update, add these pipelines to the baseline. Allowed are a
+    /// configuration file, `usecase:NAME`, `function:NAME` (the function's example), or all `usecases` or `functions`
     #[arg(value_name = "PIPELINE")]
     pub(crate) pipelines: Vec<String>,
     /// The file with the expected costs

@@ -15,8 +15,8 @@ use super::values::time_within;
 /// Experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// Measure the cost of a packet: two chains run to completion and pipelined, hand-over, load against rate, every
-    /// use case (NALM)
+    /// Measure the cost of a packet (NALM): in two chains, on one core and on several, in hand-over between cores, at
+    /// several rates, and in every use case
     #[command(after_help = "\
 Examples:
   forebay lab lean --out lean                 takes a few minutes; then open lean/index.html
@@ -38,7 +38,6 @@ Examples:
 The command writes results.json, a CSV file for each table, and index.html, which needs no other file. In simulated \
 time, call costs come from `forebay profile` here, else from the Batchy paper; the report names the source.")]
     Batching(LabBatching),
-    /// Place functions on cores: drops beside competitors, predictions, gains of placements (Octans)
     #[command(after_help = "\
 Examples:
   forebay lab placement --out placement                  takes minutes; then open placement/index.html
@@ -48,8 +47,8 @@ Examples:
 The command writes results.json, models.json for `forebay place`, a CSV file for each table, and index.html, which \
 needs no other file. Everything is simulated except the times of searches and the part `validity`. An interrupted run \
 is continued if --out, --short and --seed are the same.")]
-    /// Repeat the placement experiments of Octans: how much functions slow down on shared caches, predictions of this,
-    /// gains of placements
+    /// Repeat the placement experiments of Octans: the slowdown of functions on shared caches, its prediction, and the
+    /// gain of placements
     Placement(LabPlacement),
 }
 

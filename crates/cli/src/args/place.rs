@@ -78,7 +78,7 @@ pub(crate) struct PlaceOptions {
     /// With `--write`: also add workers on cores without functions. They sleep until `--apply` moves functions there
     #[arg(long, requires = "write")]
     pub(crate) spare: bool,
-    /// Move the modules of a running pipeline to the chosen cores; it must have workers on them
+    /// Move the modules of a running pipeline to the chosen cores; the pipeline must have workers on these cores
     #[arg(long, group = "earlier")]
     pub(crate) apply: bool,
     /// With `--apply`: also move modules that lose their sessions

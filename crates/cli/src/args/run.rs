@@ -39,7 +39,7 @@ pub(crate) struct Run {
     /// Stop after this time, such as 20s or 500ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
-    /// Bind the only worker to this core (default: the core in the configuration, else one that is chosen)
+    /// Bind the only worker to this core (default: the core in the configuration, else a core chosen automatically)
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) core: Option<usize>,
     /// Save each accepted configuration in this file. The next run starts from it, unless the pipeline's file has

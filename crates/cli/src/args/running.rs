@@ -29,7 +29,7 @@ impl Running {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay reload                            read the file that it was started from again
+  forebay reload                            read the file of the pipeline again
   forebay reload new.yaml                   another file
   forebay reload --set workers='[{}, {}]'   one more setting; the other settings stay
   forebay reload --forget                   the file without any setting
@@ -40,8 +40,7 @@ configuration keeps running. A reload cannot change `batch`, `pool`, `seed`, `sc
 Modules that are equal in both configurations keep their state. Queued packets are processed first. The command \
 reports the modules that were kept, changed, added and removed, and how long the ports received no packets.")]
 pub(crate) struct Reload {
-    /// A configuration file on the machine of the pipeline, or `usecase:NAME` (default: the source that it was started
-    /// from)
+    /// A configuration file on the machine of the pipeline, or `usecase:NAME` (default: the source of the start)
     pub(crate) pipeline: Option<String>,
     /// Add a setting, or replace the setting with the same key; other earlier settings stay
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
