@@ -115,7 +115,7 @@ fn print(comparison: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) 
     }
     writeln!(
         out,
-        "{} pairs of runs in {:.0} s; {} void runs repeated",
+        "{} pairs of runs in {:.0} s; {} void runs were repeated",
         comparison.pairs, comparison.seconds, comparison.voids
     )
 }

@@ -108,7 +108,7 @@ pub(crate) fn unkept(control: &ControlReport, flows: &[FlowReport]) -> Vec<Strin
 fn first_of<T>(all: &[T], sentence: impl Fn(&T) -> String) -> Vec<String> {
     let mut sentences: Vec<_> = all.iter().take(SENTENCES).map(sentence).collect();
     let more = all.len().saturating_sub(SENTENCES);
-    sentences.extend((more > 0).then(|| format!("and so do {more} more")));
+    sentences.extend((more > 0).then(|| format!("and {}", counted(more as u64, "more flow"))));
     sentences
 }
 
@@ -345,7 +345,7 @@ pub(crate) mod tests {
         let expected = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch";
         assert_eq!(unkept(&seen, &[]), [expected]);
         let many = ControlReport { unkept: vec![seen.unkept[0].clone(); 9], ..seen.clone() };
-        assert_eq!((unkept(&many, &[]).len(), unkept(&many, &[])[3].as_str()), (4, "and so do 6 more"));
+        assert_eq!((unkept(&many, &[]).len(), unkept(&many, &[])[3].as_str()), (4, "and 6 more flows"));
         assert_eq!(in_short(&seen), "optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video");
         let nothing = ControlReport { controller: "null".to_owned(), ..ControlReport::default() };
         assert_eq!((decision(&nothing), in_short(&nothing).as_str()), (None, "null, 0 of 0 periods missed"));

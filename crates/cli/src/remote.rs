@@ -67,7 +67,7 @@ pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
 
 /// Returns the error for a response of a type that does not belong to the request.
 pub(crate) fn strange() -> anyhow::Error {
-    anyhow!("unexpected response from the running pipeline: it may be another version of Forebay")
+    anyhow!("unexpected response from the running pipeline: it may run another version of Forebay")
 }
 
 /// Requests the report of the whole run, and the exact census. `rules` names the modules whose counters per rule are

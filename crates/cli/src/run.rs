@@ -285,7 +285,7 @@ fn keep_alone(path: &Path) -> anyhow::Result<LockFile> {
             let why = "that run keeps its configuration there: stop it, or give this run another file";
             anyhow!("--state {}: {error}: {why}", path.display())
         }
-        LockError::Lock { .. } => anyhow!("--state {}: cannot lock it: {error}", path.display()),
+        LockError::Lock { .. } => anyhow!("--state {}: cannot lock the file: {error}", path.display()),
     };
     LockFile::of(path).map_err(describe)
 }

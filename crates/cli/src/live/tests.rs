@@ -246,7 +246,7 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     control.unkept.resize(9, unkept);
     control.trouble = Some("a worker does not answer".to_owned());
     let shown = screen(&view, 130, 40);
-    for expected in ["and so do 6 more", "a worker does not answer", "m2", "missed"] {
+    for expected in ["and 6 more flows", "a worker does not answer", "m2", "missed"] {
         assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }
 }
