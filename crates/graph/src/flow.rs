@@ -38,7 +38,10 @@ pub enum FlowError {
     )]
     TooManyPaths,
     /// There are too many words with declared flows.
-    #[error("the declared flows need more than {MOST_WORDS} flow words: declare fewer, or with longer paths in common")]
+    #[error(
+        "the declared flows need more than {MOST_WORDS} flow words: declare fewer flows, or flows with more steps in \
+         common"
+    )]
     TooManyWords,
 }
 

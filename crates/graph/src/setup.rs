@@ -125,7 +125,9 @@ impl<'a> Setup<'a> {
         let word = Word::new(words.len()).ok_or_else(|| {
             let taken: Vec<_> = words.keys().map(String::as_str).collect();
             let taken = taken.join(", ");
-            SetupError::new(format!("no metadata word is free for '{name}': a pipeline has {WORDS}, taken by {taken}"))
+            SetupError::new(format!(
+                "no metadata word is free for '{name}': allowed are {WORDS} names in a pipeline, which has {taken}"
+            ))
         })?;
         words.insert(name.to_owned(), word);
         Ok(word)

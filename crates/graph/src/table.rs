@@ -45,7 +45,7 @@ pub trait Table: Send + Sync {
     /// Those of [`entries`](Self::entries), and an unsupported filter.
     fn chosen(&self, filter: &str, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
         let _ = (filter, after, most);
-        Err("this table has no filter: filters are allowed with tables of sessions".to_owned())
+        Err("filters are not allowed for this table: only tables of sessions support them".to_owned())
     }
 }
 
@@ -131,7 +131,7 @@ pub fn foreign_words<'e>(entry: &'e str, listed: &str) -> impl Iterator<Item = (
 }
 
 /// Part of the error about a line without a verb. A program that prints such errors may add the syntax of changes once.
-pub const NO_CHANGE: &str = "is no change";
+pub const NO_CHANGE: &str = "is not a kind of change";
 
 impl Verb {
     /// Splits a change into its verb and the rest of the line.
@@ -190,9 +190,11 @@ mod tests {
         assert_eq!(split("add 10.0.0.0/8 3"), Ok((Verb::Add, "10.0.0.0/8 3")));
         assert_eq!(split(" \tremove\t  x  y \r\n"), Ok((Verb::Remove, "x  y")));
         assert_eq!(split("replace x"), Ok((Verb::Replace, "x")));
-        assert_eq!(split(""), Err("'' is no change: allowed are add, remove and replace".to_owned()));
+        assert_eq!(split(""), Err("'' is not a kind of change: allowed are add, remove and replace".to_owned()));
         let near = |word, verb| {
-            Err(format!("'{word}' is no change (did you mean '{verb}'?): allowed are add, remove and replace"))
+            Err(format!(
+                "'{word}' is not a kind of change (did you mean '{verb}'?): allowed are add, remove and replace"
+            ))
         };
         for (word, verb) in [
             ("adds", "add"),

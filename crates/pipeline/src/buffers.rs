@@ -21,7 +21,7 @@ pub(crate) fn read_buffers(root: &Node, ends: &Ends, batch: usize, faults: &mut 
         let Some(buffer) = read::<Buffer>(faults, root, &["buffers", &entry.key], &entry.value) else { continue };
         if buffer.trigger > batch {
             let message = format!(
-                "{} packets can never come together: allowed are 0 to {batch}, the largest batch",
+                "a trigger of {} packets is never reached: allowed are 0 to {batch}, the largest batch",
                 buffer.trigger
             );
             faults.add_at(root, &["buffers", &entry.key, "trigger"], &message);

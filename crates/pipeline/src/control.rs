@@ -64,11 +64,11 @@ pub(crate) fn read_control(
     }
     let most = section.workers.unwrap_or(workers);
     let wrong = if most < workers {
-        Some(format!("{most} where there are {workers} under `workers`: allowed are {workers} to {MOST_WORKERS}"))
+        Some(format!("{most} is less than the {workers} under `workers`: allowed are {workers} to {MOST_WORKERS}"))
     } else if most > workers && scheduler != SchedulerKind::RunToCompletion {
         Some(format!(
-            "{most}: modules do not move to other workers where they share time: allowed is {workers}, or \
-             `scheduler: run-to-completion`"
+            "{most} would let modules move to other workers, which this scheduler does not support: allowed is \
+             {workers}, or `scheduler: run-to-completion`"
         ))
     } else {
         None

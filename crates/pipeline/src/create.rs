@@ -154,8 +154,8 @@ fn refuse_shared_interfaces(root: &Node, faults: &mut FaultCollector) {
         let Some(interface) = text("interface") else { continue };
         if let Some(first) = seen.insert((interface.clone(), text("namespace")), &entry.key) {
             let message = format!(
-                "'{interface}' is the interface of port '{first}' already, and each port would receive every frame: a \
-                 port both receives and sends, so name '{first}' in `pipeline` at both places"
+                "'{interface}' is the interface of port '{first}' already, and both ports would receive every frame: \
+                 remove this port and use '{first}' instead, because a port can both receive and send"
             );
             faults.add_at(root, &["ports", &entry.key, &kind.key, "interface"], &message);
         }

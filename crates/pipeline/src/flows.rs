@@ -53,11 +53,11 @@ fn plans(
         if flow.name == OTHER {
             faults.add(
                 place("name"),
-                format!("'{OTHER}' is the flow of packets on no declared path: choose another name"),
+                format!("the name '{OTHER}' is reserved for the flow of all other packets: choose another name"),
             );
         }
         if flow.slo == Some(Nanos(0)) {
-            faults.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");
+            faults.add(place("slo"), "a delay objective of 0 cannot be met: allowed is more than 0");
         }
         let (least, most) = (*RATES.start(), *RATES.end());
         let wrong = match flow.min_rate {
@@ -75,7 +75,8 @@ fn plans(
         }
         let Some(path) = steps(ends, flow, node, faults) else { continue };
         if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {
-            faults.add(place("path"), format!("two flows have this path{line}: a packet belongs to one flow"));
+            let message = format!("two flows have this path{line}: remove one, because a packet belongs to one flow");
+            faults.add(place("path"), message);
             continue;
         }
         let broken = path.windows(2).find(|pair| !reach.leads(pair[0], pair[1].module));
@@ -101,7 +102,7 @@ fn plans(
         declared.iter().find(|(flow, _)| flow.min_rate.is_some()).filter(|_| !controlled && rates_fit)
     {
         let place = node.get("min_rate").map_or(node.place, |value| value.place);
-        let message = "nothing keeps a rate objective here: write `scheduler: weighted-fair` and \
+        let message = "a rate objective needs a controller that keeps it: write `scheduler: weighted-fair` and \
                        `control: { batching: fair }` too";
         faults.add(place, message);
     }
@@ -162,7 +163,7 @@ fn step(ends: &Ends, stop: Stop<'_>) -> Result<Option<Step>, String> {
         return Err("a flow's path names modules, not 'drop'".to_owned());
     }
     let Target::Module(module) = ends.find(name)? else {
-        return Err(format!("a flow's path names modules; '{name}' is a port"));
+        return Err(format!("'{name}' is a port: a flow's path names only modules"));
     };
     match gate {
         None => Ok(Some(Step { module, gate: None })),

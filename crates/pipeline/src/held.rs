@@ -31,8 +31,8 @@ pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
         let needed = all + draft.batch;
         let or = if needed <= MOST_CHUNKS { format!(", or `pool: {{ chunks: {needed} }}`") } else { String::new() };
         let message = format!(
-            "{packets} packets may wait here{each}{others}, and a worker has {chunks} (`pool.chunks`): allowed are \
-             {most} in all, so that a batch of other packets can still enter{or}"
+            "{packets} packets may wait here{each}{others}, but a worker's pool has {chunks} chunks (`pool.chunks`): \
+             allowed are {most} waiting packets in all, so that a batch of other packets can still enter{or}"
         );
         faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], SetupError::at(*parameter, message));
     }

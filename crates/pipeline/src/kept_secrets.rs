@@ -74,7 +74,7 @@ fn find(new: &Node, old: Option<&Node>, kept: &mut Vec<Kept>, faults: &mut Fault
                 Some(secrets) => kept.extend(secrets.into_iter().map(|secret| Kept { line, column, secret })),
                 None => faults.add(
                     new.place,
-                    format!("'{SECRET}' stands for the secret in force, and none is in force here: write the secret"),
+                    format!("'{SECRET}' stands for the secret in force here, but there is none: write the secret"),
                 ),
             }
         }
@@ -205,7 +205,8 @@ pipeline: [ in -> seal -> out ]
         // An element that is new, and one whose identity changed, have no secret.
         for keys in ["{ id: 1, key: '***' }, { id: 2, key: '***' }, { id: 3, key: '***' }", "{ id: 7, key: '***' }"] {
             let error = list(keys).expect_err("no secret is known").to_string();
-            assert!(error.starts_with("a.yaml:1: '***' stands for the secret in force, and none is"), "{error}");
+            let expected = "a.yaml:1: '***' stands for the secret in force here, but there is none";
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 

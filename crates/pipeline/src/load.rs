@@ -131,7 +131,9 @@ impl Prepared {
         let mut faults = FaultCollector::default();
         for (section, name) in self.made.differing_from(running) {
             let place = self.draft.root.place_of([section, name]);
-            faults.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
+            let message =
+                format!("'{name}' reads a file that has changed since Forebay read it: reload, or restore the file");
+            faults.add(place, message);
         }
         faults.finish(&self.source.file, &self.source.text, &self.source.sets)
     }

@@ -48,11 +48,12 @@ pub enum MoveError {
     #[error("module '{0}' is named twice: allowed is once, with all of its workers")]
     Twice(String),
     /// A module would have no worker.
-    #[error("module '{0}' would run on no worker: name at least one")]
+    #[error("module '{0}' would run on no worker: name at least one worker")]
     Nowhere(String),
     /// The worker does not exist.
     #[error(
-        "module '{module}': there is no worker {worker}: there are {workers}, numbered from 0, and a move starts none"
+        "module '{module}': there is no worker {worker}: the pipeline has {workers}, numbered from 0, and a move \
+         cannot start a worker"
     )]
     NoWorker {
         /// The module.
@@ -64,7 +65,7 @@ pub enum MoveError {
     },
     /// A controller moves modules.
     #[error(
-        "the controller moves modules itself (`control.workers: {most}`, where `workers` has {workers}): leave \
+        "the controller moves modules itself, because `control.workers` is {most} and `workers` has {workers}: leave \
          `control.workers` out"
     )]
     Controlled {
@@ -75,7 +76,7 @@ pub enum MoveError {
     },
     /// Modules that share sessions must move together, and they are more than the allowed number. Or no allowed part of
     /// the moves is possible without the rest.
-    #[error("none of {wanted} moves can be made with at most {most}: {why}")]
+    #[error("none of {wanted} moves is possible if at most {most} may be made: {why}")]
     TooFew {
         /// The number of wanted moves.
         wanted: usize,
@@ -127,7 +128,8 @@ pub fn move_modules(
     if let Some(most) = most.filter(|most| *most < moves.len()) {
         let chosen = choose(prepared.draft(), running, &moves, most);
         if chosen.is_empty() {
-            let why = "modules that share sessions move together, and packets must not go in a circle over workers";
+            let why =
+                "modules that share sessions must move together, and packets must not go in a circle over workers";
             return Err(MoveError::TooFew { wanted: moves.len(), most, why });
         }
         let is_chosen = |index: &usize| chosen.contains(index);

@@ -195,14 +195,14 @@ impl Draft {
             let (now, new) = (running.batch, self.batch);
             faults.add(
                 place("batch"),
-                format!("batch: it is {now} and would be {new}: it cannot change while packets run"),
+                format!("batch: {now} cannot become {new} while packets run: keep {now}, or restart the pipeline"),
             );
         }
         if self.seed != running.seed {
             let (now, new) = (running.seed, self.seed);
             faults.add(
                 place("seed"),
-                format!("seed: it is {now} and would be {new}: it cannot change while packets run"),
+                format!("seed: {now} cannot become {new} while packets run: keep {now}, or restart the pipeline"),
             );
         }
         if self.scheduler != running.scheduler {

@@ -33,8 +33,8 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
     {
         // If the configuration names its scheduler, unused shares are allowed, so that one file can be used to compare
         // schedulers.
-        let message = "shares: under run-to-completion, the default, only `when_full` with several workers has an \
-                       effect: write `scheduler: weighted-fair` too";
+        let message = "shares: the default scheduler, run-to-completion, uses only `when_full`, and only between \
+                       workers: write `scheduler: weighted-fair` too";
         faults.add(section.place, message);
     }
     for entry in entries(root, "shares") {

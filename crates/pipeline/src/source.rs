@@ -263,12 +263,12 @@ fn put(root: &mut Node, key: &str, value: Node, is_null: bool) -> Result<(), Str
                 let item = part.parse::<usize>().ok().and_then(|index| list.get_mut(index));
                 let item = item.ok_or_else(|| {
                     let meant = named.map_or_else(String::new, |index| format!(" (did you mean '{path}.{index}'?)"));
-                    format!("{} is not in the list '{path}', which has {count} (from 0){meant}", quote(part))
+                    format!("the list '{path}' has no item {}: it has {count}, numbered from 0{meant}", quote(part))
                 })?;
                 if leaves_out && parts.peek().is_none() {
                     return Err(format!(
-                        "{path}[{part}]: null leaves a key out, and this is an item of a list: allowed are a value for \
-                         it, and `{path}=null`, which leaves out the whole list"
+                        "{path}[{part}]: null leaves out a key, but this is an item of a list: write a value, or \
+                         `{path}=null` to leave out the whole list"
                     ));
                 }
                 item

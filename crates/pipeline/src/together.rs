@@ -35,7 +35,9 @@ pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
             faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], error);
         };
         if !opens(module) && !draft.modules.iter().any(|other| opens(other) && shares(other)) {
-            fault(format!("no other module has the state '{named}': name one whose sessions a module opens"));
+            fault(format!(
+                "no module opens sessions in the state '{named}': name a state in which a module opens sessions"
+            ));
             continue;
         }
         let Some(first) = draft.modules[..index].iter().position(shares) else { continue };
@@ -43,8 +45,8 @@ pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
         if on(first) != on(index) {
             let (other, theirs, own) = (&draft.modules[first].name, numbers(on(first)), numbers(on(index)));
             fault(format!(
-                "'{named}' is shared with '{other}', which is on {theirs}, and this module is on {own}: each worker \
-                 has sessions of its own, so both need the same workers"
+                "'{named}' is shared with '{other}', which is on {theirs}, and this module is on {own}: run both on \
+                 the same workers, because each worker has its own sessions"
             ));
         }
     }

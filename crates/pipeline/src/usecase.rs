@@ -105,7 +105,7 @@ fn stray(case: &UseCase, set: &str) -> Option<String> {
     }
     let names = || case.parameters.iter().map(|parameter| parameter.name);
     Some(format!(
-        "usecase:{} has no parameter {}{}: it has {}; parts of its configuration are {}",
+        "usecase:{} has no parameter {}{}: its parameters are {}; the sections of its configuration are {}",
         case.name,
         quote(part),
         nearest(part, names().chain(parts.iter().copied())),

@@ -52,7 +52,7 @@ impl Ends {
             modules.iter().enumerate().map(|(index, end)| (&end.name, end.place, Target::Module(index)));
         for (name, place, target) in ports_named.chain(modules_named) {
             if name == DROP {
-                faults.add(place, "'drop' is where unwanted packets end: give it another name");
+                faults.add(place, "'drop' is the target of unwanted packets in `pipeline`: choose another name");
             } else if names.insert(name.clone(), target).is_some() {
                 faults.add(
                     place,
@@ -134,7 +134,7 @@ impl Wiring {
             match line::read(text) {
                 Err(wrong) => faults.add(place, wrong),
                 Ok(stops) if stops.len() == 1 => faults
-                    .add(place, format!("{} leads nowhere: write where to, such as `{text} -> drop`", quote(text))),
+                    .add(place, format!("{} leads nowhere: write a target, such as `{text} -> drop`", quote(text))),
                 Ok(stops) => wiring.line(ends, &stops, place, faults),
             }
         }
@@ -159,9 +159,11 @@ impl Wiring {
                 self.exits[port] = true;
             }
             let wrong = match target {
-                Target::Drop if !last => Some("'drop' is where packets end: nothing comes after it".to_owned()),
+                Target::Drop if !last => {
+                    Some("'drop' is always the end of a line: remove the rest of the line".to_owned())
+                }
                 Target::Port(_) if !first && !last => Some(format!(
-                    "port '{}' stands in the middle of a line: packets enter at a line's start and leave at its end",
+                    "port '{}' is in the middle of a line: a port is allowed only at the start and at the end",
                     stop.name
                 )),
                 Target::Module(_) if last && stop.gate.is_some() => {
@@ -172,7 +174,7 @@ impl Wiring {
                     ))
                 }
                 Target::Drop | Target::Port(_) if stop.gate.is_some() => {
-                    Some(format!("'{}' has no gates: modules have", stop.name))
+                    Some(format!("'{}' has no gates: only modules have gates", stop.name))
                 }
                 _ => None,
             };
@@ -215,7 +217,7 @@ impl Wiring {
         if let Target::Port(port) = to {
             let end = &ends.ports[port];
             if end.ways.is_some_and(|(_, sends)| !sends) {
-                faults.add(place, format!("nothing can leave by port '{}': it only takes packets in", end.name));
+                faults.add(place, format!("no packet can leave by port '{}': it only receives", end.name));
             }
         }
         let (slot, what) = match from {
@@ -226,7 +228,7 @@ impl Wiring {
                     (Some(gate), _) => ends.gate(module, gate),
                     (None, Some(gates)) if gates.len() > 1 => {
                         let gates = listed(gates.iter().map(String::as_str));
-                        Err(format!("module '{name}' has several gates: say which, `{name}[gate]`, of {gates}"))
+                        Err(format!("module '{name}' has several gates: write `{name}[gate]` with one of {gates}"))
                     }
                     (None, gates) => Ok(gates.as_ref().map(|_| 0)),
                 };
@@ -248,7 +250,7 @@ impl Wiring {
         if let Some((_, first)) = slot {
             let line =
                 if let SourceLocation::Line(line, _) = first { format!(", in line {line}") } else { String::new() };
-            faults.add(place, format!("{what} leads somewhere already{line}: packets cannot go two ways"));
+            faults.add(place, format!("{what} has a target already{line}: only one target is allowed"));
         } else {
             *slot = Some((to, place));
         }

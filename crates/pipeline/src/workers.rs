@@ -44,7 +44,7 @@ impl Workers {
                 faults.add(
                     places[number],
                     format!(
-                        "worker {number} is bound to core {core}, which is worker {first}'s: each worker needs its own \
+                        "worker {number} is bound to the same core {core} as worker {first}: each worker needs its own \
                          core"
                     ),
                 );
@@ -72,7 +72,8 @@ impl Workers {
                 faults.add(
                     entry.place,
                     format!(
-                        "module '{}' runs on no worker: name it in one's `modules`, or add a worker without `modules`",
+                        "module '{}' runs on no worker: name it in a worker's `modules`, or add a worker without \
+                         `modules`",
                         entry.key
                     ),
                 );
@@ -161,7 +162,8 @@ impl Workers {
                 faults.add(
                     place,
                     format!(
-                        "worker {worker} has nothing to run: every module is another's (`modules: []` lets it wait)"
+                        "worker {worker} has nothing to run, because other workers run all modules: remove it, or \
+                         write `modules: []` to let it wait for modules"
                     ),
                 );
             }

@@ -344,7 +344,10 @@ impl<'i> Composer<'i, '_> {
             Event::Alias(anchor) => {
                 // An alias inside its own anchor is not found, because the anchor is added when its value ends.
                 let Some(node) = self.anchors.get(&anchor) else {
-                    return Err(LocatedFault::new(place, "the alias stands inside the value that it repeats"));
+                    return Err(LocatedFault::new(
+                        place,
+                        "the alias is inside the value that it repeats: remove the alias",
+                    ));
                 };
                 let node = Node { place, ..node.clone() };
                 self.count(node.count(), place)?;
@@ -405,7 +408,7 @@ impl<'i> Composer<'i, '_> {
         if self.nodes > MAX_NODES {
             return Err(LocatedFault::new(
                 place,
-                format!("more than {MAX_NODES} values, those repeated by aliases included"),
+                format!("more than {MAX_NODES} values, including the values that aliases repeat: use fewer values"),
             ));
         }
         Ok(())

@@ -34,8 +34,9 @@ fn modules_that_could_hold_the_whole_pool_are_refused() {
     let errors = chain("{ chunks: 1024 }", &["reassemble:"], "").expect("no chunk remains");
     assert_eq!(
         errors,
-        "held.yaml:4: modules.m0.reassemble.held: 2048 packets may wait here, and a worker has 1024 (`pool.chunks`): \
-         allowed are 992 in all, so that a batch of other packets can still enter, or `pool: { chunks: 2080 }`"
+        "held.yaml:4: modules.m0.reassemble.held: 2048 packets may wait here, but a worker's pool has 1024 chunks \
+         (`pool.chunks`): allowed are 992 waiting packets in all, so that a batch of other packets can still enter, or \
+         `pool: { chunks: 2080 }`"
     );
     for (chunks, held, valid) in [(1_024, 992, true), (1_024, 993, false), (2_080, 2_048, true), (2_079, 2_048, false)]
     {
@@ -58,8 +59,8 @@ fn held_packets_of_all_modules_are_summed_up() {
     let errors = chain("{ chunks: 1031 }", &two, "").expect("no batch remains");
     assert!(
         errors.contains(
-            "modules.m0.reassemble.held: 600 packets may wait here (1000 in all: 'm0', 'm1'), and a worker has 1031 \
-             (`pool.chunks`): allowed are 999 in all"
+            "modules.m0.reassemble.held: 600 packets may wait here (1000 in all: 'm0', 'm1'), but a worker's pool has \
+             1031 chunks (`pool.chunks`): allowed are 999 waiting packets in all"
         ),
         "{errors}"
     );
@@ -98,7 +99,8 @@ fn packets_of_one_worker_count_on_each_worker_that_holds_them() {
     let errors = with(1_831, "[{}, {}]").expect("no batch remains");
     assert!(
         errors.contains(
-            "900 packets may wait here on each of 2 workers, and a worker has 1831 (`pool.chunks`): allowed are 1799"
+            "900 packets may wait here on each of 2 workers, but a worker's pool has 1831 chunks (`pool.chunks`): \
+             allowed are 1799"
         ),
         "{errors}"
     );

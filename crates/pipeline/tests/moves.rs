@@ -92,9 +92,10 @@ fn errors_of_impossible_moves_name_the_allowed_ones() {
     );
     assert_eq!(
         refused(&two, &[("first", &[2])], None),
-        "module 'first': there is no worker 2: there are 2, numbered from 0, and a move starts none"
+        "module 'first': there is no worker 2: the pipeline has 2, numbered from 0, and a move cannot start a worker"
     );
-    assert_eq!(refused(&two, &[("first", &[])], None), "module 'first' would run on no worker: name at least one");
+    let nowhere = "module 'first' would run on no worker: name at least one worker";
+    assert_eq!(refused(&two, &[("first", &[])], None), nowhere);
     let twice = [("first", &[0][..]), ("first", &[1])];
     assert_eq!(refused(&two, &twice, None), "module 'first' is named twice: allowed is once, with all of its workers");
     for (moves, why) in [
@@ -125,7 +126,8 @@ fn modules_that_a_controller_moves_are_refused() {
     let made = made(&format!("{TWO}control: {{ batching: optimal, workers: 3 }}\n"));
     assert_eq!(
         refused(&made, &[("third", &[1])], None),
-        "the controller moves modules itself (`control.workers: 3`, where `workers` has 2): leave `control.workers` out"
+        "the controller moves modules itself, because `control.workers` is 3 and `workers` has 2: leave \
+         `control.workers` out"
     );
 }
 
@@ -144,7 +146,8 @@ fn a_move_does_not_read_files_that_have_changed() {
     let made = load(&source, CONDITIONS()).unwrap_or_else(|problems| panic!("{problems}")).made;
     std::fs::write(&file, "deny ip from any to any port 80 # longer\n").expect("a writable folder");
     let result = refused(&made, &[("after", &[1])], None);
-    assert!(result.contains("'wall' reads a file that was changed since: reload, or change it back"), "{result}");
+    let expected = "'wall' reads a file that has changed since Forebay read it: reload, or restore the file";
+    assert!(result.contains(expected), "{result}");
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn the_first_possible_moves_are_made_if_there_are_more_than_allowed() {
     let remaining: Vec<_> = of(2).remaining.iter().map(|moved| moved.module.clone()).collect();
     assert_eq!(remaining, ["there", "back", "second", "first"]);
     let result = refused(&made, &[("there", &[1]), ("back", &[1]), ("first", &[1])], Some(0));
-    assert!(result.starts_with("none of 3 moves can be made with at most 0: "), "{result}");
+    assert!(result.starts_with("none of 3 moves is possible if at most 0 may be made: "), "{result}");
 }
 
 proptest! {

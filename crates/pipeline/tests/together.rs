@@ -73,8 +73,8 @@ fn rules_cannot_look_up_sessions_of_other_workers() {
 #[test]
 fn rules_cannot_look_up_sessions_that_no_module_opens() {
     let error = followed("known", "{ counter: }", "[{}]").expect("no module");
-    let expected = "modules.ids.nids.flow.state: no other module has the state 'known': \
-                    name one whose sessions a module opens";
+    let expected = "modules.ids.nids.flow.state: no module opens sessions in the state 'known': \
+                    name a state in which a module opens sessions";
     assert!(error.starts_with("nids.yaml:") && error.contains(expected), "{error}");
 }
 

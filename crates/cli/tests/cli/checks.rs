@@ -55,7 +55,7 @@ fn two_ports_cannot_share_an_interface() {
 #[test]
 fn a_flow_cannot_have_the_name_of_the_remaining_packets() {
     let flow = ROUTER.to_owned() + "flows:\n  - { name: other, path: kind }\n";
-    assert_error(&flow, "'other' is the flow of packets on no declared path: choose another name");
+    assert_error(&flow, "the name 'other' is reserved for the flow of all other packets: choose another name");
 }
 
 #[test]
@@ -166,7 +166,8 @@ fn a_capture_is_refused_as_a_configuration() {
         assert_eq!(done.code, Some(2));
         assert!(
             done.err.contains(&format!(
-                "it is a capture, not a configuration: a port plays it, `in: {{ pcap: {{ read: {name}"
+                "it is a capture, not a configuration: write a configuration with a port that plays it, such as \
+                 `in: {{ pcap: {{ read: {name}"
             )),
             "{}",
             done.err

@@ -90,7 +90,10 @@ fn modules_move_by_command_and_lose_sessions_only_if_allowed() {
 
     for (arguments, why) in [
         (&["nta=1"][..], "no module is called 'nta' (did you mean 'nat'?): there are first, nat, last"),
-        (&["nat=2"], "module 'nat': there is no worker 2: there are 2, numbered from 0, and a move starts none"),
+        (
+            &["nat=2"],
+            "module 'nat': there is no worker 2: the pipeline has 2, numbered from 0, and a move cannot start a worker",
+        ),
         (&["first=0", "first=1"], "module 'first' is named twice"),
         (&["first=0", "nat=1", "last=0"], "packets would go in a circle over workers"),
         (&["nat"], "write MODULE=WORKER, such as crypto=1"),

@@ -33,7 +33,7 @@ fn refused_changes_are_reported_with_their_line_numbers() {
     let done = change(&pipeline, lines.join("\n"), &[]);
     assert_eq!((done.code, done.out.as_str()), (Some(1), "65 532 changes made, 2 refused\n"), "{}", done.err);
     assert!(done.err.contains("line 501: next hop \"9\" is not allowed"), "{}", done.err);
-    assert!(done.err.contains("line 65537: 'addd' is no change (did you mean 'add'?)"), "{}", done.err);
+    assert!(done.err.contains("line 65537: 'addd' is not a kind of change (did you mean 'add'?)"), "{}", done.err);
     let json = change(&pipeline, "\n# x\nremove 12.0.0.0/8\n", &["--json"]).json();
     assert_eq!((&json["changed"]["refusals"], &json["changed"]["refused"][0][0]), (&1.into(), &3.into()), "{json}");
     let done =
@@ -49,10 +49,10 @@ fn the_syntax_of_changes_is_printed_once() {
     assert_eq!(done.code, Some(1));
     assert_eq!(done.err.matches("add PREFIX NEXT-HOP       adds a route").count(), 1, "{}", done.err);
     for expected in [
-        "line 1: 'addd' is no change (did you mean 'add'?): allowed are add, remove and replace\n",
-        "line 2: 'foo' is no change: allowed",
+        "line 1: 'addd' is not a kind of change (did you mean 'add'?): allowed are add, remove and replace\n",
+        "line 2: 'foo' is not a kind of change: allowed",
         "line 3: 'add' lacks an entry: write add PREFIX NEXT-HOP\n",
-        "line 4: 'delete' is no change (did you mean 'remove'?)",
+        "line 4: 'delete' is not a kind of change (did you mean 'remove'?)",
         "\nsyntax of changes of routes:\n  add PREFIX",
     ] {
         assert!(done.err.contains(expected), "'{expected}' is not in\n{}", done.err);
@@ -69,8 +69,8 @@ fn control_characters_from_outside_are_escaped() {
     let pipeline = Running::start();
     let done = change(&pipeline, "add\0x\n\u{1b}]0;t\u{7}\nadd \u{9b}2J\r\n", &[]);
     assert_eq!(done.code, Some(1));
-    assert!(done.err.contains("line 1: 'add\\u0000x' is no change"), "{}", done.err);
-    assert!(done.err.contains("line 2: '\\u001b]0;t\\u0007' is no change"), "{}", done.err);
+    assert!(done.err.contains("line 1: 'add\\u0000x' is not a kind of change"), "{}", done.err);
+    assert!(done.err.contains("line 2: '\\u001b]0;t\\u0007' is not a kind of change"), "{}", done.err);
     assert!(!has_control_characters(&done.err) && !has_control_characters(&done.out), "{:?}", done.err);
     for arguments in [
         &["table", "\u{1b}[31mx", "add 1"][..],

@@ -64,7 +64,10 @@ fn control_characters_in_names_are_escaped() {
 
 #[test]
 fn settings_of_unknown_parts_are_refused() {
-    assert_error(&["run", "usecase:gw", "--set", "nn=3"], &["--set nn=3", "no parameter 'nn'", "it has n, rate, slo"]);
+    assert_error(
+        &["run", "usecase:gw", "--set", "nn=3"],
+        &["--set nn=3", "no parameter 'nn'", "parameters are n, rate, slo"],
+    );
     let file = File::new(ROUTER);
     assert_error(
         &["run", file.path(), "--set", "ports.inn.generator.rate=2Mpps"],
@@ -163,13 +166,13 @@ fn invalid_settings_of_batch_control_are_refused() {
     set("control.guard=5%", &["'5%' is not a number"]);
     set("control.gaurd=0.1", &["unknown key 'gaurd' (did you mean 'guard'?)"]);
     set("control.period=1us", &["1us: allowed are 1ms to 1h"]);
-    set("flows.0.slo=0s", &["no delay at all", "more than 0"]);
+    set("flows.0.slo=0s", &["a delay objective of 0", "more than 0"]);
     set("flows.0.slo=-1ms", &["flows[0].slo: '-1ms' is not a span of time", "units: ns, us, ms, s"]);
     set("flows.0.slo=1parsec", &["'1parsec' is not a span of time"]);
     set("flows.0.slo=99999999999s", &["'99999999999s' is too large for a span of time: allowed is up to 104d"]);
     set("flows.0.min_rate=0pps", &["0pps: allowed are 1pps to 1000Gpps"]);
     set("flows.0.percentile=101", &["'101' is out of range: allowed is a number above 0 to 100"]);
-    set("flows.all.slo=1ms", &["'all' is not in the list 'flows'", "(did you mean 'flows.0'?)"]);
+    set("flows.all.slo=1ms", &["the list 'flows' has no item 'all'", "(did you mean 'flows.0'?)"]);
 }
 
 /// Regression: `unexpected argument '-1' found` named neither the flag nor the allowed values.

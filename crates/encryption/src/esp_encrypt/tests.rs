@@ -251,8 +251,8 @@ fn associations_change_while_packets_run() {
         (&format!("add 0x200 key={KEY} peer=2001:db8::1"), "the address family differs from that of `source`"),
         (&format!("add 255 key={KEY}"), "the first word (not shown) is not a security parameters index"),
         (&format!("add {KEY}"), "the first word (not shown) is not a security"),
-        (KEY, "the first word (not shown) is no change"),
-        (&KEY[..12], "the first word (not shown) is no change"),
+        (KEY, "the first word (not shown) is not a kind of change"),
+        (&KEY[..12], "the first word (not shown) is not a kind of change"),
         (&format!("add {}", &KEY[..12]), "the first word (not shown) is not a security"),
         (&format!("add 0x200 key={KEY} {}=1", &KEY[..16]), "word 3 is unknown"),
         (&format!("add 0x200 key={KEY} peer={KEY}"), "peer: not an address"),
@@ -288,7 +288,7 @@ fn associations_change_while_packets_run() {
         ),
         ("remove 0x100 peer=192.0.2.10 peer=192.0.2.11", "word 3 (not shown) differs from the listed line of 0x100"),
         ("remove 0x100 0x101", "word 2 (not shown) differs from the listed line of 0x100"),
-        ("drop 0x200", "the first word (not shown) is no change"),
+        ("drop 0x200", "the first word (not shown) is not a kind of change"),
     ] {
         let refused = apply(line);
         assert!(refused.contains(message), "{line}: {refused}");

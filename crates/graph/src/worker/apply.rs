@@ -83,7 +83,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ActionError {
     /// The module does not exist.
-    #[error("there is no module {module}: there are {modules}, from 0")]
+    #[error("there is no module {module}: the pipeline has {modules}, numbered from 0")]
     Module {
         /// The module in the action.
         module: usize,
@@ -99,7 +99,7 @@ pub enum ActionError {
         batch: usize,
     },
     /// No source can offer this rate.
-    #[error("an offer of {factor} times the configured rates: allowed are factors of 0 or more")]
+    #[error("the factor {factor} for the configured rates is out of range: allowed are 0 or more")]
     Factor {
         /// The factor in the action.
         factor: f64,

@@ -44,7 +44,7 @@ pub enum MakeError {
     #[error("the placement and the plan have different modules, ports or workers")]
     Placement,
     /// The batch size is out of range.
-    #[error("batches of {0} packets: allowed are 1 to {MAX_BATCH}")]
+    #[error("a largest batch of {0} packets is out of range: allowed are 1 to {MAX_BATCH}")]
     Batch(usize),
     /// The share is invalid.
     #[error("module '{module}': {}: {error}", error.part)]
@@ -55,13 +55,16 @@ pub enum MakeError {
         error: ShareError,
     },
     /// The modules cannot be folded.
-    #[error("fold {fold}: allowed are two or more modules, ascending, in no other fold, with equal numbers of gates")]
+    #[error(
+        "fold {fold}: a fold needs two or more modules in ascending order, with equal numbers of gates and in no other \
+         fold"
+    )]
     Fold {
         /// The index of the fold in the plan.
         fold: usize,
     },
     /// The gate leads nowhere or backwards.
-    #[error("gate '{gate}' of module '{module}' leads {where_to}: gates lead to later modules, ports or the bin")]
+    #[error("gate '{gate}' of module '{module}' leads {where_to}: allowed are later modules, ports and `drop`")]
     Gate {
         /// The module.
         module: String,

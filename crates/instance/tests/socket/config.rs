@@ -68,7 +68,7 @@ fn a_shown_configuration_can_be_changed_checked_and_loaded() {
         // A `***` in a place where the configuration has no secret.
         let stranger = changed.replace("id: 1", "id: 9").replace("use: 1", "use: 9");
         let faults = checked(&mut client, &stranger, None).faults;
-        assert!(faults.len() == 1 && faults[0].message.contains("none is in force here"), "{faults:?}");
+        assert!(faults.len() == 1 && faults[0].message.contains("in force here, but there is none"), "{faults:?}");
     });
 }
 

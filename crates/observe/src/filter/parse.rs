@@ -53,7 +53,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     let filter = parser.either(0)?;
     match parser.peek() {
         None => Ok(filter),
-        Some(")") => Err(parser.expected("`and`, `or` or the end: no parenthesis is open")),
+        Some(")") => Err(parser.expected("`and`, `or` or the end, because no parenthesis is open")),
         Some(_) => Err(parser.expected("`and`, `or` or the end")),
     }
 }
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
     /// Parses a term with `not`, an expression in parentheses, or a primitive.
     fn single(&mut self, depth: usize) -> Result<Filter, FilterError> {
         if depth > DEPTH {
-            return Err(self.expected(&format!("no more than {DEPTH} parentheses and `not` in one another")));
+            return Err(self.expected(&format!("no more than {DEPTH} nested parentheses and `not`")));
         }
         if self.take(&["not", "!"]) {
             return Ok(Filter::Not(Box::new(self.single(depth + 1)?)));

@@ -374,14 +374,10 @@ impl<'r> Walk<'r> {
                     format!("{quoted} is not a number with a unit{advice} (units: {all})")
                 }
                 (None, Some(description)) => {
-                    format!(
-                        "{} does not have the form that is expected: {}",
-                        self.quoted(text),
-                        first_sentence(description)
-                    )
+                    format!("{} does not have the expected form: {}", self.quoted(text), first_sentence(description))
                 }
                 (None, None) => {
-                    format!("{} does not have the form that is expected, {}", self.quoted(text), bare(&rule["pattern"]))
+                    format!("{} does not have the expected form {}", self.quoted(text), bare(&rule["pattern"]))
                 }
             };
             self.wrong(node, message, true, true);
@@ -420,7 +416,7 @@ impl<'r> Walk<'r> {
         {
             self.wrong(
                 node,
-                format!("it has {count} keys: allowed {} {limit}, of {}", be(limit as usize), listed(keys_of(rule))),
+                format!("it has {count} keys: allowed {} {limit} of {}", be(limit as usize), listed(keys_of(rule))),
                 false,
                 false,
             );
@@ -487,7 +483,7 @@ impl<'r> Walk<'r> {
             1 => return,
             0 => {}
             _ if one => {
-                return self.wrong(node, "it fits several forms of which only one is meant".to_owned(), true, false);
+                return self.wrong(node, "it fits several forms, but only one is allowed".to_owned(), true, false);
             }
             _ => return,
         }

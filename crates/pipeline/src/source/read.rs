@@ -93,8 +93,10 @@ impl Source {
         let bytes = bytes.map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
         if is_capture(&bytes) {
             let shown = shown_file(&file);
-            let message =
-                format!("it is a capture, not a configuration: a port plays it, `in: {{ pcap: {{ read: {shown} }} }}`");
+            let message = format!(
+                "it is a capture, not a configuration: write a configuration with a port that plays it, such as \
+                 `in: {{ pcap: {{ read: {shown} }} }}`"
+            );
             return Err(wrong(0, message));
         }
         if file == STDIN && bytes.trim_ascii().is_empty() {

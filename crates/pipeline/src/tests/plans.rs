@@ -110,7 +110,7 @@ fn errors_of_settings_name_the_setting() {
         --set batch=0: batch: '0' is out of range: allowed is a whole number from 1 to 256
         --set nonsense: not a setting: write `key=value`
         --set batch.x=1: 'batch' is a single value: it has no 'x'
-        --set flows.9.slo=1ms: '9' is not in the list 'flows', which has 2 (from 0)
+        --set flows.9.slo=1ms: the list 'flows' has no item '9': it has 2, numbered from 0
         --set a..b=1: 'a..b' is not a key: write names with dots between
         --set seed={a: 1, a: 2}: the value '{a: 1, a: 2}' has a key twice
         ");
@@ -127,8 +127,8 @@ fn null_for_an_item_of_a_list_is_refused_with_what_is_allowed() {
     ] {
         let source = Source::new(EXAMPLE, "test.yaml", "").set("workers=[{}]").set(setting);
         let expected = format!(
-            "--set {setting}: {place}: null leaves a key out, and this is an item of a list: allowed are a value for \
-             it, and `{list}=null`, which leaves out the whole list"
+            "--set {setting}: {place}: null leaves out a key, but this is an item of a list: write a value, or \
+             `{list}=null` to leave out the whole list"
         );
         assert_eq!(problems(source), expected);
     }
@@ -253,7 +253,7 @@ fn a_changed_configuration_takes_over_unchanged_parts() {
     let refused = reload(&fixed).err().expect("refused").to_string();
     assert_eq!(
         refused,
-        "test.yaml:3: batch: it is 64 and would be 32: it cannot change while packets run\n\
+        "test.yaml:3: batch: 64 cannot become 32 while packets run: keep 64, or restart the pipeline\n\
          test.yaml:5: pool: it cannot change while packets run: leave it as it is, or restart the pipeline"
     );
 }

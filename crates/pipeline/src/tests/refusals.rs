@@ -11,7 +11,7 @@ fn refused(text: &str) -> String {
     let problems = load(text.strip_prefix('\n').unwrap_or(text)).err().expect("refused").to_string();
     let short = |line: &str| {
         let end =
-            [": there are ", ": allowed is 1, of "].iter().filter_map(|list| Some(line.find(list)? + list.len())).min();
+            [": there are ", ": allowed is 1 of "].iter().filter_map(|list| Some(line.find(list)? + list.len())).min();
         end.map_or_else(|| line.to_owned(), |end| format!("{}…", &line[..end]))
     };
     problems.lines().map(short).collect::<Vec<_>>().join("\n")
@@ -38,8 +38,8 @@ pool: { chunk: 3 }
         test.yaml:4: modules.a: there is no function 'test_pas' (did you mean 'test_pass'?): there are …
         test.yaml:5: modules.b.test_pass: unknown key 'afer' (did you mean 'after'?): allowed are after, table
         test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
-        test.yaml:7: modules.d: it has 2 keys: allowed is 1, of …
-        test.yaml:8: modules.e: it has 0 keys: allowed is 1, of …
+        test.yaml:7: modules.d: it has 2 keys: allowed is 1 of …
+        test.yaml:8: modules.e: it has 0 keys: allowed is 1 of …
         test.yaml:9: modules.f: 'test_pass' is not a mapping: write `f: { test_pass: }`, or with parameters `f: { \
             test_pass: { ... } }`
         test.yaml:10: modules: 'g h' is not a name: allowed are letters, digits, '_' and, between them, '-'
@@ -147,21 +147,21 @@ pipeline:
         test.yaml:8: gates y, z of module 's' lead nowhere: write a line such as `s[y] -> drop`
         test.yaml:10: 'both' is the name of a port and of a module: each name is allowed once
         test.yaml:10: no packet reaches module 'both': no line leads to it
-        test.yaml:11: 'drop' is where unwanted packets end: give it another name
+        test.yaml:11: 'drop' is the target of unwanted packets in `pipeline`: choose another name
         test.yaml:11: no packet reaches module 'drop': no line leads to it
         test.yaml:12: no packet reaches module 'lone': no line leads to it
-        test.yaml:15: module 's' has several gates: say which, `s[gate]`, of x, y, z
+        test.yaml:15: module 's' has several gates: write `s[gate]` with one of x, y, z
         test.yaml:16: module 's' has no gate 'w': it has x, y, z
-        test.yaml:17: port 'out' stands in the middle of a line: packets enter at a line's start and leave at its end
-        test.yaml:19: gate 'x' of module 's' leads somewhere already, in line 18: packets cannot go two ways
+        test.yaml:17: port 'out' is in the middle of a line: a port is allowed only at the start and at the end
+        test.yaml:19: gate 'x' of module 's' has a target already, in line 18: only one target is allowed
         test.yaml:20: the line ends with a gate: write where 's[y]' leads, such as `s[y] -> drop`
-        test.yaml:21: 'drop' is where packets end: nothing comes after it
-        test.yaml:22: 'in' has no gates: modules have
-        test.yaml:23: nothing can leave by port 'in': it only takes packets in
+        test.yaml:21: 'drop' is always the end of a line: remove the rest of the line
+        test.yaml:22: 'in' has no gates: only modules have gates
+        test.yaml:23: no packet can leave by port 'in': it only receives
         test.yaml:24: no packet enters by port 'out': it only sends
         test.yaml:25: no module or port is called 'nothing'
         test.yaml:26: no module or port is called 'ot' (did you mean 'out'?)
-        test.yaml:27: 'a' leads nowhere: write where to, such as `a -> drop`
+        test.yaml:27: 'a' leads nowhere: write a target, such as `a -> drop`
         test.yaml:28: 'a - > b' is not a name: lines are names with `->` between in 'a - > b'
         ");
 }
@@ -231,10 +231,10 @@ flows:
         test.yaml:12: no packet can take the path of flow 'two': nothing leads from 'a' to 's'
         test.yaml:13: module 's' has no gate 'z': it has x, y
         test.yaml:13: no module or port is called 'nob'
-        test.yaml:14: a flow's path names modules; 'in' is a port
+        test.yaml:14: 'in' is a port: a flow's path names only modules
         test.yaml:16: two flows are called 'five', the first in line 15
-        test.yaml:16: an objective of no delay at all cannot be met: allowed is more than 0
-        test.yaml:17: two flows have this path, the first in line 15: a packet belongs to one flow
+        test.yaml:16: a delay objective of 0 cannot be met: allowed is more than 0
+        test.yaml:17: two flows have this path, the first in line 15: remove one, because a packet belongs to one flow
         test.yaml:18: the path is empty: name at least one module
         test.yaml:19: a flow's path names modules, not 'drop'
         ");
@@ -274,8 +274,8 @@ flows:
         test.yaml:16: a rate objective of 0bps: allowed are 1bps to 1Tbps
         ");
     insta::assert_snapshot!(flows("flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
-"), @"test.yaml:9: nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: \
-    fair }` too");
+"), @"test.yaml:9: a rate objective needs a controller that keeps it: write `scheduler: weighted-fair` and `control: \
+    { batching: fair }` too");
     insta::assert_snapshot!(flows("control: { batching: fair }
 flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
 "), @"test.yaml:9: control.batching: fair sets weights: write `scheduler: weighted-fair` too");

@@ -43,8 +43,8 @@ fn shares_that_make_no_sense_are_refused() {
     insta::assert_snapshot!(refused("scheduler: fair\n"), @"test.yaml:4: scheduler: 'fair' does not fit: allowed are \
         run-to-completion, weighted-fair");
     insta::assert_snapshot!(refused("shares: { a: { weight: 2 } \
-        }\n"), @"test.yaml:4: shares: under \
-        run-to-completion, the default, only `when_full` with several workers has an effect: write `scheduler: \
+        }\n"), @"test.yaml:4: shares: the \
+        default scheduler, run-to-completion, uses only `when_full`, and only between workers: write `scheduler: \
         weighted-fair` too");
     insta::assert_snapshot!(refused("scheduler: weighted-fair
 shares:

@@ -20,7 +20,7 @@ pub(super) fn write_forward(values: &Values) -> Result<String, Wrong> {
 pub(super) fn write_router(values: &Values) -> Result<String, Wrong> {
     let (n, routes) = (values.whole("n", 1, 4_096)?, values.whole("routes", 1, 65_536)?);
     if routes < n {
-        return Err(("routes", format!("{routes} routes to {n} next hops: allowed are {n} to 65536")));
+        return Err(("routes", format!("{routes} routes are too few for {n} next hops: allowed are {n} to 65536")));
     }
     let mut text = Text::new(&format!("router-{n}"), values)?;
     // The same number of prefixes for every next hop.

@@ -86,7 +86,7 @@ impl Tunnel {
 pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let (m, n) = (values.whole("m", 1, MOST)?, values.whole("n", 1, MOST)?);
     if m * n > MOST {
-        return Err(("n", format!("{m} users of {n} bearers are {} each way: allowed are up to {MOST}", m * n)));
+        return Err(("n", format!("{m} users with {n} bearers each are {} bearers: allowed are up to {MOST}", m * n)));
     }
     let tunnel = Tunnel::of(values)?;
     let mut text = Text::new(&format!("mgw-{m}-{n}"), values)?;

@@ -94,7 +94,7 @@ fn parameters_of_named_functions_are_checked() {
     let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
     assert_eq!(
         refused("router", &["n=9", "routes=8"]),
-        "--set routes=8: routes: 8 routes to 9 next hops: allowed are 9 to 65536"
+        "--set routes=8: routes: 8 routes are too few for 9 next hops: allowed are 9 to 65536"
     );
     assert_eq!(
         refused("vpn", &["backend=gpu"]),
@@ -154,16 +154,16 @@ fn defaults_are_allowed_and_wrong_values_named() {
     );
     assert_eq!(
         refused("vrf", &["m=1000", "n=5"]),
-        "--set n=5: n: 1000 routers of 5 next hops are 5000 branches: allowed are up to 4096"
+        "--set n=5: n: 1000 routers with 5 next hops each are 5000 branches: allowed are up to 4096"
     );
     assert_eq!(
         refused("gw", &["nn=3", "batsh=4", "batch=8", "pool.chunks=9000"]),
-        "--set nn=3: usecase:gw has no parameter 'nn' (did you mean 'n'?): it has n, rate, slo, batch, trigger, hold, \
-         sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, modules, name, \
-         pipeline, pool, ports, scheduler, seed, shares, state, workers\n\
-         --set batsh=4: usecase:gw has no parameter 'batsh' (did you mean 'batch'?): it has n, rate, slo, batch, \
-         trigger, hold, sessions, size, seed; parts of its configuration are batch, buffers, control, flows, fold, \
-         modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers"
+        "--set nn=3: usecase:gw has no parameter 'nn' (did you mean 'n'?): its parameters are n, rate, slo, batch, \
+         trigger, hold, sessions, size, seed; the sections of its configuration are batch, buffers, control, flows, \
+         fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers\n\
+         --set batsh=4: usecase:gw has no parameter 'batsh' (did you mean 'batch'?): its parameters are n, rate, slo, \
+         batch, trigger, hold, sessions, size, seed; the sections of its configuration are batch, buffers, control, \
+         flows, fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers"
     );
     assert!(refused("gw", &["slo=3"]).starts_with("--set slo=3: slo: '3' is not a span of time"));
     assert!(refused("gw", &["trigger=33"]).contains("from 0 to 32"));
@@ -200,6 +200,6 @@ fn a_mobile_gateway_has_a_flow_for_each_bearer_either_way() {
     );
     assert_eq!(
         refused(&["m=2048", "n=2"]),
-        "--set n=2: n: 2048 users of 2 bearers are 4096 each way: allowed are up to 2048"
+        "--set n=2: n: 2048 users with 2 bearers each are 4096 bearers: allowed are up to 2048"
     );
 }

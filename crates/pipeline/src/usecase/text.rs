@@ -41,7 +41,7 @@ impl Text {
         let (trigger, hold) = (values.whole("trigger", 0, batch)?, values.nanos("hold")?);
         let slo = values.nanos("slo")?;
         if slo == Some(Nanos(0)) {
-            return Err(("slo", "an objective of no delay at all cannot be met: allowed is more than 0".to_owned()));
+            return Err(("slo", "a delay objective of 0 cannot be met: allowed is more than 0".to_owned()));
         }
         let seed = values.whole("seed", 0, u64::MAX)?;
         Ok(Self {

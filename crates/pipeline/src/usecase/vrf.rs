@@ -7,7 +7,10 @@ use super::text::{Text, Traffic, entry, guard, lookup, prefix};
 pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let (m, n) = (values.whole("m", 1, 1_024)?, values.whole("n", 1, 4_096)?);
     if m * n > 4_096 {
-        return Err(("n", format!("{m} routers of {n} next hops are {} branches: allowed are up to 4096", m * n)));
+        return Err((
+            "n",
+            format!("{m} routers with {n} next hops each are {} branches: allowed are up to 4096", m * n),
+        ));
     }
     let mut text = Text::new(&format!("vrf-{m}-{n}"), values)?;
     let destinations: Vec<_> = (0..n).map(prefix).collect();

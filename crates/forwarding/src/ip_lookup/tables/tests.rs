@@ -61,7 +61,7 @@ fn invalid_changes_are_refused_and_the_others_are_made() {
         ("add 12.0.0.0/8", "has no next hop; write prefix next-hop"),
         ("replace 12.0.0.1/8 1", "12.0.0.1/8 has bits set after its first 8; the prefix is 12.0.0.0/8"),
         ("add 12.0.0.0/8 1 2", "\"2\" after the next hop"),
-        ("set 12.0.0.0/8 1", "'set' is no change: allowed are add, remove and replace"),
+        ("set 12.0.0.0/8 1", "'set' is not a kind of change: allowed are add, remove and replace"),
         ("remove", "'remove' lacks an entry: write remove PREFIX [NEXT-HOP]"),
     ];
     let mut lines: Vec<_> = changes.iter().map(|(change, _)| *change).collect();

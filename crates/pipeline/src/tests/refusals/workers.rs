@@ -19,8 +19,9 @@ workers:
         test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each \
             other for ever: let packets go from earlier workers to later ones only
         test.yaml:8: workers[0].modules: no module is called 'd'
-        test.yaml:9: worker 1 is bound to core 1, which is worker 0's: each worker needs its own core
-        test.yaml:10: worker 2 has nothing to run: every module is another's (`modules: []` lets it wait)
+        test.yaml:9: worker 1 is bound to the same core 1 as worker 0: each worker needs its own core
+        test.yaml:10: worker 2 has nothing to run, because other workers run all modules: remove it, or write \
+            `modules: []` to let it wait for modules
         ");
     insta::assert_snapshot!(refused("
 ports: { in: { test_port: } }
@@ -32,7 +33,7 @@ workers: [{ modules: [a] }, { modules: [a] }]
 "), @"
         test.yaml:3: module 'a' is on 2 workers, but test_global has state that every packet may change: name the \
             module in one worker's `modules`
-        test.yaml:4: module 'b' runs on no worker: name it in one's `modules`, or add a worker without `modules`
+        test.yaml:4: module 'b' runs on no worker: name it in a worker's `modules`, or add a worker without `modules`
         ");
 }
 
@@ -107,7 +108,7 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control: 'optimal' is not a mapping
     test.yaml:4: control.batching: unknown key 'optimul' (did you mean 'optimal'?): allowed are fair, gradient, max, \
         nfvnice, null, on-off, optimal, static, wfq
-    test.yaml:4: control.batching: it has 2 keys: allowed is 1, of …
+    test.yaml:4: control.batching: it has 2 keys: allowed is 1 of …
     test.yaml:4: control.batching.optimal: unknown key 'speed': none is allowed
     test.yaml:4: control.batching: static needs parameters: write `batching: { static: { trigger: 16 } }`
     test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger)
@@ -121,8 +122,8 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.workers: '0' is out of range: allowed is a whole number from 1 to 256
     test.yaml:4: control.workers: '257' is out of range: allowed is a whole number from 1 to 256
     test.yaml:4: control.workers: 'many' is not a whole number: allowed are digits alone, from 1 to 256
-    test.yaml:4: control.workers: 1 where there are 2 under `workers`: allowed are 2 to 256
-    test.yaml:4: control.workers: 2: modules do not move to other workers where they share time: allowed is 1, or \
-        `scheduler: run-to-completion`
+    test.yaml:4: control.workers: 1 is less than the 2 under `workers`: allowed are 2 to 256
+    test.yaml:4: control.workers: 2 would let modules move to other workers, which this scheduler does not \
+        support: allowed is 1, or `scheduler: run-to-completion`
     ");
 }

@@ -59,7 +59,7 @@ fn invalid_changes_are_refused_and_change_nothing() {
         ("add 11.0.0.0/24", "11.0.0.0/24 has no outside prefix: write add INSIDE OUTSIDE"),
         ("add 11.0.0.0/24 1.0.0.0/24 x", "'x' after the outside prefix"),
         ("add ::1 1.0.0.1", "'::1' is not an IPv4 prefix"),
-        ("map 1.0.0.0 2.0.0.0", "'map' is no change: allowed are add, remove and replace"),
+        ("map 1.0.0.0 2.0.0.0", "'map' is not a kind of change: allowed are add, remove and replace"),
     ];
     let outcome = table.apply(&cases.map(|(line, _)| line));
     assert_eq!((outcome.made, outcome.refused.len()), (0, cases.len()));

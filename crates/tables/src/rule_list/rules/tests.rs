@@ -93,7 +93,7 @@ fn invalid_changes_are_refused_and_the_others_are_made() {
         ("add permit tcp from office to any".to_owned(), "'office' is not a valid address, prefix or set"),
         ("add 0 @10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0/0".to_owned(), "10.0.0.0/33"),
         ("add".to_owned(), "'add' lacks an entry: write add [NUMBER] RULE"),
-        (format!("insert {SSH}"), "'insert' is no change: allowed are add, remove and replace"),
+        (format!("insert {SSH}"), "'insert' is not a kind of change: allowed are add, remove and replace"),
     ];
     let mut lines: Vec<&str> = wrong.iter().map(|(line, _)| line.as_str()).collect();
     let good = format!("add 0 {SSH}");
