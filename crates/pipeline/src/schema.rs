@@ -51,12 +51,12 @@ pub fn schema() -> Value {
             "state": named("Objects that modules share, by name.", states),
             "modules": named("The pipeline's functions with their input queues, by name.", functions),
             "buffers": named(
-                "Input queues that wait for packets, by their module's name.", section::<Buffer>(&mut generator),
+                "Input queues that wait for packets, by module name.", section::<Buffer>(&mut generator),
             ),
             "fold": section::<Fold>(&mut generator),
             "scheduler": section::<SchedulerKind>(&mut generator),
             "shares": named(
-                "Modules' shares of the worker's time, by their name.", section::<Share>(&mut generator),
+                "Shares of the worker's time, by module name.", section::<Share>(&mut generator),
             ),
             "pipeline": {
                 "type": "array", "minItems": 1,
@@ -98,9 +98,9 @@ fn control(generator: &mut SchemaGenerator) -> Value {
             },
             "workers": {
                 "type": "integer", "minimum": 1, "maximum": MOST_WORKERS,
-                "description": "The largest number of workers that it may use. If it is larger than the number under \
-                    `workers` and a flow cannot keep its objective beside others on one worker, the modules of other \
-                    flows move to another worker while packets run. By default no module moves.",
+                "description": "The largest number of workers that the controller may use. If it is larger than the \
+                    number under `workers`, and a flow cannot keep its objective beside others on one worker, the \
+                    modules of other flows move to another worker while packets run. By default no module moves.",
             },
         },
     })

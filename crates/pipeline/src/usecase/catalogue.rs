@@ -13,13 +13,17 @@ const PACKET_RATE: &str = "packet rate or max";
 const SPAN: &str = "span of time";
 const WORD: &str = "word";
 
-const RATE: &str = "Total offered packet rate (`1Mpps`), or `max`: as many packets as the worker takes.";
+const RATE: &str = "Total offered packet rate (`1Mpps`), or `max`: as many packets as the worker accepts.";
 const SLO: &str = "Every flow's delay objective (`100us`); none by default.";
 const BATCH: Parameter = parameter("batch", "32", NUMBER, "The largest batch, 1 to 256.");
 const TRIGGER: Parameter =
     parameter("trigger", "0", NUMBER, "Trigger of each branch's first module, 0 to the largest batch.");
-const HOLD: Parameter =
-    parameter("hold", "", SPAN, "Hold limit of those modules (`300us`); follows from the objectives by default.");
+const HOLD: Parameter = parameter(
+    "hold",
+    "",
+    SPAN,
+    "Hold limit of each branch's first module (`300us`); derived from the delay objectives by default.",
+);
 const SESSIONS: Parameter = parameter(
     "sessions",
     "4096",
@@ -62,7 +66,7 @@ const STAGES: Parameter = parameter(
 pub(super) static ALL: &[UseCase] = &[
     UseCase {
         name: "l2l3",
-        summary: "a router of 500 prefixes: n next hops, a chain of three modules each",
+        summary: "a router with 500 prefixes and n next hops; each next hop has a chain of three modules",
         parameters: ROUTER,
         write: router::write,
     },
@@ -74,10 +78,10 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "vrf",
-        summary: "m virtual routers, one for each VLAN, of n next hops each with firewall and NAT",
+        summary: "m virtual routers, one for each VLAN; each has n next hops with firewall and NAT",
         parameters: &[
             parameter("m", "4", NUMBER, "Virtual routers, 1 to 1024; m times n is at most 4096."),
-            parameter("n", "4", NUMBER, "Next hops of each; each is a branch."),
+            parameter("n", "4", NUMBER, "Next hops of each virtual router; each next hop is a branch."),
             parameter("rate", "1Mpps", PACKET_RATE, RATE),
             parameter("slo", "", SPAN, SLO),
             BATCH,
@@ -91,10 +95,10 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "mgw",
-        summary: "the gateway of a mobile network: m users of n bearers each, in tunnels on one side",
+        summary: "the gateway of a mobile network: m users with n bearers each, in tunnels on one side",
         parameters: &[
             parameter("m", "4", NUMBER, "Users, 1 to 2048; m times n is at most 2048."),
-            parameter("n", "4", NUMBER, "Bearers of each; each is a branch either way."),
+            parameter("n", "4", NUMBER, "Bearers of each user; each bearer is one branch in each direction."),
             parameter("tunnel", "gtpu", WORD, "The kind of tunnels: gtpu or vxlan."),
             parameter("rate", "1Mpps", PACKET_RATE, RATE),
             parameter("slo", "", SPAN, SLO),
@@ -114,7 +118,7 @@ pub(super) static ALL: &[UseCase] = &[
     },
     UseCase {
         name: "rc",
-        summary: "robot control: one urgent branch of no cost among n - 1 that cost 10000 cycles a call",
+        summary: "robot control: one urgent branch without cost, and n - 1 branches of 10000 cycles per call",
         parameters: &[
             parameter("n", "16", NUMBER, "Branches, 2 to 4096."),
             parameter(
@@ -128,7 +132,7 @@ pub(super) static ALL: &[UseCase] = &[
                 "slo",
                 "",
                 SPAN,
-                "The urgent flow's delay objective (`35us`); the others' is then 100ms. None by default.",
+                "The urgent flow's delay objective (`35us`); the other flows then have 100ms. None by default.",
             ),
             BATCH,
             TRIGGER,
@@ -197,7 +201,7 @@ pub(super) static ALL: &[UseCase] = &[
         summary: "an IPv4 router: checks headers, looks up routes, decrements the time to live",
         parameters: &[
             HOPS,
-            parameter("routes", "1000", NUMBER, "Routes, 1 to 65536, each a /24; n of them at least."),
+            parameter("routes", "1000", NUMBER, "Number of /24 routes, n to 65536."),
             parameter("rate", "1Mpps", PACKET_RATE, RATE),
             parameter("slo", "", SPAN, SLO),
             BATCH,
@@ -286,7 +290,7 @@ pub(super) static ALL: &[UseCase] = &[
         parameters: &[
             HOPS,
             BACKEND,
-            parameter("ends", "1", NUMBER, "1: packets are encrypted; 2: and decrypted again."),
+            parameter("ends", "1", NUMBER, "1: packets are encrypted; 2: packets are encrypted and decrypted."),
             parameter("rate", "200kpps", PACKET_RATE, RATE),
             parameter("slo", "", SPAN, SLO),
             BATCH,
