@@ -73,7 +73,7 @@ pub enum LabError {
     #[error(transparent)]
     Plot(#[from] forebay_plot::PlotError),
     /// The parts of the experiment do not contain the use case.
-    #[error("--usecase {requested}: allowed are {names}, or their first words{of_short}")]
+    #[error("--usecase {requested}: allowed are {names}, or the first words of a name{of_short}")]
     UseCase {
         /// The requested name.
         requested: String,

@@ -96,8 +96,8 @@ fn head(results: &BatchingResults) -> Vec<Block> {
     let void = void(results);
     if !void.is_empty() {
         head.push(Block::Note(format!(
-            "The machine was busy elsewhere in more than {:.0} % of the periods of these runs, or of most of the runs \
-             of a row. They are void: their figures carry no meaning. {}.",
+            "In more than {:.0} % of the periods of these runs, the machine was busy elsewhere. If a row has several \
+             runs, this is true of most of them. These runs are void: their figures carry no meaning. {}.",
             VOID * 100.0,
             void.join("; ")
         )));
@@ -152,17 +152,17 @@ fn machine(results: &BatchingResults) -> Section {
     ]);
     facts.extend(results.header.facts());
     let rule = format!(
-        "The largest batch is 32. 95 % of a flow's packets must keep its objective. It is 99 % for open-loop and \
-         recorded traffic and in the decomposition. A period is violated if too many of the packets of any flow that \
-         left in it were above the objective; every packet is counted. A turn is a stall of the machine if it takes at \
-         least 100 µs and at least twice as long as all modules with full batches would. A period with a stall does \
-         not count, and a run is void if more than {:.0} % of its periods have one. Of several runs, void ones are \
-         left out, unless all are void. Rates, batches, ticks and delays are those of whole runs, including the \
-         stalled periods of a run that is not void. Simulated time has no stalls.",
+        "The largest batch is 32. 95 % of a flow's packets must keep its objective. For open-loop and recorded \
+         traffic, and in the decomposition, this share is 99 %. A period is violated if too many packets of any flow \
+         left in the period with a delay above the objective. Every packet is counted. A turn is a stall of the \
+         machine if it takes at least 100 µs, and at least twice as long as all modules with full batches would. A \
+         period with a stall does not count. A run is void if more than {:.0} % of its periods have a stall. If only \
+         some of several runs are void, these are left out. Rates, batches, ticks and delays are those of whole runs, \
+         including the stalled periods of a run that is not void. Simulated time has no stalls.",
         VOID * 100.0
     );
-    let cycles = "Some functions have a cost in cycles (robot control). In simulated time a cycle is one of the \
-                  paper's machine, 1/2.4 ns; in real time it is a tick of the time-stamp counter.";
+    let cycles = "Some functions have a cost in cycles (robot control). In simulated time a cycle takes 1/2.4 ns, as \
+                  on the paper's machine. In real time a cycle is a tick of the time-stamp counter.";
     Section {
         title: "The machine, and where figures come from".to_owned(),
         blocks: vec![Block::Facts(facts), text(&rule), text(cycles)],

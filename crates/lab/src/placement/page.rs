@@ -189,7 +189,7 @@ fn assumptions() -> Section {
         (
             "Octans",
             "The paper does not state whether the bottleneck function moves with the part of the chain before it: here \
-             it does. Its binary search is interpreted as all placements of whole chains.",
+             it does. The paper's binary search is interpreted as all placements of whole chains.",
         ),
         (
             "Search",

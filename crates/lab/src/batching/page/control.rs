@@ -83,13 +83,13 @@ pub(super) fn fairness(all: &[Fairness]) -> Section {
         rows: all.iter().map(row).collect(),
     };
     let description = "Two functions behind a split are offered one and a half times the packets that they have time \
-                       for. A schedule is fair if both keep the same share of the packets that they are offered: time \
-                       in proportion to rate and to cost. Run to completion is fair by itself (the paper's Fig. 11). \
-                       Equal weights are not fair. NFVnice's weights, arrival rate times cost, are designed to be \
-                       fair. The controller fair gives both functions the same rate; with a guarantee, it gives the \
-                       first function four fifths of its offered rate. Weighted-fair drops packets for which there is \
-                       no room before their function. Nothing is folded: the two functions differ, and weighted-fair \
-                       gives each module its own share of time. There are no objectives. Rates and delays are those \
-                       after the controller has settled.";
+                       for. A schedule is fair if both keep the same share of the packets that they are offered. For \
+                       this, a function needs time in proportion to its rate and its cost. Run to completion is fair \
+                       by itself (the paper's Fig. 11). Equal weights are not fair. NFVnice's weights, arrival rate \
+                       times cost, are designed to be fair. The controller fair gives both functions the same rate; \
+                       with a guarantee, it gives the first function four fifths of its offered rate. Weighted-fair \
+                       drops packets for which there is no room before their function. Nothing is folded: the two \
+                       functions differ, and weighted-fair gives each module its own share of time. There are no \
+                       objectives. Rates and delays are those after the controller has settled.";
     Section { title: "Fairness".to_owned(), blocks: vec![text(description), Block::Table(table)] }
 }

@@ -8,13 +8,14 @@ use crate::blocks::{columns, figure, known, text};
 
 const WHAT: &str = "A mobile gateway of eight users with two bearers, whose branches are not folded: the bearers that \
                     are to be separated differ and would not fold with each other. Two users have the first bearer, \
-                    with an objective of 1 ms for 99 % of their packets. The others have the second one, without an \
-                    objective. There each direction takes 250 000 cycles per call and 50 000 per packet. All sources \
-                    send as many packets as the pipeline accepts, as in the paper (Fig. 10). With one worker the \
-                    objective cannot be kept. With two, the controller moves the slow modules to the second worker as \
-                    soon as three successive periods have shown that this is necessary. The second worker cannot \
-                    process all packets that the first worker hands over. Packets for which the ring between the \
-                    workers has no room are dropped, and the packets of the first users do not wait for them.";
+                    with an objective of 1 ms for 99 % of their packets. The other users have the second bearer, \
+                    without an objective. On the second bearer each direction takes 250 000 cycles per call and \
+                    50 000 per packet. All sources send as many packets as the pipeline accepts, as in the paper (Fig. \
+                    10). With one worker the objective cannot be kept. With two workers, the controller moves the slow \
+                    modules to the second worker as soon as three successive periods have shown that this is \
+                    necessary. The second worker cannot process all packets that the first worker hands over. Packets \
+                    for which the ring between the workers has no room are dropped, and the packets of the first users \
+                    do not wait for them.";
 
 /// Returns the section.
 pub(super) fn section(all: &[Decomposed]) -> Result<Section, PlotError> {

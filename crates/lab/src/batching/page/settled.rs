@@ -32,12 +32,12 @@ fn rule(results: &BatchingResults) -> Section {
          packet. The objective of each pipeline, folded or not, is 80 % of the mean delay of the controller max here \
          with unfolded branches, {clock}. The first ten decisions of a run do not count; then {} periods count, in \
          each of {} runs. The controller static uses the constant that carries the most packets while it misses \
-         objectives in at most 5 % of the periods of a run. It is found by trying some constants, and then others \
-         around the best one. The controller oracle has the best known triggers and does not have to learn them. They \
-         do not change, and are found in the same way, among all constants and, for unfolded branches, multiples of \
-         the triggers to which optimal converges. If none keeps the objective, there is no such row. Controllers run \
-         in turn, and the rate of each run is divided by that of its partner under null, optimal and on-off. Pairs \
-         with a void run are left out.",
+         objectives in at most 5 % of the periods of a run. This constant is found by trying some constants, and then \
+         others around the best one. The controller oracle has the best known triggers and does not have to learn \
+         them. These triggers do not change. They are found in the same way, among all constants and, for unfolded \
+         branches, multiples of the triggers to which optimal converges. If no triggers keep the objective, there is \
+         no row for oracle. Controllers run in turn, and the rate of each run is divided by that of its partner under \
+         null, optimal and on-off. Pairs with a void run are left out.",
         results.periods, results.runs
     );
     Section { title: "Steady traffic: how runs are made".to_owned(), blocks: vec![text(&how)] }
@@ -171,7 +171,9 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
     let cells = |row: &&Row| {
         let name = match (row.trigger, row.nearest) {
             (Some(trigger), _) => format!("{} {trigger}", row.controller),
-            (None, Some(nearest)) => format!("{}: none keeps the objective, {nearest} misses it least", row.controller),
+            (None, Some(nearest)) => {
+                format!("{}: no constant keeps the objective; {nearest} misses it least", row.controller)
+            }
             (None, None) if row.controller == "static" => "static: all tried runs are void".to_owned(),
             (None, None) => match row.multiple {
                 Some(multiple) => format!("{}: {multiple} × optimal's", row.controller),

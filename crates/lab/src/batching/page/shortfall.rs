@@ -61,7 +61,7 @@ fn beaten(row: &Row, other: &Row) -> Option<String> {
         let trigger = other.trigger.map_or_else(String::new, |trigger| format!(" {trigger}"));
         let part = row.summary.rate_pps / other.summary.rate_pps * 100.0;
         format!(
-            "{}, optimal: {part:.1} % of the packets of {}{trigger}, which also keeps objectives.",
+            "{}, optimal: {part:.1} % of the packets of {}{trigger}. This other controller keeps objectives, too.",
             row.usecase, other.controller
         )
     })
@@ -77,8 +77,8 @@ fn of_row(row: &Row, max: Option<&Row>) -> Vec<String> {
         let most = max.and_then(|max| Some(row.summary.slo_us? / max.summary.delay_us.p95? * 100.0));
         let room = most.map_or_else(String::new, |most| {
             format!(
-                "the objective, derived from a mean, is {most:.0} % of the 95th percentile of max, and waiting is \
-                 proportional to batches; "
+                "the objective is derived from a mean delay and is {most:.0} % of the 95th percentile under max, and \
+                 the waiting time is proportional to the batch size; "
             )
         });
         let used = if tail > 100.0 {
@@ -89,7 +89,7 @@ fn of_row(row: &Row, max: Option<&Row>) -> Vec<String> {
             format!("the 95th percentile is at {tail:.0} % of the objective, so some room is not used")
         };
         let reason = format!("{room}{used}");
-        all.push(format!("{name}: {:.0} % of the batches of max. Reason: {reason}.", part * 100.0));
+        all.push(format!("{name}: {:.0} % of the batch size of max. Reason: {reason}.", part * 100.0));
     }
     if let Some(gain) = gain.filter(|gain| *gain < GAIN) {
         let worse = if gain < SAME { ", worse than null" } else { "" };

@@ -67,8 +67,8 @@ fn facts(results: &BatchingResults) -> Vec<(String, String)> {
     let sides = results.decomposition.iter().find_map(|run| run.before.as_ref().zip(run.after.as_ref()));
     facts.extend(sides.map(|(before, after)| {
         let outcome = format!(
-            "{} of {} periods missed an objective before flows were moved apart and {} of {} after it, and {:.1} \
-             times the packets leave",
+            "{} of {} periods missed an objective before flows were moved apart, and {} of {} periods after the move; \
+             {:.1} times as many packets leave",
             before.violated,
             before.periods,
             after.violated,

@@ -13,9 +13,10 @@ pub(super) fn contour(gains: &[ContourGain]) -> Result<Section, PlotError> {
         "A router of n branches. All modules take 200 ns for a single packet; the batchiness is the cost of a packet \
          in a full batch relative to that. A second plane varies the length of bursts of packets that take the same \
          branch, at a batchiness of 0.25. Objectives are 80 % of the mean delay of max. Time is simulated. In the \
-         paper the gain is 1.5 to 4 from 4 to 8 branches on while batchiness is below 0.5, close to none for bursts \
-         above 10, and never below 1. Without branches max waits for nothing, so its objective is missed in any case. \
-         Branches are not folded: folded they would be one branch, and their number would have no effect.",
+         paper, the gain is 1.5 to 4 if there are at least 4 to 8 branches and batchiness is below 0.5. The gain is \
+         close to 1 for bursts above 10, and never below 1. Without branches max waits for nothing, so its objective \
+         is missed in any case. Branches are not folded: folded branches would be one branch, and their number would \
+         have no effect.",
     )];
     blocks.push(text(&claims_text(&Claims::of(gains))));
     let whole: Vec<_> = gains.iter().filter(|gain| gain.burst == 1).collect();
@@ -44,8 +45,8 @@ fn claims_text(claims: &Claims) -> String {
     format!(
         "Never worse: at {} of {} points the 95 % interval of optimal against null lies above {NO_WORSE}; the smallest \
          lower end is {}. Pairs are periods of the two simulated runs, so intervals show how steady the controllers \
-         are and contain no noise of a machine. The paper's gain of at least {CLAIM}, even for bursty traffic: at {} \
-         of all points, and at {} of {} points with bursts{which}.",
+         are and contain no noise of a machine. The paper claims a gain of at least {CLAIM}, even for bursty traffic: \
+         this is reached at {} of all points, and at {} of {} points with bursts{which}.",
         claims.no_worse,
         claims.places,
         known(claims.least, 3),
@@ -142,10 +143,11 @@ fn figures(summary: &Summary) -> Vec<String> {
 /// The procedure and the reporting of runs with open-loop traffic.
 const RULE: &str = "Every flow's objective is 1 ms, for 99 % of its packets. There is one run each; the first ten \
                     decisions do not count. optimal runs with a guard of 0.05 and with the paper's more careful guard, \
-                    0.2. Under a load that can be carried it runs for more periods than the others (in simulated time: \
-                    under Poisson and recorded traffic, with unfolded branches), because many periods are needed to \
-                    show that few are violated. The column worst is the percentile of the worst flow in the worst \
-                    period, relative to its objective. Values above 1 are reported up to 1/16 too high.";
+                    0.2. Under a load that can be carried, optimal runs for more periods than the other controllers \
+                    (in simulated time: under Poisson and recorded traffic, with unfolded branches), because many \
+                    periods are needed to show that few are violated. The column worst is the percentile of the worst \
+                    flow in the worst period, relative to its objective. Values above 1 are reported up to 1/16 too \
+                    high.";
 
 /// Returns the section on open-loop traffic.
 pub(super) fn open(all: &[Open]) -> Section {
@@ -192,9 +194,9 @@ fn runs(all: &[Open]) -> Table {
 pub(super) fn light(all: &[Light]) -> Section {
     let description = "Traffic is light, or heavy and stops repeatedly. In the last quarter of each run there are no \
                        packets. Every flow's objective is 1 ms, for 99 % of its packets. Branches are not folded, \
-                       because folded there is nothing to wait for. The number of packets and the largest delay are \
-                       those of the whole run. max waits for full batches under any traffic. Rates and violations are \
-                       those of all settled periods, including periods without packets. There is one run each.";
+                       because folded branches have nothing to wait for. The number of packets and the largest delay \
+                       are those of the whole run. max waits for full batches under any traffic. Rates and violations \
+                       are those of all settled periods, including periods without packets. There is one run each.";
     let row = |light: &Light| {
         let stops = if light.stops { ", stops" } else { "" };
         let traffic = format!("{} pps, {}{stops}", engineering(light.offered_pps), light.arrivals);

@@ -62,7 +62,8 @@ pub(super) fn drops(drops: &[Drops]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(&format!(
         "The paper's property 1: a competitor with a lower metric causes a larger drop. Its property 2: each further \
          competitor adds less than the previous one. In {count} of {} rows of the simulator the first half of the \
-         competitors adds more on average than the second half. In the others the cache has room for the first ones.",
+         competitors adds more on average than the second half. In the other rows the cache has room for the first \
+         ones.",
         drops.len()
     ))];
     for local in [true, false] {
