@@ -46,7 +46,7 @@ pub(crate) enum Fold {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Buffer {
-    /// The number of packets on which the module runs at a time, up to `batch`. With 0, packets pass at once.
+    /// The number of packets for which the module waits, up to `batch`; 0 by default. With 0, packets pass at once.
     #[schemars(range(max = 256))]
     pub(crate) trigger: usize,
     /// The longest time that packets wait for the trigger. By default it follows from the flows' delay objectives;

@@ -91,7 +91,9 @@ fn control(generator: &mut SchemaGenerator) -> Value {
                 "anyOf": [{ "type": "string", "enum": names }, with_parameters, { "type": "null" }],
                 "description": "The controller: its name, or its name with its parameters.",
             },
-            "period": merged(section::<Nanos>(generator), "The period of its decisions, 1ms to 1h; 100ms by default."),
+            "period": merged(
+                section::<Nanos>(generator), "The period of the controller's decisions, 1ms to 1h; 100ms by default.",
+            ),
             "guard": {
                 "type": "number", "minimum": 0, "exclusiveMaximum": 1,
                 "description": "The part of each delay objective that is kept in reserve; 0.05 by default.",

@@ -49,7 +49,9 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
         let mut share = Share { weight: section.weight, limit: None, marks: section.marks() };
         match (section.rate, section.burst) {
             (Some(rate), burst) => share.limit = Some(RateLimit { rate, burst: burst.unwrap_or(BURST) }),
-            (None, Some(_)) => faults.add_at(root, &["shares", &entry.key, "burst"], "a burst belongs to a `rate`"),
+            (None, Some(_)) => {
+                faults.add_at(root, &["shares", &entry.key, "burst"], "`burst` needs a `rate`: write both")
+            }
             (None, None) => {}
         }
         match share.check() {

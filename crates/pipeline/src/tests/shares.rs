@@ -71,7 +71,7 @@ shares:
   c: { rate: 1Mpps, burst: 11s }
 "), @r"
         test.yaml:6: shares.a.rate: 0pps: allowed are 1pps to 1000Gpps or 8bps to 8000Tbps
-        test.yaml:7: shares.b.burst: a burst belongs to a `rate`
+        test.yaml:7: shares.b.burst: `burst` needs a `rate`: write both
         test.yaml:8: shares.c.burst: 11s: allowed are 0us to 10s
         ");
 }
