@@ -8,9 +8,9 @@ use crate::process::Right;
 pub(super) const INVARIANT_TSC: Check = Check {
     id: "invariant-tsc",
     looks_at: "the time-stamp counter has one rate and never stops",
-    cost: "Workers take the time from it. If its rate changes or it stops, delays, hold limits and all measured \
-           figures are wrong (Intel SDM volume 3, section Invariant TSC).",
-    fix: "another machine; in a virtual machine, a CPU model that passes it on (`<feature policy='require' \
+    cost: "Workers take the time from this counter. If the counter stops or changes its rate, delays, hold limits and \
+           all measured figures are wrong (Intel SDM volume 3, section Invariant TSC).",
+    fix: "another machine; for a virtual machine, a CPU model with the feature `invtsc` (`<feature policy='require' \
            name='invtsc'/>`)",
     judge: invariant_tsc,
 };

@@ -42,7 +42,7 @@ fn worker_cores(case: &Case<'_>) -> Verdict {
         let all: KernelList = allowed.iter().chain(cores.iter()).collect();
         let remedy = vec![
             format!("taskset -c {all} forebay run …"),
-            "# if that fails, the cpuset of the process' control group lacks these cores".to_owned(),
+            "# if that fails, add these cores to `cpuset.cpus` of the process' control group".to_owned(),
         ];
         let says = format!("{} not among the cores that this process may run on", is_are(&foreign));
         return Verdict::found(State::Stops, says, vec![may.evidence()], remedy);
@@ -52,7 +52,7 @@ fn worker_cores(case: &Case<'_>) -> Verdict {
             format!("# at most {} entries under `workers:`", allowed.len()),
             format!("taskset -c {online} forebay run …"),
         ];
-        let says = format!("{wanted} workers need one core each, and this process may run on {}", named(allowed));
+        let says = format!("{wanted} workers need one core each, but this process may run only on {}", named(allowed));
         return Verdict::found(State::Stops, says, vec![may.evidence()], remedy);
     }
     if case.other_cores().is_empty() {
@@ -79,8 +79,8 @@ pub(super) const CORE_LOAD: Check = Check {
     looks_at: "nothing else runs on the workers' cores",
     cost: "A worker polls, so it always has work. Every share of its core that another thread uses is lost, and \
            packets wait as long as that thread runs (Linux Documentation/scheduler/sched-eevdf.rst).",
-    fix: "other cores, or isolate them (see `isolated-cores`); \
-          `ps -eLo psr,pcpu,comm --sort=-pcpu` shows what runs where",
+    fix: "other cores for the workers, or isolated cores (see `isolated-cores`); `ps -eLo psr,pcpu,comm --sort=-pcpu` \
+          shows the core of each thread",
     judge: core_load,
 };
 
@@ -122,8 +122,8 @@ fn core_load(case: &Case<'_>) -> Verdict {
 pub(super) const STEAL: Check = Check {
     id: "steal",
     looks_at: "the hypervisor leaves the workers' cores to this machine",
-    cost: "While the hypervisor runs other work on a core, its worker moves no packets, and nothing on this machine \
-           can predict when it continues.",
+    cost: "While the hypervisor runs other work on a core, the core's worker moves no packets. This machine cannot \
+           predict when the worker continues.",
     fix: "dedicated cores from the operator of the hypervisor (on your own host: `virsh vcpupin`)",
     judge: steal,
 };
@@ -194,7 +194,10 @@ fn isolated_cores(case: &Case<'_>) -> Verdict {
     let free = isolated.without(&cores);
     let remedy = if free.len() >= open.len() {
         vec![
-            format!("# isolated are {isolated}: assign these to the workers (`core:` under `workers:`),"),
+            format!(
+                "# {} isolated: assign isolated cores to the workers (`core:` under `workers:`),",
+                is_are(isolated)
+            ),
             "# and allow the process to use them:".to_owned(),
             format!("taskset -c {isolated} forebay run …"),
         ]
@@ -234,8 +237,8 @@ fn at_boot(case: &Case<'_>) -> String {
 pub(super) const TIMER_TICK: Check = Check {
     id: "timer-tick",
     looks_at: "the kernel's periodic tick does not interrupt the workers' cores",
-    cost: "The tick interrupts a core that runs a thread 100 to 1 000 times a second (CONFIG_HZ), and packets wait \
-           (Linux Documentation/timers/no_hz.rst).",
+    cost: "While a core runs a thread, the tick interrupts the core 100 to 1 000 times a second (CONFIG_HZ), and \
+           packets wait (Linux Documentation/timers/no_hz.rst).",
     fix: "`nohz_full=` at boot, with a kernel that has CONFIG_NO_HZ_FULL",
     judge: timer_tick,
 };

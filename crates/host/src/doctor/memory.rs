@@ -5,8 +5,8 @@ use super::{Case, Check, State, Verdict};
 pub(super) const HUGE_PAGES: Check = Check {
     id: "huge-pages",
     looks_at: "enough huge pages are free for the workers' packet pools",
-    cost: "With small pages, address translation misses more often: a pool takes more pages than the processor's TLB \
-           holds.",
+    cost: "With small pages, a pool has more pages than the processor's TLB holds, so address translation takes more \
+           time.",
     fix: "`sysctl -w vm.nr_hugepages=N`, or for one node `echo N > \
            /sys/devices/system/node/nodeN/hugepages/hugepages-2048kB/nr_hugepages`",
     judge: huge_pages,
@@ -45,7 +45,7 @@ fn huge_pages(case: &Case<'_>) -> Verdict {
     }
     let instead = match memory.transparent.value() {
         Some(_) if never => "; transparent huge pages are switched off",
-        Some(_) => "; transparent huge pages are used instead, unless memory is fragmented",
+        Some(_) => "; transparent huge pages are used instead if memory is not fragmented",
         None => "; it is unknown whether transparent huge pages are available",
     };
     let has = if *total == 0 { "there are none".to_owned() } else { format!("{available} of {total} are free") };

@@ -7,9 +7,9 @@ use super::{Case, Check, Observations, State, Verdict, listed};
 pub(super) const ARP_FLUX: Check = Check {
     id: "arp-flux",
     looks_at: "the host does not reply to ARP requests for the pipeline's addresses at its `af_packet` ports",
-    cost: "The host replies to ARP requests for each of its addresses at every interface, including the address of a \
-           `tap`, with the interface's own Ethernet address. The sender of the request then sends its packets to the \
-           host, and they are lost (Linux Documentation/networking/ip-sysctl.rst, arp_ignore).",
+    cost: "The host replies at every interface to ARP requests for each of its addresses, including the address of a \
+           `tap`. The reply contains the interface's own Ethernet address. The sender of the request then sends its \
+           packets to the host, and these packets are lost (Linux Documentation/networking/ip-sysctl.rst, arp_ignore).",
     fix: "`host: false` at the port, or `sysctl -w net.ipv4.conf.NAME.arp_ignore=1`",
     judge: arp_flux,
 };
@@ -76,9 +76,9 @@ fn shared(case: &Case<'_>) -> Option<Vec<Ipv4Addr>> {
 pub(super) const ARP_ANNOUNCE: Check = Check {
     id: "arp-announce",
     looks_at: "the host does not use the pipeline's addresses in ARP requests at its `af_packet` ports",
-    cost: "An ARP request contains the source address of the waiting packet, whichever interface has that address. Its \
-           receivers then send packets for the address to the interface's own Ethernet address, and they are lost \
-           (Linux Documentation/networking/ip-sysctl.rst, arp_announce).",
+    cost: "An ARP request of the host contains the source address of the waiting packet, even if this address belongs \
+           to another interface. The receivers of the request then send packets for this address to the host's \
+           interface, and these packets are lost (Linux Documentation/networking/ip-sysctl.rst, arp_announce).",
     fix: "`sysctl -w net.ipv4.conf.NAME.arp_announce=2`",
     judge: arp_announce,
 };

@@ -8,9 +8,9 @@ use crate::interface::Interface;
 pub(super) const NUMA_MISMATCH: Check = Check {
     id: "numa-mismatch",
     looks_at: "network cards are on the node of the workers that receive from them",
-    cost: "Packets cross the link between sockets: a line takes about 98 cycles from the other node's cache and 280 \
-           from its memory, compared with 50 and 155 on the same node (NALM's figures).",
-    fix: "cores of the card's node for the workers, or the card in a slot of the workers' node",
+    cost: "Packets cross the link between sockets: a worker loads a cache line in about 98 cycles from the other \
+           node's cache and in 280 from its memory, compared with 50 and 155 on the same node (NALM's figures).",
+    fix: "give the workers cores of the card's node, or put the card into a slot of the workers' node",
     judge: numa_mismatch,
 };
 
@@ -90,11 +90,11 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
 
 pub(super) const NUMA_MEMORY: Check = Check {
     id: "numa-memory",
-    looks_at: "the workers' nodes have memory for them, and huge pages if any node has some",
-    cost: "Otherwise packets, tables and queues are on another node: a line takes 98 cycles instead of 50 from a cache \
-           there, and 280 from its memory (NALM's figures).",
+    looks_at: "each worker's node has memory, and has enough huge pages if another node has any",
+    cost: "Packets, tables and queues are on another node: a worker loads a cache line in 98 cycles from that node's \
+           cache and in 280 from its memory, compared with 50 and 155 on its own node (NALM's figures).",
     fix: "huge pages on the workers' node (`/sys/devices/system/node/nodeN/hugepages`), and a cpuset whose \
-           `cpuset.mems` includes it",
+           `cpuset.mems` includes this node",
     judge: numa_memory,
 };
 
@@ -149,7 +149,8 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
         if *free < needed && elsewhere(number) {
             each.wrong(
                 format!(
-                    "node {number} has {free} free huge pages, its workers' pools need {needed}; other nodes have some"
+                    "node {number} has {free} free huge pages, but its workers' pools need {needed}; another node \
+                     has some"
                 ),
                 [node.huge_free.evidence()],
             );
@@ -163,8 +164,8 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
 pub(super) const NUMA_WORKERS: Check = Check {
     id: "numa-workers",
     looks_at: "workers are on one node",
-    cost: "A line that one worker passes to a worker on another node costs 98 to 280 cycles instead of 50 to 76 \
-           (NALM's figures). Workers that share nothing lose nothing.",
+    cost: "A cache line that one worker passes to a worker on another node costs 98 to 280 cycles instead of 50 to 76 \
+           (NALM's figures). Workers that share no data lose nothing.",
     fix: "cores of one node",
     judge: numa_workers,
 };

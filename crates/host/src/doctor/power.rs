@@ -12,7 +12,7 @@ const SHALLOW_US: u64 = 10;
 pub(super) const GOVERNOR: Check = Check {
     id: "governor",
     looks_at: "the workers' cores are set to their highest frequency",
-    cost: "Packets per second are proportional to the core's frequency. `powersave` may keep it at the lowest; the \
+    cost: "Packets per second are proportional to the core's frequency. `powersave` may keep the lowest frequency. The \
            other governors follow the load with a delay (Linux Documentation/admin-guide/pm/cpufreq.rst).",
     fix: "`cpupower -c LIST frequency-set -g performance`",
     judge: governor,
@@ -91,8 +91,8 @@ fn frequency_limit(case: &Case<'_>) -> Verdict {
 pub(super) const C_STATES: Check = Check {
     id: "c-states",
     looks_at: "the workers' cores enter no deep idle state",
-    cost: "A core in an idle state needs the state's latency to wake up. A polling worker keeps its core awake, so \
-           only a worker that parks or starts pays this (Linux Documentation/admin-guide/pm/cpuidle.rst).",
+    cost: "A core needs some time to leave an idle state: the latency of the state. A polling worker keeps its core \
+           awake, so only a worker that parks or starts is delayed (Linux Documentation/admin-guide/pm/cpuidle.rst).",
     fix: "`echo 10 > /sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us`, or \
           `cpupower -c LIST idle-set -D 10`",
     judge: c_states,

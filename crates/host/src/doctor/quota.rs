@@ -40,8 +40,7 @@ fn cpu_quota(case: &Case<'_>) -> Verdict {
         }
     }
     if groups.quotas.is_empty() {
-        each.fine
-            .push(Evidence::derived("/proc/self/cgroup", "neither the process' group nor a parent of it has a quota"));
+        each.fine.push(Evidence::derived("/proc/self/cgroup", "the process' group and its parents have no quota"));
     }
     Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "no quota is set, or the quota is sufficient")
 }

@@ -5,9 +5,9 @@ use super::{Case, Check, Observations, State, Verdict, listed};
 pub(super) const RP_FILTER: Check = Check {
     id: "rp-filter",
     looks_at: "the host accepts packets from the Internet at the pipeline's `tap`",
-    cost: "With a strict `rp_filter`, the host silently drops each packet whose source it reaches through another \
-           interface. At a `tap`, these are all packets from the Internet if its default route uses another interface \
-           (RFC 3704; Linux Documentation/networking/ip-sysctl.rst, rp_filter).",
+    cost: "With a strict `rp_filter`, the host silently drops a packet if the host's route to the packet's source uses \
+           another interface. If the default route does not use the `tap`, the host drops all packets from the \
+           Internet at the `tap` (RFC 3704; Linux Documentation/networking/ip-sysctl.rst, rp_filter).",
     fix: "a default route through the `tap`, or `sysctl -w net.ipv4.conf.NAME.rp_filter=2`",
     judge: rp_filter,
 };

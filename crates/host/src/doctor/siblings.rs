@@ -37,7 +37,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
                         format!("workers' cores {core} and {sibling} are one physical core"),
                         [cpu.threads.evidence()],
                     );
-                    remedy.push(format!("# another core than {sibling} for one of the two (`core:` under `workers:`)"));
+                    remedy.push(format!("# move the worker on core {sibling} elsewhere (`core:` under `workers:`)"));
                 }
                 continue;
             }
@@ -46,7 +46,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
                 Some(load) if load.busy >= BUSY => {
                     let seen = format!("cpu{sibling} busy {} {}", percent(load.busy), load.over);
                     let what = format!(
-                        "core {sibling}, the other thread of worker's core {core}, is busy {}",
+                        "core {sibling}, the other thread of a worker's core {core}, is busy {} of the time",
                         percent(load.busy)
                     );
                     each.wrong(what, [cpu.threads.evidence(), Evidence::derived(stat::FILE, seen)]);
@@ -62,7 +62,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
     }
     if alone && case.host.kernel.is_virtual() && each.unknown.is_empty() {
         return Verdict::unknown(
-            "one thread per core in a virtual machine: the host does not report which cores share a physical core",
+            "the virtual machine shows one thread per core: the host does not report which cores share a physical core",
         );
     }
     let fine = if alone { "each worker's core has only one thread" } else { "the cores' other threads are idle" };
