@@ -37,7 +37,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
                         format!("workers' cores {core} and {sibling} are one physical core"),
                         [cpu.threads.evidence()],
                     );
-                    remedy.push(format!("# move the worker on core {sibling} elsewhere (`core:` under `workers:`)"));
+                    remedy.push(format!("# give the worker on core {sibling} another core (`core:` under `workers:`)"));
                 }
                 continue;
             }

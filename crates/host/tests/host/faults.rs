@@ -104,7 +104,7 @@ fn faults() -> Vec<Fault> {
             State::Costs,
             &cpu("cpu5/topology/thread_siblings_list"),
             "5,13",
-            "another core than 13",
+            "give the worker on core 13 another core",
             |_, intent| {
                 intent.workers[1].core = Some(13);
             },
