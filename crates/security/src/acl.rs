@@ -111,12 +111,12 @@ impl Declare for Acl {
         high low : high protocol/mask [flags/mask] [permit|deny|count]'. A list may contain both forms, and rules of \
         IPv4 and IPv6. Packets that show no ports (fragments except the first, protocols without ports) match only \
         rules that allow every port. A packet is dropped if a rule of its family needs a field that the packet does \
-        not show: its protocol cannot be found (behind more than 8 IPv6 extension headers, or behind one that is cut \
-        short), or it ends before the ports of a protocol that has some. IP behind more than 4 VLAN tags and IP with \
-        an unreadable header are dropped, too (RFC 7113 section 3, RFC 8504 section 5.3). If all rules check only \
+        not show. The protocol is hidden behind more than 8 IPv6 extension headers, or behind one that is cut short. \
+        The ports are missing if the packet ends before them. IP packets with more than 4 VLAN tags or with an \
+        unreadable header are dropped, too (RFC 7113 section 3, RFC 8504 section 5.3). If all rules check only \
         addresses, the addresses decide. The flags column is read and not matched. Each rule's matches are counted and \
-        shown with the module; those of rules that were added while packets ran are counted together. Permitted \
-        packets leave by the first gate, unchanged; with `denied: gate` denied packets leave by a gate of that name.";
+        shown with the module. Rules that were added while packets ran are counted together. Permitted packets leave \
+        by the first gate, unchanged; with `denied: gate` denied packets leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
         { rules: [deny tcp from 10.0.0.0/8 to any port ssh, count ip udp from any to any port domain], default: \
         permit }";

@@ -231,17 +231,17 @@ impl Declare for Dpi {
     const NAME: &'static str = "dpi";
     const SUMMARY: &'static str = "sends packets to gates by the patterns in their payloads";
     const HELP: &'static str = "\
-        A pattern is a line: plain text, with |0d 0a| or \\x0d for bytes; or text in quotes, which 'nocase', \
-        'class=CLASS' and 'name=NAME' may follow. Empty lines and lines that begin with # are skipped. A pattern \
-        without a class belongs to the first class. If a packet contains several patterns, the strongest class \
-        decides, and within it the pattern that ends first. Only this pattern is counted, in the table 'matches'. \
-        The payload is everything after the header of TCP or UDP, or otherwise after the header of IP, up to the end \
-        of the IP packet. A transport header that contradicts itself is part of the payload. If the header above IP \
-        cannot be found (behind more than 8 IPv6 extension headers, or cut short), everything after the IP header is \
-        inspected, whatever `depth` is. If IP cannot be found (behind more than 4 VLAN tags), the whole frame is \
-        inspected. IP in tunnels is payload. Each packet is inspected on its own: a pattern that spans two packets \
-        is not found. Frames that are not IP leave by 'clean'. Patterns can be added and removed while packets run, \
-        with the table 'patterns'.";
+        Each line is a pattern: plain text, or text in quotes. |0d 0a| and \\x0d stand for bytes. After the closing \
+        quote, 'nocase', 'class=CLASS' and 'name=NAME' are allowed. Empty lines and lines that begin with # are \
+        skipped. A pattern without a class belongs to the first class. If a packet contains several patterns, the \
+        pattern of the first class in `classes` decides. Within a class, the pattern that ends first decides. Only the \
+        deciding pattern is counted, in the table 'matches'. The payload is everything after the header of TCP or UDP, \
+        or otherwise after the header of IP, up to the end of the IP packet. A transport header that contradicts \
+        itself is part of the payload. If the header above IP cannot be found (behind more than 8 IPv6 extension \
+        headers, or cut short), everything after the IP header is inspected, whatever `depth` is. If IP cannot be \
+        found (behind more than 4 VLAN tags), the whole frame is inspected. IP in tunnels is payload. Each packet is \
+        inspected on its own: a pattern that spans two packets is not found. Frames that are not IP leave by 'clean'. \
+        Patterns can be added and removed while packets run, with the table 'patterns'.";
     const EXAMPLE: &'static str = "\
         { patterns: ['\"X-Evil: \" nocase class=bad', '|13|BitTorrent protocol'], \
         classes: [{ name: bad, gate: drop }, { name: p2p, gate: slow }] }";

@@ -47,7 +47,10 @@ const UNDECIDED: Gate = Gate::drop(2);
 /// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
 /// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
-    Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." },
+    Reason {
+        name: "rule",
+        help: "A rule with the action 'drop' matches the packet, and no rule with 'pass' matches it.",
+    },
     Reason {
         name: "undecidable",
         help: "The packet hides its addresses, protocol or transport header, and there are rules with the action \
@@ -55,8 +58,8 @@ const DROPS: &[Reason] = &[
     },
     Reason {
         name: "undecided",
-        help: "Whether a rule with the action 'drop' matches the packet is not known: it takes more steps than 'steps' \
-               allows, or depends on the session of a packet that does not show it (a fragment).",
+        help: "It is unknown whether a rule with the action 'drop' matches the packet. The test takes more steps than \
+               'steps' allows, or the rule needs the packet's session, which a fragment does not show.",
     },
 ];
 const ALERTED: Gate = Gate::out(1);
@@ -135,15 +138,15 @@ impl Declare for Nids {
         Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; \
         tcp, udp, icmp and ip; addresses and ports with lists, negation and variables; content with its modifiers, \
         pcre, isdataat, byte_test, byte_jump, byte_extract, comparisons of headers, flow, flowbits, threshold and \
-        detection_filter. Anything else is refused with its line, or skipped and listed with 'unknown: skip'. A \
-        packet that a rule with 'pass' matches is not reported. Otherwise it is dropped if a rule with 'drop' matches \
-        it. Each packet is examined on its own. A fragment after the first shows no ports, and matches only rules that \
-        need none. The option flow needs the parameter 'flow'. With 'flow: { state: NAME }' rules test the state of \
-        the packet's session, and keep bits for it (flowbits). If a rule has the action drop, a packet that hides its \
-        protocol or transport header (behind more than 8 IPv6 extension headers or 4 VLAN tags, or cut short; RFC 7113 \
-        section 3) is dropped as 'undecidable'. Alerts are counted by rule in the table 'matches', and written to a \
-        file if one is named. A worker waits for the file only in simulated time, or if all packets come from captures \
-        with `speed: fast`.";
+        detection_filter. A rule with anything else is an error, which names the line. With 'unknown: skip', the rule \
+        is skipped and listed. A packet that a rule with 'pass' matches is not reported. Otherwise it is dropped if a \
+        rule with 'drop' matches it. Each packet is examined on its own. A fragment after the first shows no ports, \
+        and matches only rules that need none. The option flow needs the parameter 'flow'. With 'flow: { state: NAME \
+        }' rules test the state of the packet's session, and keep bits for it (flowbits). If a rule has the action \
+        drop, a packet that hides its protocol or transport header (behind more than 8 IPv6 extension headers or 4 \
+        VLAN tags, or cut short; RFC 7113 section 3) is dropped as 'undecidable'. Alerts are counted by rule in the \
+        table 'matches', and written to a file if one is named. A worker waits for the file only in simulated time, or \
+        if all packets come from captures with `speed: fast`.";
     const EXAMPLE: &'static str = "\
         { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \
         'drop udp any any -> any any (msg:\"bad\"; content:\"|de ad be ef|\"; sid:2;)'] }";

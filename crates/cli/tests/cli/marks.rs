@@ -126,7 +126,7 @@ fn a_mark_is_not_part_of_the_first_pattern() {
     let modules = PARAMETERS[2].1;
     for text in ["\u{feff}first\nsecond\nfirst\n", "\u{feff}first\r\nsecond\r\nfirst\r\n"] {
         let done = check("dpi patterns", modules, text.as_bytes());
-        assert!(done.code == Some(2) && done.err.contains("the same pattern as in line 1"), "{}", done.err);
+        assert!(done.code == Some(2) && done.err.contains("this pattern is already in line 1"), "{}", done.err);
     }
 }
 

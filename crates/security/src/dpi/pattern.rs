@@ -133,7 +133,8 @@ fn unescape(text: &str, quoted: bool) -> Result<(Vec<u8>, &str), String> {
             b'|' => {
                 let Some(end) = rest.iter().position(|byte| *byte == b'|') else {
                     return Err(
-                        "a '|' without a second: write hexadecimal bytes as |0d 0a|, and \\| for itself".to_owned()
+                        "a '|' has no closing '|': write hexadecimal bytes as |0d 0a|, and the character as \\|"
+                            .to_owned(),
                     );
                 };
                 hexadecimal(&rest[..end], &mut bytes)?;
@@ -159,7 +160,7 @@ fn digit(byte: u8) -> Option<u8> {
 fn hexadecimal(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     let wrong = || {
         let text: String = String::from_utf8_lossy(text).chars().take(60).collect();
-        format!("'|{text}|' is not a list of bytes: write two hexadecimal digits for each, such as |0d 0a|")
+        format!("'|{text}|' is not a list of bytes: write two hexadecimal digits for each byte, such as |0d 0a|")
     };
     let mut rest = text.trim_ascii();
     if rest.is_empty() {
@@ -209,7 +210,7 @@ pub fn parse_file(shown: &str, bytes: &[u8], nocase: bool) -> Result<Vec<(usize,
         };
         let result = result.and_then(|pattern| match known.insert(pattern.key(), number) {
             None => Ok(pattern),
-            Some(before) => Err(format!("the same pattern as in line {before}: allowed is each once")),
+            Some(before) => Err(format!("this pattern is already in line {before}: each pattern is allowed once")),
         });
         match result {
             Ok(pattern) => patterns.push((number, pattern)),
@@ -265,7 +266,7 @@ mod tests {
             ("\"\"", "the pattern is empty"),
             ("\"abc", "no closing quote"),
             ("\"a\"b", "no space after the closing quote"),
-            ("a|0d", "a '|' without a second"),
+            ("a|0d", "a '|' has no closing '|'"),
             ("||", "'||' is not a list of bytes"),
             ("|0|", "'|0|' is not a list of bytes"),
             ("|0d 0|", "'|0d 0|' is not a list"),
@@ -291,8 +292,8 @@ mod tests {
         let error = parse_file("p.txt", file, false).expect_err("three faults");
         assert_eq!(
             error,
-            "p.txt:4: '|zz|' is not a list of bytes: write two hexadecimal digits for each, such as |0d 0a|\n\
-             p.txt:6: the same pattern as in line 2: allowed is each once\n\
+            "p.txt:4: '|zz|' is not a list of bytes: write two hexadecimal digits for each byte, such as |0d 0a|\n\
+             p.txt:6: this pattern is already in line 2: each pattern is allowed once\n\
              p.txt:7: the line is not UTF-8: write other bytes as \\xNN"
         );
         let many = "|\n".repeat(30);

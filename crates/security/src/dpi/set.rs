@@ -73,8 +73,8 @@ struct SoughtPattern {
 pub enum SetError {
     /// Too many patterns differ only in case.
     #[error(
-        "{0} patterns end with {1} or differ from a suffix of it only in case: at most {MAX_AT_ONE_POSITION} are \
-         allowed; write nocase for all of them"
+        "{0} patterns match the end of {1} if case is ignored: at most {MAX_AT_ONE_POSITION} are allowed; write nocase \
+         for all of these patterns"
     )]
     Crowded(usize, String),
     /// The patterns are too large.

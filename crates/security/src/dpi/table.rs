@@ -61,7 +61,7 @@ enum ChangeError {
     Words(String),
     #[error("{0} exists already: use 'replace'")]
     Known(Pattern),
-    #[error("there is no pattern {0}: allowed are patterns in the table, with their case")]
+    #[error("there is no pattern {0}: allowed are the patterns in the table, with case or nocase as listed")]
     Unknown(Pattern),
     #[error("there is no class '{0}': there are {1}")]
     Class(String, String),

@@ -114,7 +114,8 @@ fn patterns_come_and_go_while_packets_run() {
     let refused: Vec<_> = outcome.refused.iter().map(ToString::to_string).collect();
     let expected = [
         "change 3: \"two\" case exists already: use 'replace'",
-        "change 4: there is no pattern \"three\" case: allowed are patterns in the table, with their case",
+        "change 4: there is no pattern \"three\" case: allowed are the patterns in the table, with case or nocase as \
+         listed",
         "change 5: there is no class 'no': there are bad, video, seen",
     ];
     assert_eq!(refused, expected);
@@ -131,7 +132,7 @@ fn patterns_come_and_go_while_packets_run() {
 #[test]
 fn invalid_parameters_are_refused() {
     for (params, expected) in [
-        (json!({ "patterns": ["a", "", "|0"] }), "patterns[2]: a '|' without a second"),
+        (json!({ "patterns": ["a", "", "|0"] }), "patterns[2]: a '|' has no closing '|'"),
         (json!({ "patterns": ["a", "\"b\" class=c"] }), "patterns[1]: there is no class 'c': there are match"),
         (json!({ "patterns": "no/such/file" }), "patterns: no/such/file: "),
         (json!({ "patterns": [], "depth": 0 }), "depth: 0: allowed are 1 to 65535"),
@@ -174,7 +175,7 @@ fn too_many_variants_of_one_word_are_refused() {
     let mixed: Vec<String> = patterns.iter().cloned().chain(["\"other\" nocase".to_owned()]).collect();
     assert!(Rig::of::<Dpi>(&json!({ "patterns": patterns })).is_ok(), "case-sensitive patterns are all different");
     let error = Rig::of::<Dpi>(&json!({ "patterns": mixed })).err().expect("refused").to_string();
-    assert!(error.contains("200 patterns end with") && error.contains("write nocase"), "{error}");
+    assert!(error.contains("200 patterns match the end of") && error.contains("write nocase"), "{error}");
 }
 
 /// The variants are not compared with each other. That would take billions of comparisons before they are refused.

@@ -115,7 +115,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
     let more = faults.len().saturating_sub(MAX_FAULTS);
     faults.truncate(MAX_FAULTS);
     if more > 0 {
-        faults.push(format!("and {more} more (with 'unknown: skip' 'forebay check --json' lists all)"));
+        faults.push(format!("and {more} more (with 'unknown: skip', 'forebay check --json' lists all)"));
     }
     Err(faults.join("\n"))
 }
@@ -217,14 +217,16 @@ impl Reader {
         if let Some(before) = self.indices.get(&(generator, sid)).and_then(|index| self.rules.get_mut(*index)) {
             if before.revision == revision {
                 let message = format!(
-                    "sid {sid} is already used by the rule in line {}: each sid is allowed once a revision",
+                    "sid {sid} is already used by the rule in line {}: each sid is allowed once per revision",
                     before.line
                 );
                 return Err(Refused::new("sid", message));
             }
             let older = if before.revision < revision { std::mem::replace(before, rule) } else { rule };
-            let message =
-                format!("sid {sid} has revision {} in line {}: the newest counts", before.revision, before.line);
+            let message = format!(
+                "sid {sid} has revision {} in line {}: the newest revision is used",
+                before.revision, before.line
+            );
             self.replaced.push((Refused { sid: Some(sid), ..Refused::new("rev", message) }, older.line));
             return Ok(());
         }

@@ -121,7 +121,7 @@ impl Regex {
             self.program = None;
         } else if self.program.is_none() {
             return Err(format!(
-                "'{}': too large for a search that finds where a match ends: use fewer repetitions",
+                "'{}' is too large for options that are relative to its match: use fewer repetitions",
                 self.text.chars().take(60).collect::<String>()
             ));
         }
@@ -406,11 +406,11 @@ mod tests {
             ("/(/", "unclosed group"),
             ("/a)/", "a ')' has no matching '('"),
             ("/[a/", "unclosed character class"),
-            ("/[b-a]/", "whose end is before its start"),
+            ("/[b-a]/", "a range in a class ends before it starts"),
             ("/*a/", "nothing before a repetition"),
             ("/a{3,2}/", "a repetition of 3 to 2 times"),
-            (r"/(a)\2/", "a reference to group 2, but there are 1"),
-            ("/(?<=a+)b/", "look-behind of something whose length is not fixed"),
+            (r"/(a)\2/", "a reference to group 2, but the number of groups is 1"),
+            ("/(?<=a+)b/", "the length of a look-behind is not fixed"),
             ("/(?R)/", "recursion is not supported"),
             ("/(?(1)a)/", "a condition"),
             ("/(*UTF8)a/", "a verb"),

@@ -73,12 +73,13 @@ pipeline: [in -> list -> fw -> look, "look[clean] -> ids", "look[match] -> drop"
             count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
         test.yaml:9: modules.fw.firewall.rules[1]: 'x' is not a valid action: allowed are permit, deny (or drop) and \
             count; a set begins with 'set', a ClassBench rule with '@', a comment with '#'
-        test.yaml:10: modules.look.dpi.patterns[1]: a '|' without a second: write hexadecimal bytes as |0d 0a|, and \
-            \\| for itself
-        test.yaml:10: modules.look.dpi.patterns[2]: the same pattern as in patterns[0]: allowed is each once
+        test.yaml:10: modules.look.dpi.patterns[1]: a '|' has no closing '|': write hexadecimal bytes as |0d 0a|, \
+            and the character as \\|
+        test.yaml:10: modules.look.dpi.patterns[2]: this pattern is already in patterns[0]: each pattern is allowed \
+            once
         test.yaml:15: modules.ids.nids.rules[1]: sid '0': allowed are 1 to 4294967295
         test.yaml:16: modules.ids.nids.rules[2]: sid 1 is already used by the rule in rules[0]: each sid is allowed \
-            once a revision
+            once per revision
         ");
 }
 

@@ -27,7 +27,7 @@ impl BitNumbers {
         });
         let new: BTreeSet<_> = listed.flatten().filter(|name| !self.by_name.contains_key(*name)).collect();
         if self.by_name.len() + new.len() > MAX_BITS {
-            let message = format!("flowbits: too many names: all rules together may have {MAX_BITS}");
+            let message = format!("flowbits: too many names: all rules together may have at most {MAX_BITS}");
             return Err(Refused::new("flowbits", message));
         }
         for step in &mut rule.bits {

@@ -242,7 +242,7 @@ impl<'a> Building<'a> {
     /// Checks that an option occurs at most once.
     fn once(&mut self, name: &'static str) -> Result<(), String> {
         if self.seen.contains(&name) {
-            return Err(format!("'{name}' occurs twice: it is allowed once a rule"));
+            return Err(format!("'{name}' occurs twice: it is allowed once per rule"));
         }
         self.seen.push(name);
         Ok(())
@@ -291,7 +291,8 @@ impl<'a> Building<'a> {
                     let near = near(class, known)
                         .map_or_else(String::new, |near| format!("did you mean '{near}'? Otherwise "));
                     return Err(format!(
-                        "unknown classtype '{}': {near}write a line config classification: NAME, DESCRIPTION, PRIORITY",
+                        "unknown classtype '{}': {near}write a line 'config classification: NAME, DESCRIPTION, \
+                         PRIORITY'",
                         short(class)
                     ));
                 }

@@ -161,7 +161,7 @@ impl Compiler {
     fn slot(&mut self) -> Result<usize, String> {
         self.slots += 1;
         if self.slots > MAX_SLOTS {
-            return Err("it has too many repetitions of parts that may be empty".to_owned());
+            return Err("it has too many repetitions of parts that may be empty: use fewer repetitions".to_owned());
         }
         Ok(self.slots - 1)
     }

@@ -386,7 +386,7 @@ fn thousands_of_bits_are_allowed_up_to_the_limit() {
     let file = parse("r", rules(MAX_BITS).join("\n").as_bytes(), &dialect).expect("as many as may be");
     assert_eq!((file.bits.len(), &*file.bits[17]), (MAX_BITS, "bit.17"));
     let error = parse("r", rules(MAX_BITS + 1).join("\n").as_bytes(), &dialect).expect_err("too many");
-    assert!(error.starts_with("r:4097: flowbits: too many names: all rules together may have 4096"), "{error}");
+    assert!(error.starts_with("r:4097: flowbits: too many names: all rules together may have at most 4096"), "{error}");
     let skipping = Dialect { skip: true, ..dialect };
     let file = parse("r", rules(MAX_BITS + 2).join("\n").as_bytes(), &skipping).expect("the rest");
     assert_eq!((file.rules.len(), file.skipped.len(), &*file.skipped[1].keyword), (MAX_BITS, 2, "flowbits"));
@@ -406,10 +406,10 @@ fn wrong_flowbits_are_refused_with_what_is_allowed() {
         ("set,a,g,h", "flowbits 'set' with 'h': allowed are names and a group"),
         ("set,all,g", "flowbits 'set,all': allowed are names"),
         ("setx,a", "flowbits 'setx': write a group after the names"),
-        ("isset,any", "flowbits 'isset,any': write a group after it"),
+        ("isset,any", "flowbits 'isset,any': write a group after 'any'"),
         ("isset,a,g", "flowbits 'isset' with the group 'g': a group is only allowed after 'all'"),
         ("unset,any,g", "flowbits 'unset,any': allowed are names, or 'all' and a group"),
-        ("reset,g,h", "flowbits 'reset' with 'h': allowed is nothing, or a group"),
+        ("reset,g,h", "flowbits 'reset' with 'h': 'reset' takes at most one group"),
         ("reset,", "flowbits group '': allowed are 1 to 128"),
         ("noalert,a", "flowbits 'noalert' with 'a': 'noalert' takes no names"),
     ] {

@@ -89,7 +89,7 @@ fn unknown_arguments_are_refused_by_name() {
         ("byte_jump:1,0,multiplier 0;", "multiplier 0"),
         ("byte_extract:1,0;", "byte_extract '1,0': write BYTES, OFFSET, NAME"),
         ("byte_extract:1,0,1x;", "a name must begin with a letter"),
-        ("byte_extract:1,0,a; byte_extract:1,0,b; byte_extract:1,0,c;", "a rule may have 2 variables"),
+        ("byte_extract:1,0,a; byte_extract:1,0,b; byte_extract:1,0,c;", "a rule may have at most 2 variables"),
         ("isdataat:5,absolute;", "isdataat 'absolute': allowed are relative and rawbytes"),
         ("isdataat:n;", "isdataat 'n': no earlier byte_extract"),
         ("pcre:\"/a/U\";", "the flag 'U': HTTP buffers are not supported yet"),

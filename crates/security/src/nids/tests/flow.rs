@@ -446,7 +446,7 @@ fn flow_that_no_table_can_answer_is_refused() {
         (
             json!({ "state": "fw" }),
             "alert tcp any any -> any any (flow:to_server,to_client; sid:1;)",
-            "flow 'to_client': it contradicts an earlier word: allowed are one direction, and one of established and \
+            "flow 'to_client' contradicts an earlier word: allowed are one direction, and one of established and \
              not_established",
         ),
         (

@@ -154,8 +154,8 @@ fn fast_pattern_takes_arguments() {
         assert_eq!(matches("tcp", options, &frame), expected, "{options}");
     }
     for (options, reported) in [
-        ("content:\"abc\"; fast_pattern:1,3;", "allowed are only, and OFFSET,LENGTH within the 3 bytes"),
-        ("content:\"abc\"; fast_pattern:0,0;", "allowed are only"),
+        ("content:\"abc\"; fast_pattern:1,3;", "allowed are 'only', and OFFSET,LENGTH within the 3 bytes"),
+        ("content:\"abc\"; fast_pattern:0,0;", "allowed are 'only'"),
         ("content:\"abc\"; offset:1; fast_pattern:only;", "with offset, depth, distance or within"),
         ("content:!\"abc\"; fast_pattern:only;", "a negated content"),
         ("content:\"abc\"; offset:1; startswith;", "'startswith' is not allowed for a content with offset"),

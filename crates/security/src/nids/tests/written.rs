@@ -63,7 +63,7 @@ fn unknown_syntax_is_refused_with_its_line_and_advice() {
         ),
         (
             "alert tcp any any -> any any (pcre:\"/(?<=a+)b/\"; sid:1;)",
-            "r:2: pcre: '/(?<=a+)b/': look-behind of something whose length is not fixed",
+            "r:2: pcre: '/(?<=a+)b/': the length of a look-behind is not fixed",
         ),
         ("alert tcp any any -> any any (classtype:trojan-activty; sid:1;)", "did you mean 'trojan-activity'?"),
         ("alert udp any any -> any any (flags:S; sid:1;)", "'flags' is allowed only in rules for tcp"),

@@ -36,13 +36,13 @@ impl Building<'_> {
         };
         if self.flow != FlowMode::Session {
             return Err(format!(
-                "flowbits '{word}' needs a state of sessions, which keeps the bits: name it with \
+                "flowbits '{word}' needs a state of sessions to keep the bits: name the state with \
                  'flow: {{ state: NAME }}'"
             ));
         }
         if operation == BitOperation::Reset {
             if let Some(group) = group {
-                return Err(format!("flowbits 'reset' with '{}': allowed is nothing, or a group", short(group)));
+                return Err(format!("flowbits 'reset' with '{}': 'reset' takes at most one group", short(group)));
             }
             let step = match names {
                 None => BitStep::new(BitOperation::Reset, BitNames::Listed(Vec::new())),
@@ -58,7 +58,7 @@ impl Building<'_> {
         let sets = operation == BitOperation::Set;
         if names.eq_ignore_ascii_case("all") || names.eq_ignore_ascii_case("any") {
             let all = names.eq_ignore_ascii_case("all");
-            let group = group.ok_or_else(|| format!("flowbits '{word},{names}': write a group after it"))?;
+            let group = group.ok_or_else(|| format!("flowbits '{word},{names}': write a group after '{names}'"))?;
             if sets || !(all || tests) {
                 let allowed = if sets { "names" } else { "names, or 'all' and a group" };
                 return Err(format!("flowbits '{word},{names}': allowed are {allowed}"));

@@ -38,11 +38,11 @@ impl Building<'_> {
                 self.approximate(&words);
                 Ok(())
             }
-            FlowMode::Refuse => Err(
-                "'flow' needs the state of connections: leave it out, name the state with 'flow: { state: NAME }', or \
-                 set 'flow: approximate'"
-                    .to_owned(),
-            ),
+            FlowMode::Refuse => {
+                Err("'flow' needs the state of connections: remove this option from the rule, name the state with \
+                 'flow: { state: NAME }', or set 'flow: approximate'"
+                    .to_owned())
+            }
         }
     }
 
@@ -73,8 +73,8 @@ impl Building<'_> {
             };
             if condition.replace(value).is_some_and(|previous| previous != value) {
                 return Err(format!(
-                    "flow '{}': it contradicts an earlier word: allowed are one direction, and one of established \
-                     and not_established",
+                    "flow '{}' contradicts an earlier word: allowed are one direction, and one of established and \
+                     not_established",
                     short(word)
                 ));
             }

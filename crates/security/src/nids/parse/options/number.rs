@@ -215,14 +215,21 @@ impl Building<'_> {
         let plain =
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.' || byte == b'-');
         if !plain || !name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_') {
-            return Err(format!("byte_extract '{}': a name must begin with a letter", short(name)));
+            return Err(format!(
+                "byte_extract '{}': a name must begin with a letter or '_': allowed are letters, digits, '_', '.' \
+                 and '-'",
+                short(name)
+            ));
         }
         let rest = self.rest("byte_extract", rest.iter().copied(), &["multiplier", "align"])?;
         let number = self.source("byte_extract", bytes, offset, &rest)?;
         let variable = match self.variable(name) {
             Some(known) => known,
             None if self.variables.len() == MAX_VARIABLES => {
-                return Err(format!("byte_extract '{}': a rule may have {MAX_VARIABLES} variables", short(name)));
+                return Err(format!(
+                    "byte_extract '{}': a rule may have at most {MAX_VARIABLES} variables",
+                    short(name)
+                ));
             }
             None => {
                 self.variables.push((*name).to_owned());

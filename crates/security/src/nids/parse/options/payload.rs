@@ -27,7 +27,8 @@ fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
                 loop {
                     let Some(byte) = letters.next() else {
                         return Err(
-                            "a '|' without a second: write hexadecimal bytes as |0d 0a|, and \\| for itself".to_owned()
+                            "a '|' has no closing '|': write hexadecimal bytes as |0d 0a|, and the character as \\|"
+                                .to_owned(),
                         );
                     };
                     let digit = char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -168,7 +169,9 @@ impl Building<'_> {
         if self.links.len() < MAX_PARTS {
             return Ok(());
         }
-        Err(format!("more than {MAX_PARTS} contents, expressions and similar options"))
+        Err(format!(
+            "the rule has more than {MAX_PARTS} contents, expressions and similar options: no more are allowed"
+        ))
     }
 
     /// Parses an option `content`, with modifiers after commas.
@@ -244,14 +247,15 @@ impl Building<'_> {
                         });
                         if part.is_none_or(|end| end > length) {
                             return Err(format!(
-                                "fast_pattern '{}': allowed are only, and OFFSET,LENGTH within the {length} bytes",
+                                "fast_pattern '{}': allowed are 'only', and OFFSET,LENGTH within the {length} bytes of \
+                                 the content",
                                 short(value)
                             ));
                         }
                     }
                 }
                 if fast_before {
-                    return Err("'fast_pattern' occurs twice: it is allowed once a rule".to_owned());
+                    return Err("'fast_pattern' occurs twice: it is allowed once per rule".to_owned());
                 }
                 content.fast = true;
             }

@@ -137,7 +137,9 @@ impl Parser<'_> {
                     set.join(named);
                 }
                 Member::Byte(high) if high < low => {
-                    return Err("a range of a class whose end is before its start".to_owned());
+                    return Err(
+                        "a range in a class ends before it starts: allowed are ranges from lower to higher".to_owned()
+                    );
                 }
                 Member::Byte(high) => (low..=high).for_each(|byte| set.add(byte)),
             }

@@ -70,7 +70,7 @@ impl Parser<'_> {
     /// Returns a back-reference to a group. Fails if there is no such group.
     fn back(&self, number: usize) -> Result<Node, String> {
         if number == 0 || number > self.groups {
-            return Err(format!("a reference to group {number}, but there are {}", self.groups));
+            return Err(format!("a reference to group {number}, but the number of groups is {}", self.groups));
         }
         Ok(Node::Back(number, self.flags.nocase))
     }
