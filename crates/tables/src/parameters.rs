@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for NoMatch {
             (Some("drop"), _) => Ok(Self::Drop),
             (_, Some(number)) => Ok(Self::Gate(number as u16)),
             _ => Err(de::Error::custom(format!(
-                "{value} is neither 'drop' nor the number of a gate (0 to {})",
+                "{value} is not allowed: allowed are 'drop' and the number of a gate (0 to {})",
                 MAX_GATES - 1
             ))),
         }

@@ -91,7 +91,7 @@ fn invalid_rules_are_reported_with_their_lines() {
 fn rules_that_match_no_packet_cause_a_warning() {
     let hidden = PIPELINE.replace("        - '@", "        - deny ip from any to any\n        - '@");
     let warning = "rule 3 (deny tcp from 10.0.0.0/8 to any port 22) matches no packet: rule 2 (deny ip from any \
-                   to any) decides about all of its packets before it";
+                   to any) comes first and decides about all of its packets";
     let file = File::new(&hidden);
     let checked = forebay(&["check", file.path()]).success();
     assert!(checked.contains(&format!("warning: fw: {warning}\n")), "{checked}");

@@ -95,7 +95,7 @@ fn packets_without_a_route_go_where_configured() {
     assert_eq!(third.run(&v6("::1")).0, Gate::out(3), "without an IPv6 table there is no route");
     let wrong = json!({ "routes": routes, "next_hops": 2, "miss": 2 });
     assert_eq!(refused(wrong), [("miss".to_owned(), "next hop 2 is out of range: allowed are 0 to 1".to_owned())]);
-    assert!(refused(json!({ "routes": routes, "miss": "pass" }))[0].1.contains("'drop' nor the number of a gate"));
+    assert!(refused(json!({ "routes": routes, "miss": "pass" }))[0].1.contains("'drop' and the number of a gate"));
 }
 
 #[test]

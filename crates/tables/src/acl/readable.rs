@@ -162,7 +162,8 @@ pub fn parse_set(text: &str, sets: &mut Sets) -> Result<(), RuleSyntaxError> {
     let text = text.replacen('=', " = ", 1);
     let mut line = Line::new(&text);
     line.next();
-    let allowed = "is a letter, then letters, digits, '-' and '_', and not a keyword of rules: set office = 10.0.0.0/8";
+    let allowed =
+        "is a letter, then letters, digits, '-' and '_', except keywords of rules, such as set office = 10.0.0.0/8";
     let name = line.next().ok_or_else(|| RuleSyntaxError::Ends { what: "a name", allowed: allowed.to_owned() })?;
     let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if !letters || !name.starts_with(|first: char| first.is_ascii_alphabetic()) || WORDS.contains(&name) {

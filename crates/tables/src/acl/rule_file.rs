@@ -100,7 +100,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
 pub fn parse_line(text: &str, sets: &Sets) -> Result<Vec<AnyRule>, String> {
     let line = text.split('#').next().unwrap_or_default().trim();
     if line.split_whitespace().next() == Some("set") {
-        return Err("sets are defined where the rules are: in the rule file, or in the list `rules`".to_owned());
+        return Err("a change cannot define a set: define sets in the rule file, or in the list `rules`".to_owned());
     }
     // A ClassBench line defines no set, so an empty set of sets suffices.
     let read = if line.starts_with('@') {

@@ -60,7 +60,7 @@ pub fn hidden_near<A: RuleAddress>(order: &Order<A>, at: usize, budget: &mut usi
 /// Formats the warning about a hidden rule. Both rules are given by the number that the table shows, and by their text.
 pub fn warning(hidden: (usize, &str), by: (usize, &str)) -> String {
     format!(
-        "rule {} ({}) matches no packet: rule {} ({}) decides about all of its packets before it",
+        "rule {} ({}) matches no packet: rule {} ({}) comes first and decides about all of its packets",
         hidden.0, hidden.1, by.0, by.1
     )
 }

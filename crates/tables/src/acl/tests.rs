@@ -410,7 +410,7 @@ fn errors_name_the_place_the_value_and_what_is_allowed() {
         "acl.rules:4: \"65536\" is not a valid source port; allowed",
         "acl.rules:4: the destination ports 80 : 79 are in the wrong order; the lower",
         "acl.rules:4: \"0x106/0xFF\" is not a valid protocol; allowed",
-        "acl.rules:4: \"drop\" is neither flags nor an action; allowed",
+        "acl.rules:4: \"drop\" is not a valid flags field or action; allowed",
         "acl.rules:5: the destination \"10.0.0.0/8\" is of another address family",
         "acl.rules:6: the rule ends before the packets: allowed are any, ip,",
         "acl.rules:8: the line ends before the destination port",

@@ -251,7 +251,7 @@ impl<O: Out> Lines<O> {
         match lines {
             0 => Ok(()),
             _ => Err(io::Error::other(format!(
-                "it was removed, and {lines} lines with it: to rotate it, rename it and send SIGUSR1"
+                "the file was removed with {lines} lines: to rotate the file, rename it and send SIGUSR1"
             ))),
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Rules<A> {
 impl<A: RuleAddress> Rules<A> {
     /// Creates the ordered list of a form that has not been changed yet.
     fn of(form: &Form<A>) -> Self {
-        let rules = form.rules().expect("from the first change on the rules are kept in order too");
+        let rules = form.rules().expect("from the first change on, the rules are also kept in order");
         let order = Order::of(rules);
         Self { added: order.len() as u32, order }
     }
@@ -212,7 +212,7 @@ enum ChangeError {
     NoRule,
     #[error("'replace' needs a number and a rule: write replace NUMBER RULE")]
     NoReplacement,
-    #[error("rule number {number} is {current}: allowed is that rule")]
+    #[error("rule number {number} is {current}, not the given rule: write that rule, or only the number")]
     Other { number: usize, current: String },
     #[error(
         "the table has no rule {0}: the addresses, protocol, ports and action must equal those of a rule in the table"

@@ -49,7 +49,7 @@ fn files_that_are_not_text_or_too_large_are_refused_even_with_skip() {
     for (bytes, reported) in [
         (&b"# one\n\0\x01"[..], "r:2: a byte of value 0"),
         (b"\xff\xfea\0", "r:1: the file is UTF-16"),
-        (long.as_bytes(), "r:1: more than 65536 bytes"),
+        (long.as_bytes(), "r:1: the rule has more than 65536 bytes"),
     ] {
         let error = skipping(bytes, true).expect_err(reported);
         assert!(error.contains(reported), "{error}");

@@ -66,8 +66,8 @@ pub enum RuleSyntaxError {
     },
     /// Ports of a protocol that has none.
     #[error(
-        "{0} has no ports: allowed with 'port' are tcp, udp, sctp, dccp, udplite, the number of a protocol other than \
-         ICMP, ip, ip6 and any"
+        "{0} has no ports: allowed with 'port' are tcp, udp, sctp, dccp, udplite, ip, ip6, any, and the number of a \
+         protocol other than ICMP"
     )]
     NoPorts(String),
     /// A set that is defined already.

@@ -137,7 +137,7 @@ fn errors_name_the_word_and_what_is_allowed() {
         ("permit icmp6 from 10.0.0.1", "'10.0.0.1' matches no packet here: 'icmp6' is of the other address family"),
         ("permit ip icmp6", "'icmp6' matches no packet here"),
         ("permit ipv6 from any", "'ipv6' is not a valid protocol (did you mean 'ip6'?)"),
-        ("set x = 10.0.0.0/8", "sets are defined where the rules are"),
+        ("set x = 10.0.0.0/8", "a change cannot define a set"),
     ] {
         let error = refused(line);
         assert!(error.contains(expected), "{line}\n{error}\n{expected}");

@@ -65,7 +65,8 @@ pub enum Problem {
     Protocol(String),
     /// Neither flags nor an action.
     #[error(
-        "{0:?} is neither flags nor an action; allowed is flags/mask, each 0x0000 to 0xFFFF, then permit, deny or count"
+        "{0:?} is not a valid flags field or action; allowed is flags/mask, each 0x0000 to 0xFFFF, then permit, deny \
+         or count"
     )]
     Tail(String),
     /// More words follow the end of the rule.

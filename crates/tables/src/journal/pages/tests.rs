@@ -105,7 +105,7 @@ fn lines_of_a_removed_log_are_counted_and_the_next_ones_written() {
     log.add(2).expect("room");
     fs::remove_file(log.path("log")).expect("the file exists");
     let error = log.add(4).expect_err("lines are gone");
-    assert!(error.contains("it was removed, and 2 lines with it"), "{error}");
+    assert!(error.contains("the file was removed with 2 lines"), "{error}");
     assert_eq!((log.read("log"), log.counted()), ("3\n4\n".to_owned(), [3, 2]));
 }
 
