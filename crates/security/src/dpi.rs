@@ -30,7 +30,7 @@ use table::{Current, Next, Patterns};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The patterns: the name of a file with a pattern a line, or a list of such lines.
+    /// The patterns: the name of a file with one pattern per line, or a list of such lines.
     patterns: Source,
     /// The classes of patterns, from the strongest. If a packet contains patterns of several classes, the first of
     /// these classes decides. Without this parameter there is one class, `match`, whose packets leave by the gate
@@ -41,16 +41,16 @@ pub struct Params {
     nocase: bool,
     /// The number of bytes of each payload that are inspected, 1 to 65535; all by default.
     depth: Option<usize>,
-    /// The treatment of fragments: `scan` inspects what each carries (the default), `pass` lets them pass uninspected,
-    /// `drop` drops them.
+    /// The treatment of fragments: `scan` (the default) inspects the payload of each fragment, `pass` forwards
+    /// fragments without inspection, `drop` drops them.
     #[serde(default)]
     fragments: Fragments,
     /// The counts in reports: the counts of each `class` (the default), or also of each `pattern` in the configuration.
     /// The table `matches` has the counts of all patterns.
     #[serde(default)]
     count: Count,
-    /// The largest number of patterns at a time, 1 to 1048576; 65536 by default. Each takes 8 bytes a worker for its
-    /// count.
+    /// The largest number of patterns at a time, 1 to 1048576; 65536 by default. Each pattern takes 8 bytes per worker
+    /// for its count.
     #[serde(default = "capacity")]
     capacity: usize,
 }

@@ -75,7 +75,7 @@ const SYNTAX: &str = "\
 add PATTERN        adds a new pattern
 remove PATTERN     removes a pattern
 replace PATTERN    changes the class or the name of a pattern, or adds it
-where PATTERN is as in a file of patterns: \"GET /admin|0d 0a|\" nocase class=web name=admin";
+where PATTERN is written as in a pattern file: \"GET /admin|0d 0a|\" nocase class=web name=admin";
 
 impl Patterns {
     /// Creates the table of patterns with their lines, at most `capacity` of them. `shown` is the name of the file in

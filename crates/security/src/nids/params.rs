@@ -30,11 +30,11 @@ pub struct Params {
     pub(super) alerts: Option<Alerts>,
     /// The option `flow`, which needs the state of connections. With `refuse` (the default) rules with this option are
     /// refused. `approximate` looks at one packet: `established` matches a TCP segment with ACK and without SYN and
-    /// RST, `not_established` matches a segment without ACK, directions match every packet, and packets of other
-    /// protocols match all. `{ state: NAME }` looks up the packet's session: NAME is the name of a state `connections`
-    /// or `nat`, whose modules open sessions. A fragment does not show its session: a rule with `drop` and `flow` that
-    /// matches it in everything else drops it as `undecided`. The option `flowbits` needs `{ state: NAME }`: the bits
-    /// belong to the sessions of that state.
+    /// RST. `not_established` matches a segment without ACK. Directions match every packet. Packets of other protocols
+    /// match all words. `{ state: NAME }` looks up the packet's session: NAME is the name of a state `connections` or
+    /// `nat`, whose modules open sessions. A fragment does not show its session. If a rule with `drop` and `flow`
+    /// matches the fragment in all other options, the fragment is dropped as `undecided`. The option `flowbits` needs
+    /// `{ state: NAME }`: the bits belong to the sessions of that state.
     #[serde(default)]
     pub(super) flow: Flow,
     /// The treatment of rules that cannot be loaded, because of an unknown option or for any other reason. `refuse`
@@ -54,9 +54,10 @@ pub struct Params {
     #[serde(default)]
     pub(super) count: Count,
     /// The largest number of steps of backtracking searches for a packet, 1000 to 100000000; 100000 by default. Steps
-    /// are counted for expressions with look-around, back-references or an option relative to them, and for options
-    /// that read numbers. A packet that exceeds the limit is counted as `undecided`. A rule whose search was not
-    /// finished drops the packet if it has the action `drop`, and does not report it.
+    /// are counted for expressions with look-around or back-references, for expressions to which another option is
+    /// relative, and for options that read numbers. A packet that exceeds the limit is counted as `undecided`. If a
+    /// rule's search was not finished, the rule drops the packet if it has the action `drop`, and does not report the
+    /// packet.
     #[serde(default = "steps")]
     pub(super) steps: u64,
     /// The number of pairs of a rule and an address for which `threshold` and `detection_filter` count at a time, 1 to

@@ -181,9 +181,9 @@ const LOOKS: usize = 1 << 20;
 const SYNTAX: &str = "\
 add [NUMBER] RULE       adds a rule at the end, or before the rule with this number
 remove RULE             removes the first rule equal to this one
-remove NUMBER [RULE]    removes the rule with this number; if RULE is given, only if it is that rule
+remove NUMBER [RULE]    removes the rule with this number; with RULE, only if the rule is equal to RULE
 replace NUMBER RULE     replaces the rule with this number by another one
-where NUMBER is as the table is shown, and RULE as in a file of rules: permit tcp from 10.0.0.0/8 to any port 80";
+where NUMBER is shown in the table, and RULE is written as in a rule file: permit tcp from 10.0.0.0/8 to any port 80";
 
 const EXAMPLE: &str = "permit tcp from 10.0.0.0/8 to any port 80";
 
