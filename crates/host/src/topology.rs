@@ -30,7 +30,7 @@ pub enum TopologyError {
         allowed: String,
     },
     /// The text is not XML.
-    #[error("{line}: not XML ({what}): allowed is a file that lstopo wrote, `lstopo FILE.xml`")]
+    #[error("{line}: not XML ({what}): allowed is a file that lstopo wrote: run `lstopo FILE.xml`")]
     NotXml {
         /// The line number.
         line: u32,

@@ -91,7 +91,7 @@ fn clocksource(case: &Case<'_>) -> Verdict {
 pub(super) const HARDWARE_COUNTERS: Check = Check {
     id: "hardware-counters",
     looks_at: "the processor's event counters can be read",
-    cost: "None while packets run: `measure` reports instructions per cycle and cache misses as n/a.",
+    cost: "Packets are not affected, but `measure` reports instructions per cycle and cache misses as n/a.",
     fix: "`sysctl -w kernel.perf_event_paranoid=2`; most virtual machines have no such counters, which is normal",
     judge: hardware_counters,
 };

@@ -192,7 +192,7 @@ fn set(node: Node<'_, '_>, name: &str, most: usize) -> Result<Option<Set>, Topol
     };
     match set.last().filter(|last| *last >= most) {
         Some(last) => {
-            let allowed = format!("a set of numbers from 0 to {}, but it contains {last}", most - 1);
+            let allowed = format!("a set of numbers from 0 to {}, but this set contains {last}", most - 1);
             Err(wrong_value(node, name, text, &allowed))
         }
         None => Ok(Some(set)),

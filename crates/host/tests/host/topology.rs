@@ -151,15 +151,22 @@ fn errors_for_numbers_name_their_element() {
         assert_eq!(error, format!("3: {object} {attribute}=\"{shown}\": {expected}"));
     }
     for (set, value, expected) in [
-        ("complete_cpuset", format!("0x1{}", ",0x0".repeat(256)), "numbers from 0 to 8191, but it contains 8192"),
-        ("allowed_cpuset", format!("0x80000000{}", ",".repeat(300)), "numbers from 0 to 8191, but it contains 9631"),
+        ("complete_cpuset", format!("0x1{}", ",0x0".repeat(256)), "numbers from 0 to 8191, but this set contains 8192"),
+        (
+            "allowed_cpuset",
+            format!("0x80000000{}", ",".repeat(300)),
+            "numbers from 0 to 8191, but this set contains 9631",
+        ),
     ] {
         let error = Topology::hwloc(&described(&format!("{set}=\"{value}\""), "", "")).expect_err(set).to_string();
         assert!(error.starts_with(&format!("1: Machine {set}=\"0x")) && error.ends_with(expected), "{error}");
     }
     let device = format!("<object type=\"OSDev\" osdev_type=\"2\" name=\"eth0\" nodeset=\"0x1{}\"/>", ",".repeat(32));
     let error = Topology::hwloc(&described("", &device, "")).expect_err(&device).to_string();
-    assert!(error.starts_with("3: OSDev nodeset=") && error.ends_with("0 to 1023, but it contains 1024"), "{error}");
+    assert!(
+        error.starts_with("3: OSDev nodeset=") && error.ends_with("0 to 1023, but this set contains 1024"),
+        "{error}"
+    );
     // The highest allowed numbers.
     let most = "<object type=\"NUMANode\" os_index=\"1023\" local_memory=\"18446744073709551615\"/>\
                 <object type=\"PU\" os_index=\"8191\"/>";

@@ -42,7 +42,7 @@ impl Table for SkippedTable {
             Some(line) => {
                 1 + self.0.iter().position(|known| known == line).ok_or_else(|| {
                     let short: String = line.chars().take(80).collect();
-                    format!("'{short}' is not a line of the table of skipped rules: allowed are lines as listed")
+                    format!("'{short}' is not a line of the table of skipped rules: allowed are the lines in the table")
                 })?
             }
         };
