@@ -191,7 +191,7 @@ fn thousands_of_variants_of_one_word_are_refused_without_comparing_them() {
     // A case-insensitive pattern makes the search ignore the case of all strings.
     entries.push(entry(b"other".to_vec(), true, 1 << 16));
     let error = Set::new(&entries).expect_err("too many").to_string();
-    assert!(error.starts_with("65536 patterns end with"), "{error}");
+    assert!(error.starts_with("65536 patterns match the end of"), "{error}");
     // A case-insensitive variant shadows all the others.
     entries.push(entry(variant(0), true, 1 + (1 << 16)));
     assert_eq!(Set::new(&entries).expect("two patterns remain").shadowed, 1 << 16);
