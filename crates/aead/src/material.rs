@@ -20,7 +20,7 @@ pub enum MaterialError {
     #[error("byte {0} of the key is not a hexadecimal digit (the key itself is not shown)")]
     Digit(usize),
     /// The number of digits is odd.
-    #[error("the key has an odd number of hexadecimal digits, {0}")]
+    #[error("the key has {0} hexadecimal digits: expected an even number")]
     Odd(usize),
 }
 

@@ -125,7 +125,7 @@ mod tests {
             ("", "'one.key' has no key"),
             ("00\n11\n", "'one.key' has several keys"),
             ("001122zz", "'one.key': byte 7 of the key is not a hexadecimal digit"),
-            ("001", "'one.key': the key has an odd number"),
+            ("001", "'one.key': the key has 3 hexadecimal digits"),
         ] {
             let error = read(text).expect_err(message);
             assert!(error.contains(message) && !error.contains("zz"), "{error}");

@@ -128,8 +128,8 @@ impl Accepted {
                 // Omits the text of the error: it may quote the file, which may contain keys.
                 let why = |error: serde_json::Error| {
                     io::Error::other(format!(
-                        "the file does not contain an accepted configuration (line {} column {}): --prefer file \
-                         ignores it, and keeps it as {}.old",
+                        "the file does not contain an accepted configuration (line {} column {}): to start \
+                         from the configuration file, use --prefer file: the state is kept as {}.old",
                         error.line(),
                         error.column(),
                         path.display()

@@ -16,7 +16,7 @@ use crate::lock_file::{LockError, LockFile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CoreError {
     /// This process may not run on the core.
-    #[error("core {core}: this process may not run on it: allowed are {}", listed(.allowed))]
+    #[error("this process may not run on core {core}: allowed are {}", listed(.allowed))]
     NotAllowed {
         /// The requested core.
         core: usize,
@@ -24,7 +24,10 @@ pub enum CoreError {
         allowed: Vec<usize>,
     },
     /// There are more workers than cores.
-    #[error("{workers} workers need a core each: this process may run on {} ({})", .allowed.len(), listed(.allowed))]
+    #[error(
+        "{workers} workers need a core each, but this process may run on only {} ({}): use fewer workers, or allow \
+         more cores", .allowed.len(), listed(.allowed)
+    )]
     TooFew {
         /// The number of workers.
         workers: usize,
@@ -233,9 +236,11 @@ mod tests {
     fn impossible_requests_are_errors() {
         let two = &machine()[..2];
         let few = choose_among(&[None; 3], two, &[]).expect_err("two cores").to_string();
-        assert_eq!(few, "3 workers need a core each: this process may run on 2 (0, 1)");
+        let expected = "3 workers need a core each, but this process may run on only 2 (0, 1): use fewer workers, or \
+                        allow more cores";
+        assert_eq!(few, expected);
         let other = choose_among(&[Some(4)], two, &[]).expect_err("two cores").to_string();
-        assert_eq!(other, "core 4: this process may not run on it: allowed are 0, 1");
+        assert_eq!(other, "this process may not run on core 4: allowed are 0, 1");
         assert_eq!(choose_among(&[Some(1), Some(1)], two, &[]), Err(CoreError::Twice(1)));
     }
 

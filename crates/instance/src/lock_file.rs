@@ -75,7 +75,7 @@ impl LockFile {
                 return Ok(Self { path: path.to_owned(), _file: file });
             }
         }
-        Err(failed(io::Error::other("other processes remove the file again and again")))
+        Err(failed(io::Error::other("other processes repeatedly removed the file: try again")))
     }
 }
 

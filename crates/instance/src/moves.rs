@@ -30,8 +30,9 @@ pub enum NotMoved {
     Wish(#[from] MoveError),
     /// Sessions would be lost.
     #[error(
-        "{}: each worker would get other sessions, and the sessions of {} would be lost: allowed are moves from one \
-         worker to one worker, and these moves with `lose_sessions` (--lose-sessions)", shown(.moves), quoted(.modules)
+        "{}: the sessions of {} would be lost, because each worker would get other sessions: allowed are moves from \
+         one worker to one worker; to lose the sessions, use `lose_sessions` (--lose-sessions)",
+        shown(.moves), quoted(.modules)
     )]
     Sessions {
         /// The modules whose sessions would be lost.

@@ -36,7 +36,10 @@ pub enum ReloadError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// A running worker cannot change its core.
-    #[error("worker {worker} runs on core {core} and would run on {requested}: it cannot change while packets run")]
+    #[error(
+        "worker {worker} runs on core {core} and would run on core {requested}: the core cannot change while packets \
+         run"
+    )]
     Bound {
         /// The worker.
         worker: usize,
@@ -46,7 +49,7 @@ pub enum ReloadError {
         requested: usize,
     },
     /// The configuration could not be saved for the next start.
-    #[error("the configuration cannot be kept for the next start: {0}")]
+    #[error("cannot save the configuration for the next start: {0}")]
     Keep(std::io::Error),
     /// The run is ending.
     #[error("the run is ending")]

@@ -45,7 +45,7 @@ pub enum StartError {
     #[error(transparent)]
     Control(#[from] SetupError),
     /// A worker's thread panicked.
-    #[error("a worker ended before it began: this is a defect of Forebay")]
+    #[error("a worker ended before its start: this is a defect of Forebay")]
     Ended,
 }
 

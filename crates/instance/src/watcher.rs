@@ -117,7 +117,7 @@ fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is
     }
     if let Some(count) = due(EventName::PoolLow, "", whole.pool_exhausted) {
         let message = "the pool had no free packet: packets wait or are lost at ports; set a larger \
-                       `pool: { chunks }`, or lower what modules hold";
+                       `pool: { chunks }`, or let modules hold fewer packets";
         log.record(NewEvent::new(EventName::PoolLow, message).with("count", count));
     }
     for lines in &whole.lost_lines {
@@ -157,8 +157,8 @@ fn flood(module: &ModuleReport, whole: &Report) -> u64 {
 fn neighbours(module: &ModuleReport, count: u64) -> NewEvent {
     let name = &module.name;
     let message = format!(
-        "module '{name}' has more neighbours or more of their requests than it can serve: a station scans the network, \
-         or the table of neighbours is too small; `forebay show drops` has the reasons"
+        "module '{name}' cannot serve all neighbours or all of their requests: a station scans the network, or the \
+         table of neighbours is too small; `forebay show drops` has the reasons"
     );
     NewEvent::new(EventName::NeighbourFlood, message).with("module", name.as_str()).with("count", count)
 }
@@ -174,12 +174,13 @@ fn oversize(port: &PortReport, reason: &str) -> NewEvent {
         // `pool: { frame }` does not help where the kernel cuts frames (`af_packet`).
         _ if reason == OVER_BLOCK => format!(
             "port '{name}': a frame is longer than a block of its ring holds and is lost ({OVER_BLOCK}): set \
-             `ring: {{ block: 128KiB }}` of the port, which holds frames of up to 64 KiB (allowed are up to 4MiB)"
+             `ring: {{ block: 128KiB }}` of the port for frames of up to 64 KiB (allowed are blocks of up to 4MiB)"
         ),
         // With `af_xdp` the kernel drops these frames. It counts them but does not report their length.
         None => format!(
             "port '{name}': a frame is longer than a packet of its memory holds and is lost (oversize): set \
-             `memory: {{ frame: BYTES }}` of the port, or limit joined frames (GRO, TSO) where they are made"
+             `memory: {{ frame: BYTES }}` of the port, or limit the length of joined frames (GRO, TSO) at the \
+             device or sender that makes them"
         ),
         Some(longest) if longest <= MAX_FRAME as u64 => format!(
             "port '{name}': a frame of {longest} bytes is longer than a packet holds and is lost (oversize): \
@@ -187,7 +188,8 @@ fn oversize(port: &PortReport, reason: &str) -> NewEvent {
         ),
         Some(longest) => format!(
             "port '{name}': a frame of {longest} bytes is longer than a packet holds and is lost (oversize): \
-             `pool: {{ frame: {MAX_FRAME} }}` is the most; limit joined frames (GRO, TSO) where they are made"
+             the largest allowed is `pool: {{ frame: {MAX_FRAME} }}`; limit the length of joined frames (GRO, TSO) at \
+             the device or sender that makes them"
         ),
     };
     let longest = port.longest_oversize.filter(|_| reason == OVERSIZE);

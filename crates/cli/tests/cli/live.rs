@@ -178,14 +178,20 @@ fn a_folder_as_standard_input_is_refused() {
 fn invalid_requests_are_refused_with_the_allowed_values() {
     let running = Running::start();
     for (arguments, expected) in [
-        (&["table", "a", "add x"][..], "module 'a' has no table that can be changed: there are route.routes"),
-        (&["table", "route.routs", "add x"], "no table 'routs' (did you mean 'route.routes'?): there are route.routes"),
+        (
+            &["table", "a", "add x"][..],
+            "module 'a' has no table that can be changed: there are the tables route.routes",
+        ),
+        (
+            &["table", "route.routs", "add x"],
+            "no table 'routs' (did you mean 'route.routes'?): there are the tables route.routes",
+        ),
         (
             &["show", "table", "rout"],
-            "no module is called 'rout' (did you mean 'route'?): of tables there are route.routes",
+            "no module is called 'rout' (did you mean 'route'?): there are the tables route.routes",
         ),
         (&["show", "table", "rout.routes"], "(did you mean 'route.routes'?)"),
-        (&["show", "table", "nothing"], "no module is called 'nothing': of tables there are route.routes"),
+        (&["show", "table", "nothing"], "no module is called 'nothing': there are the tables route.routes"),
         (&["show", "table"], "show table: name one of route.routes"),
         (&["show", "tables", "route"], "(did you mean `show table route`?)"),
         (&["show", "trace", "--filter", "foo"], "foo"),
@@ -227,5 +233,9 @@ fn invalid_requests_are_refused_with_the_allowed_values() {
     }
     assert_accounted(&running);
     let occupied = forebay(&["run", "usecase:rc", "--no-live", "--socket", &running.socket()]);
-    assert!(occupied.code == Some(2) && occupied.err.contains("another pipeline listens there"), "{}", occupied.err);
+    assert!(
+        occupied.code == Some(2) && occupied.err.contains("another pipeline listens on this path"),
+        "{}",
+        occupied.err
+    );
 }

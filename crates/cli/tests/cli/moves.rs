@@ -72,9 +72,9 @@ fn modules_move_by_command_and_lose_sessions_only_if_allowed() {
     // Sessions would be lost: the move is refused, and nothing changes.
     let refused = running.request(&["move", "nat=0,1"]);
     assert_eq!(refused.code, Some(2));
-    let why = "error: 'nat' from worker 1 to 0 and 1: each worker would get other sessions, and the sessions of 'nat' \
-               would be lost: allowed are moves from one worker to one worker, and these moves with `lose_sessions` \
-               (--lose-sessions)\n";
+    let why = "error: 'nat' from worker 1 to 0 and 1: the sessions of 'nat' would be lost, because each worker would \
+               get other sessions: allowed are moves from one worker to one worker; to lose the sessions, use \
+               `lose_sessions` (--lose-sessions)\n";
     assert_eq!(refused.err, why);
     assert_eq!(opened(&running), 100);
     let response = read(&running.request(&["move", "nat=0,1", "--lose-sessions", "--json"]))["moved"].clone();

@@ -25,8 +25,8 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     assert_eq!((second.code, second.err), (Some(2), expected));
     let second = run(&["--socket", &socket]);
     let expected = format!(
-        "error: the socket {socket}: another pipeline listens there: end that one, or give this run a \
-                        path of its own\n"
+        "error: the socket {socket}: another pipeline listens on this path: end that pipeline, or use \
+                        another path\n"
     );
     assert_eq!((second.code, second.err), (Some(2), expected));
     assert_eq!(std::fs::read(&state).expect("it exists"), before);
@@ -73,7 +73,7 @@ fn settings_of_a_reload_are_added_to_earlier_ones() {
         "{}",
         refused.err
     );
-    assert!(refused.err.ends_with("stay in force: --forget leaves them out\n"), "{}", refused.err);
+    assert!(refused.err.ends_with("stay in force: use --forget to remove them\n"), "{}", refused.err);
     running.write(PIPELINE);
     assert_eq!(sets(&["--forget", "--set", "name=third"]), serde_json::json!(["name=third"]));
     assert_eq!(sets(&["--forget"]), serde_json::json!([]));
@@ -136,7 +136,7 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     // For a file that is not a state, the error names the option that replaces it.
     std::fs::write(&state, "{").expect("a writable folder");
     let done = run(&slow, &[]);
-    let hint = format!("--prefer file ignores it, and keeps it as {state}.old\n");
+    let hint = format!("use --prefer file: the state is kept as {state}.old\n");
     assert!(done.code == Some(2) && done.err.ends_with(&hint), "{}", done.err);
     run(&slow, &["--prefer", "file"]).success();
     assert_eq!(std::fs::read(&old).expect("it was stored"), b"{");

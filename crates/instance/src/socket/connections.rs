@@ -83,6 +83,6 @@ impl Connection {
     /// Returns why the server ended the connection; `None` if the client did.
     pub(super) fn why_over(&self) -> Option<&'static str> {
         let displaced = self.displaced.load(Ordering::Relaxed);
-        displaced.then_some("the connection was idle and gave way to another client: connect again")
+        displaced.then_some("the server closed this idle connection to accept another client: connect again")
     }
 }

@@ -72,7 +72,7 @@ impl<'a> Lines<'a> {
 
     /// Returns why the stream ended before the empty line that ends a list of changes.
     pub(super) fn why_over(&self) -> &'static str {
-        self.connection.why_over().unwrap_or("the end came before the empty line that ends the changes")
+        self.connection.why_over().unwrap_or("the connection ended before the empty line that ends the changes")
     }
 
     /// Waits for more bytes of the line that began at `begun`, or for the next line. Returns `false` at the end of the

@@ -51,7 +51,7 @@ impl Bound {
             }
             match is_listened_at(path) {
                 Ok(true) => {
-                    let error = "another pipeline listens there: end that one, or give this run a path of its own";
+                    let error = "another pipeline listens on this path: end that pipeline, or use another path";
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, error));
                 }
                 // A killed process left it.
@@ -122,7 +122,7 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
         // A connection that cannot be set up is closed, which its client sees.
         let Ok(handle) = stream.set_nonblocking(false).and_then(|()| stream.try_clone()) else { continue };
         let Some(connection) = connections.enter(handle, service.patience) else {
-            let error = format!("all {MOST_CONNECTIONS} allowed connections are open and in use");
+            let error = format!("all {MOST_CONNECTIONS} allowed connections are open and in use: try again later");
             let _ = send(&mut BufWriter::new(&stream), &Response::Error(error));
             continue;
         };
@@ -303,8 +303,8 @@ fn other_version(theirs: Option<u32>) -> Response {
         None => "the client names no protocol version (an older `forebay` names none)".to_owned(),
     };
     Response::Error(format!(
-        "{theirs}: this instance speaks version {VERSION} (Forebay {}); a connection begins with \
-         {{\"do\":\"hello\",\"protocol\":{VERSION}}}",
+        "{theirs}: this instance speaks version {VERSION} (Forebay {}); use a client of this \
+         version, which begins with {{\"do\":\"hello\",\"protocol\":{VERSION}}}",
         env!("CARGO_PKG_VERSION")
     ))
 }

@@ -359,7 +359,8 @@ pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) ->
     };
     if problems.faults.iter().any(is_old) {
         return format!(
-            "{problems}\nsettings of the start and of earlier reloads stay in force: --forget leaves them out"
+            "{problems}\nthe settings (--set) of the start and of earlier reloads stay in force: use --forget to \
+             remove them"
         );
     }
     problems.to_string()

@@ -65,8 +65,8 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
         known.iter().map(|known| format!("{}.{}", known.module, known.name)).collect()
     };
     let there_are = |names: &[String]| match names {
-        [] => "there are none".to_owned(),
-        names => format!("there are {}", listed(names.iter().map(String::as_str))),
+        [] => "there are no tables".to_owned(),
+        names => format!("there are the tables {}", listed(names.iter().map(String::as_str))),
     };
     let (all, of_module) = (names(&all.iter().collect::<Vec<_>>()), names(&of_module));
     if let (false, None) = (of_module.is_empty(), table) {
@@ -90,7 +90,7 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
                 Some(name) => nearest(&format!("{module}.{name}"), all.iter().map(String::as_str)),
                 None => nearest(module, modules),
             };
-            format!("no module is called '{module}'{near}: of tables {}", there_are(&all))
+            format!("no module is called '{module}'{near}: {}", there_are(&all))
         }
     })
 }
@@ -113,7 +113,7 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
         next.map_err(|error| {
             let made = match seen {
                 0 => "no change was made".to_owned(),
-                _ => format!("of the first {seen} changes {made} were made, and none of those that followed"),
+                _ => format!("{made} of the first {seen} changes were made, and none of the later changes"),
             };
             io::Error::new(error.kind(), format!("{error} ({made})"))
         })?;

@@ -82,10 +82,12 @@ fn changes(before: Seen, now: Seen) -> Vec<EventName> {
 
 fn event(name: EventName, port: &str, state: LinkState) -> NewEvent {
     let (why, text) = match (name, state) {
-        (EventName::PortLost, _) => (None, "its interface is gone: the port will use the next one of that name"),
+        (EventName::PortLost, _) => {
+            (None, "its interface is gone: the port will use the next interface with this name")
+        }
         (EventName::PortRemade, _) => (None, "its interface is there again, and the port uses it"),
         (EventName::LinkUp, _) => (None, "its interface is up again"),
-        (_, LinkState::Down) => (Some("down"), "its interface is down: `ip link set NAME up`"),
+        (_, LinkState::Down) => (Some("down"), "its interface is down: run `ip link set NAME up`"),
         (_, LinkState::NoCarrier) => (Some("no_carrier"), "its interface has no carrier: nothing is at its other end"),
         _ => (Some("short"), "its interface was down for less than 200 ms"),
     };

@@ -74,7 +74,7 @@ fn the_first_is_an_event_at_once_and_more_are_counted() {
     seen.ports[0].longest_oversize = Some(65_549);
     let events = looks.at(61, &seen, false);
     assert!(
-        events[0]["msg"].as_str().is_some_and(|text| text.contains("`pool: { frame: 65343 }` is the most")),
+        events[0]["msg"].as_str().is_some_and(|text| text.contains("the largest allowed is `pool: { frame: 65343 }`")),
         "{events:?}"
     );
     seen.ports[0].skipped.insert(OVERSIZE.to_owned(), 12);

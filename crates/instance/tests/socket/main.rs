@@ -176,7 +176,10 @@ fn silent_clients_do_not_keep_others_out() {
         }
         let mut last = String::new();
         BufReader::new(&silent[0]).read_line(&mut last).expect("UTF-8");
-        assert!(last.starts_with("{\"error\":\"the connection was idle and gave way to another client"), "{last}");
+        assert!(
+            last.starts_with("{\"error\":\"the server closed this idle connection to accept another client"),
+            "{last}"
+        );
     });
 }
 
@@ -204,7 +207,7 @@ fn errors_of_interrupted_changes_name_the_changes_that_were_made() {
     with_server(NO_HURRY, |path| {
         let lines = |of: u8| (0..4_100u16).map(move |it| format!("add {of}.{}.{}.0/24 0\n", it >> 8, it & 0xff));
         let changes = |of, rest: &[u8]| [CHANGE, lines(of).collect::<String>().as_bytes(), rest].concat();
-        let made = "(of the first 4096 changes 4096 were made, and none of those that followed)";
+        let made = "(4096 of the first 4096 changes were made, and none of the later changes)";
         let long = responses(path, &changes(20, &[b'x'; MAX_REQUEST + 1]));
         assert_eq!(long, format!("{{\"error\":\"a line is longer than {MAX_REQUEST} bytes {made}\"}}\n"));
         let mut stream = greeted(path);
@@ -212,7 +215,7 @@ fn errors_of_interrupted_changes_name_the_changes_that_were_made() {
         stream.shutdown(std::net::Shutdown::Write).expect("it listens");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("UTF-8");
-        let why = "the end came before the empty line that ends the changes";
+        let why = "the connection ended before the empty line that ends the changes";
         assert_eq!(response, format!("{{\"error\":\"{why} {made}\"}}\n"));
         let mut client = Client::connect(path).expect("it listens");
         let Ok(Response::Tables(tables)) = client.request(&Request::Tables {}) else { panic!("no tables") };
@@ -272,9 +275,9 @@ fn a_client_that_is_displaced_in_the_middle_of_changes_gets_an_error() {
         let request = Request::Change { module: "route".to_owned(), table: None };
         let mut changes = Interrupted { path, others: Vec::new(), blocks: 0 };
         let error = client.change(&request, &mut changes).expect_err("an interrupted stream").to_string();
-        assert!(error.starts_with("the connection was idle and gave way to another client"), "{error}");
+        assert!(error.starts_with("the server closed this idle connection to accept another client"), "{error}");
         assert!(
-            error.ends_with(" were made, and none of those that followed)") || error.ends_with("(no change was made)")
+            error.ends_with(" were made, and none of the later changes)") || error.ends_with("(no change was made)")
         );
     });
 }
