@@ -262,7 +262,7 @@ impl ScheduledSource for Generator {
 impl DeclarePort for Generator {
     type Params = Params;
     const NAME: &'static str = "generator";
-    const SUMMARY: &'static str = "generates packets, at a rate or as fast as they are taken";
+    const SUMMARY: &'static str = "generates packets at a rate, or as fast as the pipeline takes packets";
     const HELP: &'static str = params::HELP;
     const EXAMPLE: &'static str = "{ rate: 1Mpps, arrivals: poisson, size: imix, sessions: 4096, skew: 1.1 }";
     const QUEUES: bool = true;

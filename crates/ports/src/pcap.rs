@@ -314,7 +314,7 @@ more, packets are refused and counted, and the error is reported at the end.";
 
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         if params.read.is_none() && params.write.is_none() {
-            return Err(SetupError::new("neither `read` nor `write` is set: a pcap port needs at least one of them"));
+            return Err(SetupError::new("`read` and `write` are missing: a pcap port needs at least one of them"));
         }
         if let Speed::Times(times) = params.speed
             && !(times > 0.0 && times <= 1e9)

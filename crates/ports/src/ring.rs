@@ -175,11 +175,11 @@ impl DeclarePort for Ring {
     const NAME: &'static str = "ring";
     const SUMMARY: &'static str = "passes packets to another part of the pipeline, on this worker or another";
     const HELP: &'static str = "\
-Packets that leave by the port `to` a ring enter by the port `from` the ring with the same name, in order. Two \
+A packet that leaves by the port with `to: NAME` enters by the port with `from: NAME`. Packets keep their order. Two \
 pipelines in one configuration can pass packets to each other, each on its own workers, and a pipeline can lead \
 packets back to an earlier module. Packets that find the ring full are dropped and counted as `refused`. Packets in a \
-ring are in flight. Packets that are still in the ring at the end are counted as lost by the port by which they would \
-have entered. A packet that passes through a ring leaves and enters once more; its delay counts from its first \
+ring are in flight. Packets that are still in the ring at the end are counted as lost by the port with `from`. \
+A packet that passes through a ring leaves and enters once more; its delay counts from its first \
 arrival. A pipeline with rings does not end by itself.";
     const EXAMPLE: &'static str = "{ to: inner, size: 2048 }";
 
@@ -194,8 +194,8 @@ arrival. A pipeline with rings does not end by itself.";
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         if params.to.is_none() && params.from.is_none() {
             return Err(SetupError::new(
-                "neither `to` nor `from` is set: set `to` to the ring that packets leave into, or `from` to the ring \
-                 that they enter from",
+                "`to` and `from` are missing: set `to` to send packets into a ring, or `from` to receive packets from \
+                 a ring",
             ));
         }
         if params.to.is_some() && params.to == params.from {

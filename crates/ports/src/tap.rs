@@ -64,7 +64,7 @@ impl Tap {
         self.counters.errors.add(1);
         self.counters.link.set(LinkState::Gone);
         self.device = None;
-        self.fault = Some(format!("the interface '{}' is gone: {doing} it: {error}", self.settings.name));
+        self.fault = Some(format!("the interface '{}' is gone: {doing} it failed: {error}", self.settings.name));
         self.opener = Some(Opener::start(Arc::clone(&self.claim), self.port.clone(), self.settings.clone()));
     }
 
@@ -149,7 +149,7 @@ impl Port for Tap {
         self.device = None;
         let error = self.opener.take().and_then(|opener| opener.last_error());
         let Some(fault) = self.fault.take() else { return Ok(()) };
-        Err(error.map_or(fault.clone(), |error| format!("{fault}; it could not be created again: {error}")))
+        Err(error.map_or(fault.clone(), |error| format!("{fault}; the interface could not be created again: {error}")))
     }
 }
 

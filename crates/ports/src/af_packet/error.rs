@@ -22,8 +22,8 @@ pub enum OpenError {
     ExcludeRight(String),
     /// The kernel cannot keep frames from the host's network stack.
     #[error(
-        "cannot keep the frames of '{name}' from the host's network stack: {source}; use `host: true`, remove the \
-         host's addresses from the interface, and run `sysctl net.ipv4.conf.{name}.arp_ignore=1`"
+        "cannot prevent the host's network stack from receiving the frames of '{name}': {source}; use `host: true`, \
+         remove the host's addresses from the interface, and run `sysctl net.ipv4.conf.{name}.arp_ignore=1`"
     )]
     Exclude {
         /// The name of the interface.
@@ -57,15 +57,15 @@ pub enum OpenError {
     #[error("there is no interface '{0}': `ip link` lists the interfaces")]
     Missing(String),
     /// The interface is down.
-    #[error("the interface '{0}' is down: `ip link set {0} up`")]
+    #[error("the interface '{0}' is down: run `ip link set {0} up`")]
     Down(String),
     /// The interface is not an Ethernet interface.
     #[error("the interface '{0}' is not an Ethernet interface")]
     NotEthernet(String),
     /// The interface's frames do not fit into the packets of the pool.
     #[error(
-        "the interface '{name}' has an MTU of {mtu} bytes, and so frames of {frame} bytes; a packet holds {holds} \
-         bytes: {}run `ip link set {name} mtu {fits}`",
+        "the interface '{name}' has an MTU of {mtu} bytes, so its frames have up to {frame} bytes, but a packet holds \
+         {holds} bytes: {}run `ip link set {name} mtu {fits}`",
         if *frame > MAX_FRAME { String::new() } else { format!("set `pool: {{ frame: {frame} }}`, or ") }
     )]
     TooLong {

@@ -90,7 +90,8 @@ impl Params {
         allowed("ring.block", right, block, "powers of two from 4KiB to 4MiB")?;
         allowed("ring.blocks", (2..=4_096).contains(blocks), blocks, "2 to 4096")?;
         let memory = u64::from(*blocks) * block.0;
-        allowed("ring.blocks", memory <= 1 << 30, blocks, &format!("blocks of {block} that take up to 1GiB together"))?;
+        let most = format!("2 to {} with blocks of {block} (1GiB in total)", (1_u64 << 30) / block.0);
+        allowed("ring.blocks", memory <= 1 << 30, blocks, &most)?;
         let right = retire.0 % 1_000_000 == 0 && (1_000_000..=1_000_000_000).contains(&retire.0);
         allowed("ring.retire", right, retire, "1ms to 1s, in whole milliseconds")?;
         let right = (32..=32_768).contains(send_ring) && send_ring.is_power_of_two();

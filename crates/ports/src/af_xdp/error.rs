@@ -36,15 +36,15 @@ pub enum XdpOpenError {
     Kernel(&'static str),
     /// Another XDP program is attached.
     #[error(
-        "another XDP program is attached to '{0}', for example that of another Forebay process: `ip -d link show dev \
-         {0}` and `bpftool net` show it; end its owner, or remove it by `ip link set dev {0} xdp off` (`xdpgeneric \
-         off` if it is generic)"
+        "another XDP program is attached to '{0}', for example by another Forebay process: `ip -d link show dev {0}` \
+         and `bpftool net` show the program; end the process that attached the program, or run `ip link set dev {0} \
+         xdp off` (`xdpgeneric off` for a generic program)"
     )]
     Occupied(String),
     /// The driver does not support XDP.
     #[error(
         "the driver of '{name}' accepts no XDP program: {source}; use `mode: generic`, or `mode: auto`, which falls \
-         back to it (the driver may also require fewer queues, a smaller MTU, or no large-receive offload: see \
+         back to `generic` (the driver may also require fewer queues, a smaller MTU, or no large-receive offload: see \
          `dmesg`)"
     )]
     Native {
@@ -80,7 +80,10 @@ pub enum XdpOpenError {
         source: io::Error,
     },
     /// Another socket uses the queue.
-    #[error("queue {queue} of '{name}' is in use by another AF_XDP socket, of this program or of another one")]
+    #[error(
+        "queue {queue} of '{name}' is in use by another AF_XDP socket: end the program that has the socket, or use \
+         another interface"
+    )]
     Busy {
         /// The interface.
         name: String,
@@ -101,9 +104,8 @@ pub enum XdpOpenError {
     },
     /// The memory has too few chunks for the receive rings.
     #[error(
-        "the receive rings need {wanted} chunks, but of the {chunks} chunks of the memory only {available} are \
-         available for rings (a quarter is reserved for packets in the pipeline): raise `memory.chunks`, or lower \
-         `receive` or `queues`"
+        "the receive rings need {wanted} chunks, but only {available} of the memory's {chunks} chunks are available (a \
+         quarter is reserved for packets in the pipeline): raise `memory.chunks`, or lower `receive` or `queues`"
     )]
     Chunks {
         /// The number of chunks that the rings need.

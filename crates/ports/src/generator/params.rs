@@ -170,13 +170,13 @@ fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, mo
 /// weight is above 0.
 fn sizes_fit(weighted: &[Weighted], shortest: usize) -> Result<(), SetupError> {
     allowed("size", weighted.len(), 1, MAX_BATCH)
-        .map_err(|_| SetupError::at("size", "the list has no sizes or too many: allowed are 1 to 256"))?;
+        .map_err(|_| SetupError::at("size", format!("the list has {} sizes: allowed are 1 to 256", weighted.len())))?;
     for entry in weighted {
         allowed("size", entry.size, shortest, MAX_LENGTH)?;
         let room = entry.size - shortest;
         if entry.payload.len() > room {
             let message = format!(
-                "a payload of {} bytes in a frame of {}: allowed are up to {room}",
+                "a payload of {} bytes in a frame of {} bytes: allowed are up to {room} bytes",
                 entry.payload.len(),
                 entry.size
             );
@@ -366,7 +366,10 @@ impl Params {
             return Err(SetupError::at("source", "no prefix at all: at least one is needed"));
         }
         if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
-            return Err(SetupError::at("source", format!("{source} has another IP version than the destinations")));
+            return Err(SetupError::at(
+                "source",
+                format!("{source} has another IP version than the destinations: allowed is the same version"),
+            ));
         }
         Ok(ipv6)
     }
@@ -405,8 +408,11 @@ impl Params {
             stack.iter().enumerate().try_for_each(one)?;
         }
         if self.sessions < stacks {
-            let message =
-                format!("{}: allowed are {stacks} to {}, at least one for each stack", self.sessions, 1 << 24);
+            let message = format!(
+                "{}: allowed are {stacks} to {}, at least one for each of the `vlan_stacks`",
+                self.sessions,
+                1 << 24
+            );
             return Err(SetupError::at("sessions", message));
         }
         Ok(())
@@ -415,7 +421,7 @@ impl Params {
     /// Checks that no other parameter contradicts the recording.
     fn check_recorded(&self) -> Result<(), SetupError> {
         let other = |path: &str| {
-            Err(SetupError::at(path, "the recording determines this: leave it out, or leave out `recorded`"))
+            Err(SetupError::at(path, "the recording determines this value: leave out this parameter or `recorded`"))
         };
         match &self.size {
             _ if self.arrivals != Arrivals::Constant => other("arrivals"),

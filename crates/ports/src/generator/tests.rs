@@ -146,7 +146,10 @@ fn payloads_begin_with_the_configured_text() {
         let error = try_open(params(&"x".repeat(101 - at))).err().expect("too long").to_string();
         let room = 100 - at;
         assert!(
-            error.contains(&format!("a payload of {} bytes in a frame of 100: allowed are up to {room}", room + 1)),
+            error.contains(&format!(
+                "a payload of {} bytes in a frame of 100 bytes: allowed are up to {room} bytes",
+                room + 1
+            )),
             "{error}"
         );
     }

@@ -15,8 +15,8 @@ pub struct InterfaceName(String);
 /// A text that is not a valid interface name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not an interface name: a name has 1 to 15 characters without spaces, '/', ':' and '%', and is neither \
-     '.' nor '..'"
+    "'{0}' is not an interface name: a name has 1 to 15 characters without spaces, '/', ':' or '%', and is not '.' or \
+     '..'"
 )]
 pub struct NameError(String);
 

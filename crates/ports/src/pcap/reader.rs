@@ -29,15 +29,15 @@ pub enum ReadError {
     Io(#[source] io::Error),
     /// The file is not a capture.
     #[error(
-        "this is not a capture: it starts with the bytes {found:02x?}; allowed are pcap and pcapng, either also \
-         compressed with gzip, Zstandard or LZ4"
+        "this is not a capture: it starts with the bytes {found:02x?}; allowed are pcap and pcapng, \
+         uncompressed or compressed with gzip, Zstandard or LZ4"
     )]
     Format {
         /// The first bytes of the file, up to four.
         found: Vec<u8>,
     },
     /// The file has another known format.
-    #[error("this is {name}: allowed are pcap and pcapng, either also compressed with gzip, Zstandard or LZ4")]
+    #[error("this is {name}: allowed are pcap and pcapng, uncompressed or compressed with gzip, Zstandard or LZ4")]
     Named {
         /// The name of the format, with an article.
         name: &'static str,

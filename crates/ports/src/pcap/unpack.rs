@@ -97,9 +97,8 @@ impl Read for Members<'_> {
                     let count = rest.len();
                     if let Some(&other) = rest.iter().find(|byte| **byte != 0) {
                         self.state = Gzip::Ended;
-                        let message = format!(
-                            "only zeros may follow zeros at the end of gzip data, but the byte {other:02x} was found"
-                        );
+                        let message =
+                            format!("the padding after the gzip data has the byte {other:02x}: allowed are only zeros");
                         return Err(io::Error::new(ErrorKind::InvalidData, message));
                     }
                     packed.consume(count);

@@ -32,7 +32,7 @@ pub enum DeviceError {
     )]
     Right(String, &'static str),
     /// Another port or program uses the interface: the kernel reports this.
-    #[error("the interface '{0}' is in use by another port or program")]
+    #[error("the interface '{0}' is in use by another port or program: use another name")]
     Busy(String),
     /// Another port of this process uses the interface.
     #[error(
@@ -46,7 +46,7 @@ pub enum DeviceError {
         port: String,
     },
     /// An interface with this name exists, and is not a TAP device.
-    #[error("there is an interface '{0}' already, and it is not a TAP device")]
+    #[error("the interface '{0}' exists and is not a TAP device: use another name")]
     Other(String),
     /// The namespace does not exist.
     #[error("no network namespace at {path}: {source} (`ip netns add NAME` makes /run/netns/NAME)")]

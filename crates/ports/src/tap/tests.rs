@@ -227,11 +227,11 @@ fn two_ports_cannot_have_one_interface_and_a_closed_one_gives_it_back() {
         let params = json!({ "interface": "fb0" });
         let (mut port, _) = open(&params).expect("the probe could be made");
         let refusal = open(&params).err().expect("refused").to_string();
-        assert_eq!(refusal, "interface: the interface 'fb0' is in use by another port or program");
+        assert_eq!(refusal, "interface: the interface 'fb0' is in use by another port or program: use another name");
         assert_eq!(port.close(), Ok(()));
         assert!(open(&params).is_ok());
         let refusal = open(&json!({ "interface": "lo" })).err().expect("refused").to_string();
-        assert_eq!(refusal, "interface: there is an interface 'lo' already, and it is not a TAP device");
+        assert_eq!(refusal, "interface: the interface 'lo' exists and is not a TAP device: use another name");
     });
 }
 
@@ -294,7 +294,7 @@ fn an_interface_that_cannot_be_recreated_is_reported() {
         assert!(matches!(port.wait_on(), Waits::None), "a port without its interface has no descriptor");
         assert_eq!(counters.errors.get(), 1);
         let last = port.close().expect_err("the interface is gone");
-        let why = "it could not be created again: there is an interface 'fb0' already, and it is not a TAP device";
+        let why = "the interface could not be created again: the interface 'fb0' exists and is not a TAP device: use another name";
         assert!(last.starts_with("the interface 'fb0' is gone: ") && last.ends_with(why), "{last}");
         assert_eq!(receive(&mut port), Ready::Never);
         assert_eq!(port.close(), Ok(()));

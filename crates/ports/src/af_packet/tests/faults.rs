@@ -41,8 +41,8 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         let refusal = open_in(&mut environment(), "it", &json!({ "interface": "va" })).err().expect("refused");
         assert_eq!(
             refusal.to_string(),
-            "interface: the interface 'va' has an MTU of 9000 bytes, and so frames of 9014 bytes; a packet holds 2048 \
-             bytes: set `pool: { frame: 9014 }`, or run `ip link set va mtu 2034`"
+            "interface: the interface 'va' has an MTU of 9000 bytes, so its frames have up to 9014 bytes, but a packet \
+             holds 2048 bytes: set `pool: { frame: 9014 }`, or run `ip link set va mtu 2034`"
         );
         let mut around = environment();
         around.frame = 9_216;
@@ -203,7 +203,7 @@ fn invalid_ports_are_rejected_with_the_cause() {
     assert_eq!(ring(json!({ "block": "6KiB" })), "ring.block: 6KiB: allowed are powers of two from 4KiB to 4MiB");
     assert_eq!(ring(json!({ "retire": "1500us" })), "ring.retire: 1.5ms: allowed are 1ms to 1s, in whole milliseconds");
     let large = ring(json!({ "block": "4MiB", "blocks": 4096 }));
-    assert_eq!(large, "ring.blocks: 4096: allowed are blocks of 4MiB that take up to 1GiB together");
+    assert_eq!(large, "ring.blocks: 4096: allowed are 2 to 256 with blocks of 4MiB (1GiB in total)");
     let send = refusal(json!({ "interface": "va", "send_ring": 33 }));
     assert_eq!(send, "send_ring: 33: allowed are powers of two from 32 to 32768");
     let nowhere = refusal(json!({ "interface": "va", "namespace": "no-such-namespace" }));
@@ -219,6 +219,6 @@ fn invalid_ports_are_rejected_with_the_cause() {
         };
         assert_eq!(refusal("c"), "interface: there is no interface 'c': `ip link` lists the interfaces");
         assert!(ip("link set va down"));
-        assert_eq!(refusal("va"), "interface: the interface 'va' is down: `ip link set va up`");
+        assert_eq!(refusal("va"), "interface: the interface 'va' is down: run `ip link set va up`");
     });
 }

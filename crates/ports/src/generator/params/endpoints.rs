@@ -73,7 +73,7 @@ impl TryFrom<PortText> for PortRange {
             ));
         };
         if first > last {
-            return Err(format!("the range of ports {text} ends before it starts"));
+            return Err(format!("the range of ports {text} ends before it starts: write the lower port first"));
         }
         Ok(Self { first, last })
     }
