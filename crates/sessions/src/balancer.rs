@@ -69,9 +69,9 @@ impl Balancer {
         if setup.share().1 > 1 && !self.services.reply_anywhere() {
             return Err(SetupError::at(
                 "state",
-                "a backend's replies may come to another worker than the client's packets, and `replies: session` \
-                 needs both on one worker: with several workers give the state `replies: endpoint`, give its services \
-                 `mode: direct`, or name both directions in one worker's `modules`",
+                "`replies: session` needs both directions of a session on one worker: with several workers, set \
+                 `replies: endpoint` in the state, set `mode: direct` in its services, or put both directions in one \
+                 worker's `modules`",
             ));
         }
         let (secret, share) = (setup.secret(), setup.share());

@@ -105,7 +105,7 @@ pub struct Firewall {
 impl Declare for Firewall {
     type Params = Params;
     const NAME: &'static str = "firewall";
-    const SUMMARY: &'static str = "lets packets of connections pass that were opened as rules allow";
+    const SUMMARY: &'static str = "passes packets of connections that the rules permit";
     const HELP: &'static str = "\
         Connection tracking for IPv4 and IPv6. A packet of a connection passes, from either side. Another packet may \
         open a connection if the rules permit it, and is dropped otherwise. Modules with one state share its \

@@ -162,7 +162,7 @@ fn misplaced(forwards: &[Forwarded], blocks: &Blocks, ports: (u16, u16)) -> Opti
                     at,
                     format!(
                         "outside: {address}:{port} is in the block of {owner}: allowed are ports in the block of the \
-                                     inside address, and ports outside {} to {}",
+                         inside address, and ports that are not in {} to {}",
                         ports.0, ports.1
                     ),
                 ))
@@ -206,7 +206,7 @@ impl DeclareState for Nat {
         if let Some(at) = (0..forwards.len()).find(|at| twice(*at)) {
             return Err(SetupError::at(
                 format!("forwards[{at}]"),
-                "another forward has the same port, outside or inside",
+                "another forward has the same port at the same address, outside or inside: allowed is one forward",
             ));
         }
         let timeouts = Timeouts::new(&params.timeouts, clock, "timeouts")?;
@@ -257,7 +257,7 @@ impl Forward {
             .map_err(|why| format!("inside: '{}': {why}", self.inside))?;
         if inside.0.wrapping_sub(first) < count {
             return Err(format!(
-                "inside: '{}' is an address of the pool, which is outside: allowed are addresses of inside hosts",
+                "inside: '{}' is an address of the pool, so it is not inside: allowed are addresses of inside hosts",
                 self.inside
             ));
         }

@@ -46,7 +46,7 @@ impl Declare for NatOut {
         `deterministic` in the state, a source's outside address and ports are computed (RFC 7422): the table 'blocks' \
         shows which inside address has a port, and which ports an address has. With `log` in the state, each port that \
         is allocated or released is a line of a file (RFC 6888 REQ-12). The tables 'sessions' and 'bindings' list the \
-        present ones; sessions can be ended there.";
+        present sessions and bindings; sessions can be ended there.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = OUT_DROPS;
@@ -58,9 +58,8 @@ impl Declare for NatOut {
             if setup.share().1 > 1 {
                 return Err(SetupError::at(
                     "hairpin",
-                    "a packet from inside to inside belongs to two sessions, which may have different workers, and an \
-                     inside port has an outside port on each: leave it out, or name both directions in one worker's \
-                     `modules`",
+                    "a packet from inside to inside belongs to two sessions, which may be on different workers: leave \
+                     out `hairpin`, or put both directions in one worker's `modules`",
                 ));
             }
             setup.gates(["0", "hairpin"])?;

@@ -285,10 +285,11 @@ fn modules_that_cannot_be_on_several_workers_are_refused() {
         format!("state: {{ s: {{ balancer: {{ replies: {replies}, {SERVICES} }} }} }}\n{}", BALANCER.parts)
     };
     let forwards = ", forwards: [{ protocol: tcp, outside: '203.0.113.1:80', inside: '10.0.0.5:8080' }]";
+    let one_worker = "'forwards' and 'filtering: endpoint_independent' work on one worker only";
     for (yaml, why) in [
-        (nat(forwards, ""), "sessions that are opened from outside"),
-        (nat(", filtering: endpoint_independent", ""), "sessions that are opened from outside"),
-        (balancer("session"), "a backend's replies may come to another worker"),
+        (nat(forwards, ""), one_worker),
+        (nat(", filtering: endpoint_independent", ""), one_worker),
+        (balancer("session"), "`replies: session` needs both directions of a session on one worker"),
     ] {
         assert!(errors(&yaml, ANY).contains(why), "{yaml}: {}", errors(&yaml, ANY));
         assert_eq!(errors(&yaml, TOGETHER), "accepted", "{yaml}");

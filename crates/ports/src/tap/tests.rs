@@ -294,7 +294,8 @@ fn an_interface_that_cannot_be_recreated_is_reported() {
         assert!(matches!(port.wait_on(), Waits::None), "a port without its interface has no descriptor");
         assert_eq!(counters.errors.get(), 1);
         let last = port.close().expect_err("the interface is gone");
-        let why = "the interface could not be created again: the interface 'fb0' exists and is not a TAP device: use another name";
+        let why = "the interface could not be created again: the interface 'fb0' exists and is not a TAP device: use \
+                   another name";
         assert!(last.starts_with("the interface 'fb0' is gone: ") && last.ends_with(why), "{last}");
         assert_eq!(receive(&mut port), Ready::Never);
         assert_eq!(port.close(), Ok(()));

@@ -125,7 +125,7 @@ impl Params {
         if places <= MOST_PLACES && services * u64::from(places) > ALL_PLACES {
             let message = format!(
                 "{places} places of each of {services} services: allowed are {ALL_PLACES} over all services, {} of \
-                 each of {services}",
+                 each service",
                 ALL_PLACES / services
             );
             return Err(SetupError::at("places", message));
@@ -183,7 +183,8 @@ impl ServiceParams {
         if self.mode == Mode::Nat {
             if let Some((new, other)) = made.ambiguous(first).filter(|_| params.replies == Replies::Endpoint) {
                 let message = format!(
-                    "{} is a backend of {name}, and {} one of {}: `replies: endpoint` cannot distinguish their packets",
+                    "{} is a backend of {name}, and {} is a backend of {}: `replies: endpoint` cannot distinguish the \
+                     packets of these backends",
                     new.end, other.end, other.service
                 );
                 return Err(SetupError::at(format!("{path}.backends"), message));
@@ -206,20 +207,17 @@ impl BackendParams {
         let hop = match (service.mode, self.mac, self.next_hop) {
             (Mode::Nat, None, None) => Hop::Route,
             (Mode::Nat, ..) => {
-                return at(
-                    "mac",
-                    "`mac` and `next_hop` are for `mode: direct`: with `nat` the packet is routed to the backend",
-                );
+                return at("mac", "`mac` and `next_hop` are for `mode: direct`: leave out both, or set `mode: direct`");
             }
             (Mode::Direct, Some(mac), None) => Hop::Mac(mac.0),
             (Mode::Direct, None, Some(number)) => Hop::Word(number),
             (Mode::Direct, ..) => return at("mac", "with `mode: direct` give either `mac` or `next_hop`"),
         };
         if service.mode == Mode::Direct && self.port.is_some() {
-            return at("port", "with `mode: direct` the port does not change: leave it out");
+            return at("port", "with `mode: direct` the port does not change: leave out the backend's `port`");
         }
         if service.port.is_none() && self.port.is_some() {
-            return at("port", "the service has all ports, and so have its backends: leave it out");
+            return at("port", "the service has no `port`, so it has all ports: leave out the backend's `port`");
         }
         if service.mode == Mode::Nat && address == name.address() {
             return at("address", "the backend has the service's own address");

@@ -418,7 +418,7 @@ fn replies_may_come_to_another_worker() {
     let made = make(of("tcp", &[1]), &mut environment).expect("parameters");
     environment.objects.states.insert("lb".to_owned(), Arc::new(made));
     let error = Rig::within::<Balance>(&json!({ "state": "lb" }), &mut environment).err().expect("refused").to_string();
-    assert!(error.starts_with("state: a backend's replies may come to another worker"), "{error}");
+    assert!(error.starts_with("state: `replies: session` needs both directions of a session on one worker"), "{error}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(super) struct Settings {
 impl DeclareState for Connections {
     type Params = ConnectionsParams;
     const NAME: &'static str = "connections";
-    const SUMMARY: &'static str = "connections that firewall modules share, those of both directions";
+    const SUMMARY: &'static str = "connections that the firewall modules of both directions share";
     const EXAMPLE: &'static str = "{ sessions: 100000 }";
 
     fn new(params: ConnectionsParams, setup: &mut Setup<'_>) -> Result<Self, SetupError> {

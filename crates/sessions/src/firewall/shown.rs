@@ -12,9 +12,8 @@ pub(super) const CONNECTIONS: TableType = TableType {
     name: "connections",
     ends: &["from", "to"],
     tables: 0..2,
-    syntax: "remove WHICH   ends connections: a line as it is shown ends that connection; 'all', or a combination of \
-             addresses, prefixes, ADDRESS:PORT, [IPV6]:PORT, from=, to=, protocol=, state= and worker=, ends all that \
-             match",
+    syntax: "remove WHICH   ends the connections that match WHICH: a line of the table, 'all', or a combination of \
+             addresses, prefixes, ADDRESS:PORT, [IPV6]:PORT, from=, to=, protocol=, state= and worker=",
     ended: true,
 };
 

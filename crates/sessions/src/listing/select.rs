@@ -123,7 +123,7 @@ fn only<T: Copy + PartialEq>(
 ) -> Result<(), String> {
     if let Some(before) = field.filter(|before| Some(*before) != value) {
         let (before, word) = (format(before), super::short(word));
-        return Err(format!("'{before}' and '{word}': they contradict each other, allowed is one {name}"));
+        return Err(format!("'{before}' and '{word}' contradict each other: allowed is one {name}"));
     }
     *field = value;
     Ok(())
@@ -137,8 +137,8 @@ fn shown(number: u8) -> String {
 /// Returns the part of an error that lists the allowed conditions.
 fn allowed(names: &[&str]) -> String {
     format!(
-        "allowed are 'all', or addresses, prefixes, ADDRESS:PORT, [IPV6]:PORT, protocol=NAME, state=NAME, worker=N, \
-         and {} of these, all of which must hold",
+        "allowed are 'all', or addresses, prefixes, ADDRESS:PORT and [IPV6]:PORT (also after {}), protocol=NAME, \
+         state=NAME and worker=N; an entry must match all conditions",
         names.iter().map(|name| format!("{name}=")).collect::<Vec<_>>().join(", ")
     )
 }
@@ -159,7 +159,7 @@ pub(super) fn position(line: &str) -> Result<(usize, u8, u32), String> {
     let at = all.next().unwrap_or_default();
     if let Some(other) = all.find(|other| *other != at) {
         return Err(format!(
-            "'at={}' and 'at={}': they contradict each other, allowed is one 'at'",
+            "'at={}' and 'at={}' contradict each other: allowed is one 'at'",
             super::short(at),
             super::short(other)
         ));
@@ -167,7 +167,7 @@ pub(super) fn position(line: &str) -> Result<(usize, u8, u32), String> {
     if let Some(other) = words("worker=").find(|other| at.split('.').next() != Some(*other)) {
         let (at, other) = (super::short(at), super::short(other));
         return Err(format!(
-            "'worker={other}' and 'at={at}': they contradict each other, 'at' begins with the worker's number"
+            "'worker={other}' and 'at={at}' contradict each other: 'at' begins with the worker's number"
         ));
     }
     let mut workers = at.split('.');

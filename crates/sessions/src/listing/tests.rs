@@ -244,7 +244,7 @@ fn two_values_of_one_field_are_refused_and_end_nothing() {
     ] {
         let words = format!("{first} 10.0.0.0/8 {second}");
         let error = ask(&mut all, 9, || view.chosen(&words, None, 9)).expect_err(&words);
-        assert!(error.starts_with(&format!("'{first}' and '{second}': they contradict each other")), "{error}");
+        assert!(error.starts_with(&format!("'{first}' and '{second}' contradict each other: ")), "{error}");
         let outcome = ask(&mut all, 9, || view.apply(&[&format!("remove {words}")]));
         assert_eq!((outcome.made, outcome.refused.len()), (0, 1), "{words}: {outcome:?}");
     }

@@ -75,8 +75,8 @@ impl Blocks {
         if size == 0 {
             let most = all.saturating_sub(reserve) * u64::from(pool.1);
             return Err(format!(
-                "'{}' has {count} addresses, {sharing} for each of {} outside addresses with {} ports: each would get \
-                 0 ports; allowed are up to {most} addresses, or a larger `pool`",
+                "'{}' has {count} addresses, {sharing} for each of {} outside addresses with {} ports, so each would \
+                 get 0 ports: allowed are up to {most} addresses; for more addresses, enlarge `pool`",
                 params.inside,
                 pool.1,
                 all.saturating_sub(reserve)
@@ -142,7 +142,7 @@ impl Blocks {
             format!(
                 "'{short}' is not a filter of this table: allowed are an inside address or prefix, such as 10.0.1.2, \
                  an outside address or prefix, and an outside address with a port, such as 192.0.2.3:40000; `inside=` \
-                 or `outside=` before it selects that side only"
+                 or `outside=` before an address selects one side"
             )
         };
         if filter == "all" {
@@ -200,7 +200,7 @@ fn prefix(text: &str) -> Result<(u32, u64), String> {
         return Err(format!("'{text}' has bits set beyond its prefix length: write {}", net.trunc()));
     }
     if net.prefix_len() < 4 {
-        return Err(format!("'{text}' has more addresses than any pool has ports for: allowed are /4 to /32"));
+        return Err(format!("'{text}' has more addresses than the largest pool has ports: allowed are /4 to /32"));
     }
     Ok((u32::from(net.network()), 1 << (32 - net.prefix_len())))
 }

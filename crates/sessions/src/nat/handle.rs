@@ -137,17 +137,17 @@ impl Nat {
         if workers > 1 && !(self.forwards.is_empty() && self.filtering == Filtering::EndpointDependent) {
             return Err(SetupError::at(
                 "state",
-                "sessions that are opened from outside work on one worker only: 'forwards' and 'filtering: \
-                 endpoint_independent' need both directions in one worker's `modules`",
+                "'forwards' and 'filtering: endpoint_independent' work on one worker only: put both directions in one \
+                 worker's `modules`",
             ));
         }
         match self.blocks {
             Some(blocks) if workers > 1 && blocks.size() < LEAST * workers => Err(SetupError::at(
                 "state",
                 format!(
-                    "each inside address gets {} ports, and only about one in {workers} of these leads replies to the \
-                     session's worker: {workers} workers need {} or more (a larger `pool`, a smaller \
-                     `deterministic.inside`), or both directions in one worker's `modules`",
+                    "each inside address gets {} ports, but {workers} workers need {} or more, because only about one \
+                     port in {workers} leads replies to the session's worker: enlarge `pool`, reduce \
+                     `deterministic.inside`, or put both directions in one worker's `modules`",
                     blocks.size(),
                     LEAST * workers
                 ),

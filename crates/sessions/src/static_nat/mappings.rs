@@ -101,7 +101,10 @@ impl Mappings {
         }
         let side = |name: &str, pairs: &mut dyn Iterator<Item = (Prefix, Prefix)>| {
             Side::new(pairs).map_err(|(one, other)| {
-                SetupError::at("mappings", format!("the {name} prefixes {one} and {other} overlap"))
+                SetupError::at(
+                    "mappings",
+                    format!("the {name} prefixes {one} and {other} overlap: allowed are prefixes that do not overlap"),
+                )
             })
         };
         let inside = side("inside", &mut mappings.iter().map(|mapping| (mapping.inside, mapping.outside)))?;
@@ -154,7 +157,7 @@ pub(super) enum MappingError {
     Overlap { side: &'static str, prefix: Prefix, other: Prefix },
     #[error("no mapping has the inside prefix {0}: allowed are the inside prefixes in the table, with their lengths")]
     Unknown(Prefix),
-    #[error("{inside} is mapped to {outside}: give that outside prefix or none")]
+    #[error("{inside} is mapped to {outside}: write this outside prefix, or leave it out")]
     Other { inside: Prefix, outside: Prefix },
 }
 

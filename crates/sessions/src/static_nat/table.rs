@@ -65,7 +65,7 @@ fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<MappingChange>) -> 
     let outside = words.next().map(Prefix::parse).transpose()?;
     if let Some(surplus) = words.next() {
         let surplus: String = surplus.chars().take(60).collect();
-        return Err(format!("'{surplus}' after the outside prefix: write {}", verb.form(SYNTAX)));
+        return Err(format!("'{surplus}' after the outside prefix is not allowed: write {}", verb.form(SYNTAX)));
     }
     if verb == Verb::Remove {
         return remove(mappings, inside, outside, log).map_err(|error| error.to_string());

@@ -9,9 +9,9 @@ pub(in crate::balancer) const SESSIONS: TableType = TableType {
     name: "sessions",
     ends: &["client", "service", "backend"],
     tables: 0..1,
-    syntax: "remove WHICH   ends sessions, so that a new backend is chosen for them: a line as it is shown ends that \
-             session; 'all', or a combination of addresses, prefixes, ADDRESS:PORT, client=, service=, backend=, \
-             protocol=, state= and worker=, ends all that match",
+    syntax: "remove WHICH   ends the sessions that match WHICH, so that new backends are chosen: a line of the table, \
+             'all', or a combination of addresses, prefixes, ADDRESS:PORT, client=, service=, backend=, protocol=, \
+             state= and worker=",
     ended: true,
 };
 

@@ -29,13 +29,13 @@ fn backends_of_two_services_are_refused() {
     for (services, expected) in [
         (
             json!([one, all("udp", "10.0.0.1")]),
-            "services[1].backends: 10.0.0.1 udp is a backend of 192.0.2.11 udp, and 10.0.0.1:8080 udp one of \
+            "services[1].backends: 10.0.0.1 udp is a backend of 192.0.2.11 udp, and 10.0.0.1:8080 udp is a backend of \
              192.0.2.10:80 udp",
         ),
         (
             json!([all("udp", "10.0.0.1"), one]),
-            "services[1].backends: 10.0.0.1:8080 udp is a backend of 192.0.2.10:80 udp, and 10.0.0.1 udp one of \
-             192.0.2.11 udp",
+            "services[1].backends: 10.0.0.1:8080 udp is a backend of 192.0.2.10:80 udp, and 10.0.0.1 udp is a backend \
+             of 192.0.2.11 udp",
         ),
     ] {
         let error = made(services.clone(), "endpoint").expect_err("refused");
@@ -72,10 +72,7 @@ fn invalid_parameters_are_named() {
         (service("address", json!("0.1.2.3")), "services[0].address: 0.1.2.3 is in network 0: allowed are"),
         (service("port", json!(0)), "services[0].port: 0: allowed are 1 to 65535"),
         (service("protocol", json!("icmp")), "unknown variant `icmp`"),
-        (
-            service("port", json!(null)),
-            "services[0].backends[0].port: the service has all ports, and so have its backends",
-        ),
+        (service("port", json!(null)), "services[0].backends[0].port: the service has no `port`, so it has all ports"),
         (
             service("mode", json!("direct")),
             "services[0].backends[0].mac: with `mode: direct` give either `mac` or `next_hop`",
@@ -100,8 +97,8 @@ fn invalid_parameters_are_named() {
         (twice, "services[1]: 192.0.2.10:80 tcp: another service has this address, protocol and port"),
         (
             shared,
-            "services[1].backends: 10.0.0.1:8080 tcp is a backend of 192.0.2.10:81 tcp, and 10.0.0.1:8080 tcp one of \
-             192.0.2.10:80 tcp",
+            "services[1].backends: 10.0.0.1:8080 tcp is a backend of 192.0.2.10:81 tcp, and 10.0.0.1:8080 tcp is a \
+             backend of 192.0.2.10:80 tcp",
         ),
         (backend("surprise", json!(1)), "unknown field `surprise`"),
     ] {

@@ -50,7 +50,7 @@ fn inside_addresses_that_can_be_no_hosts_are_refused() {
         ("239.255.255.255:80", "inside: '239.255.255.255:80': 239.255.255.255 is a multicast address"),
         ("255.255.255.255:80", "inside: '255.255.255.255:80': 255.255.255.255 is in the reserved"),
         ("127.0.0.1:80", "inside: '127.0.0.1:80': 127.0.0.1 is in the loopback"),
-        ("192.0.2.1:80", "forwards[0]: inside: '192.0.2.1:80' is an address of the pool, which is outside"),
+        ("192.0.2.1:80", "forwards[0]: inside: '192.0.2.1:80' is an address of the pool, so it is not inside"),
         ("192.0.2.3:9", "inside: '192.0.2.3:9' is an address of the pool"),
     ] {
         let forwards = json!([{ "protocol": "tcp", "outside": "192.0.2.1:80", "inside": inside }]);

@@ -12,9 +12,8 @@ pub(crate) const SESSIONS: TableType = TableType {
     name: "sessions",
     ends: &["inside", "peer", "outside"],
     tables: 0..1,
-    syntax: "remove WHICH   ends sessions: a line as it is shown ends that session; 'all', or a combination of \
-             addresses, prefixes, ADDRESS:PORT, inside=, peer=, outside=, protocol=, state= and worker=, ends all that \
-             match",
+    syntax: "remove WHICH   ends the sessions that match WHICH: a line of the table, 'all', or a combination of \
+             addresses, prefixes, ADDRESS:PORT, inside=, peer=, outside=, protocol=, state= and worker=",
     ended: true,
 };
 

@@ -55,7 +55,10 @@ fn invalid_changes_are_refused_and_change_nothing() {
         ("replace 10.0.0.0/24 192.0.3.0/24", "the outside prefix 192.0.3.0/24 overlaps with 192.0.3.0/24"),
         ("replace 10.0.0.0/23 1.0.0.0/23", "the inside prefix 10.0.0.0/23 overlaps with 10.0.1.0/24"),
         ("remove 10.0.0.0/25", "no mapping has the inside prefix 10.0.0.0/25"),
-        ("remove 10.0.0.0/24 192.0.3.0/24", "10.0.0.0/24 is mapped to 192.0.2.0/24: give that outside prefix or none"),
+        (
+            "remove 10.0.0.0/24 192.0.3.0/24",
+            "10.0.0.0/24 is mapped to 192.0.2.0/24: write this outside prefix, or leave it out",
+        ),
         ("add 11.0.0.0/24", "11.0.0.0/24 has no outside prefix: write add INSIDE OUTSIDE"),
         ("add 11.0.0.0/24 1.0.0.0/24 x", "'x' after the outside prefix"),
         ("add ::1 1.0.0.1", "'::1' is not an IPv4 prefix"),
