@@ -356,7 +356,7 @@ fn invalid_parameters_are_rejected_with_the_cause() {
     let file = folder.file("three.pcap", &classic(false, 0xa1b2_c3d4, 1, THREE));
     let missing = folder.path("missing.pcap").display().to_string();
     for (params, path, says) in [
-        (json!({}), "", "neither"),
+        (json!({}), "", "`read` and `write` are missing"),
         (json!({ "read": missing }), "read", "missing.pcap: cannot open"),
         (json!({ "read": file, "write": file }), "write", "'pcap' already reads this file"),
         (json!({ "read": file, "speed": 0 }), "speed", "above 0"),
