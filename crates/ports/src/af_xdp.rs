@@ -261,7 +261,7 @@ impl AfXdp {
         match unsent {
             0 => Ok(()),
             _ => Err(format!(
-                "{unsent} frames for '{name}' may not have been sent: the interface is down or has no carrier"
+                "{unsent} frames for '{name}' were possibly not sent: the interface is down or has no carrier"
             )),
         }
     }

@@ -33,7 +33,7 @@ pub struct Params {
     /// Rules that permit packets to open a connection, in the syntax of the rules of `acl`. Without rules, `default`
     /// decides.
     rules: Option<Rules>,
-    /// Decision for a packet that would open a connection if no rule matches it: `deny` (the default) or `permit`.
+    /// Decision for a packet that no rule matches and that would open a connection: `deny` (the default) or `permit`.
     #[serde(default)]
     default: Unmatched,
 }

@@ -182,7 +182,7 @@ impl DeclareState for Nat {
         let pool = pool(&params.pool).map_err(|message| SetupError::at("pool", message))?;
         let [first, last] = params.ports.unwrap_or([1_024, 65_535]);
         if first == 0 || first > last {
-            let message = format!("{first} to {last}: allowed are 1 to 65535, the first no greater than the last");
+            let message = format!("{first} to {last}: allowed are 1 to 65535, with the lower port first");
             return Err(SetupError::at("ports", message));
         }
         let sessions = params.sessions.unwrap_or(SESSIONS);

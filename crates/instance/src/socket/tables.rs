@@ -70,7 +70,7 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     };
     let (all, of_module) = (names(&all.iter().collect::<Vec<_>>()), names(&of_module));
     if let (false, None) = (of_module.is_empty(), table) {
-        return Err(format!("module '{module}' has several tables: name one: {}", of_module.join(", ")));
+        return Err(format!("module '{module}' has several tables: name one of {}", of_module.join(", ")));
     }
     let telemetries = service.instance.board().telemetries();
     let modules =

@@ -22,7 +22,7 @@ pub struct Params {
     pub(super) promiscuous: bool,
     /// Whether the host's own network stack receives the frames too; on by default. With `false` the kernel drops each
     /// frame after the port has received it, so the host does not respond to Forebay's traffic, and does not forward
-    /// it. This needs the capabilities CAP_NET_ADMIN and CAP_BPF, and ends with the process.
+    /// it. This lasts until the process ends, and needs the capabilities CAP_NET_ADMIN and CAP_BPF.
     #[serde(default = "yes")]
     pub(super) host: bool,
     /// The size of the receive ring.

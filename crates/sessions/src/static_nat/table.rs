@@ -54,7 +54,7 @@ impl StaticMappings {
 /// Syntax of changes.
 const SYNTAX: &str = "\
 add INSIDE OUTSIDE        adds a mapping: add 10.0.0.0/24 192.0.2.0/24, or one address each
-remove INSIDE [OUTSIDE]   removes a mapping; if OUTSIDE is given, it must be its outside prefix
+remove INSIDE [OUTSIDE]   removes a mapping; OUTSIDE must be the mapping's outside prefix
 replace INSIDE OUTSIDE    changes the outside prefix of a mapping, or adds a mapping";
 
 /// Applies one change and appends it to `log`. After an error, the mappings and the log are unchanged.
