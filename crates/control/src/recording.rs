@@ -117,7 +117,7 @@ pub enum RecordingError {
     #[error("{0}")]
     Read(#[from] io::Error),
     /// A line is not a line of a recording.
-    #[error("line {line}, column {column}: {message}: allowed is a file that `forebay run --decisions` wrote")]
+    #[error("line {line}, column {column}: {message}: use a file that `forebay run --decisions` wrote")]
     Line {
         /// The line number.
         line: usize,
@@ -152,7 +152,7 @@ pub enum RecordingError {
         figure: String,
     },
     /// A period comes before the first `begin` line.
-    #[error("line {line}: a period before any `begin`: allowed is a file that `forebay run --decisions` wrote")]
+    #[error("line {line}: a period comes before the first `begin`: use a file that `forebay run --decisions` wrote")]
     Early {
         /// The line number.
         line: usize,
@@ -161,7 +161,7 @@ pub enum RecordingError {
     #[error("the file is compressed by gzip: unpack it first (`gunzip`)")]
     Compressed,
     /// The file is empty.
-    #[error("the file is empty: allowed is a file that `forebay run --decisions` wrote")]
+    #[error("the file is empty: use a file that `forebay run --decisions` wrote")]
     Empty,
 }
 

@@ -45,10 +45,13 @@ const DROPS: &[Reason] = &[
         name: "bad_length",
         help: "A length in the headers contradicts another length or the length of the frame.",
     },
-    Reason { name: "too_short", help: "The payload is shorter than a number and a tag." },
+    Reason { name: "too_short", help: "The payload is shorter than the nonce (12 bytes) and the tag (16 bytes)." },
     Reason { name: "unknown_key", help: "The packet carries the id of a key that is not listed." },
     Reason { name: "forged", help: "The payload was not encrypted with the key, or has been changed since." },
-    Reason { name: "undecidable", help: "The packet hides whether it is UDP. It is dropped whatever `others` says." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its protocol, so it may be UDP. It is dropped, also with `others: pass`.",
+    },
 ];
 
 /// The network function `aes_gcm_decrypt`.

@@ -58,8 +58,11 @@ const DROPS: &[Reason] = &[
         help: "The encrypted packet would be longer than `mtu`, or than its header can express.",
     },
     Reason { name: "no_room", help: "The chunk has no room for the bytes that encryption adds." },
-    Reason { name: "key_spent", help: "The key has encrypted as many packets as are allowed ('packets')." },
-    Reason { name: "undecidable", help: "The packet hides whether it is UDP. It is dropped whatever `others` says." },
+    Reason { name: "key_spent", help: "The key has reached its limit of encrypted packets ('packets')." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its protocol, so it may be UDP. It is dropped, also with `others: pass`.",
+    },
 ];
 
 /// The number of bytes before the encrypted payload. They are the packet number, which is also the nonce.
@@ -93,9 +96,9 @@ impl Declare for AesGcmEncrypt {
         number is used twice with a key that outlasts the process. Lengths and checksums are updated: the IPv4 \
         header's and UDP's checksums by the difference (RFC 1624); a UDP checksum of 0 stays. To change the key, take \
         three steps: add the new key to the decrypting side, `use` it here, remove the old one. Fragments are dropped, \
-        whatever `others` says, so that no UDP leaves unencrypted; so is a packet that hides its protocol behind more \
-        than 8 IPv6 extension headers or 4 VLAN tags (`undecidable`). Packets that become too long are dropped; no \
-        ICMP message is sent. There is no protection against replayed packets; `esp_encrypt` has it.";
+        also with `others: pass`, so that no UDP leaves unencrypted. A packet that hides its protocol behind more than \
+        8 IPv6 extension headers or 4 VLAN tags is dropped, too (`undecidable`). Packets that become too long are \
+        dropped; no ICMP message is sent. There is no protection against replayed packets; `esp_encrypt` has it.";
     const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }], mtu: 1500 }"#;
     const DROPS: &'static [Reason] = DROPS;
     // All workers draw numbers from one counter.

@@ -73,17 +73,20 @@ const CONGESTION: Gate = Gate::drop(12);
 /// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
 /// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
-    Reason { name: "not_esp", help: "The frame is neither ESP over IP nor UDP to the port of ESP." },
+    Reason { name: "not_esp", help: "The frame is neither IP protocol 50 (ESP) nor UDP to the port `udp`." },
     Reason { name: "fragment", help: "The outer packet is a fragment (RFC 4303 section 3.4.1)." },
     Reason { name: "bad_length", help: "A length contradicts another length, or the packet is too short for ESP." },
-    Reason { name: "unknown_spi", help: "There is no security association of this index." },
+    Reason { name: "unknown_spi", help: "No security association has the packet's index (SPI)." },
     Reason { name: "wrong_address", help: "The outer addresses are not those of the security association." },
-    Reason { name: "expired", help: "The security association has had as many packets or bytes as are allowed." },
+    Reason { name: "expired", help: "The security association has reached its limit of packets or bytes." },
     Reason { name: "replayed", help: "A packet with this sequence number has already come." },
     Reason { name: "too_old", help: "The sequence number lies before the window." },
     Reason { name: "forged", help: "The packet was not encrypted with the key, or has been changed since." },
-    Reason { name: "bad_padding", help: "The padding is not 1, 2, 3 and so on, or longer than the packet." },
-    Reason { name: "not_ip", help: "The payload is not the kind of IP packet that the trailer says, or is cut short." },
+    Reason {
+        name: "bad_padding",
+        help: "The padding bytes are not 1, 2, 3 and so on, or the padding is longer than the packet.",
+    },
+    Reason { name: "not_ip", help: "The payload is cut short, or is not of the IP version in the trailer." },
     Reason { name: "wrong_source", help: "The security association does not accept the inner source address." },
     Reason {
         name: "congestion",
@@ -93,7 +96,7 @@ const DROPS: &[Reason] = &[
 /// The reasons of consumption. The number of a consuming gate is the index of its reason in this list.
 const CONSUMES: &[Reason] = &[
     Reason { name: "dummy", help: "The packet is a dummy packet without payload (RFC 4303 section 2.6)." },
-    Reason { name: "keepalive", help: "The packet kept a NAT's entry alive (RFC 3948 section 2.3)." },
+    Reason { name: "keepalive", help: "The packet is a NAT keepalive (RFC 3948 section 2.3)." },
 ];
 const DUMMY: Gate = Gate::consume(0);
 const KEEPALIVE: Gate = Gate::consume(1);
@@ -136,13 +139,13 @@ impl Declare for EspDecrypt {
         ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106), over IPv4 or \
         IPv6, and in UDP if a port is given (RFC 3948). Gate `0`: the inner IPv4 or IPv6 packets, behind an Ethernet \
         header that has the outer addresses. The association is found by its index alone. A packet that has already \
-        come, or lies before the window, is dropped, both before and after decryption; the window moves only for \
-        authentic packets. With `esn` sequence numbers have 64 bits (RFC 4303 appendix A). Padding, next header and \
-        the inner packet's length are checked; padding for traffic flow confidentiality is removed, dummy packets are \
-        consumed. Congestion that the outer packet has met is passed on (RFC 6040). An association that reaches its \
-        soft limit is counted under `lifetime`; at its hard limit its packets are dropped. Fragments of outer packets \
-        are not reassembled. A window belongs to one worker: with several workers, assign the module to one of them. \
-        With `udp`, gate `ike`: packets that begin with four zero bytes, as the key exchange does.";
+        come, or lies before the window, is dropped before decryption; the window moves only for authentic packets. \
+        With `esn` sequence numbers have 64 bits (RFC 4303 appendix A). Padding, next header and the inner packet's \
+        length are checked; padding for traffic flow confidentiality is removed, dummy packets are consumed. \
+        Congestion that the outer packet has met is passed on (RFC 6040). An association that reaches its soft limit \
+        is counted under `lifetime`; at its hard limit its packets are dropped. Fragments of outer packets are not \
+        reassembled. A window belongs to one worker: with several workers, assign the module to one of them. With \
+        `udp`, packets of the key exchange (IKE), which begin with four zero bytes, leave by the gate `ike`.";
     const EXAMPLE: &'static str = "\
         { associations: [\"0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef for=10.60.0.0/16,2001:db8:60::/48 \
         hard-packets=4000000000\"], udp: 4500 }";

@@ -128,7 +128,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "no_association", help: "The packet has no security association, and 'unmatched' is 'drop'." },
     Reason { name: "too_long", help: "The outer packet would be longer than `mtu`, or than its header can express." },
     Reason { name: "no_room", help: "The chunk has no room for outer headers, padding and tag." },
-    Reason { name: "expired", help: "The security association has had as many packets or bytes as are allowed." },
+    Reason { name: "expired", help: "The security association has reached its limit of packets or bytes." },
     Reason {
         name: "sequence_overflow",
         help: "The security association has used its last sequence number (RFC 4303 section 3.3.3).",

@@ -48,7 +48,10 @@ pub(crate) fn read_keys(
     setup: &Setup<'_>,
 ) -> Result<Vec<(u8, Material, Key)>, SetupError> {
     if settings.is_empty() {
-        return Err(SetupError::at(PATH, "the list is empty: allowed are 1 to 256, such as { id: 1, file: site.key }"));
+        return Err(SetupError::at(
+            PATH,
+            "the list is empty: allowed are 1 to 256 keys, such as { id: 1, file: site.key }",
+        ));
     }
     let backend = backend.resolve().map_err(|error| SetupError::at("backend", error.to_string()))?;
     let mut faults = SetupError::default();
@@ -76,7 +79,7 @@ pub(crate) fn read_keys(
 
 /// Returns an error about digits, with a hint in case they were meant as the name of a file.
 fn of_file(error: &MaterialError) -> String {
-    format!("{error}; for a file that has the key write `file`, as in {{ id: 1, file: site.key }}")
+    format!("{error}; to read the key from a file, write `file`, as in {{ id: 1, file: site.key }}")
 }
 
 impl KeySettings {
@@ -88,7 +91,12 @@ impl KeySettings {
                 let path = setup.path("", file).map_err(|error| (".file", error.to_string()))?;
                 (".file", read_key(file, &path).map_err(|message| (".file", message))?)
             }
-            _ => return Err(("", "give either 'key', or 'file' with the name of a file that has it".to_owned())),
+            _ => {
+                return Err((
+                    "",
+                    "give either 'key', or 'file' with the name of a file that contains the key".to_owned(),
+                ));
+            }
         };
         let key = Key::new(&material, backend).map_err(|error| (field, error.to_string()))?;
         Ok((material, key))

@@ -49,7 +49,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "no_match", help: "The packet matches no rule or lacks a field, and 'miss' is 'drop'." },
     Reason {
         name: "undecidable",
-        help: "The packet hides a field of the network or transport layer, so whether it matches is unknown.",
+        help: "The packet hides a field of the network or transport layer, so it is not known whether a rule matches.",
     },
 ];
 
@@ -73,12 +73,12 @@ impl Declare for ExactMatch {
         A packet's values of all fields together are looked up among the rules. Gates are named by their numbers; \
         there are as many as `rules` and `miss` mention. Two rules with the same values are an error. A packet that \
         lacks a field is a miss: it is of another protocol, too short, or a fragment without the required port. A \
-        packet that has a field and hides it is dropped: one behind more tags or extension headers than are searched, \
-        or that is cut short before the field of a transport header (RFC 7113 section 3). `ether.*` and `vlan.*` are \
-        of the outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP behind IPv4 options and up \
-        to 8 IPv6 extension headers. The offset of `raw` counts from the start of the frame; the bytes are read in \
-        network order, and bits outside its mask count as 0. A field has at most 16 bytes, the key at most eight \
-        words; a field of more than 8 bytes takes two words.";
+        packet that hides a field is dropped as `undecidable`: the field is behind more tags or extension headers than \
+        are searched, or the packet is cut short before the field of a transport header (RFC 7113 section 3). \
+        `ether.*` and `vlan.*` are of the outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP \
+        behind IPv4 options and up to 8 IPv6 extension headers. The offset of `raw` counts from the start of the \
+        frame; the bytes are read in network order, and bits outside its mask count as 0. A field has at most 16 \
+        bytes, the key at most eight words; a field of more than 8 bytes takes two words.";
     const EXAMPLE: &'static str =
         "{ fields: [ipv4.dst, udp.dport], rules: [{ values: [192.0.2.1, 53], gate: 0 }], miss: 1 }";
     const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16], destination_port: 53 }";
@@ -120,7 +120,8 @@ impl Declare for ExactMatch {
 /// unchanged.
 fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(), SetupError> {
     if rule.values.len() != fields.len() {
-        let message = format!("{} values for {} fields: allowed is one for each", rule.values.len(), fields.len());
+        let message =
+            format!("{} values for {} fields: allowed is one value for each field", rule.values.len(), fields.len());
         return Err(SetupError::at(format!("{path}.values"), message));
     }
     let mut key = Vec::new();

@@ -72,16 +72,16 @@ impl Declare for IpValidate {
         version is 4, the header length at least 5 words, the total length at least that of the header and at most \
         that of the frame, and the checksum is correct, options included. IPv6 (RFC 8200 section 3): the fixed header \
         is complete, the version 6, and the frame holds the payload length; 0 means no payload. A jumbogram (a length \
-        of 0 before hop-by-hop options, RFC 2675) is `truncated`, because no frame is as long. If a packet has several \
-        faults, the reported one is that of form, then of length, then of checksum. Bytes after the packet, such as \
-        the padding of short frames, are allowed and stay. With `cut: pass`, a packet that is short only because a \
-        capture cut it passes if its IP header is complete and valid. Unless `martians: pass`, packets are dropped \
-        whose source is in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, or whose destination is in 0.0.0.0/8, \
-        127.0.0.0/8 or 240.0.0.0/4 and not 255.255.255.255 (RFC 1812 section 5.3.7); IPv6 packets, if the source is \
-        multicast, or source or destination is ::, ::1, IPv4-mapped or IPv4-compatible, or the destination is a group \
-        of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and 2.7). A source of 0.0.0.0 or :: passes if the \
-        destination is a link-local group or 255.255.255.255, as in DHCP and duplicate address detection. Own, \
-        broadcast and link-local addresses are checked by `interface_in`.";
+        of 0 before hop-by-hop options, RFC 2675) is `truncated`, because no frame is that long. If a packet has \
+        several faults, the drop reason is the first of `bad_header`, `truncated` and `bad_checksum`. Bytes after the \
+        packet, such as the padding of short frames, are allowed and stay. With `cut: pass`, a packet that is short \
+        only because a capture cut it passes if its IP header is complete and valid. With `martians: drop` (the \
+        default), packets with martian addresses are dropped. In IPv4 these are a source in 0.0.0.0/8, 127.0.0.0/8 or \
+        from 224.0.0.0 on, and a destination in 0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 except 255.255.255.255 (RFC 1812 \
+        section 5.3.7). In IPv6 these are a multicast source, a source or destination that is ::, ::1, IPv4-mapped or \
+        IPv4-compatible, and a destination that is a group of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and \
+        2.7). A source of 0.0.0.0 or :: passes if the destination is a link-local group or 255.255.255.255, as in DHCP \
+        and duplicate address detection. Own, broadcast and link-local addresses are checked by `interface_in`.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;

@@ -55,7 +55,8 @@ pub struct MssClamp {
 impl Declare for MssClamp {
     type Params = Params;
     const NAME: &'static str = "mss_clamp";
-    const SUMMARY: &'static str = "lowers the maximum segment size that TCP hosts announce to what a link takes";
+    const SUMMARY: &'static str =
+        "lowers the maximum segment size that TCP hosts announce, so that segments fit a link";
     const HELP: &'static str = "\
         Changes the maximum segment size option of TCP segments with the SYN flag, SYN and SYN|ACK alike, if it is \
         larger than allowed (RFC 4459 section 3.2, RFC 9293 section 3.7.1). With `mtu` the size is the MTU less 40 \

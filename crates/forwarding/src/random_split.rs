@@ -41,7 +41,8 @@ impl Declare for RandomSplit {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let weights = params.weights.unwrap_or_else(|| vec![1; params.gates.into()]);
         if weights.len() != usize::from(params.gates) {
-            let message = format!("{} weights for {} gates: allowed is one for each", weights.len(), params.gates);
+            let message =
+                format!("{} weights for {} gates: allowed is one weight for each gate", weights.len(), params.gates);
             return Err(SetupError::at("weights", message));
         }
         Ok(Self { random: Random::new(setup.seed()), table: GateTable::new(&weights, setup)? })
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn weights_must_fit_the_gates() {
         let error = Rig::of::<RandomSplit>(&json!({ "gates": 3, "weights": [1, 1] })).err().expect("refused");
-        assert_eq!(error.to_string(), "weights: 2 weights for 3 gates: allowed is one for each");
+        assert_eq!(error.to_string(), "weights: 2 weights for 3 gates: allowed is one weight for each gate");
         assert!(Rig::of::<RandomSplit>(&json!({ "gates": 0 })).is_err());
     }
 }

@@ -95,7 +95,7 @@ const DROPS: &[Reason] = &[
         help: "The GTP-U header has another version, is cut short, or has a wrong length or extension header length.",
     },
     Reason { name: "unknown_teid", help: "The tunnel is unknown." },
-    Reason { name: "unknown_extension", help: "An extension header that must be understood is not understood." },
+    Reason { name: "unknown_extension", help: "The packet has an unknown extension header that must be understood." },
     Reason { name: "unknown_message", help: "The message type does not exist in GTP-U." },
     Reason { name: "not_ip", help: "The payload has no complete IPv4 or IPv6 header." },
     Reason {
@@ -104,7 +104,8 @@ const DROPS: &[Reason] = &[
     },
     Reason {
         name: "no_answer",
-        help: "An echo request came from an address that cannot be answered, or has no room for the answer.",
+        help: "The echo request cannot be answered: its source or destination is not a single host, or the chunk has \
+               no room.",
     },
 ];
 
@@ -119,7 +120,7 @@ const CREATES: &[Reason] = &[
     Reason { name: "error_indication", help: "Sent for a packet of a tunnel that does not exist." },
     Reason {
         name: "supported_extensions",
-        help: "Sent for a packet with an extension header that must be understood and is not.",
+        help: "Sent for a packet with an unknown extension header that must be understood.",
     },
 ];
 
@@ -232,7 +233,7 @@ impl Declare for GtpuDecap {
         Congestion that the outer packet has met is passed on (RFC 6040). Gate `reply`: echo responses, made from the \
         requests, and errors. Gate `control`: echo responses, error indications, end markers and notifications from \
         others, unchanged. The sender of a packet of an unknown tunnel gets an Error Indication. The sender of a \
-        packet with an extension header that must be understood and is not gets a Supported Extension Headers \
+        packet with an unknown extension header that must be understood gets a Supported Extension Headers \
         Notification. At most `errors_per_second` of both are sent. With `keep_addresses: true`, `upf_uplink` can send \
         Error Indications about tunnels that are known here but belong to no session. The outer IPv4 checksum is not \
         checked (`ip_validate` before it does that), and fragments are not reassembled.";

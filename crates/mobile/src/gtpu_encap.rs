@@ -132,8 +132,8 @@ impl Declare for GtpuEncap {
         Ethernet, IP, UDP (to port 2152) and GTP-U headers are put before it. The outer Ethernet addresses are the \
         inner ones until `mac_rewrite` writes others. Either all packets go into one tunnel (`peer` and `teid`), or \
         each into that of its user (`tunnels`), or each into the tunnel that `upf_downlink` has found (`by: session`). \
-        In the second case an IPv6 user has a /64. For routes behind users let `ip_lookup` with `to: word` find a \
-        number, and use `by: next_hop`. Over IPv4 the identification is 0 if packets may not be fragmented (RFC 6864); \
+        With `tunnels`, an IPv6 user has a /64. For routes behind users let `ip_lookup` with `to: word` find a number, \
+        and use `by: next_hop`. Over IPv4 the identification is 0 if packets may not be fragmented (RFC 6864); \
         otherwise it comes from one counter for all modules of one `source`. Over IPv6 the flow label is derived from \
         the session, too (RFC 6438). Congestion notification is copied (RFC 6040). Packets that become too long are \
         dropped; no ICMP message is sent. The outer headers have 36 bytes over IPv4 and 56 over IPv6, 4 more with \
@@ -150,7 +150,8 @@ impl Declare for GtpuEncap {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.sequence && setup.share().1 > 1 {
-            let message = "several workers would use the same numbers: name the module in one worker's `modules`";
+            let message =
+                "several workers would use the same sequence numbers: name the module in one worker's `modules`";
             return Err(SetupError::at("sequence", message));
         }
         if params.sequence && params.teid.is_none() {
@@ -174,7 +175,7 @@ impl Declare for GtpuEncap {
         let selector = match (params.teid, &params.tunnels, params.peer) {
             (None, None, None) if params.by == By::Session => {
                 if params.source.0.is_ipv6() {
-                    let message = "sessions have IPv4 peers: allowed is an IPv4 address with `by: session`";
+                    let message = "sessions have IPv4 peers: with `by: session`, allowed is an IPv4 address";
                     return Err(SetupError::at("source", message));
                 }
                 let [teid, peer, _] = TUNNEL;

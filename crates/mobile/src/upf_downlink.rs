@@ -31,7 +31,7 @@ const UNDECIDABLE: Gate = Gate::drop(4);
 const DROPS: &[Reason] = &[
     Reason { name: "unknown_user", help: "The destination is not a user of any session." },
     Reason { name: "over_rate", help: "The packet exceeds the rate of its bearer or session." },
-    Reason { name: "no_tunnel", help: "The session has no tunnel to the user, who is idle." },
+    Reason { name: "no_tunnel", help: "The user is idle: the session has no tunnel to the user." },
     Reason { name: "not_ip", help: "The frame is not IP, or ends before the packet that its header announces." },
     Reason {
         name: "undecidable",
@@ -51,7 +51,7 @@ impl Declare for UpfDownlink {
     type Params = Params;
     const NAME: &'static str = "upf_downlink";
     const SUMMARY: &'static str =
-        "looks packets to users up by their destination: their session, bearer, limits and charging";
+        "finds the session and bearer of packets to users by destination, applies rate limits and charges the packets";
     const HELP: &'static str = "\
         The downlink of a user plane function (3GPP TS 23.501 section 5.8). The session is the one whose user has the \
         destination address, or the IPv6 /64 that contains it. The bearer is that of the first filter, by precedence, \

@@ -64,7 +64,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "spoofed", help: "The source is not the address of the tunnel's user." },
     Reason { name: "over_rate", help: "The packet exceeds the rate of its bearer or session." },
     Reason { name: "not_ip", help: "The packet is not IP, or ends before the packet that its header announces." },
-    Reason { name: "wrong_qfi", help: "The packet names a QoS flow that is not that of its bearer (TS 23.501)." },
+    Reason { name: "wrong_qfi", help: "The QoS flow in the packet differs from that of its bearer (TS 23.501)." },
     Reason {
         name: "undecidable",
         help: "The packet hides its protocol or ports, and a filter or rule needs them to decide whether it matches.",
@@ -136,22 +136,23 @@ pub struct UpfUplink {
 impl Declare for UpfUplink {
     type Params = Params;
     const NAME: &'static str = "upf_uplink";
-    const SUMMARY: &'static str = "looks packets from users up by their tunnel: their session, limits and charging";
+    const SUMMARY: &'static str =
+        "finds the session and bearer of packets from users by tunnel, applies rate limits and charges the packets";
     const HELP: &'static str = "\
         The uplink of a user plane function (3GPP TS 23.501 section 5.8), after `gtpu_decap`, which writes the tunnel \
         of a packet to the metadata word `teid`. The source must be the address of the tunnel's user, or in the user's \
-        IPv6 /64. The packet is counted against its bearer's limit and, unless the bearer's rate is guaranteed, \
-        against its session's. If it exceeds either, it is dropped; otherwise the IP packet's bytes are charged under \
-        the first rule that it matches. If bearers share a tunnel, their filters select one. A packet that names a QoS \
-        flow (PDU Session Container, TS 38.415) must name that of its bearer, otherwise it is dropped as `wrong_qfi`; \
-        with `qfi: count` it is only counted as `mismatched` (TS 23.501 section 5.7.1.7). A packet that names none \
-        passes, as in 4G, and so does every flow of a bearer without `qfi=`. A later fragment may belong to any flow \
-        of its session. Sessions can change while packets run: tables `sessions`, `usage` and `ended`. Fragments \
-        except the first show no ports; put `reassemble` before if filters or rules name ports. With \
-        `error_indications`, a base station that sends in a tunnel without a session gets an Error Indication (TS \
-        29.281 section 7.3.1) by the gate `reply`, over IPv4 and untagged Ethernet. If a filter or rule names a \
-        protocol or ports, a packet that hides them is dropped as `undecidable` (behind more than 8 IPv6 extension \
-        headers, or cut short; RFC 7113 section 3).";
+        IPv6 /64. The packet is counted against its bearer's limit. If the bearer's rate is not guaranteed, the packet \
+        is also counted against its session's limit. A packet that exceeds a limit is dropped; otherwise the IP \
+        packet's bytes are charged under the first rule that it matches. If bearers share a tunnel, their filters \
+        select one. A packet that names a QoS flow (PDU Session Container, TS 38.415) must name that of its bearer, \
+        otherwise it is dropped as `wrong_qfi`; with `qfi: count` it is only counted as `mismatched` (TS 23.501 \
+        section 5.7.1.7). A packet that names none passes, as in 4G, and so does every flow of a bearer without \
+        `qfi=`. A later fragment may belong to any flow of its session. Sessions can change while packets run: tables \
+        `sessions`, `usage` and `ended`. Fragments except the first show no ports; put `reassemble` before if filters \
+        or rules name ports. With `error_indications`, a base station that sends in a tunnel without a session gets an \
+        Error Indication (TS 29.281 section 7.3.1) by the gate `reply`, over IPv4 and untagged Ethernet. If a filter \
+        or rule names a protocol or ports, a packet that hides them is dropped as `undecidable` (behind more than 8 \
+        IPv6 extension headers, or cut short; RFC 7113 section 3).";
     const EXAMPLE: &'static str = "{ state: pdu_sessions }";
     const TRAFFIC: &'static str = "{ source: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;

@@ -182,7 +182,7 @@ fn invalid_recordings_and_controllers_are_refused() {
     broken("empty", "", &["the file is empty", "forebay run --decisions"]);
     broken("other", ROUTER, &["line 1, column 1", "forebay run --decisions"]);
     let (begin, periods) = text.split_once('\n').expect("lines");
-    broken("early", periods, &["line 1: a period before any `begin`"]);
+    broken("early", periods, &["line 1: a period comes before the first `begin`"]);
     broken("middle", &text.replacen("\"period_s\"", "\"perod_s\"", 3), &["line 1, column", "period_s"]);
     broken(
         "shape",

@@ -179,7 +179,7 @@ impl DeclareController for Fair {
     type Params = NoParams;
     const NAME: &'static str = "fair";
     const SUMMARY: &'static str =
-        "the least load within all delay objectives; in overload, the stated rates first, then fair shares";
+        "the least load within all delay objectives; in overload, each flow's `min_rate` first, then fair shares";
     const HELP: &'static str = "For `scheduler: weighted-fair`. Triggers are those of `optimal`; weights follow from \
          the time that modules need. If there is not enough time for all packets, each flow gets its `min_rate` or \
          the rate it offers, whichever is lower. The remaining time is shared so that the lowest rate is as high as \

@@ -61,7 +61,7 @@ impl DeclareController for Gradient {
     type Params = NoParams;
     const NAME: &'static str = "gradient";
     const SUMMARY: &'static str = "one step each period towards the least load, as in the Batchy paper";
-    const HELP: &'static str = "The paper's full controller, with corrections of errors in the published one.";
+    const HELP: &'static str = "The full controller of the paper. Errors in the published version are corrected.";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {

@@ -82,7 +82,8 @@ impl DeclareController for Wfq {
 impl DeclareController for NfvNice {
     type Params = NoParams;
     const NAME: &'static str = "nfvnice";
-    const SUMMARY: &'static str = "modules share time by their loads, arrival rate times cost, as in NFVnice";
+    const SUMMARY: &'static str =
+        "modules share time in proportion to their load (arrival rate times cost), as in NFVnice";
     const HELP: &'static str =
         "A baseline, for `scheduler: weighted-fair`, with the backpressure that `shares` configure.";
     const EXAMPLE: &'static str = "{}";

@@ -98,7 +98,7 @@ impl Keyed {
             }
             None => (
                 Material::from_hex(text)
-                    .map_err(|error| format!("{error}; for a file that has the key write key=@FILE"))?,
+                    .map_err(|error| format!("{error}; to read the key from a file, write key=@FILE"))?,
                 HIDDEN.to_owned(),
             ),
         };
@@ -155,8 +155,7 @@ pub(crate) fn only_listed(entry: &str, line: &Line, keyed: &Keyed, keys: &Keys) 
         None => Ok(()),
         // The word is not quoted: it may be a key.
         Some((at, _)) => Err(format!(
-            "word {at} (not shown) differs from the listed line of {:#x}: allowed are the index alone, and the listed \
-             line",
+            "word {at} (not shown) differs from the listed line of {:#x}: write the index alone, or the listed line",
             line.spi
         )),
     }

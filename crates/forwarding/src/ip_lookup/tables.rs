@@ -244,9 +244,9 @@ enum ChangeError {
     NextHop(#[from] forebay_tables::lpm::NextHopError),
     #[error("{prefix} already exists, with next hop {other}: use 'replace'")]
     Known { prefix: String, other: u32 },
-    #[error("there is no route {0}: allowed are prefixes of routes, with their lengths")]
+    #[error("there is no route {0}: write the prefix of an existing route, with its length")]
     Unknown(String),
-    #[error("{prefix} has next hop {other}: allowed is that next hop, or none")]
+    #[error("{prefix} has next hop {other}: write this next hop, or the prefix alone")]
     Other { prefix: String, other: u32 },
 }
 

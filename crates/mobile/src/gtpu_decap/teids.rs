@@ -134,8 +134,8 @@ impl Teids {
         let count: u64 = merged.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
         if count > MOST_NUMBERS {
             let message = format!(
-                "{count} numbers in {} ranges: allowed are {MOST_NUMBERS} numbers, or any number in up to \
-                 {MOST_RANGES} ranges",
+                "{count} numbers in {} ranges: allowed are up to {MOST_RANGES} ranges of any size, or up to \
+                 {MOST_NUMBERS} numbers",
                 merged.len()
             );
             return Err(SetupError::at(PATH, message));

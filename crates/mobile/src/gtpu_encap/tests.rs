@@ -157,7 +157,7 @@ fn wrong_parameters_are_named() {
         (
             json!({ "source": "2001:db8::1", "teid": 1, "peer": "192.0.2.2" }),
             "peer",
-            "'192.0.2.2' is an IPv4 address and `source` an IPv6 address: allowed are IPv6 peers",
+            "'192.0.2.2' is an IPv4 address, but `source` is an IPv6 address: allowed are IPv6 peers",
         ),
         (json!({ "source": "ff02::1", "teid": 1, "peer": "2001:db8::2" }), "source", "ff02::1 is a multicast address"),
         (json!({ "source": "192.0.2.1", "tunnels": ["10.0.0.1 1 192.0.2.2", "x"] }), "tunnels[1]", "'x' is not a user"),

@@ -238,7 +238,9 @@ fn entry(
     };
     check_kind(local, peer)?;
     match words.next() {
-        Some(more) => Err(format!("unexpected '{more}': allowed are user or number, tunnel, peer")),
+        Some(more) => {
+            Err(format!("unexpected '{more}': allowed are at most three words: user or number, tunnel, peer"))
+        }
         None => Ok(Some((key, teid, peer.0))),
     }
 }
@@ -249,7 +251,7 @@ pub(super) fn check_kind(local: AnyEndpoint, peer: AnyEndpoint) -> Result<(), St
     if own == other {
         return Ok(());
     }
-    Err(format!("'{}' is an {other} address and `source` an {own} address: allowed are {own} peers", peer.0))
+    Err(format!("'{}' is an {other} address, but `source` is an {own} address: allowed are {own} peers", peer.0))
 }
 
 /// Parses a user's address: an IPv4 address, or an IPv6 /64.
@@ -317,7 +319,7 @@ mod tests {
             ("10.0.0.1 0x100000000", "'0x100000000' is not a tunnel"),
             ("10.0.0.1 7 224.0.0.1", "224.0.0.1 is a multicast address"),
             ("10.0.0.1 7 192.0.2.1 8", "unexpected '8'"),
-            ("10.0.0.1 7 2001:db8::2", "'2001:db8::2' is an IPv6 address and `source` an IPv4 address"),
+            ("10.0.0.1 7 2001:db8::2", "'2001:db8::2' is an IPv6 address, but `source` is an IPv4 address"),
         ] {
             let error = read(line, false, peer).expect_err(line);
             assert!(error.contains(part) && error.contains("allowed are"), "{line}: {error}");

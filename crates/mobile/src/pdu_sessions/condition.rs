@@ -205,7 +205,7 @@ fn net(text: &str) -> Result<Net, String> {
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let length = length.map_or(Some(most), |length| whole(length, most)).ok_or_else(wrong)? as u8;
-    let beyond = |prefix: String| format!("'{short}' has bits beyond its length: the prefix is {prefix}");
+    let beyond = |prefix: String| format!("'{short}' has bits set beyond its prefix length: the prefix is {prefix}");
     match address {
         IpAddr::V4(address) => {
             let first = address.to_bits() & u32::mask(length);

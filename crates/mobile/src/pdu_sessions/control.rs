@@ -229,12 +229,18 @@ impl Books {
         for bearer in &bearers {
             let existing = users.by_teid(bearer.teid).and_then(|existing| users.bearer(existing));
             if existing.is_some_and(|existing| Some(existing.session) != before) {
-                return refused(format!("teid {:#x} belongs to another session: allowed are free TEIDs", bearer.teid));
+                return refused(format!(
+                    "teid {:#x} belongs to another session: write a TEID that no session has",
+                    bearer.teid
+                ));
             }
         }
         if before.is_none() && self.slots.available() == 0 {
             return if self.ending.is_empty() {
-                refused(format!("there are {} sessions, the most that the state allows ('limit')", most.sessions))
+                refused(format!(
+                    "there are {} sessions, the most that the state allows ('limit'): remove a session first",
+                    most.sessions
+                ))
             } else {
                 Err(ChangeError::NotYet)
             };
@@ -243,7 +249,8 @@ impl Books {
         let others = self.bearers.used() - own;
         if others + bearers.len() > most.bearers {
             return refused(format!(
-                "{} bearers in addition to the {others} of other sessions: the state allows {} in total ('bearers')",
+                "{} bearers in addition to the {others} bearers of other sessions: the state allows {} in total \
+                 ('bearers')",
                 bearers.len(),
                 most.bearers
             ));
@@ -312,8 +319,7 @@ impl Books {
             Some((_, word)) => {
                 let word: String = word.chars().take(60).collect();
                 Err(format!(
-                    "'{word}' differs from the listed session of {user}: allowed are the user alone, and the listed \
-                     line"
+                    "'{word}' differs from the listed session of {user}: write the user alone, or the listed line"
                 ))
             }
         }
@@ -325,7 +331,8 @@ impl Books {
         let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
         if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {
             return Err(format!(
-                "the counts of {} ended sessions have not been removed yet: the state keeps no more counts ('ended')",
+                "the state keeps the counts of {} ended sessions, the most that are allowed ('ended'): remove lines of \
+                 the table `ended` first",
                 self.most_ended
             ));
         }

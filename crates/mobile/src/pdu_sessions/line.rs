@@ -167,10 +167,14 @@ impl Line {
                 ("gbr", None) => bearer.guaranteed = true,
                 ("filter", Some(value)) if !first => bearer.filters.push(at(name, filter(value))?),
                 ("filter", Some(_)) => {
-                    return Err("filter: the first bearer carries all other packets: allowed after 'bearer'".to_owned());
+                    return Err(
+                        "filter: the first bearer carries all packets that match no filter: write filters after \
+                         'bearer'"
+                            .to_owned(),
+                    );
                 }
                 ("ambr-up" | "ambr-down", Some(_)) => {
-                    return Err(format!("{name} applies to the whole session: allowed before the first 'bearer'"));
+                    return Err(format!("{name} applies to the whole session: write it before the first 'bearer'"));
                 }
                 _ => {
                     let short: String = word.chars().take(60).collect();
@@ -187,7 +191,7 @@ impl Line {
             }
             if (bearer.peer == 0) != (bearer.peer_teid == 0) {
                 return Err(
-                    "the tunnel to the user is incomplete: write peer=ADDRESS and peer-teid=NUMBER, or neither"
+                    "the tunnel to the user is incomplete: write both peer=ADDRESS and peer-teid=NUMBER, or omit both"
                         .to_owned(),
                 );
             }

@@ -202,7 +202,7 @@ pub(super) fn parse(line: &str) -> Result<(u32, Condition), String> {
         condition.add(word)?;
     }
     if condition.dscp.is_some() {
-        return Err("dscp: senders choose it freely: allowed in filters, not in charging rules".to_owned());
+        return Err("dscp: allowed in filters only, because senders can choose any value".to_owned());
     }
     Ok((name, condition))
 }

@@ -54,9 +54,9 @@ fn invalid_changes_are_refused_and_the_others_are_made() {
     let tables = tables(&["10.0.0.0/8 1"]);
     let changes = [
         ("add 10.0.0.0/8 2", "10.0.0.0/8 already exists, with next hop 1: use 'replace'"),
-        ("remove 11.0.0.0/8", "there is no route 11.0.0.0/8: allowed are prefixes of routes, with their lengths"),
+        ("remove 11.0.0.0/8", "there is no route 11.0.0.0/8: write the prefix of an existing route, with its length"),
         ("remove 10.0.0.0/9", "there is no route 10.0.0.0/9"),
-        ("remove 10.0.0.0/8 2", "10.0.0.0/8 has next hop 1: allowed is that next hop, or none"),
+        ("remove 10.0.0.0/8 2", "10.0.0.0/8 has next hop 1: write this next hop, or the prefix alone"),
         ("add 12.0.0.0/8 8", "next hop \"8\" is not allowed; allowed is 0 to 7"),
         ("add 12.0.0.0/8", "has no next hop; write prefix next-hop"),
         ("replace 12.0.0.1/8 1", "12.0.0.1/8 has bits set after its first 8; the prefix is 12.0.0.0/8"),

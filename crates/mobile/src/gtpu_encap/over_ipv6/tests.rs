@@ -113,7 +113,7 @@ fn wrong_parameters_are_named() {
         ("df", json!(false), "routers do not fragment"),
         ("ttl", json!(0), "allowed are 1 to 255"),
         ("mtu", json!(1_279), "1279: over IPv6 allowed are 1280"),
-        ("peer", json!("192.0.2.10"), "'192.0.2.10' is an IPv4 address and `source` an IPv6 address"),
+        ("peer", json!("192.0.2.10"), "'192.0.2.10' is an IPv4 address, but `source` is an IPv6 address"),
     ] {
         let error = Rig::of::<GtpuEncap>(&fixed(&[(key, value)])).err().unwrap_or_else(|| panic!("{key} is taken"));
         assert_eq!(error.faults[0].path, key, "{error}");

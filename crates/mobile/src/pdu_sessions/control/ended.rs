@@ -76,5 +76,6 @@ fn line(number: u64, ended: &Ended) -> String {
 fn ended(line: &str) -> Result<u64, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
     let short: String = word.chars().take(60).collect();
-    word.parse().map_err(|_| format!("'{short}' is not the number of an ended session"))
+    word.parse()
+        .map_err(|_| format!("'{short}' is not the number of an ended session: write the number of a listed line"))
 }

@@ -13,7 +13,7 @@ use crate::pdu_sessions::line::User;
 pub(in crate::pdu_sessions) struct UsageTable(pub(in crate::pdu_sessions) Arc<Core>);
 
 const USAGE: &str = "\
-remove USER [COUNTS]   subtracts these counts, as they were shown, or all counts, from the user's";
+remove USER [COUNTS]   subtracts COUNTS, as they were shown, from the user's counts; without COUNTS, subtracts all";
 
 impl Table for UsageTable {
     fn syntax(&self) -> &'static str {
@@ -43,7 +43,7 @@ impl Table for UsageTable {
                     counted.is_some_and(|(_, counted)| taken.less(*counted) == Usage::default())
                 };
                 if !taken.iter().all(is_covered) {
-                    return Err(format!("{user} has lower counts: allowed are at most the counts that are shown"));
+                    return Err(format!("{user} has lower counts: allowed are the listed counts, or lower ones"));
                 }
                 for (rule, taken) in taken {
                     let settled = entry.settled.entry(rule).or_default();

@@ -131,7 +131,7 @@ fn words_that_differ_from_the_listed_line_are_refused() {
     for wrong in ["10.60.0.1 teid=0x9", "10.60.0.1 10.60.0.2", "10.60.0.1 now please", &format!("{listed} gbr")] {
         let error = bench.change(&format!("remove {wrong}")).expect_err(wrong);
         let word = wrong.split(' ').find(|word| !listed.split(' ').any(|known| known == *word)).expect("a word");
-        let part = format!("'{word}' differs from the listed session of 10.60.0.1: allowed are the user alone");
+        let part = format!("'{word}' differs from the listed session of 10.60.0.1: write the user alone");
         assert!(error.contains(&part), "{wrong}: {error}");
     }
     assert_eq!(bench.list("sessions").len(), 2);

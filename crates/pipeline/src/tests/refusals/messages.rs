@@ -114,11 +114,11 @@ pipeline: [in -> lb -> seal -> esp -> out]
 "#), @"
         test.yaml:3: state.b.balancer.places: 4294967291 places: allowed are primes from 3 to 2097152, such as 65537
         test.yaml:5: modules.seal.aes_gcm_encrypt.keys[0].key: byte 1 of the key is not a hexadecimal digit (the key \
-            itself is not shown); for a file that has the key write `file`, as in { id: 1, file: site.key }
+            itself is not shown); to read the key from a file, write `file`, as in { id: 1, file: site.key }
         test.yaml:10: modules.esp.esp_encrypt.associations[0]: hard-packets: not a valid number: allowed are whole \
             numbers from 1 to 18446744073709551615
         test.yaml:11: modules.esp.esp_encrypt.associations[1]: byte 1 of the key is not a hexadecimal digit (the key \
-            itself is not shown); for a file that has the key write key=@FILE
+            itself is not shown); to read the key from a file, write key=@FILE
         ");
 }
 
