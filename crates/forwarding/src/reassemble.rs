@@ -36,9 +36,9 @@ pub struct Params {
     /// dropped.
     #[serde(default = "datagrams")]
     datagrams: usize,
-    /// Maximum number of fragments that wait in all: 1 to 65536, 2048 by default. The pool must be larger. When it is
-    /// reached, the oldest datagram is dropped. A datagram that was given up because of an overlap counts as one
-    /// fragment until its time-out.
+    /// Maximum number of waiting fragments in total: 1 to 65536, 2048 by default. When it is reached, the oldest
+    /// datagram is dropped. The pool must have more chunks than this number. A datagram that was dropped because of an
+    /// overlap counts as one fragment until its time-out.
     #[serde(default = "held")]
     held: usize,
     /// Action for the first fragment of a datagram that is not complete in time: `drop` (the default), or `gate`

@@ -34,8 +34,8 @@ pub struct Params {
     peer: Option<AnyEndpoint>,
     /// The tunnel endpoint identifier of all packets, from 1, in decimal or hexadecimal.
     teid: Option<Identifier>,
-    /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`, where USER is an IPv4 address or an
-    /// IPv6 /64, or, if `by` names a metadata word, its value.
+    /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`. USER is an IPv4 address or an IPv6 /64.
+    /// If `by` names a metadata word, USER is a value of this word.
     tunnels: Option<TunnelSource>,
     /// The key by which a packet's tunnel is found: `destination`, the inner destination address (the default); one of
     /// the metadata words `tunnel` and `next_hop`; or `session`, the tunnel and peer that `upf_downlink` has written

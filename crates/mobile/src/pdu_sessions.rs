@@ -57,8 +57,8 @@ pub struct Params {
     /// are counted under `other`.
     #[schemars(extend("default" = 4))]
     rules_per_user: Option<usize>,
-    /// The burst of rates that state none, as a time: a user may send the bytes of this time at once, and at least 16
-    /// KiB. 1ms to 1min, 100ms by default.
+    /// The burst of rates without their own burst, as a time: 1ms to 1min, 100ms by default. A user may send the bytes
+    /// of this time at once, and at least 16 KiB.
     #[schemars(extend("default" = "100ms"))]
     burst: Option<Nanos>,
     /// The number of ended sessions whose counts are kept until they are removed from the table `ended`. When it is

@@ -33,9 +33,9 @@ pub struct Params {
     /// bearer.
     #[serde(default)]
     qfi: WrongFlow,
-    /// The number of Error Indications per second that are sent at most. They leave by the gate `reply`, to senders of
-    /// packets in a tunnel without a session. After a pause, this number may be sent at once. With 0, the default, none
-    /// are sent, and there is no gate `reply`. A `gtpu_decap` with `keep_addresses: true` must be before this module.
+    /// The largest number of Error Indications per second. They leave by the gate `reply`, to senders of packets in a
+    /// tunnel without a session. After a pause, this number may be sent at once. With 0, the default, none are sent,
+    /// and there is no gate `reply`. A `gtpu_decap` with `keep_addresses: true` must be before this module.
     #[serde(default)]
     error_indications: u32,
 }

@@ -41,7 +41,7 @@ pub enum Source {
 pub struct Synthetic {
     /// The number of IPv4 routes, including the parts of 198.18.0.0/15.
     synthetic: u32,
-    /// The number of next hops that they lead to.
+    /// The number of different next hops of the routes.
     next_hops: u32,
     /// The seed of the generator: equal seeds give equal routes. Without it, derived from the pipeline's seed and the
     /// module's name.

@@ -26,7 +26,7 @@ const MOST_NUMBERS: u64 = 1 << 24;
 pub enum TeidSource {
     /// One number or range, or `any`.
     One(Part),
-    /// Several.
+    /// A list of numbers and ranges.
     List(Vec<Part>),
     /// A file with numbers and ranges.
     File(File),
