@@ -163,7 +163,10 @@ impl Declare for GtpuEncap {
                 return Err(SetupError::at("qfi", format!("{qfi} is not a QoS flow: allowed are 0 to 63")));
             }
             Some(Qfi::Session) if params.by != By::Session => {
-                return Err(SetupError::at("qfi", "'session' requires `by: session`: allowed are 0 to 63"));
+                return Err(SetupError::at(
+                    "qfi",
+                    "'session' requires `by: session`: with another `by`, allowed are 0 to 63",
+                ));
             }
             Some(Qfi::Fixed(qfi)) => Some(qfi),
             Some(Qfi::Session) => Some(0),

@@ -124,7 +124,12 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
         delays.into_iter().try_for_each(|seconds| time("a delay", seconds))?;
     }
     check(snapshot.workers.len() == layout.workers, || {
-        format!("this period has {} workers, but the recorded pipeline has {}", snapshot.workers.len(), layout.workers)
+        format!(
+            "this period has {} workers, but the recorded pipeline has {}: use a file that `forebay run --decisions` \
+             wrote",
+            snapshot.workers.len(),
+            layout.workers
+        )
     })?;
     for worker in &snapshot.workers {
         let times = [worker.busy_s, worker.long_s, worker.away_s.unwrap_or(0.0)];

@@ -250,9 +250,8 @@ fn prefixes(name: &str, value: &str) -> Result<Vec<IpPrefix>, String> {
         // The text is not quoted: it may be a key.
         text.parse::<IpPrefix>().map_err(|_| {
             format!(
-                "{name}: not a prefix: allowed are addresses with a length and no bits after it, such as 10.0.0.0/8 \
-                 and \
-                 2001:db8::/32"
+                "{name}: not a prefix: allowed are addresses with a prefix length and no bits set after it, such as \
+                 10.0.0.0/8 and 2001:db8::/32"
             )
         })
     };

@@ -182,7 +182,10 @@ impl Field {
         };
         let read = read.ok_or_else(|| format!("{value} is not a value of {}: allowed is {example}", self.name))?;
         if read & !self.mask != 0 {
-            return Err(format!("{value} cannot be a value of {}: it has bits outside {:#x}", self.name, self.mask));
+            return Err(format!(
+                "{value} cannot be a value of {}: it has bits outside the field's mask {:#x}",
+                self.name, self.mask
+            ));
         }
         Ok(read)
     }

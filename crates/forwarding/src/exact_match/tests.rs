@@ -190,7 +190,7 @@ fn faults_are_named() {
         ),
         (
             refusal(rule(json!(["10.0.0.1", 4096]), 0)),
-            "rules[0].values[1]: 4096 cannot be a value of vlan.id: it has bits outside 0xfff",
+            "rules[0].values[1]: 4096 cannot be a value of vlan.id: it has bits outside the field's mask 0xfff",
         ),
         (
             refusal(rule(json!(["10.0.0.1", -1]), 0)),
