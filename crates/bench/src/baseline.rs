@@ -170,7 +170,7 @@ pub enum BaselineError {
     Form(#[from] serde_json::Error),
     /// The extent is out of range.
     #[error(
-        "extent: before {}, packets {}: allowed are up to {most} each, and at least 1 packet",
+        "extent: before {}, packets {}: allowed are up to {most} each, and `packets` must be at least 1",
         .0.before,
         .0.packets,
         most = Extent::MOST
@@ -182,7 +182,7 @@ pub enum BaselineError {
     /// Figures contradict each other.
     #[error(
         "'{case}', {part}: ipp, packets_per_call, instructions, packets and calls contradict each other: \
-         count it again (--update) instead of editing the file"
+         do not edit the file, but count '{case}' again (--update)"
     )]
     Contradiction {
         /// The pipeline.

@@ -21,7 +21,8 @@ pub enum CallgrindError {
         text: String,
     },
     /// The totals are missing or do not agree with the lines, for example because the disk was full.
-    #[error("callgrind's profile is incomplete: its lines have {sum} instructions in total, its totals line {}",
+    #[error("callgrind's profile is incomplete: the sum of its lines is {sum} instructions, but its totals line {}: \
+             check that the disk has space, and count again",
         totals.map_or_else(|| "is missing".to_owned(), |totals| format!("has {totals}")))]
     Cut {
         /// The sum of its lines.
@@ -31,8 +32,8 @@ pub enum CallgrindError {
     },
     /// No instructions were counted.
     #[error(
-        "callgrind counted no instructions: the pipeline gets no packets after the first ones, which are not \
-         counted, or the program's symbols are missing"
+        "callgrind counted no instructions: the program must have its symbols, and the pipeline must get more packets \
+         than the first packets, which are not counted"
     )]
     Nothing,
 }

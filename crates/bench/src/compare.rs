@@ -51,8 +51,8 @@ pub enum CompareError<E> {
     Side(E),
     /// The workers were without their cores in too many runs.
     #[error(
-        "{voids} of {runs} runs are void, because other programs or the host used the cores for too much of the time: \
-         repeat the comparison on a quiet machine"
+        "{voids} of {runs} runs are void, because other programs or the host used the cores: repeat the comparison on \
+         a quiet machine"
     )]
     Void {
         /// The number of void runs.
@@ -61,10 +61,10 @@ pub enum CompareError<E> {
         runs: usize,
     },
     /// There are no figures to compare.
-    #[error("too few runs had packets for a comparison: allowed is a pipeline whose sources do not end")]
+    #[error("too few runs had packets for a comparison: use a pipeline whose sources do not end")]
     Nothing,
     /// The time was too short for enough pairs.
-    #[error("{pairs} pairs of runs in {seconds:.0} s: at least {FIRST} are needed: allow more time")]
+    #[error("only {pairs} pairs of runs fit in {seconds:.0} s: at least {FIRST} are needed: increase `--time`")]
     Time {
         /// The number of pairs of runs.
         pairs: usize,

@@ -141,7 +141,7 @@ pub enum CountError {
     #[error("the run under valgrind failed: {0}")]
     Failed(String),
     /// The output of the counted process is not the expected report.
-    #[error("the counted program is of another version: its report is missing")]
+    #[error("the counted program did not print the expected report: count a program of this version of Forebay")]
     Answer,
     /// A file cannot be read or written.
     #[error("the count needs a temporary folder in {}: {}", tempfile::env::temp_dir().display(), .0)]

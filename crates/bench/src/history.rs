@@ -66,7 +66,7 @@ pub enum ChoiceError {
         there: Vec<String>,
     },
     /// No measurement has the figure.
-    #[error("no saved measurement has '{}' of it: there are {}", .given.name(), .there.join(", "))]
+    #[error("no saved measurement of the pipeline or module has '{}': there are {}", .given.name(), .there.join(", "))]
     Figure {
         /// The requested figure.
         given: Figure,

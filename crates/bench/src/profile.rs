@@ -134,7 +134,7 @@ impl Effort {
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The function does not exist.
-    #[error("there is no function '{name}'{near}: `forebay list functions` has all")]
+    #[error("there is no function '{name}'{near}: `forebay list functions` lists all functions")]
     Unknown {
         /// The requested name.
         name: String,
@@ -160,7 +160,8 @@ pub enum ProfileError {
     },
     /// A module or a state would write one of the user's files.
     #[error(
-        "{who} writes {file}: measuring would fill it with made-up packets: put /dev/null in its place with `--set`"
+        "{who} writes {file}: measuring would fill the file with generated packets: replace it by /dev/null with \
+         `--set`"
     )]
     Writes {
         /// The module, as `'NAME'`, or the state, as `state 'NAME'`.

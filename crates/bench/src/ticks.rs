@@ -234,7 +234,7 @@ fn measure_with(
     let Outcome { at, troubles } = Instance::end(&*instance);
     let whole = board.report(&board.nothing(), &board.read(at)).packets;
     let unmetered = if shares {
-        Some("the scheduler weighted-fair times all calls of some turns and leaves none for a meter".to_owned())
+        Some("no calls were metered, because the scheduler weighted-fair times the calls itself".to_owned())
     } else {
         let metered = report.workers.iter().any(|worker| worker.metered.is_some());
         (!metered).then(|| "no busy turn was metered".to_owned())

@@ -40,7 +40,7 @@ const OVERLOAD: [&str; 2] = ["backpressure", "refused"];
 pub enum TrialError {
     /// The load of a source cannot be set.
     #[error(
-        "port '{port}' ({kind}): a search sets the load of sources: allowed are generators with a `rate` and no `count`"
+        "port '{port}' ({kind}): a search cannot set its load: allowed are generators with a `rate` and no `count`"
     )]
     Source {
         /// The port.
@@ -55,7 +55,7 @@ pub enum TrialError {
     #[error("the load cannot be set: {0}")]
     Act(String),
     /// A worker has ended unexpectedly.
-    #[error("a worker has ended by itself: this is a defect of Forebay")]
+    #[error("a worker has ended unexpectedly: this is a defect of Forebay")]
     Died,
 }
 

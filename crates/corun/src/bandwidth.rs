@@ -16,8 +16,8 @@ pub(crate) fn bytes(tree: &Tree) -> Option<u64> {
 }
 
 /// The reason that is reported if the number of bytes is unknown.
-pub(crate) const WHY_NOT: &str =
-    "/sys/fs/resctrl/mon_data has no mbm_total_bytes: the processor does not count it, or resctrl is not mounted";
+pub(crate) const WHY_NOT: &str = "/sys/fs/resctrl/mon_data has no mbm_total_bytes: the processor does not count \
+                                  memory traffic, or resctrl is not mounted";
 
 #[cfg(test)]
 mod tests {

@@ -318,11 +318,11 @@ fn void(away: &[f64], loads: &[Load], report: &Report) -> Option<String> {
     if most > ALLOWED {
         // The kernel counts a wait when it is over, so the wait may have begun before the span.
         let percent = (most * 100.0).min(100.0);
-        return Some(format!("other programs or the host had a core for {percent:.1} % of the time"));
+        return Some(format!("other programs or the host used a core for {percent:.1} % of the time"));
     }
     // A wait that still continues is not counted yet. It is visible only because the competitor did no work.
     if loads.iter().any(|load| load.packets + load.walked + load.streamed == 0.0) {
-        return Some("a competitor did nothing: another program had its core".to_owned());
+        return Some("a competitor did no work, because another program used its core".to_owned());
     }
     lost(report).or_else(|| (report.packets.entered == 0).then(|| "no packet entered".to_owned()))
 }

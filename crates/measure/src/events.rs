@@ -85,7 +85,8 @@ pub enum Unavailable {
     None(Event),
     /// The system does not allow it.
     #[error(
-        "counting {event} is not allowed{}: run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`",
+        "counting {event} is not allowed{}: run as root, give the program CAP_PERFMON, or run \
+         `sysctl kernel.perf_event_paranoid=2`",
         paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"))
     )]
     Forbidden {

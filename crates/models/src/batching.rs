@@ -219,7 +219,7 @@ pub struct Optimum {
 
 /// The objectives of some flows cannot be kept with any batches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no batches keep the objectives of flows {flows:?}")]
+#[error("no batch sizes meet the objectives of flows {flows:?}")]
 pub struct Infeasible {
     /// The indices of these flows.
     pub flows: Vec<usize>,

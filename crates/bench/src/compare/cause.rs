@@ -73,7 +73,7 @@ pub(super) fn of(part: &Part, slept: Option<Interval>) -> Why {
     if is_code && explained >= EXPLAINS {
         let rest = (change + 1.0) / (instructions + 1.0) - 1.0;
         let evidence = if explained < 1.0 - EXPLAINS {
-            format!("{evidence}: a part of it is more ticks per instruction ({:+.1} %)", rest * 100.0)
+            format!("{evidence}: ticks per instruction also changed ({:+.1} %)", rest * 100.0)
         } else {
             evidence
         };

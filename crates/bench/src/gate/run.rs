@@ -27,7 +27,7 @@ pub enum GateError {
     #[error(transparent)]
     Build(#[from] OtherBuild),
     /// The baseline does not have this pipeline.
-    #[error("'{asked}' is not in the baseline: it has {there} (--update adds one)")]
+    #[error("'{asked}' is not in the baseline: it has {there} (--update adds '{asked}')")]
     Unknown {
         /// The requested pipeline.
         asked: String,

@@ -92,7 +92,7 @@ fn a_module_and_a_figure_can_be_selected_and_errors_list_the_others() {
     );
     assert_eq!(
         refusal(choice(None, Some("ttl0"), Some(Figure::Cur))),
-        "no saved measurement has 'cur' of it: there are ipp"
+        "no saved measurement of the pipeline or module has 'cur': there are ipp"
     );
 }
 

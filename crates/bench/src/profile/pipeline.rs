@@ -481,8 +481,8 @@ mod tests {
         let mut profile = Profile::empty(Key::this(32).expect("this program"));
         let wanted = pipeline.wanted(&profile, false);
         let refused = profile.measure_pipeline(&pipeline, &wanted, &Effort::new(32), &mut |_| {}).expect_err("a file");
-        let expected = "'tap' writes some.pcap: measuring would fill it with made-up packets: put /dev/null in its \
-                        place with `--set`";
+        let expected = "'tap' writes some.pcap: measuring would fill the file with generated packets: replace it by \
+                        /dev/null with `--set`";
         assert_eq!(refused.to_string(), expected);
         assert!(std::fs::read_dir(folder.path()).expect("the folder exists").next().is_none());
     }

@@ -82,7 +82,7 @@ fn a_function_without_costs_has_no_line_and_an_unknown_one_is_named() {
     let nothing = measured(0.0, 0.0, 0.0, 0.0);
     assert_eq!(Costed::of(&nothing, &Effort::new(32), 1e9), None);
     let error = known(&["ttl".to_owned(), "alc".to_owned()]).expect_err("there is no alc").to_string();
-    assert_eq!(error, "there is no function 'alc' (did you mean 'acl'?): `forebay list functions` has all");
+    assert_eq!(error, "there is no function 'alc' (did you mean 'acl'?): `forebay list functions` lists all functions");
     let mut profile = Profile::empty(Key::this(32).expect("this program"));
     let result = profile.measure(&["alc".to_owned()], &Effort::new(32), &mut |_| panic!("no step may begin"));
     assert!(matches!(result, Err(ProfileError::Unknown { .. })) && profile.functions.is_empty());

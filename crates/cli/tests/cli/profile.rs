@@ -179,8 +179,8 @@ fn unknown_functions_are_refused_before_a_measurement() {
     let cache = Cache::new();
     let refused = cache.profile(&["ttl", "ip_lokup"]);
     assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""));
-    let expected =
-        "error: there is no function 'ip_lokup' (did you mean 'ip_lookup'?): `forebay list functions` has all\n";
+    let expected = "error: there is no function 'ip_lokup' (did you mean 'ip_lookup'?): `forebay list functions` lists \
+                    all functions\n";
     assert_eq!(refused.err, expected);
     assert!(!cache.folder().exists());
     for (arguments, expected) in [
@@ -243,7 +243,7 @@ fn a_pipeline_that_cannot_be_measured_is_refused() {
         .expect("a writable folder");
     let file = file.to_str().expect("UTF-8");
     for (arguments, expected) in [
-        (&[file][..], "'never' writes some.pcap: measuring would fill it with made-up packets"),
+        (&[file][..], "'never' writes some.pcap: measuring would fill the file with generated packets"),
         (&[file, "--set", "batch=2"], "largest batch 2 is out of range (4 to 256); set another with `--batch N`"),
         (&[file, "ttl"], "name one pipeline, or functions"),
         (

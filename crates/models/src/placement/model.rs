@@ -172,7 +172,7 @@ pub enum ProblemError {
         value: f64,
     },
     /// Domains of one class are not equal.
-    #[error("domain {domain} is of the class of domain {of}, and differs from it in {what}")]
+    #[error("domain {domain} has the class of domain {of}, but different {what}: domains of one class must be equal")]
     Class {
         /// The domain, from 0.
         domain: usize,

@@ -35,7 +35,10 @@ fn invalid_numbers_are_named() {
     wrong(|it| it.chains[0].functions[1].rates[1] = 0.0, "chain 0: rate alone is 0: allowed is 1e-3 to 1e15");
     wrong(|it| it.chains[0].functions[0].rates.truncate(1), "chain 0: rates is 1: allowed is one for each domain");
     wrong(|it| it.chains[0].functions[0].local.cache = -0.1, "chain 0: alpha is -0.1: allowed is 0 to 1e6");
-    wrong(|it| it.domains[1].class = 0, "domain 1 is of the class of domain 0, and differs from it in interfaces");
+    wrong(
+        |it| it.domains[1].class = 0,
+        "domain 1 has the class of domain 0, but different interfaces: domains of one class must be equal",
+    );
     wrong(|it| it.domains[1].limits.link = 0.0, "domain 1: a limit is 0: allowed is 1e-9 to 1e15");
 }
 
