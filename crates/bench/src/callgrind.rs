@@ -32,8 +32,8 @@ pub enum CallgrindError {
     },
     /// No instructions were counted.
     #[error(
-        "callgrind counted no instructions: the program must have its symbols, and the pipeline must get more packets \
-         than the first packets, which are not counted"
+        "callgrind counted no instructions: the program must have its symbols, and the pipeline must still receive \
+         packets after the warm-up"
     )]
     Nothing,
 }

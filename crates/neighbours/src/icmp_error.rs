@@ -75,8 +75,8 @@ const BAD_HEADER: Gate = Gate::drop(5);
 const DROPS: &[Reason] = &[
     Reason {
         name: "error_not_allowed",
-        help: "No error is sent about an error, a later IPv4 fragment, a packet to a group, or a packet whose headers \
-               cannot be read to their end, or to an address that is not that of a single host.",
+        help: "The packet is an ICMP error, a later IPv4 fragment or a packet to a group, or its headers cannot be \
+               read to their end, or its source is not the address of a single host.",
     },
     Reason { name: "limited", help: "The limit of errors a second is reached." },
     Reason { name: "no_source", help: "No interface has an address of the packet's IP version." },
@@ -132,15 +132,16 @@ impl Declare for IcmpError {
     const NAME: &'static str = "icmp_error";
     const SUMMARY: &'static str = "turns rejected packets into ICMP and ICMPv6 errors";
     const HELP: &'static str = "\
-        Turns each packet into the error about itself, from the address of the interface by which it came, to its \
-        sender. A router behind this module finds the way, and `interface_out` the Ethernet address. An IPv4 error has \
-        up to 576 bytes including the quoted packet (RFC 1812 section 4.3.2.3), an IPv6 error up to 1280 (RFC 4443). \
-        No error is sent about ICMP errors, later fragments of IPv4, packets to multicast or broadcast addresses of \
-        any layer, and packets from an address that is not that of a single host (RFC 1122 section 3.2.2, RFC 4443 \
-        section 2.4 e). Errors are sent about later fragments of IPv6, which RFC 4443 does not except, and Packet Too \
-        Big also about IPv6 multicast. An IPv6 packet whose extension headers cannot be read to their end may be an \
-        error, so no error is sent about it. The packets without an error are dropped as `error_not_allowed`. A token \
-        bucket limits the errors (RFC 4443 section 2.4 f). Packets come here through gates that exist on request: \
+        Replaces each packet by an ICMP error about it. The error is sent from the address of the interface by which \
+        the packet came, to the packet's sender. After this module, a module such as `ip_lookup` finds the route to \
+        the sender, and `interface_out` the Ethernet address. An IPv4 error has at most 576 bytes including the quoted \
+        packet (RFC 1812 section 4.3.2.3), an IPv6 error at most 1280 bytes (RFC 4443). No error is sent about ICMP \
+        errors, later fragments of IPv4, packets to multicast or broadcast addresses of any layer, and packets whose \
+        source is not the address of a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4 e). RFC 4443 allows \
+        errors about later fragments of IPv6, and allows Packet Too Big also about IPv6 multicast: these errors are \
+        sent. An IPv6 packet whose extension headers cannot be read to their end may be an error, so no error is sent \
+        about it. Packets about which no error is sent are dropped as `error_not_allowed`. A token bucket limits the \
+        errors (RFC 4443 section 2.4 f). Packets come to this module from gates that a configuration must request: \
         `ttl: { expired: gate }`, `acl: { denied: gate }`, `mtu: { too_big: gate }`, `interface_out: { unreachable: \
         gate }`, and `ip_lookup` with a `miss` gate.";
     const EXAMPLE: &'static str = "{ interfaces: [interface], error: time_exceeded, errors_per_second: 1000 }";
@@ -164,8 +165,10 @@ impl Declare for IcmpError {
             let interface = setup.state::<Interface>(&path, name)?;
             let alike = |it: &Arc<Interface>| it.number.is_some() && it.number == interface.number;
             if let (Some(other), Some(number)) = (interfaces.iter().position(alike), interface.number) {
-                let message =
-                    format!("'{}' and '{name}' have the number {number}: give each its own", params.interfaces[other]);
+                let message = format!(
+                    "'{}' and '{name}' both have the number {number}: give each interface its own number",
+                    params.interfaces[other]
+                );
                 return Err(SetupError::at(path, message));
             }
             interfaces.push(interface);

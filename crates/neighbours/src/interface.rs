@@ -102,8 +102,8 @@ pub(crate) struct InterfaceAddress {
 pub(crate) enum InterfaceAddressError {
     /// It has the wrong form.
     #[error(
-        "'{0}' is not an interface address: write it with the length of its prefix, such as 192.0.2.1/24 or \
-         2001:db8::1/64; allowed are unicast addresses"
+        "'{0}' is not an interface address: write a unicast address and its prefix length, such as 192.0.2.1/24 or \
+         2001:db8::1/64"
     )]
     Other(String),
     /// It is not the address of a single host. The text says why.
@@ -221,8 +221,8 @@ impl Interface {
                  single host"
             )),
             IpAddr::V6(six) if self.is_anycast(six.to_bits()) => Err(format!(
-                "{address} is the address of all routers of a prefix of the interface: use the address of a single \
-                 host"
+                "{address} is the subnet-router anycast address of a prefix of the interface: use the address of a \
+                 single host"
             )),
             _ => Ok(()),
         }
@@ -311,8 +311,7 @@ impl DeclareState for Interface {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.mac.0[0] & 1 == 1 || params.mac == MacAddress::default() {
-            let message =
-                format!("{}: allowed are addresses of one interface, not of a group and not all zeros", params.mac);
+            let message = format!("{}: allowed are unicast addresses except 00:00:00:00:00:00", params.mac);
             return Err(SetupError::at("mac", message));
         }
         if !(1..=MOST).contains(&params.addresses.len()) {

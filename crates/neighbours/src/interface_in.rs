@@ -101,20 +101,23 @@ const DROPS: &[Reason] = &[
         name: "bad_hop_limit",
         help: "A neighbour discovery message has a hop limit other than 255: a router has forwarded it (RFC 4861).",
     },
-    Reason { name: "answers_limited", help: "More requests for own addresses came than are answered per second." },
-    Reason { name: "echoes_limited", help: "More pings of own addresses came than are answered per second." },
+    Reason {
+        name: "answers_limited",
+        help: "The limit of answers per second to requests for own addresses is reached.",
+    },
+    Reason { name: "echoes_limited", help: "The limit of answers per second to pings of own addresses is reached." },
     Reason {
         name: "link_only",
         help: "The packet is from or to another host's link-local address, which no router forwards.",
     },
     Reason {
         name: "link_broadcast",
-        help: "The frame is to a group of stations, but the packet to one host elsewhere (RFC 1122 section 3.3.6).",
+        help: "The frame is to a group address, but the packet is to another single host (RFC 1122 section 3.3.6).",
     },
     Reason {
         name: "martian",
-        help: "The packet is for others, and its source is the router's own address or the network or broadcast \
-               address of one of its prefixes (RFC 1812 section 5.3.7).",
+        help: "The packet is to another host, but its source is one of the router's own addresses or the network or \
+               broadcast address of one of its prefixes (RFC 1812 section 5.3.7).",
     },
 ];
 
@@ -205,24 +208,25 @@ impl Declare for InterfaceIn {
     type Params = Params;
     const NAME: &'static str = "interface_in";
     const SUMMARY: &'static str =
-        "receives at an interface: answers ARP, neighbour discovery and pings for its addresses";
+        "receives packets at an interface, and answers ARP, neighbour discovery and pings for its addresses";
     const HELP: &'static str = "\
-        Gate `0`: IP packets to forward. Gate `local`: packets for the interface itself that are not answered here: to \
-        its addresses, to the network and broadcast addresses of its prefixes, to multicast, and router discovery. \
-        Gate `reply`: answers, made from the requests, which go back by the port that they came by. ARP requests (RFC \
-        826) and neighbour solicitations (RFC 4861) for its own addresses are answered. Neighbours are learned in the \
-        state `interface`, for `interface_out`: a host that sends a request to us is added, any other host only \
-        updates an existing entry. With `neighbours: pass` ARP replies and neighbour advertisements leave by `local` \
-        afterwards: a host's stack that shares the interface's addresses needs them. Neighbour discovery must have hop \
-        limit 255, a correct checksum and valid options. Echo requests to own addresses are answered (RFC 1122 section \
-        3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. Echo requests from an \
-        address that is not a single host's leave by `local`, too: loopback, IPv4-mapped and IPv4-compatible addresses \
-        are among them (RFC 1122 section 3.2.1.3, RFC 4291 sections 2.5.3 and 2.5.5). A packet to forward is dropped \
-        as `martian`, unless `martians: pass`, if its source is one of the router's own addresses or the network or \
-        broadcast address of one of its prefixes (RFC 1812 section 5.3.7); `ip_validate` after it checks the other \
-        sources that no router forwards. Link-local packets are not forwarded (RFC 3927 section 7, RFC 4291 section \
-        2.5.6). A station that claims an own address is counted as a conflict, and a reply defends the address once in \
-        10 seconds (RFC 5227). Frames to other stations are dropped. Frames must be untagged: put `vlan_pop` before.";
+        Gate `0`: IP packets to forward. Gate `local`: packets for the interface itself that this module does not \
+        answer: packets to its addresses, to the network and broadcast addresses of its prefixes, and to multicast \
+        groups, and router discovery. Gate `reply`: answers; connect it to the port from which the requests come. ARP \
+        requests (RFC 826) and neighbour solicitations (RFC 4861) for its own addresses are answered. Neighbours are \
+        learned in the state `interface`, for `interface_out`: a host that sends a request to the interface is added, \
+        any other host only updates an existing entry. With `neighbours: pass` ARP replies and neighbour \
+        advertisements leave by `local` afterwards: a host's stack that shares the interface's addresses needs them. \
+        Neighbour discovery must have hop limit 255, a correct checksum and valid options. Echo requests to own \
+        addresses are answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options \
+        leave by `local`. Echo requests whose source is not the address of a single host also leave by `local`, for \
+        example requests from loopback, IPv4-mapped and IPv4-compatible addresses (RFC 1122 section 3.2.1.3, RFC 4291 \
+        sections 2.5.3 and 2.5.5). A packet to forward is dropped as `martian` if its source is one of the router's \
+        own addresses or the network or broadcast address of one of its prefixes (RFC 1812 section 5.3.7). `martians: \
+        pass` forwards these packets. To check the other sources that no router forwards, put `ip_validate` after this \
+        module. Link-local packets are not forwarded (RFC 3927 section 7, RFC 4291 section 2.5.6). If another station \
+        claims an own address, this is counted as a conflict, and a reply defends the address, at most once in 10 \
+        seconds (RFC 5227). Frames to other stations are dropped. Frames must be untagged: put `vlan_pop` before.";
     const EXAMPLE: &'static str = "{ interface: interface }";
     const TRAFFIC: &'static str = "{ destination: 198.18.0.0/15, destination_mac: 02:00:00:00:00:01 }";
     const DROPS: &'static [Reason] = DROPS;

@@ -81,13 +81,13 @@ impl Declare for Punt {
     const NAME: &'static str = "punt";
     const SUMMARY: &'static str = "sends packets for the host itself to the host's stack";
     const HELP: &'static str = "\
-        Gates are `0`, for packets in transit, and `host`. Packets to the listed addresses go to the host and, by \
-        default, ARP (RFC 826) and IPv6 neighbour discovery (RFC 4861) for them. The host's stack then answers pings, \
-        resolves neighbours and runs a routing daemon's sessions. Frames are not changed, and MAC addresses are not \
-        checked: the interface on the other side needs the address to which neighbours send. With a port of type `tap` \
-        (not the function of that name, which writes captures): `ports: { eth: .., host: { tap: { interface: fb0, \
-        address: 192.0.2.1/24, mac: 02:00:00:00:00:01 } } }` and `pipeline: [eth -> punt, punt[host] -> host, punt[0] \
-        -> route, host -> eth]`.";
+        Packets in transit leave by gate `0`. Packets to the listed addresses leave by gate `host`. By default, ARP \
+        (RFC 826) and IPv6 neighbour discovery (RFC 4861) for these addresses also leave by `host`. The host's stack \
+        then answers pings, resolves neighbours and runs a routing daemon's sessions. Frames are not changed, and MAC \
+        addresses are not checked: the host's interface needs the MAC address to which neighbours send. An example \
+        with a port of type `tap` (the function `tap` is something else: it writes captures): `ports: { eth: .., host: \
+        { tap: { interface: fb0, address: 192.0.2.1/24, mac: 02:00:00:00:00:01 } } }` and `pipeline: [eth -> punt, \
+        punt[host] -> host, punt[0] -> route, host -> eth]`.";
     const EXAMPLE: &'static str = r#"{ addresses: [192.0.2.1, "2001:db8::1"], expired: true }"#;
     const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16] }";
     const STATE: StateKind = StateKind::SharedReadOnly;

@@ -266,7 +266,7 @@ fn faults_name_the_parameter_the_value_and_the_allowed_ones() {
         (json!({ "interfaces": ["x"] }), "interfaces[0]: no state is called 'x'"),
         (
             json!({ "interfaces": ["lan", "lan"] }),
-            "interfaces[1]: 'lan' and 'lan' have the number 3: give each its own",
+            "interfaces[1]: 'lan' and 'lan' both have the number 3: give each interface its own number",
         ),
         (json!({ "error": "too_big" }), "mtu: it is missing: 'too_big' needs"),
         (json!({ "error": "too_big", "mtu": 9 }), "mtu: 9: allowed are 68 to 65535 bytes"),

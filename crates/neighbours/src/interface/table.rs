@@ -16,15 +16,16 @@ remove ADDRESS                      removes a neighbour, learned or permanent
 replace ADDRESS MAC [permanent|stale]   sets another Ethernet address for a neighbour, or adds it";
 
 /// The error if there is no room for a neighbour.
-const FULL: &str = "no room: permanent neighbours take all slots that this address may have";
+const FULL: &str = "no room: permanent neighbours use all slots for this address: remove some, or increase `capacity`";
 
 /// Parses a line with an address and a MAC address.
 fn parse(line: &str) -> Result<(Address, MacAddress), String> {
     let mut words = line.split_ascii_whitespace();
     let address = address(words.next().unwrap_or_default())?;
     let shown = address.ip();
-    let mac =
-        words.next().ok_or_else(|| format!("{shown} has no Ethernet address: write {shown} 02:00:00:00:00:07"))?;
+    let mac = words.next().ok_or_else(|| {
+        format!("{shown} has no Ethernet address: write one after it, for example {shown} 02:00:00:00:00:07")
+    })?;
     let mac: MacAddress = mac.parse().map_err(|error| format!("{error}"))?;
     if mac.0[0] & 1 == 1 {
         return Err(format!("{mac} is a group address: allowed are addresses of one interface"));
@@ -62,7 +63,7 @@ impl Interface {
     /// Fails if a neighbour cannot have this address.
     fn refuse_own(&self, address: IpAddr) -> Result<(), String> {
         if self.addresses().any(|own| own == address) {
-            return Err(format!("{address} is the interface's own: allowed are addresses of other hosts"));
+            return Err(format!("{address} is the interface's own address: allowed are addresses of other hosts"));
         }
         self.refuse_broadcast(address)
     }

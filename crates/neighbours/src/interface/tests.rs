@@ -45,7 +45,7 @@ fn errors_name_the_location_the_value_and_what_is_allowed() {
         (json!({ "neighbours": ["192.0.2.255 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.255 is the network or"),
         (
             json!({ "neighbours": ["192.0.2.1 02:00:00:00:00:07"] }),
-            "neighbours[0]: 192.0.2.1 is the interface's own: allowed are addresses of other hosts",
+            "neighbours[0]: 192.0.2.1 is the interface's own address: allowed are addresses of other hosts",
         ),
         (json!({ "addresses": ["192.0.2.1/24", "192.0.2.1/32"] }), "addresses[1]: 192.0.2.1 is listed twice"),
         (
@@ -84,7 +84,7 @@ fn own_addresses_that_no_host_may_have_are_refused() {
         ("::192.0.2.1/96", "::c000:201 is in the block ::/96"),
         ("::ffff:192.0.2.1/128", "write the IPv4 address, 192.0.2.1"),
         ("ff02::1/64", "ff02::1 is a multicast address"),
-        ("2001:db8::/64", "addresses[0]: 2001:db8:: is the address of all routers of a prefix"),
+        ("2001:db8::/64", "addresses[0]: 2001:db8:: is the subnet-router anycast address of a prefix"),
     ] {
         let refusal = interface(json!({ "addresses": [address] })).err().expect(address).to_string();
         assert!(refusal.contains(message), "{address}: {refusal}");
@@ -130,7 +130,7 @@ fn operators_see_and_change_neighbours() {
     for (refused, expected) in refused.iter().zip([
         "change 3: 192.0.2.7 already exists",
         "change 5: 192.0.2.9 is not a known neighbour",
-        "change 6: 192.0.2.1 is the interface's own: allowed are addresses of other hosts",
+        "change 6: 192.0.2.1 is the interface's own address: allowed are addresses of other hosts",
         "change 7: 03:00:00:00:00:0a is a group address",
         "change 8: 224.0.0.9 is a multicast address",
         "change 9: 'forever' is not a neighbour state",

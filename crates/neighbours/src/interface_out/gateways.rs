@@ -39,16 +39,18 @@ impl Pair {
             interface.refuse_broadcast(address).map_err(at)?;
             if !interface.connects(address) {
                 return Err(at(format!(
-                    "{address} is in none of the interface's prefixes: allowed are its neighbours"
+                    "{address} is in none of the interface's prefixes: allowed are hosts in these prefixes"
                 )));
             }
             if interface.addresses().any(|own| own == address) {
-                return Err(at(format!("{address} is the interface's own: allowed are its neighbours")));
+                return Err(at(format!(
+                    "{address} is the interface's own address: allowed are addresses of other hosts"
+                )));
             }
             let slot = if address.is_ipv4() { &mut pair.v4 } else { &mut pair.v6 };
             if slot.replace(neighbour).is_some() {
                 return Err(at(format!(
-                    "{address} is the second of its family: allowed are one of IPv4 and one of IPv6"
+                    "{address} is the second address of its IP version: allowed are one IPv4 and one IPv6 address"
                 )));
             }
         }

@@ -20,16 +20,16 @@ pub(super) const DROPS: &[Reason] = &[
     Reason { name: "unreachable", help: "The neighbour did not answer before, and no new request is sent yet." },
     Reason {
         name: "queue_full",
-        help: "More packets wait for this neighbour than may ('queue'); the oldest is dropped.",
+        help: "The limit of packets that wait for this neighbour is reached ('queue'): the oldest is dropped.",
     },
-    Reason { name: "held_full", help: "As many packets wait already as are allowed ('held')." },
     Reason {
-        name: "resolving_full",
-        help: "Packets wait for as many neighbours already as are allowed ('resolving').",
+        name: "held_full",
+        help: "The limit of packets that wait for all neighbours together is reached ('held').",
     },
+    Reason { name: "resolving_full", help: "The limit of neighbours for which packets wait is reached ('resolving')." },
     Reason {
         name: "table_full",
-        help: "There is no room for the neighbour: permanent neighbours take all slots that it may have.",
+        help: "There is no room for the neighbour: permanent neighbours use all slots for its address.",
     },
     Reason { name: "table_busy", help: "Another worker was interrupted while it wrote the neighbour's entry." },
     Reason {

@@ -313,7 +313,10 @@ fn a_packet_to_an_ipv4_mapped_address_is_dropped() {
 fn errors_name_the_location_the_value_and_what_is_allowed() {
     for (more, error) in [
         (json!({ "gateway": ["203.0.113.1"] }), "gateway[0]: 203.0.113.1 is in none of the interface's prefixes"),
-        (json!({ "gateway": ["192.0.2.8", "192.0.2.9"] }), "gateway[1]: 192.0.2.9 is the second of its family"),
+        (
+            json!({ "gateway": ["192.0.2.8", "192.0.2.9"] }),
+            "gateway[1]: 192.0.2.9 is the second address of its IP version",
+        ),
         (json!({ "gateway": ["192.0.2.1"] }), "gateway[0]: 192.0.2.1 is the interface's own"),
         (json!({ "gateway": ["::ffff:192.0.2.8"] }), "gateway[0]: '::ffff:192.0.2.8' is an IPv4-mapped address"),
         (json!({ "next_hops": { "x": [] } }), "next_hops: 'x' is not a next hop: allowed are 0 to 16383"),
