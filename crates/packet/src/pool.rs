@@ -38,7 +38,7 @@ pub enum PoolError {
     #[error("a pool of {0} chunks: allowed are 1 to 16777216")]
     Chunks(usize),
     /// Chunks would overlap, or their metadata would not be aligned.
-    #[error("chunks of {end} bytes {stride} apart: allowed are multiples of 64 from {end} to 131072")]
+    #[error("chunks of {end} bytes with a stride of {stride}: allowed are multiples of 64 from {end} to 131072")]
     Stride {
         /// The distance between two chunks, in bytes.
         stride: usize,

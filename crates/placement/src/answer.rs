@@ -92,7 +92,7 @@ pub fn answer(
     let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
     let notes = posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes));
     let message = "no time was left to explain the moves of all chains";
-    let unexplained = (left_out > 0).then(|| format!("{message}: {left_out} are without (`--limit TIME`)"));
+    let unexplained = (left_out > 0).then(|| format!("{message}: {left_out} not explained, increase `--limit TIME`"));
     Ok(Answer {
         version: 1,
         name: chains.name.clone(),

@@ -265,7 +265,7 @@ fn check(sections: &[ChainSection], faults: &mut Vec<Fault>) {
         if chain.to.is_some() && chain.interface.is_none() {
             fault(
                 &["to"],
-                "`to` without an interface where packets enter: allowed is `to` beside `interface`".to_owned(),
+                "`to` needs `interface`, the interface where packets enter: add `interface`, or remove `to`".to_owned(),
             );
         }
     }
@@ -277,11 +277,8 @@ fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faul
     let all: BTreeSet<_> = all.collect();
     for name in models.keys().filter(|name| !all.contains(name.as_str())) {
         let names = || all.iter().copied();
-        let message = format!(
-            "models.{name}: no chain names '{name}'{}: allowed are {}",
-            nearest(name, names()),
-            listed(names())
-        );
+        let message =
+            format!("models.{name}: no chain uses '{name}'{}: allowed are {}", nearest(name, names()), listed(names()));
         faults.push(Fault { path: format!("models.{name}"), ..Fault::new(message) });
     }
 }
@@ -370,7 +367,7 @@ impl Names<'_> {
     /// Reports modules that occur in no chain, because they would not be placed.
     fn check_used(&self, faults: &mut Vec<Fault>) {
         for (name, _) in self.modules.into_iter().flatten().filter(|(name, _)| !self.used.contains(*name)) {
-            let message = format!("no chain names the module '{name}'");
+            let message = format!("no chain uses the module '{name}'");
             faults.push(Fault { path: format!("modules.{name}"), ..Fault::new(message) });
         }
     }

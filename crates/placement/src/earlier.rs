@@ -24,13 +24,13 @@ pub struct EarlierPlacement {
 #[derive(Debug, thiserror::Error)]
 pub enum EarlierError {
     /// The text is not the output of `forebay place --json`.
-    #[error("no placement ({0}): allowed is what `forebay place --json` prints")]
+    #[error("not a placement ({0}): allowed is the output of `forebay place --json`")]
     Form(serde_json::Error),
     /// The text has another version.
     #[error("version {0}: allowed is 1")]
     Version(u32),
     /// Two functions, or copies of chains, are on one core.
-    #[error("core {core}: chains '{first}' and '{second}' both have it: allowed is one function or copy on each core")]
+    #[error("core {core} is used by chains '{first}' and '{second}': allowed is one function or copy on each core")]
     Twice {
         /// The core.
         core: usize,
@@ -108,7 +108,7 @@ impl EarlierPlacement {
                 _ => None,
             });
             if found.is_some() && way.is_none() {
-                let note = "it ran with other functions, copies or cores: `--moves` does not count it";
+                let note = "it ran with other functions, copies or cores: `--moves` does not count its moves";
                 earlier.notes.push(format!("chain {}: {note}", chain.name));
             }
             earlier.cores.push(if way.is_some() { cores } else { Vec::new() });
@@ -138,7 +138,8 @@ impl EarlierPlacement {
             let is_running = all.iter().any(Option::is_some);
             let found = all.into_iter().collect::<Option<_>>().and_then(found);
             if is_running && found.is_none() {
-                let note = "it runs in another form, or on cores that place does not use: `--moves` does not count it";
+                let note = "it runs in another form, or on cores that place does not use: `--moves` does not count its \
+                            moves";
                 earlier.notes.push(format!("chain {}: {note}", chain.name));
             }
             let (way, cores) = found.map_or((None, Vec::new()), |(way, cores)| (Some(way), cores));
@@ -238,8 +239,8 @@ mod tests {
         assert_eq!((other.ways, other.notes.len()), (vec![None, None], 2));
         let twice = text.replace(r#""core": 7"#, r#""core": 4"#);
         let twice = EarlierPlacement::read(&twice, &chains, &server).expect_err("no placement").to_string();
-        assert!(twice.starts_with("core 4: chains 'a' and 'b' both have it"), "{twice}");
+        assert!(twice.starts_with("core 4 is used by chains 'a' and 'b': allowed"), "{twice}");
         let wrong = EarlierPlacement::read("{}", &chains, &server).expect_err("no placement").to_string();
-        assert!(wrong.starts_with("no placement (missing field `version`"), "{wrong}");
+        assert!(wrong.starts_with("not a placement (missing field `version`"), "{wrong}");
     }
 }

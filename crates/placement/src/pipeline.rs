@@ -15,8 +15,8 @@ const MOST_WORKERS: usize = 256;
 const MOST_CORE: usize = 4_095;
 
 /// The comment on generators in the pipeline.
-const GENERATOR_COMMENT: &str = "# Each generator makes the packets of the example of its chain's first function.\n\
-                       # Change it if your rules or routes drop these packets.\n";
+const GENERATOR_COMMENT: &str = "# Each generator makes the example packets of the first function of its chain.\n\
+                       # Change the generator if your rules or routes drop these packets.\n";
 /// The maximum number of flows of a chain.
 const MOST_FLOWS: usize = 16;
 
@@ -37,7 +37,7 @@ pub enum PipelineError {
         interface: String,
     },
     /// No chain is placed.
-    #[error("no chain is placed: a pipeline has at least one")]
+    #[error("no chain is placed: a pipeline needs at least one")]
     Empty,
     /// The placement has too many cores.
     #[error("the placement has {0} cores: a pipeline has up to {MOST_WORKERS} workers")]

@@ -64,9 +64,9 @@ pub enum PoseError {
     Problem(ProblemError),
     /// The registry has no limits for a server of several domains.
     #[error(
-        "the models are of one memory domain (limits.link is null), and the server has {0} domains: allowed are \
-         models of several domains (`--models FILE`, such as `forebay lab placement` writes), or a topology of one \
-         domain such as 1x12"
+        "the models are of one memory domain (limits.link is null), and the server has {0}: allowed are models of \
+         several domains (`forebay lab placement` writes a file for `--models FILE`), or a topology of one domain, \
+         such as 1x12"
     )]
     Link(usize),
 }
@@ -147,7 +147,7 @@ pub fn pose(
     if let Some(first) = by_example.first() {
         let others = by_example.len() - 1;
         let more = if others > 0 { format!(" and {others} more") } else { String::new() };
-        notes.push(format!("models of the examples' parameters stand for these functions' own: {first}{more}"));
+        notes.push(format!("models with example parameters are used for these functions: {first}{more}"));
     }
     let classes = server.classes(&homes);
     let limits = domain_limits(server, &registry.limits);

@@ -82,7 +82,7 @@ pub enum SearchError {
     Problem(#[from] ProblemError),
     /// The method would have to examine too many placements.
     #[error(
-        "--search {method}: {} placements: allowed are up to {MOST_LISTED:.0}: `--search exact` needs no list",
+        "--search {method} would examine {} placements: allowed are up to {MOST_LISTED:.0}: use `--search exact`",
         if *count < 1e15 { format!("{count:.0}") } else { "more than 1e15".to_owned() }
     )]
     TooMany {
@@ -186,7 +186,7 @@ pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, S
                 let needed = problem.chains[*chain].fewest_cores();
                 let has_objectives = kept.iter().any(|chain| problem.chains[*chain].least > 0.0);
                 let reason = if (effort.is_over)() {
-                    "the best placement that was found in time (`--limit TIME`) is without it".to_owned()
+                    "the best placement that was found in time (`--limit TIME`) leaves out this chain".to_owned()
                 } else if needed <= free && !has_objectives {
                     "the other chains are worth more without it".to_owned()
                 } else {
@@ -228,9 +228,9 @@ fn beside(needed: usize, free: usize, effort: &SearchEffort<'_>) -> String {
         let cores = if needed == 1 { "core" } else { "cores" };
         format!("it needs {needed} {cores}: the other chains leave {free}")
     } else if let Some(From { most, .. }) = effort.from {
-        format!("no placement that `--moves {most}` allows keeps all objectives")
+        format!("with `--moves {most}`, no placement keeps all objectives")
     } else {
-        "no placement together with the other chains keeps all objectives".to_owned()
+        "together with the other chains, no placement keeps all objectives".to_owned()
     }
 }
 

@@ -88,8 +88,8 @@ impl Server {
                     let available =
                         if self.interfaces.is_empty() { "no interface".to_owned() } else { listed(names()) };
                     return Err(format!(
-                        "the topology has no interface '{}'{near}: it has {available}; `home: DOMAIN` states the \
-                         domain of its packets",
+                        "the topology has no interface '{}'{near}: it has {available}; to state the domain \
+                         without an interface, write `home: DOMAIN`",
                         name.escape_debug()
                     ));
                 };

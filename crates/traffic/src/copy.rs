@@ -71,10 +71,10 @@ impl Declare for Copy {
         Packets leave through gate `0`, unchanged and in order. Copies leave through gates `1`, `2` and so on, after \
         the packets of their batch. A copy has its packet's flow, arrival time and metadata words; it is counted as \
         created (`copied`). If the pool is empty, no copy is made: this is counted as `lost`, and the packet passes. \
-        Copies are never part of a packet trace. A copy that `snap` cuts keeps its headers unchanged, including \
-        lengths and checksums, and its original length, which `pcap` writes. To copy only selected packets, put a \
-        classifier such as `acl` or `exact_match` before. To write packets into a file, use `tap`, which needs no \
-        copy.";
+        Copies are never part of a packet trace. If `snap` cuts a copy, its headers stay unchanged, including lengths \
+        and checksums. The copy also keeps its original length, which `pcap` writes. To copy only selected packets, \
+        put a classifier such as `acl` or `exact_match` before. To write packets into a file, use `tap`, which needs \
+        no copy.";
     const EXAMPLE: &'static str = "{ copies: 1, every: 100, snap: 128 }";
     const CREATES: &'static [Reason] = CREATES;
     // Each replica may have its own count for sampling.

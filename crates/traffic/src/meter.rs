@@ -148,16 +148,16 @@ struct Scratch {
 impl Declare for Meter {
     type Params = Params;
     const NAME: &'static str = "meter";
-    const SUMMARY: &'static str = "colours packets by whether they keep to a rate (RFC 2697, RFC 2698)";
+    const SUMMARY: &'static str = "colours packets green, yellow or red by their rate (RFC 2697, RFC 2698)";
     const HELP: &'static str = "\
         Gates are `green`, `yellow` and `red`. With `srtcm` a packet is green within the committed burst, yellow \
         within the excess burst, and red otherwise. With `trtcm` it is red beyond the peak rate, yellow beyond the \
         committed rate, and green otherwise. A policer drops red packets: `m[red] -> drop`. In colour-aware mode \
         (`aware`) no packet gets a better colour than it arrived with. Tokens are counted exactly, in fractions of a \
         byte, at the ticks of the batch. Bursts can be up to 2^62 / (8 x ticks a second) bytes. With a `key` each key \
-        has its own meter. A meter is given to another key only when its buckets are full, which makes no difference, \
-        because a new meter starts with full buckets; this is counted as `forgotten`. When all meters are in use, new \
-        keys share one meter with the same rates (counted as `shared`) until others are idle.";
+        has its own meter. A meter passes to another key only when its buckets are full, as those of a new meter are. \
+        This is counted as `forgotten`. When all meters are in use, new keys share one meter with the same rates until \
+        other meters are free. Their packets are counted as `shared`.";
     const EXAMPLE: &'static str =
         "{ trtcm: { cir: 10Mbps, cbs: 64KiB, pir: 20Mbps, pbs: 128KiB }, key: source, remark: af }";
     const DROPS: &'static [Reason] = DROPS;

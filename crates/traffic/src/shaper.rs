@@ -149,13 +149,14 @@ impl Declare for Shaper {
     const NAME: &'static str = "shaper";
     const SUMMARY: &'static str = "holds packets back to keep to a rate";
     const HELP: &'static str = "\
-        A token bucket: in any span no more bytes leave than the rate brings in that span, plus the burst. A packet \
-        that may leave when it arrives passes. Others wait, in order for each key, and leave at the instant at which \
-        there are enough tokens (as exactly as the worker's calls allow). With `for: each` every key has the rate for \
-        itself. With `for: all` the keys share it and take turns by bytes (deficit round robin), so that no key can \
-        starve another. A key's queue is given to another key when it is empty (and, with `for: each`, its bucket is \
-        full). When no queue is free, new keys share one (counted as `shared`), which is treated as one key. Tokens \
-        are exact, in fractions of a byte. Packets that still wait when a run ends are counted as `held_at_close`.";
+        A token bucket: in any span of time, the bytes that leave are at most the rate times the span, plus the burst. \
+        A packet that may leave when it arrives passes at once. Other packets wait, in order for each key, and leave \
+        when there are enough tokens (as exactly as the worker's calls allow). With `for: each` every key has the rate \
+        for itself. With `for: all` the keys share it and take turns by bytes (deficit round robin), so that no key \
+        can starve another. An empty queue passes to another key (with `for: each`, only if its bucket is full). When \
+        no queue is free, new keys share one queue, which is treated as the queue of one key. Their packets are \
+        counted as `shared`. Tokens are exact, in fractions of a byte. Packets that still wait when a run ends are \
+        counted as `held_at_close`.";
     const EXAMPLE: &'static str = "{ rate: 10Mbps, burst: 16KiB, key: source, for: all, held: 512 }";
     const DROPS: &'static [Reason] = DROPS;
     // With a session as the key and `for: each` the state would be `PerSession`, but the constant must be valid for all

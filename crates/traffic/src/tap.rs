@@ -53,13 +53,14 @@ impl Declare for Tap {
     const NAME: &'static str = "tap";
     const SUMMARY: &'static str = "copies packets into a capture file as they pass";
     const HELP: &'static str = "\
-        Every packet leaves through the only gate, unchanged. A separate thread writes the file, and packets never \
-        wait for it, except in simulated time and if all packets come from captures with `speed: fast`. A packet that \
-        finds no room in the buffers (2 MiB) passes without a copy and is counted as `lost`, and so is every packet \
-        after the file can no longer be written. A run whose file lacks copies reports this at its end and has exit \
-        code 1. Time stamps are the time at which a packet passed the tap; all packets of a batch have the same time. \
-        In virtual time they start in 1970. The file has the original length of a packet that `snap` or a capture has \
-        cut. (The port of the same name is something else: an interface of the host.)";
+        Every packet leaves through the only gate, unchanged. A separate thread writes the file. Packets wait for this \
+        thread only in simulated time, or if all packets come from captures with `speed: fast`. A packet that finds no \
+        room in the buffers (2 MiB) passes without a copy and is counted as `lost`. If the file can no longer be \
+        written, all later packets are counted as `lost`, too. If copies are missing from the file, the run reports \
+        this at its end and has exit code 1. Time stamps are the time at which a packet passed the tap; all packets of \
+        a batch have the same time. In virtual time they start in 1970. If `snap` or a capture has cut a packet, the \
+        file has the packet's original length. (The port of the same name is something else: an interface of the \
+        host.)";
     const EXAMPLE: &'static str = "{ file: tap.pcap, snap: 128, most: 10000 }";
     // There is one file, which replicas would overwrite.
     const STATE: StateKind = StateKind::Global;

@@ -103,8 +103,8 @@ fn the_example_is_placed_and_its_moves_are_explained() {
     backup: counter on domain 0: moving it to domain 1 costs nothing
 
     note: chains web, voice, backup: no interface of its own, taken as 'eth0'
-    note: models of the examples' parameters stand for these functions' own:
-      ip_validate and 10 more
+    note: models with example parameters are used for these functions: ip_validate
+      and 10 more
     ");
     let small = place(EXAMPLE, &["--topology", "2x4"]).success();
     assert!(small.contains("web     1.00 Mpps  1.19 Mpps") && small.contains("fused ×2"), "{small}");
@@ -253,8 +253,8 @@ fn invalid_inputs_are_refused_with_the_allowed_values() {
         ("chains.0.slo=0us", "chain 'web': slo 0ns: allowed are 1us to 10s"),
         ("chains=[]", "chains: too few: at least 1 is needed"),
         ("models.ids=no", "function 'ids' (nids): there is no model 'no'"),
-        ("models.isd=nids", "no chain names 'isd' (did you mean 'ids'?)"),
-        ("modules.more={ttl: }", "no chain names the module 'more'"),
+        ("models.isd=nids", "no chain uses 'isd' (did you mean 'ids'?)"),
+        ("modules.more={ttl: }", "no chain uses the module 'more'"),
     ] {
         let done = set(setting);
         assert!(done.code == Some(2) && done.err.contains(message), "{setting}: {:?} {}", done.code, done.err);

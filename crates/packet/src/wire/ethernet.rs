@@ -35,7 +35,8 @@ pub struct MacAddress(pub [u8; 6]);
 /// Text that is not an Ethernet address.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
-    "'{0}' is not an Ethernet address: six pairs of hexadecimal digits with colons between, such as 02:00:00:00:00:01"
+    "'{0}' is not an Ethernet address: write six pairs of hexadecimal digits with colons between them, such as \
+     02:00:00:00:00:01"
 )]
 pub struct MacAddressError(String);
 

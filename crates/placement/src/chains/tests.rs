@@ -50,7 +50,7 @@ fn an_error_names_its_place_the_chain_and_the_allowed_values() {
         ),
         (
             "modules:\n  fw: { ttl: }\nchains:\n  - { name: web, functions: [ttl] }\n".to_owned(),
-            "chains.yaml:2: no chain names the module 'fw'",
+            "chains.yaml:2: no chain uses the module 'fw'",
         ),
         (
             "modules:\n  fw: { acl: { rules: [prmit any] } }\nchains:\n  - { name: web, functions: [fw] }\n".to_owned(),

@@ -76,7 +76,7 @@ fn lists_that_are_too_long_are_refused() {
     let found = search(&problem([20, 20], chains), &effort(Algorithm::BruteForce, Objective::Sum));
     let message = found.expect_err("2^30").to_string();
     assert!(
-        message.starts_with("--search brute-force: 1073741824 placements: allowed are up to 10000000"),
+        message.starts_with("--search brute-force would examine 1073741824 placements: allowed are up to 10000000"),
         "{message}"
     );
 }
@@ -140,7 +140,7 @@ fn a_reason_states_only_known_facts() {
     let over = SearchEffort { is_over: &|| true, ..effort(Algorithm::Exact, Objective::Served) };
     let found = search(&problem([2, 1], chains), &over).expect("chains");
     let reasons: Vec<_> = found.rejected.iter().map(|it| it.reason.as_str()).collect();
-    assert_eq!(reasons, ["the best placement that was found in time (`--limit TIME`) is without it"]);
+    assert_eq!(reasons, ["the best placement that was found in time (`--limit TIME`) leaves out this chain"]);
     // On the other domain the chain misses its objective, and it must not move.
     let mut chains = vec![chain(&[5e6], 1e6, 0)];
     chains[0].least = 4.5e6;
@@ -150,6 +150,6 @@ fn a_reason_states_only_known_facts() {
         search(&problem([2, 2], chains.clone()), &SearchEffort { from, ..effort(Algorithm::Exact, Objective::Served) })
     };
     let found = stay(0).expect("chains");
-    assert_eq!(found.rejected[0].reason, "no placement that `--moves 0` allows keeps all objectives");
+    assert_eq!(found.rejected[0].reason, "with `--moves 0`, no placement keeps all objectives");
     assert_eq!(stay(1).expect("chains").placement, [Way::Split(vec![0])]);
 }

@@ -43,7 +43,9 @@ impl<'de> Deserialize<'de> for Remark {
         match (value.as_str(), value.as_u64()) {
             (Some("af"), _) => Ok(Self::Assured),
             (_, Some(class @ 1..=4)) => Ok(Self::Class(class as u8)),
-            _ => Err(de::Error::custom(format!("{value} is neither 'af' nor an assured forwarding class, 1 to 4"))),
+            _ => Err(de::Error::custom(format!(
+                "{value} is not an assured forwarding class: allowed are 'af' and 1 to 4"
+            ))),
         }
     }
 }

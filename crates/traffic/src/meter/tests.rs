@@ -356,6 +356,6 @@ fn invalid_parameters_are_named() {
         refusal(params)
     };
     assert_eq!(with("capacity", json!(0)), "capacity: 0: allowed are 1 to 4194304 keys");
-    assert!(with("remark", json!(5)).contains("5 is neither 'af' nor an assured forwarding class, 1 to 4"));
+    assert!(with("remark", json!(5)).contains("5 is not an assured forwarding class: allowed are 'af' and 1 to 4"));
     assert!(with("key", json!("sauce")).contains("sauce"));
 }
