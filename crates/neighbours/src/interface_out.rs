@@ -55,8 +55,8 @@ pub struct Params {
     /// of a packet. A packet with a next hop that is not listed goes to its destination directly, or to the `gateway`.
     #[serde(default)]
     next_hops: BTreeMap<String, Vec<IpAddr>>,
-    /// The number of packets that may wait for one neighbour's answer, 1 to 1024; 32 by default. When it is exceeded,
-    /// the oldest is dropped.
+    /// The number of packets that may wait for one neighbour's answer, 1 to 1024; 32 by default. When the limit is
+    /// exceeded, the oldest packet is dropped.
     #[serde(default = "queue")]
     queue: usize,
     /// The number of packets that may wait in total, 1 to 65536; 1024 by default. The pool must be larger.

@@ -100,7 +100,7 @@ struct ChainSection {
     /// The value of a packet, relative to those of other chains. The default is 1.
     #[schemars(extend("minimum" = 1e-6, "maximum" = 1e6))]
     weight: Option<f64>,
-    /// The delay objective, 1us to 10s. The chain is placed only if its predicted rate keeps it.
+    /// The delay objective, 1us to 10s. The chain is placed only if its predicted rate keeps the objective.
     slo: Option<Nanos>,
     /// The part of the packets' delays that must keep the objective, as a percentile (99 by default), or `mean`.
     percentile: Option<Percentile>,
@@ -111,7 +111,7 @@ struct ChainSection {
     /// The network interface where packets leave. The default is `interface`.
     #[schemars(length(min = 1))]
     to: Option<String>,
-    /// The home domain, from 0, as `forebay place` numbers them. It takes precedence over that of the interface.
+    /// The home domain, from 0, as `forebay place` numbers them. It takes precedence over the domain of `interface`.
     home: Option<usize>,
     /// The maximum number of copies of the whole chain. Each copy runs on one core, instead of a core for each
     /// function, and the copies share the sessions. The default is 0: no copies.

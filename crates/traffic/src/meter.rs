@@ -75,7 +75,7 @@ pub(crate) const MOST_KEYS: usize = 1 << 22;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
-    /// They share one account.
+    /// The keys without a meter share one meter.
     #[default]
     Share,
     /// Drops them.

@@ -49,7 +49,7 @@ pub struct Params {
     /// Maximum number of packets of one key that wait, from 1; 256 by default.
     #[serde(default = "queue")]
     queue: u32,
-    /// Maximum number of bytes of one key that wait. By default only packets are limited.
+    /// Maximum number of bytes of one key that wait. By default the number of bytes is not limited.
     queue_bytes: Option<Bytes>,
     /// Maximum number of packets that wait in all: 1 to 1048576, 4096 by default. The pool must be larger.
     #[serde(default = "held")]

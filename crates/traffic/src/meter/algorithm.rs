@@ -67,7 +67,7 @@ pub(super) trait Algorithm: Copy {
 pub struct SingleRateParams {
     /// The committed information rate, such as `10Mbps`: 1kbps to 1Tbps.
     cir: BitRate,
-    /// The committed burst size, such as `64KiB`. It or `ebs` must be greater than 0.
+    /// The committed burst size, such as `64KiB`. `cbs` or `ebs` must be greater than 0.
     cbs: Bytes,
     /// The excess burst size.
     ebs: Bytes,
