@@ -10,8 +10,8 @@ use regex_lite::Regex;
 use serde_json::Value;
 
 use super::words::{
-    allowed, bare, be, bounds, first_sentence, is_only, keys_of, long_form, multiple, shown, stated, types, units,
-    unknown_key, within,
+    allowed, allowed_of, bare, be, bounds, first_sentence, is_only, keys_of, long_form, multiple, shown, stated, types,
+    units, unknown_key, within,
 };
 use crate::wording::{listed, quote, short};
 use crate::yaml::{Map, Node, NodeKind};
@@ -495,7 +495,7 @@ impl<'r> Walk<'r> {
         if let Some(wrongs) = meant {
             return self.found.extend(wrongs);
         }
-        let words: Vec<_> = forms.iter().flat_map(allowed).collect();
+        let words = allowed_of(forms);
         let value = node.to_short_json();
         let near = value
             .as_str()

@@ -185,6 +185,11 @@ pub(super) fn units(rule: &Value) -> Option<Vec<&str>> {
     units_of(rule["pattern"].as_str()?)
 }
 
+/// Describes the values that at least one of `forms` allows, except null: a key without a value is like no key.
+pub(super) fn allowed_of(forms: &[Value]) -> Vec<String> {
+    forms.iter().filter(|form| form["type"] != "null").flat_map(allowed).collect()
+}
+
 /// Describes the values that a schema allows.
 pub(super) fn allowed(rule: &Value) -> Vec<String> {
     if let Some(value) = rule.get("const") {
@@ -194,7 +199,7 @@ pub(super) fn allowed(rule: &Value) -> Vec<String> {
         return values.iter().map(bare).collect();
     }
     if let Some(forms) = rule.get("anyOf").or_else(|| rule.get("oneOf")).and_then(Value::as_array) {
-        return forms.iter().filter(|form| form["type"] != "null").flat_map(allowed).collect();
+        return allowed_of(forms);
     }
     if let Some(units) = units(rule) {
         return vec![format!("a number with a unit ({})", units.join(", "))];
