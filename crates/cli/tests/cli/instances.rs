@@ -196,17 +196,21 @@ fn clients_that_wait_for_the_end_do_not_delay_it() {
     let (user, file) = (User::new(), File::new(PIPELINE));
     let run = user.run(&file.path, &["--instance", "edge"]);
     let socket = user.0.path().join("forebay/named/edge.sock");
-    let mut silent = Vec::new();
-    for request in ["{\"do\":\"drops\"}\n", "{\"do\":\"stop\",\"wait\":true}\n", "{\"do\":\"stop\",\"wait\":true}"] {
-        let text = format!("{{\"do\":\"hello\",\"protocol\":2}}\n{request}");
+    // Without the response to `hello`, the server could fail to send it, and not read the request after it. All clients
+    // are connected before the first request, because the run may have ended after the last request.
+    let mut clients = [(), (), ()].map(|()| {
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
-        std::io::Write::write_all(&mut stream, text.as_bytes()).expect("it listens");
-        // Without the response to `hello`, the server could fail to send it, and not read the request after it.
+        std::io::Write::write_all(&mut stream, b"{\"do\":\"hello\",\"protocol\":2}\n").expect("it listens");
         let mut stream = BufReader::new(stream);
         assert!(stream.read_line(&mut String::new()).expect("UTF-8") > 0, "a response to hello");
-        silent.push(stream);
+        stream
+    });
+    let requests = ["{\"do\":\"drops\"}\n", "{\"do\":\"stop\",\"wait\":true}", "{\"do\":\"stop\",\"wait\":true}\n"];
+    for (client, request) in clients.iter_mut().zip(requests) {
+        std::io::Write::write_all(client.get_mut(), request.as_bytes()).expect("it listens");
     }
-    drop(silent.remove(1));
+    let [_drops, _unfinished, stop] = clients;
+    drop(stop);
     let (code, report) = run.end();
     assert_eq!(code, Some(0));
     assert!(
