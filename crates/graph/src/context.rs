@@ -27,7 +27,8 @@ pub(crate) struct Desk {
     pub(crate) now: Ticks,
     /// The instant at which the function requested to be woken. [`Ticks::NEVER`] without a request.
     pub(crate) wake: Ticks,
-    /// Whether the run waits for that instant. The engine resets it when it sets the timer.
+    /// Whether the run waits for the instant `wake`, although all sources are used up. The engine resets it when it
+    /// sets the timer.
     pub(crate) keeps: bool,
     pub(crate) emitted: Emitted,
     pub(crate) pool: Pool,
@@ -132,7 +133,8 @@ impl<'a> Context<'a> {
         self.branches
     }
 
-    /// Returns the time at which the worker's turn began, or at which packets last left in the turn.
+    /// Returns the time at which the worker's turn began. If packets have left in this turn, returns the time at which
+    /// they last left.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Ticks {
@@ -224,8 +226,8 @@ impl<'a> Context<'a> {
         self.shelf().reserve(index)
     }
 
-    /// Sends a held packet through `gate`, after this call's own packets. A drop or a consumption is a gate, too.
-    /// Returns `false` if no packet is held under the key.
+    /// Sends a held packet through `gate`, after this call's own packets. `gate` may also [drop](Gate::drop) or
+    /// [consume](Gate::consume) the packet. Returns `false` if no packet is held under the key.
     pub fn release(&mut self, key: Key, gate: Gate) -> bool {
         let Some(packet) = self.shelf().take(key) else { return false };
         self.emit(packet, gate);
@@ -237,8 +239,8 @@ impl<'a> Context<'a> {
         self.shelf().get(key)
     }
 
-    /// Creates an empty packet that leaves through `gate` after this call's own packets. It takes the flow, the arrival
-    /// time and the metadata words of `origin`. It is counted under `reason`, an index into
+    /// Creates an empty packet that leaves through `gate` after this call's own packets. The packet takes the flow, the
+    /// arrival time and the metadata words of `origin`. It is counted under `reason`, an index into
     /// [`Declare::CREATES`](crate::Declare::CREATES). Returns `None` if there is no such reason, or if the pool is
     /// exhausted. The pool counts the second case.
     pub fn create(&mut self, reason: usize, gate: Gate, origin: &Packet) -> Option<&mut Packet> {

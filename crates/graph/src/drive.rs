@@ -26,7 +26,8 @@ use idle::IdleWorker;
 
 /// The largest number of turns between two looks at the stop flag and the orders.
 const LOOK_EVERY: u32 = 64;
-/// The time after which the worker looks earlier, because a turn of slow modules takes milliseconds.
+/// The time after which the worker looks at them even before [`LOOK_EVERY`] turns, because a turn of slow modules takes
+/// milliseconds.
 const LOOK_AFTER: Nanos = Nanos(1_000_000);
 
 /// The ticks of a simulated turn without its calls. An empty turn takes about as many in real time. A turn takes time
@@ -60,7 +61,7 @@ pub enum Order<S: Scheduler> {
         next: Option<Box<Worker<Tsc, S>>>,
         /// The exchange through which the workers of the new graph take over.
         exchange: Arc<Exchange>,
-        /// Receives the worker's previous state.
+        /// Receives the worker's previous state, if there is a successor.
         former: mpsc::Sender<Former<Tsc, S>>,
     },
 }
@@ -72,6 +73,7 @@ pub struct Mailbox<'a, S: Scheduler> {
     /// Orders, oldest first.
     pub orders: Consumer<Order<S>>,
     /// The worker's handle. A thread that has set the stop flag or sent an order must then call [`Wake::wake`].
+    /// Otherwise a parked worker sees the flag or the order late.
     pub wake: Arc<Wake>,
 }
 
@@ -162,7 +164,8 @@ pub fn end<S: Scheduler>(worker: &mut Worker<Tsc, S>) -> Result<(), Vec<(String,
         worker.drain();
         if worker.team().is_quiet() {
             let closed = worker.close();
-            // A ring between two ports is empty once both are closed.
+            // When all workers have closed their ports, a ring between two ports is empty. The census then updates the
+            // number of packets in flight.
             let team = Arc::clone(worker.team());
             team.meet();
             let _ = worker.census();

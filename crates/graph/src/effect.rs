@@ -24,7 +24,7 @@ pub enum Edit {
         /// The new address.
         address: [u8; 4],
     },
-    /// Decrements the time to live or hop limit.
+    /// Decrements the time to live or hop limit. Does not apply to a packet in which the value is 0 or 1.
     DecrementTtl,
     /// Writes a metadata word.
     Word(Word, u32),

@@ -111,9 +111,9 @@ impl Files {
         self.0.len()
     }
 
-    /// Ends a change of the configuration. Of the first `count` claims, which are those before the change, it keeps the
-    /// claims that last, and the claims of users for which `keeps` returns true. Later claims that are equal to a kept
-    /// claim are merged with it.
+    /// Ends a change of the configuration. `count` is the result of [`count`](Self::count) before the change. Of these
+    /// first `count` claims, it keeps the claims that last, and the claims of users for which `keeps` returns true.
+    /// Later claims that are equal to a kept claim are merged with it.
     pub fn settle(&mut self, count: usize, keeps: impl Fn(&str) -> bool) {
         let mut later = self.0.split_off(count.min(self.0.len()));
         self.0.retain(|kept| kept.lasts || keeps(&kept.who));
@@ -186,7 +186,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// # Errors
 /// Those of opening, and a file that is not regular.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Some devices react to being opened.
+    // Before opening, because some devices react to being opened.
     check(path.metadata()?.file_type())?;
     open_if_regular(path)
 }
@@ -241,8 +241,9 @@ fn refusal(kind: FileType) -> Option<&'static str> {
 /// Reads a whole regular file of up to `most` bytes.
 ///
 /// # Errors
-/// Those of [opening](open_regular) and reading, and a longer file, which is not read at all. Also if there is not
-/// enough memory for the file. No more memory than the file's length is allocated.
+/// Those of [opening](open_regular) and reading; a longer file, which is not read at all; and too little memory for the
+/// file. Memory is allocated for the file's length and one byte more. Only a file that grows while it is read takes
+/// more. `most` must be less than `u64::MAX`.
 fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let len = file.metadata()?.len();
@@ -263,7 +264,7 @@ fn room(len: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads up to `most` bytes to the end.
+/// Reads a stream of up to `most` bytes to its end.
 ///
 /// # Errors
 /// Those of reading, and a longer stream.
@@ -271,7 +272,8 @@ fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::new(), from, most)
 }
 
-/// Reads up to `most` bytes to the end, and appends them to `bytes`. One byte more is read, to detect a longer stream.
+/// Reads a stream of up to `most` bytes to its end, and appends the bytes to `bytes`. Reads one byte more, to detect a
+/// longer stream.
 fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     from.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {

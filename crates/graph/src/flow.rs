@@ -37,7 +37,7 @@ pub enum FlowError {
         "there are more than {MOST_UNDECLARED} paths through the pipeline: declare the flows that matter under 'flows:'"
     )]
     TooManyPaths,
-    /// There are too many words with declared flows.
+    /// The declared flows need too many flow words.
     #[error(
         "the declared flows need more than {MOST_WORDS} flow words: declare fewer flows, or flows with more steps in \
          common"
@@ -58,7 +58,7 @@ pub(crate) struct FlowTable {
     pub(crate) branch: Vec<u32>,
     /// By module: how words advance.
     pub(crate) splits: Vec<Split>,
-    /// By flow word: where its packets first run folded.
+    /// By flow word: the module at which its packets first run folded. `None` if they never do.
     pub(crate) arrival: Vec<Option<Arrival>>,
     /// By flow word: a key that depends on names only, so that another pipeline can find the word of the same path.
     pub(crate) keys: Arc<[u64]>,
@@ -67,12 +67,12 @@ pub(crate) struct FlowTable {
 /// How flow words advance at a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Split {
-    /// They do not change, because there is one gate, or no path to the module.
+    /// Words do not change, because there is one gate, or no path to the module.
     #[default]
     None,
     /// All paths to the module are equal. The new word is this number plus the gate's number.
     One(u32),
-    /// They advance by [`FlowTable::next`]. In a graph with folds, each word must determine a branch. There a packet
+    /// Words advance by [`FlowTable::next`]. In a graph with folds, each word must determine a branch. There a packet
     /// with an unknown word, whose path a reload removed, gets the word of an arbitrary path: this number plus the
     /// gate's number. `None` in a graph without folds: an unknown word does not change.
     Many(Option<u32>),

@@ -128,7 +128,8 @@ impl Input {
         self.is_ready()
     }
 
-    /// Notes, with a trigger, that packets come while `waiting` packets are already in the batch.
+    /// Notes that packets come at `now` while `waiting` packets are already in the batch. Called only if there is a
+    /// trigger.
     #[inline]
     fn note(&mut self, waiting: usize, now: Ticks) {
         if waiting == 0 {
@@ -169,7 +170,8 @@ impl Input {
         true
     }
 
-    /// Puts back a batch that was [taken](Self::take), and leaves it empty. It is the next batch to be taken.
+    /// Puts back the packets of a batch that was [taken](Self::take), and leaves `batch` empty. The next
+    /// [`take`](Self::take) returns these packets.
     pub(crate) fn put_back(&mut self, batch: &mut Batch, spares: &mut Spares) {
         self.completed += batch.len();
         self.complete.push_front(std::mem::replace(batch, spares.get()));

@@ -10,7 +10,8 @@ use crate::placement::{Origin, Placement};
 use crate::plan::{Plan, Target};
 use crate::ring::{Head, Receiver, Sender, ring};
 
-/// The number of packets that a ring holds. If four of the largest batches are more, it holds those.
+/// The number of packets that a ring holds at least. If four of the largest batches have more packets, the ring holds
+/// that number.
 const ITEMS: usize = 1_024;
 
 /// Why packets go to another worker.
@@ -19,8 +20,8 @@ pub(crate) enum Crossing {
     /// The packets have entered by a port, and another worker has their session. A worker that cannot hand over such
     /// packets takes no packets from its ports.
     Entry,
-    /// Another worker has the next module. A worker that cannot hand over such packets takes no packets from ports, and
-    /// from other workers only packets that leave. Workers hand over such packets in one direction only
+    /// Another worker has the next module. A worker that cannot hand over such packets takes no packets from ports.
+    /// From other workers it takes only packets that leave. Workers hand over such packets in one direction only
     /// ([`Placement::circle`]).
     Work,
     /// The packets leave by another worker's port. A worker always takes such packets, because it does not hand them

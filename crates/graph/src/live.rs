@@ -8,8 +8,9 @@
 //! updates, whatever the size of the table, and the cost for readers does not depend on changes.
 //!
 //! A value that has never been changed needs none of this. Readers hold it directly and check one flag per batch. There
-//! is one copy of it, which other modules with equal parameters may share. The first change leaves that copy to them
-//! and makes the module's own copy. The second change makes the twin of that copy.
+//! is one copy of such a value, which other modules with equal parameters may share. The first change leaves this copy
+//! to the other modules, and makes a copy that only the changed module uses. The second change makes the other copy of
+//! the pair.
 
 use std::fmt;
 use std::ops::Deref;
@@ -39,7 +40,7 @@ pub struct Live<T: 'static, L> {
 struct Writer<T, L> {
     /// The unpublished copy, and the changes that it lacks. `None` before the second change.
     spare: Option<(Arc<T>, L)>,
-    /// The memory for the first copy.
+    /// The memory for the first copy that the writer makes. `None` if the copy is to be allocated, or has been made.
     twin: Option<Arc<T>>,
     /// The time that the last copying took. The writer waits for readers to leave a copy for at most this long, and
     /// then makes another copy. So a change takes at most twice the time of copying. A call takes microseconds. Only a
@@ -94,8 +95,8 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
 
     /// Changes the value, like [`change`](Self::change). `change` also receives true if no reader has a value from
     /// before the previous change any more. Then objects that were removed by that change or earlier can be reused. If
-    /// it receives false, some reader may still see any earlier value, for example in a call in which the system has
-    /// stopped it.
+    /// it receives false, some reader may still see any earlier value, for example because the system has stopped the
+    /// reader's thread within a call.
     pub fn change_with_readers<R>(&self, change: impl FnOnce(&mut T, &mut L, bool) -> R) -> R {
         let mut writer = self.lock();
         writer.retired.retain(|value| Arc::strong_count(value) > 1);
@@ -160,7 +161,8 @@ impl<T: 'static, L> fmt::Debug for Live<T, L> {
 /// A worker's access to a [`Live`] value.
 pub struct Reader<T: 'static, L> {
     live: Arc<Live<T, L>>,
-    /// The value before any change.
+    /// The value, as long as it has not been changed. `None` after the first read after a change, and for an
+    /// [unshared](Live::unshared) value.
     unchanged: Option<Arc<T>>,
 }
 

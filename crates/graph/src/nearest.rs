@@ -12,7 +12,7 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Str
     let distance = |name: &str| strsim::osa_distance(&wrong, &name.to_lowercase());
     let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(name), name));
     let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
-    // The word itself is no help: it is right elsewhere.
+    // The word itself is not suggested: it is spelt correctly, but not allowed here.
     let best = best.filter(|(_, name)| *name != given);
     best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
 }

@@ -5,8 +5,9 @@
 
 use crate::plan::Target;
 
-/// Returns the share, of `shares` equal shares, of a session with this hash. Both directions of a session have the same
-/// hash and so the same share. Ports that spread packets themselves use the same rule.
+/// Returns the share that a session with this hash belongs to, from 0 to `shares` − 1. All shares have the same size.
+/// Both directions of a session have the same hash and so the same share. Ports that spread packets themselves use the
+/// same rule.
 #[inline]
 #[must_use]
 pub fn share(hash: u32, shares: usize) -> usize {
@@ -61,7 +62,7 @@ impl Placement {
         let to = self.of(target);
         let stays = match (origin, target) {
             (_, Target::Drop) => true,
-            // A port that is open on all workers that its packets go to spreads them itself.
+            // If a port is open on all workers that its packets go to, the port spreads the packets itself.
             (Origin::Port(port), Target::Module(_)) => to == [worker] || self.ports[port] == to && to.contains(&worker),
             // If both modules run on the same workers, the packets are already on their session's worker.
             (Origin::Gate(from), Target::Module(module)) if self.keyed[module] => {

@@ -117,8 +117,8 @@ pub struct Plan {
     pub worker: usize,
     /// The placement of modules and ports on workers.
     pub placement: Arc<Placement>,
-    /// The counter of the worker's instructions and core cycles, if requested. A scheduler that shares time cannot use
-    /// it, because it needs the ticks of each timed call.
+    /// The counter of the worker's instructions and core cycles, if requested. The meter is not used with a scheduler
+    /// that shares time, because such a scheduler needs the ticks of each timed call.
     pub meter: Option<Box<dyn Meter>>,
 }
 

@@ -57,15 +57,16 @@ pub struct PortCounters {
     pub dropped: Counter,
     /// Errors: unreadable records, failed writes.
     pub errors: Counter,
-    /// The part of [`dropped`](Self::dropped) for which the port gives reasons.
+    /// The packets in [`dropped`](Self::dropped) for which the port gives a reason of its own, by reason.
     pub skipped: Reasons,
-    /// The part of [`dropped`](Self::dropped) that are frames longer than a packet of the pool holds.
+    /// The packets in [`dropped`](Self::dropped) whose frames were longer than a packet of the pool holds.
     pub oversize: Counter,
     /// The length of the longest frame in [`oversize`](Self::oversize), in bytes. 0 if unknown.
     pub longest: Counter,
-    /// The part of [`dropped`](Self::dropped) that are frames longer than a block of the port's ring.
+    /// The packets in [`dropped`](Self::dropped) whose frames were longer than a block of the port's ring.
     pub over_block: Counter,
-    /// The counters of its interface, if it has one.
+    /// The state and counters of the port's network interface. They keep their initial values if the port has no
+    /// interface.
     pub link: LinkCounters,
 }
 
@@ -153,7 +154,7 @@ pub trait Port: Send {
         None
     }
 
-    /// Returns whether the source never ends. If a run ends before a source that is not endless, the report says that
+    /// Returns whether the source never ends. If a source has an end, and the run ends before it, the report says that
     /// packets were not read.
     fn is_endless(&self) -> bool {
         true

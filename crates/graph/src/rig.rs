@@ -23,7 +23,7 @@ pub struct Rig {
     pub now: Ticks,
     created: Arc<[Counter]>,
     desk: Desk,
-    /// A packet's flow word is its branch.
+    /// By flow word: the branch of packets with this word, which is the same number.
     branches: Box<[u32]>,
     /// When the function requested to be woken. [`Ticks::NEVER`] without a request.
     wake: Ticks,

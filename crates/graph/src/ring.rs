@@ -1,10 +1,10 @@
 //! Lock-free rings that hand messages of items from one thread to another.
 //!
 //! A ring has one sender, one receiver and a fixed number of slots. A message is two words (its tag and the time of
-//! sending) and its items, in consecutive slots. One store publishes it, whatever its number of items. So the two cores
-//! exchange little more than the cache lines of the items. Free slots are the sender's credit: a message without enough
-//! free slots is refused, and no thread waits. (Lamport 1983 for the two indices; Ferguson and Giacomoni,
-//! "FastForward", 2008, for the cost of the lines.)
+//! sending) and its items, in consecutive slots. One store publishes the message, whatever its number of items. So the
+//! two cores exchange little more than the cache lines of the items. Free slots are the sender's credit: a message
+//! without enough free slots is refused, and no thread waits. (Lamport 1983 for the two indices; Ferguson and
+//! Giacomoni, "FastForward", 2008, for the cost of the lines.)
 //!
 //! This file uses only types of `super::sync`, so that the same code runs on loom's types in `tests/ring_loom.rs`.
 
@@ -50,9 +50,9 @@ struct Shared<T> {
     read: Apart<AtomicUsize>,
 }
 
-// SAFETY: the sender alone accesses a slot from the moment it reads (acquire) that the receiver has read it. The
-// receiver alone accesses it from the moment it reads (acquire) that the sender has written it. Items go from one
-// thread to the other, which `T: Send` allows.
+// SAFETY: when the sender has loaded (acquire) a `read` that is past a slot's message, only the sender accesses the
+// slot. When the receiver has loaded (acquire) a `written` that is past the message, only the receiver accesses the
+// slot. Items go from one thread to the other, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Shared<T> {}
 // SAFETY: as above. No field is bound to a thread.
 unsafe impl<T: Send> Send for Shared<T> {}
@@ -119,13 +119,13 @@ impl<T: Send> Sender<T> {
     }
 
     /// Sends a message of all `items`. Returns false, and takes no items, if there is no room for the iterator's `len`.
-    /// Items beyond that number are not taken.
+    /// Items beyond `len` are not taken.
     #[inline]
     pub fn send(&mut self, head: Head, items: &mut impl ExactSizeIterator<Item = T>) -> bool {
         let most = items.len();
         let Some(start) = self.reserve(most + WORDS) else { return false };
         let mut count = 0;
-        // In this order no item is taken without a slot for it.
+        // The slots come first in the pair, so no item is taken without a slot for it.
         for (slot, item) in self.shared.items(start + WORDS, most).iter().zip(items.by_ref()) {
             // SAFETY: the slot is between `written` and the ring's length past `read`, so only the sender accesses it.
             slot.with_mut(|slot| unsafe { (*slot).item = ManuallyDrop::new(item) });

@@ -9,8 +9,7 @@ use forebay_units::{Frequency, Nanos, Percentile, Ticks};
 
 use crate::telemetry::Telemetry;
 
-/// The number of packets above a percentile with which the percentile is known. The mean is known with this number of
-/// packets.
+/// A percentile is known if at least this number of packets is above it. The mean is known with this number of packets.
 const ENOUGH: f64 = 1.0;
 /// The largest number of periods whose packets are put together because each period has too few.
 const WIDEST: u32 = 10;
@@ -24,7 +23,7 @@ pub struct Sampler {
     telemetries: Vec<Arc<Telemetry>>,
     /// By flow.
     percentiles: Vec<Percentile>,
-    /// By module: whether it runs on each worker.
+    /// By module, then by worker: whether the worker runs the module.
     here: Vec<Vec<bool>>,
     frequency: Frequency,
     /// When the run began.
@@ -38,8 +37,8 @@ pub struct Sampler {
     flows: Vec<Delays>,
     /// By worker: its turns at the last snapshot, and the window of its waits at ports.
     workers: Vec<(Turns, Window)>,
-    /// By worker: the time that the machine has taken, as last reported by the system, and the part of it that no long
-    /// turn has shown.
+    /// By worker: the time that the machine has taken, as last reported by the system, and the seconds of this time
+    /// that no long turn has shown yet.
     away: Vec<(Away, f64)>,
     /// A flow's delays over all workers.
     delays: Values,
@@ -75,9 +74,9 @@ struct Turns {
 struct Delays {
     /// By worker: the position in the histogram of delays.
     windows: Vec<Window>,
-    /// The delays of the last periods.
+    /// The delays of the last `periods` periods, if these had too few packets. Otherwise empty.
     few: Values,
-    /// The number of the last periods.
+    /// The number of periods whose delays `few` has.
     periods: u32,
     violations: u64,
     bytes: u64,
@@ -183,7 +182,7 @@ impl Sampler {
             worker_snapshot.long_s = long_s;
             worker_snapshot.away_s =
                 away.get(at).and_then(|away| take_away(&mut self.away[at], *away, long_s.min(span)));
-            // Idle turns lose time as well.
+            // Idle turns lose time as well. So only the part of the time that long busy turns have shown is subtracted.
             let taken = worker_snapshot.away_s.filter(|_| long_s > 0.0).map_or(0.0, |away| away * long_busy_s / long_s);
             worker_snapshot.busy_s = (worker_snapshot.busy_s - taken).max(0.0);
             self.delays.clear();
@@ -193,7 +192,7 @@ impl Sampler {
         }
     }
 
-    /// Returns the largest share of the period that the machine took from a worker.
+    /// Returns the fraction of the period that the machine took from a worker, 0 to 1: the largest of all workers.
     fn disturbed(&self, now: Ticks) -> f64 {
         let span = self.frequency.seconds(now.since(self.last));
         let shares = self.snapshot.workers.iter().filter_map(|worker| Some(worker.away_s? / span));
@@ -237,7 +236,8 @@ fn take_module(
         let (packets, queued) = (counters.packets.get(), counters.queued.get());
         all.packets += packets;
         all.calls += counters.batches();
-        // Packets are turned away only if the scheduler shares time.
+        // If the scheduler does not share time, packets are turned away only at a full ring to another worker. Such
+        // packets are not counted here.
         let away = if counters.weight.get() > 0 { telemetry.modules[at].turned_away.get() } else { 0 };
         all.came += packets + queued + away;
         all.arrived.0 += counters.arrived.get();
@@ -255,7 +255,7 @@ fn take_module(
     }
     let was = std::mem::replace(before, all);
     (snapshot.packets, snapshot.calls) = (all.packets - was.packets, all.calls - was.calls);
-    // The queue is looked at only from time to time.
+    // The count of queued packets is updated only from time to time, so the sum may seem to decrease.
     snapshot.came = all.came.saturating_sub(was.came);
     snapshot.arrived = (all.arrived.0 - was.arrived.0, all.arrived.1 - was.arrived.1);
     let ticks = all.timed.2.wrapping_sub(was.timed.2).cast_signed().max(0);

@@ -59,7 +59,7 @@ pub trait Scheduler: Send {
     fn is_idle(&self) -> bool;
 
     /// Returns whether `node` may run straight after the running node, without being scheduled, while its packets are
-    /// in the cache. Only the running node feeds it, and no packet waits there.
+    /// in the cache. The caller has checked that only the running node feeds `node`, and that no packet waits there.
     #[inline]
     fn straight_on(&mut self, node: usize) -> bool {
         let _ = node;
@@ -127,7 +127,7 @@ pub trait Scheduler: Send {
         None
     }
 
-    /// Lifts all limits and marks for good, because the worker drains.
+    /// Ends all rate limits and overloads for good, because the worker drains.
     fn lift(&mut self) {}
 
     /// Sets a module's weight. The caller has checked its range.

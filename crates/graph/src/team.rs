@@ -16,7 +16,7 @@ struct Member {
     handed: AtomicU64,
     /// Packets taken from other workers.
     taken: AtomicU64,
-    /// Whether the worker does nothing more unless packets come from outside or from another worker.
+    /// Whether the worker has nothing to do until packets come from outside or from another worker.
     quiet: AtomicBool,
     /// The time until which packets are held, in ticks. 0 if none are held. `u64::MAX` if packets may still come from
     /// outside.
@@ -131,14 +131,14 @@ impl Team {
     /// Sets the time until which `worker` holds packets. 0 if it holds none. [`Ticks::NEVER`] if packets may still come
     /// to it from outside.
     pub(crate) fn set_waits(&self, worker: usize, until: Ticks) {
-        // Usually the value is the same. Then the line need not be written.
+        // Usually the value is the same. Then the cache line need not be written.
         let known = &self.members[worker].waits;
         if known.load(Ordering::Relaxed) != until.0 {
             known.store(until.0, Ordering::Relaxed);
         }
     }
 
-    /// Sets whether `worker` does nothing more unless packets come from outside or from another worker.
+    /// Sets whether `worker` has nothing to do until packets come from outside or from another worker.
     pub(crate) fn set_quiet(&self, worker: usize, quiet: bool) {
         let known = &self.members[worker].quiet;
         if known.load(Ordering::Relaxed) != quiet {

@@ -67,7 +67,8 @@ pub struct MeterAccount {
 pub struct Metered {
     /// By module.
     pub modules: Vec<MeterAccount>,
-    /// By port: while it gave packets, and while it took packets.
+    /// By port: the counts of the calls in which the port gave packets to the worker, and of the calls in which it took
+    /// packets from the worker.
     pub ports: Vec<[MeterAccount; 2]>,
     /// Hand-overs of packets to and from other workers.
     pub handover: MeterAccount,
@@ -77,7 +78,7 @@ pub struct Metered {
     pub all: MeterAccount,
     /// The metered busy turns.
     pub turns: Counter,
-    /// 1 as soon as the meter has failed.
+    /// 1 as soon as the meter has failed, 0 before.
     pub failed: Counter,
 }
 
@@ -95,8 +96,9 @@ impl Metered {
     }
 }
 
-/// Turns so long that the machine may have run something else, by class. Class n has the turns that took at least 2ⁿ
-/// times as long as the shortest long turn. The last class has all longer turns, too.
+/// Turns so long that the machine may have run something else, by class. A turn is long if it takes longer than
+/// [`LONG`](forebay_protocol::snapshot::LONG). Class n has the turns that took 2ⁿ to 2ⁿ⁺¹ times as long as `LONG`. The
+/// last class also has all longer turns.
 #[derive(Debug, Default)]
 pub struct LongTurns {
     /// The number of all long turns.
@@ -110,12 +112,12 @@ pub struct LongTurns {
 }
 
 impl LongTurns {
-    /// Returns the class of a turn that took `times` times as long as the shortest long turn.
+    /// Returns the class of a turn that took `times` times [`LONG`](forebay_protocol::snapshot::LONG).
     pub(crate) fn class(times: u64) -> usize {
         (times.max(1).ilog2() as usize).min(LONG_CLASSES - 1)
     }
 
-    /// Counts a long turn of this class. `busy`: it had work to do.
+    /// Counts a long turn of this class. `busy`: the turn had work to do.
     pub(crate) fn add(&self, class: usize, ticks: u64, busy: bool) {
         self.turns[class].add(1);
         self.ticks[class].add(ticks);
@@ -136,9 +138,9 @@ pub struct ModuleCounters {
     pub sizes: [Counter; SIZE_CLASSES],
     /// The timed calls.
     pub timed: Account,
-    /// The present trigger.
+    /// The present trigger: the number of packets that must wait before the module runs. 0 if there is none.
     pub trigger: Counter,
-    /// The present hold limit, in ticks.
+    /// The present hold limit: the longest time that packets wait for the trigger, in ticks. 0 without a trigger.
     pub hold: Counter,
     /// The present weight. 0 if the scheduler does not share time.
     pub weight: Counter,
@@ -148,7 +150,8 @@ pub struct ModuleCounters {
     pub arrived: Counter,
     /// The packets in the queue at the last update, if the module has a trigger or the scheduler shares time.
     pub queued: Counter,
-    /// How long the first packet had waited for the trigger at the last update, in ticks.
+    /// How long the first packet of the queue had waited for the trigger at the last update, in ticks. 0 if the queue
+    /// was empty.
     pub oldest: Counter,
 }
 
@@ -201,7 +204,7 @@ pub struct ModuleTelemetry {
     pub kind: &'static str,
     /// Its output gates' names, in order.
     pub gates: Vec<String>,
-    /// Whether this worker runs it.
+    /// Whether this worker runs the module.
     pub here: bool,
     /// The packets dropped, by reason.
     pub drops: ReasonCounters,
@@ -209,8 +212,8 @@ pub struct ModuleTelemetry {
     pub creates: ReasonCounters,
     /// The packets consumed, by reason.
     pub consumes: ReasonCounters,
-    /// The packets for it that were dropped because a later module was overloaded, or because the ring to its worker
-    /// was full ([`BACKPRESSURE`]).
+    /// The packets for this module that were dropped because a later module was overloaded, or because the ring to this
+    /// module's worker was full ([`BACKPRESSURE`]).
     pub turned_away: Counter,
     /// The function's own counters.
     pub own: Vec<OwnCounters>,
@@ -225,13 +228,13 @@ pub struct PortTelemetry {
     pub kind: &'static str,
     /// Its counters.
     pub counters: Arc<PortCounters>,
-    /// The packets that it refused to send.
+    /// The packets that the port refused to send.
     pub refused: Counter,
-    /// 1 if it was closed before its last packet was read.
+    /// 1 if the port was closed before its last packet was read, otherwise 0.
     pub unread: Counter,
-    /// The timed calls in which it gave packets.
+    /// The timed calls in which the port gave packets to the worker.
     pub receiving: Account,
-    /// The timed calls in which it took packets.
+    /// The timed calls in which the port took packets from the worker.
     pub sending: Account,
 }
 
@@ -240,8 +243,8 @@ pub struct PortTelemetry {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct FlowTelemetry {
-    /// A delay up to this value exceeds neither the objective nor the largest delay so far. For most packets this is
-    /// the only comparison.
+    /// The smaller of the objective and the largest delay so far, or 0 after the objective was set. Only a delay above
+    /// this value can be a violation or a new maximum. For most packets this is the only comparison.
     usual: Counter,
     /// The objective, in ticks. [`Ticks::NEVER`] if there is none.
     objective: Counter,
@@ -251,7 +254,7 @@ pub struct FlowTelemetry {
     pub delay: Histogram,
     /// The flow as declared, or as found if none was declared.
     pub plan: Box<FlowPlan>,
-    /// The bytes of the packets that left, if any flow's rate objective is in bits.
+    /// The bytes of the packets that left. Counted only if the rate objective of some flow is in bits, otherwise 0.
     pub bytes: Counter,
 }
 
@@ -284,7 +287,7 @@ impl FlowTelemetry {
         self.usual.set(0);
     }
 
-    /// Accounts `n` packets with this delay. The negative of `n` (wrapped) cancels an earlier call.
+    /// Accounts `n` packets with this delay. To cancel an earlier call, pass the negative of its `n` (wrapped).
     #[inline]
     pub(crate) fn account(&self, delay: Sample, n: u64) {
         if delay.value() > self.usual.get() {
@@ -304,8 +307,9 @@ impl FlowTelemetry {
     }
 }
 
-/// The folds, for readers. The engine does not count the packets of each folded module. Their number derives from two
-/// counts: the packets that come to a fold, by flow word, and the packets that its modules drop, by reason.
+/// The folds, for readers. In a fold, one function runs for modules of several branches
+/// ([`Branches`](crate::Branches)). The engine does not count the packets of each folded module. Their number derives
+/// from two counts: the packets that come to a fold, by flow word, and the packets that its modules drop, by reason.
 #[derive(Debug)]
 pub struct FoldTelemetry {
     /// By fold: its modules, by branch.
@@ -355,8 +359,8 @@ pub struct WorkerCounters {
     pub timing: Counter,
     /// The timed busy turns.
     pub timed_turns: Counter,
-    /// The residue, which belongs to no module, no port and no hand-over: scheduling, polling, timers. Its packets are
-    /// the number of all such stretches, its calls the number of timed ones.
+    /// The residue, which belongs to no module, no port and no hand-over: scheduling, polling, timers. In this account,
+    /// `packets` is the number of all such stretches, and `calls` is the number of the timed ones.
     pub residue: Account,
     /// The timed hand-overs of packets to and from other workers.
     pub handover: Account,
@@ -387,7 +391,8 @@ pub struct WorkerCounters {
     /// The time, in ticks, for which the first packet of each batch from a port had waited at the port. It is recorded
     /// once for each packet of the batch.
     pub port_wait: Histogram,
-    /// The arrival clocks seen, as a bit set: 1 poll, 2 intended, 4 kernel.
+    /// The clocks that packets' arrival times came from ([`ArrivalClock`](forebay_packet::ArrivalClock)), as a bit set:
+    /// 1 poll, 2 intended, 4 kernel.
     pub arrival_clocks: Counter,
 }
 
@@ -414,7 +419,7 @@ pub struct Telemetry {
     pub folds: FoldTelemetry,
     /// The worker's own counters.
     pub worker: WorkerCounters,
-    /// The meter's counts, if there is a meter.
+    /// The meter's counts. `None` if the worker has no meter.
     pub metered: Option<Metered>,
 }
 

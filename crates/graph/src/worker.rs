@@ -1,8 +1,8 @@
 //! A worker, which runs the graph of a plan in turns.
 //!
-//! A turn takes a batch from each port, runs every module that has packets in the scheduler's order, and gives leaving
-//! packets to the ports. The worker is a state machine: it never blocks, sleeps or spins, and its clock supplies the
-//! time. The caller of [`Worker::turn`] does the waiting.
+//! A turn takes a batch from each port, runs the modules that have packets, in the order that the scheduler chooses,
+//! and gives leaving packets to the ports. The worker is a state machine: it never blocks, sleeps or spins, and its
+//! clock supplies the time. The caller of [`Worker::turn`] does the waiting.
 
 mod apply;
 mod census;
@@ -76,13 +76,14 @@ pub struct Cost {
 /// line. Keep their order.
 #[repr(C, align(64))]
 struct Node {
-    /// The function that processes the packets. `None` where packets leave, in a module that another worker or another
-    /// module of its fold runs, before the function is taken over, and after it was handed over.
+    /// The function that processes the packets. `None` if packets leave here, or if another worker or another module of
+    /// the fold runs for this module. In a reload it is also `None` until the function is taken over, and after the
+    /// function was handed over.
     function: Option<Box<dyn Function>>,
     /// The destination of all packets, if there is only one gate.
     only: Option<Edge>,
     input: Input,
-    /// The index of its first gate's target in `Worker::edges`.
+    /// The index in `Worker::edges` of the target of the node's first gate.
     edges: u32,
     /// The number of gates. If there are several, a packet's flow word advances.
     gates: u16,
@@ -103,9 +104,10 @@ struct Edge {
     alone: bool,
 }
 
-/// A port as the worker sees it.
+/// A port, and the worker's data about the port.
 struct Gateway {
-    /// `None` if another worker has the port, before the port is taken over, and after it was handed over.
+    /// `None` if another worker has the port. In a reload it is also `None` until the port is taken over, and after the
+    /// port was handed over.
     port: Option<Box<dyn Port>>,
     /// The destination of packets that enter. `None` if no packets enter by the port.
     entry: Option<Edge>,
@@ -116,8 +118,8 @@ struct Gateway {
 /// The largest number of busy turns between two looks at timers and buffers. Every idle turn looks at them, too. The
 /// simulator has the same value.
 const SWEEP_EVERY: u32 = 16;
-/// A busy worker may look at a buffer late by the shortest hold limit divided by this number. The simulator has the
-/// same value.
+/// The distance between two looks of a busy worker at its buffers may be the shortest hold limit divided by this
+/// number. So a packet may wait that much longer than its hold limit. The simulator has the same value.
 const LATE: u64 = 32;
 /// The interval between two updates of the gauges in busy turns. Idle turns update them, too.
 const PUBLISH_EVERY: Nanos = Nanos(1_000_000);
@@ -155,11 +157,11 @@ pub struct Worker<C: Clock, S: Scheduler> {
     team: Arc<Team>,
     /// True while the worker drains: it takes no new packets from ports, and no packet waits for a trigger.
     draining: bool,
-    /// When it began to drain in order to hand over.
+    /// When the worker began to drain in order to hand over.
     paused: Ticks,
     /// The ports that were handed over: the name, and the packets received and sent until then.
     handed_ports: Vec<(String, [u64; 2])>,
-    /// The functions and ports that it takes over from the workers of the previous graph.
+    /// The functions and ports that this worker takes over from the workers of the previous graph.
     inherited: succession::Inherited,
     flows: FlowTable,
     /// By flow word: the packets that have come to the module in which they first run folded. Empty without folds.
@@ -231,7 +233,7 @@ pub struct Worker<C: Clock, S: Scheduler> {
 struct Timer {
     at: Ticks,
     module: usize,
-    /// Whether the run waits for the wake-up.
+    /// Whether the run waits for the wake-up, although all sources are used up.
     keeps: bool,
 }
 

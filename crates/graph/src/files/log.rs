@@ -53,11 +53,11 @@ pub enum Turn {
 pub struct LogFile {
     path: PathBuf,
     file: File,
-    /// The length after the last write.
+    /// The length of the file after the last write, or at the last look if that was later.
     len: u64,
-    /// The last request that was completed.
+    /// The number of the last request that this log has completed.
     requested: u64,
-    /// The request during which a failure was recorded.
+    /// The number of the request after which a failure was last recorded. `None` if the last look had no failure.
     failed: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl LogFile {
         &self.path
     }
 
-    /// Returns whether the file is empty.
+    /// Returns whether the file was empty after the last write or at the last [look](Self::look).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

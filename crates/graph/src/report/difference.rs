@@ -64,7 +64,8 @@ impl Reading {
             control: None,
         };
         mark_machine_misses(&mut report);
-        // Meter figures of only some workers would be compared with counters of all.
+        // If one meter has failed, the meter figures of the other workers would be compared with counters of all
+        // workers.
         if later.workers.iter().any(|worker| worker.meter_failed) {
             remove_meters(&mut report);
         }
@@ -95,8 +96,8 @@ fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// Reports a module between two readings. Between them, `seconds` passed, which are `span` ticks summed over all
-/// workers. Also returns the packets of its calls: those of the whole fold, if the module runs for others.
+/// Reports a module between two readings. `seconds` passed between them. `span` are the ticks that all workers together
+/// had in this time. Also returns the packets of its calls: those of the whole fold, if the module runs for others.
 fn module(
     before: ModuleReading,
     now: &ModuleReading,
@@ -241,8 +242,8 @@ fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> 
         [(now.all, before.all), (now.busy, before.busy), (now.busy_turns, before.busy_turns)]
             .map(|(now, before)| now.saturating_sub(before) as f64);
     let long = frequency.ticks(LONG).0 as f64;
-    // From the longest class on, so that stalls do not make other turns look usual. A class with most of the turns is
-    // usual itself.
+    // From the longest class down. The stalls found so far do not count for the mean, so they cannot hide shorter
+    // stalls. A class that has most of the turns determines the mean, so its turns are no stalls.
     let mut stalls = Stalls::default();
     let (mut stalled, mut stalled_busy, mut stalled_busy_turns) = (0.0, 0.0, 0.0);
     for class in (0..LONG_CLASSES).rev().filter(|class| turns[*class] > 0) {

@@ -6,7 +6,7 @@ use forebay_units::{Frequency, Nanos, Percentile, Rate};
 
 use super::difference::delay;
 
-/// A rate keeps its objective if it is at most this share of the objective below the objective.
+/// A rate keeps its objective if it is below the objective by at most this fraction of the objective.
 const NEAR: f64 = 0.01;
 
 /// The counters of a flow in a span, and its objectives.

@@ -15,9 +15,9 @@ pub const COPY_COUNTERS: [&str; 2] = ["copied", "lost"];
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses {
     lines: Vec<LostLines>,
-    /// Packets that ports lost before they entered.
+    /// Packets that ports lost before the packets entered.
     packets: u64,
-    /// The last report of each name.
+    /// The flows that had missed an objective before a reload removed them: the last report of each name.
     flows: Vec<FlowReport>,
 }
 

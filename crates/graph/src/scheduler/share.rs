@@ -75,7 +75,8 @@ pub struct ShareError {
 }
 
 impl Share {
-    /// Returns the share of each of `workers` workers that run the module. Together they keep to its rate.
+    /// Returns the share of each of `workers` workers that run the module. Each worker gets an equal part of the rate
+    /// limit, so together they keep the limit.
     #[must_use]
     pub fn of(self, workers: usize) -> Self {
         let part = |rate: f64| rate / workers as f64;

@@ -76,8 +76,9 @@ impl Topology {
         sources
     }
 
-    /// Returns, by module, the first module of the chain that leads only to it. After that point a packet reaches the
-    /// module unless it is dropped or consumed on the way. Before it, the packet may still go elsewhere.
+    /// Returns, by module, the first module of the chain that leads only to it. From this first module on, a packet
+    /// cannot go elsewhere: it reaches the module, or it is dropped or consumed on the way. Before the first module,
+    /// the packet may still go elsewhere.
     pub(super) fn chain_heads(&self) -> Vec<u32> {
         let mut feeders = vec![Vec::new(); self.gates.len()];
         for entry in self.entries.iter().flatten() {

@@ -103,13 +103,13 @@ pub struct WeightedFair {
     random: u32,
     /// Whether weights, and with them passes, have changed since the last turn.
     reweighted: bool,
-    /// Whether limits and marks have been lifted.
+    /// Whether rate limits and queue marks no longer apply ([`lift`](Scheduler::lift)).
     lifted: bool,
 }
 
 impl WeightedFair {
     /// Removes the module to run next from the ready modules, and returns it. `None` if no module is ready. The caller
-    /// checks its rate limit.
+    /// checks the module's rate limit.
     #[inline]
     fn choose(&mut self) -> Option<usize> {
         let abreast = if self.lowest >= self.virtual_time { self.abreast.pop() } else { None };
@@ -134,7 +134,7 @@ impl WeightedFair {
         self.abreast.count > 0 || self.lowest < u64::MAX
     }
 
-    /// Queues a ready module among those ahead, with its own pass.
+    /// Queues a ready module in `ahead`, with its own pass.
     #[inline]
     fn queue(&mut self, module: usize) {
         let pass = self.accounts[module].pass;
@@ -296,7 +296,7 @@ impl Scheduler for WeightedFair {
             // The last turn was busy.
             if std::mem::take(&mut self.timing) {
                 self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                // 16 to 47: thirty-two turns from one to the next, on average.
+                // 16 to 47: thirty-two turns from one timed turn to the next, on average.
                 self.until_timed = 16 + (self.random >> 27);
             } else {
                 self.until_timed = self.until_timed.saturating_sub(1);
@@ -427,11 +427,11 @@ impl Scheduler for WeightedFair {
             }
             return;
         };
-        // A module that ports feed keeps its turn without packets, because its ports may have more by then. If no other
-        // module is ready, all start again in the next turn, which reads all ports.
+        // A module that ports feed stays ready without packets, because its ports may have packets when it is chosen.
+        // If no other module is ready, it need not stay ready: the next turn reads all ports.
         let again = more || (account.state & ENTRY != 0 && (self.abreast.count > 0 || self.lowest < u64::MAX));
         if again && !std::mem::replace(&mut account.ready, true) {
-            // With its own pass, even if that is behind.
+            // The module keeps its own pass, even if that is below the virtual time.
             self.queue(node);
         }
     }

@@ -13,9 +13,11 @@ pub struct Declared {
     pub counters: Vec<OwnCounters>,
     /// Its tables that may be changed while packets run, by name.
     pub tables: Vec<(String, Arc<dyn Table>)>,
-    /// How many packets it holds at most, and the parameter that sets this.
+    /// The parameter that limits how many packets the function holds, and that limit. `None` if the function holds no
+    /// packets.
     pub holds: Option<(&'static str, usize)>,
-    /// Whether it skipped work because it was only checked ([`Setup::checking`](super::Setup::checking)).
+    /// Whether the function may have skipped work because the configuration was only checked
+    /// ([`Setup::checking`](super::Setup::checking)).
     pub provisional: bool,
 }
 

@@ -100,8 +100,8 @@ impl Setup<'_> {
     }
 
     /// Creates an object with `make` that consecutive configurations hand over under the same `key`. Each configuration
-    /// finds the object as the previous one left it. A configuration that does not request it drops it. The key must
-    /// describe the content: an object made from other parameters needs another key.
+    /// finds the object as the previous one left it. A configuration that does not request the object drops it. The key
+    /// must describe the content: an object made from other parameters needs another key.
     ///
     /// # Errors
     /// Those of `make`.

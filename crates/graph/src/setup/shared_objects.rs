@@ -32,8 +32,8 @@ pub enum ObjectKey {
     },
 }
 
-/// Identifies an object that consecutive configurations hand over. It is the same for all shares of a table, because a
-/// check of a configuration always requests the first share.
+/// Identifies an object that consecutive configurations hand over. This identity is the same for all shares of a table,
+/// because a check of a configuration requests only the first share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandedOver {
     /// Describes the content of the object.

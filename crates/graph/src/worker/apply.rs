@@ -19,7 +19,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for action in actions {
             self.make(action);
         }
-        // Once for all actions, because it looks at every buffer.
+        // Once for all actions, because `derive_holds` looks at every buffer.
         if actions.iter().any(|action| matches!(action, Action::SetTrigger { .. } | Action::SetHold { .. })) {
             self.derive_holds();
         }

@@ -14,7 +14,7 @@ use crate::scheduler::Scheduler;
 
 /// A node after the bin: packets for other workers.
 pub(super) enum CrossingNode {
-    /// Each packet goes to the node of its session's worker.
+    /// Each packet goes to the node of its session's worker. The array has this node by share of the sessions.
     Spread(Box<[u32]>),
     /// All packets go to one other worker.
     Away {
@@ -40,8 +40,9 @@ impl Stuck {
         self.0 |= 1 << crossing as u8;
     }
 
-    /// Returns whether the worker may take packets of the crossing `taken` from other workers. It must not take packets
-    /// that it may have to hand over again while it cannot hand over. Otherwise workers could wait for each other.
+    /// Returns whether the worker may take packets of the crossing `taken` from other workers. While the worker cannot
+    /// hand over packets, it must not take packets that it may have to hand over again. Otherwise workers could wait
+    /// for each other.
     fn allows(self, taken: Crossing) -> bool {
         let entering = 1 << Crossing::Entry as u8;
         // Stuck packets of a port block no other packets, because they have not reached this worker's modules yet.
@@ -127,7 +128,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             CrossingNode::Away { out, tag, drops } => {
                 let count = batch.len();
                 let out = &mut self.links.outs[*out];
-                // The time is used only in simulated time, so a real clock is not read here.
+                // The receiver uses the time of sending only in simulated time, so a real clock is not read here.
                 let now = if C::SIMULATED { self.clock.now() } else { self.desk.now };
                 if out.send(*tag, now.0, batch) {
                     self.team.handed(self.id, count);

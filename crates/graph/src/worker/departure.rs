@@ -156,7 +156,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[cold]
     fn refused<const MODE: u8>(&mut self, port: usize, batch: &mut Batch, now: Ticks) {
         if self.accounting {
-            // They were accounted as sent.
+            // The packets were accounted as sent before `send` was called.
             self.account::<true>(batch, now);
             if self.weighs {
                 self.weigh::<true>(batch);
@@ -170,7 +170,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Drops packets that the configuration sends to the bin.
     fn discard<const MODE: u8>(&mut self, batch: &mut Batch) {
         self.telemetry.worker.unwanted.add(batch.len() as u64);
-        // The module that sent it there is no longer known, because branches meet in the bin.
+        // The module that sent a packet to the bin is no longer known, because branches meet there.
         self.observe_drops::<MODE>(DropSite::Port(self.gateways.len()), "unwanted", batch);
         batch.clear();
     }

@@ -1,9 +1,9 @@
 //! The order in which ports are read when the scheduler shares time.
 //!
-//! A port may fill a queue so that the ports after it must not be read. So the port that has waited longest comes
-//! first. Then each port that leads to the queue gets its turn, at whatever intervals the queue has room. A plain
-//! rotation does not suffice: with n ports, and a queue that has room once in n turns, the same port would always fill
-//! the queue.
+//! If one port fills a queue, the ports that come later in the round must not be read. So the port that has waited
+//! longest comes first. Then all ports that lead to the queue are read equally often, at whatever intervals the queue
+//! has room. A plain rotation does not suffice: with n ports, and a queue that has room once in n turns, the same port
+//! would always fill the queue.
 
 /// Ports in the order of their last packets: the port that gave packets the longest time ago comes first.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn run<const MODE: u8>(&mut self) -> bool {
         let mut ran = false;
         self.stuck = Stuck::NOTHING;
-        // Packets that another worker had no room for are retried once a turn.
+        // Packets for which another worker had no room are retried once a turn.
         while let Some(node) = self.waiting.pop() {
             self.scheduler.ready(node);
         }
@@ -69,8 +69,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// Reads the ports of a module that has no packets but that the scheduler chose all the same ([`Scheduler::ran`]).
-    /// If the ports have more packets, the module is backlogged. With one batch a turn, a module with a large weight
-    /// would not get its share.
+    /// If the ports have more packets, the module is backlogged. If the ports were read only once a turn, such a module
+    /// would run one batch a turn, and with a large weight it would not get its share.
     #[inline(never)]
     fn refill<const MODE: u8>(&mut self, node: usize) {
         if self.draining || self.stuck != Stuck::NOTHING {
@@ -85,8 +85,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Runs `batch` through the node `at`. As long as the whole batch goes on to a node that no other node feeds, it
-    /// also runs through that node. The batch is empty afterwards.
+    /// Runs `batch` through the node `at`. As long as the whole batch goes on to a node that no other node feeds, the
+    /// batch also runs through that node. The batch is empty afterwards.
     #[inline]
     fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch) {
         let (size, class) = (batch.len(), size_class(batch.len()));
@@ -277,8 +277,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.bin.clear();
     }
 
-    /// Moves the packets that the function of `node` created or released along their gates. It overwrites the gates of
-    /// the desk, so the batch of the call must be gone.
+    /// Moves the packets that the function of `node` created or released along their gates. This overwrites the gates
+    /// of the desk, so the packets of the call's batch must have been moved before.
     #[cold]
     pub(super) fn emit<const MODE: u8>(&mut self, node: usize) {
         let mut emitted = std::mem::take(&mut self.desk.emitted);
@@ -326,7 +326,8 @@ pub(super) fn report_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: 
     }
 }
 
-/// Drops a packet on its way to a module because a later module is overloaded.
+/// Drops a packet on its way to a module, because a later module is overloaded or the ring to the module's worker is
+/// full ([`BACKPRESSURE`]).
 #[cold]
 pub(super) fn turn_away(
     module: usize,

@@ -118,8 +118,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Returns whether this turn is metered instead of timed. A scheduler that shares time needs the ticks of each such
-    /// turn.
+    /// Returns whether this turn is metered instead of timed. This is never so with a scheduler that shares time,
+    /// because that scheduler needs the ticks of these turns.
     #[inline]
     fn is_metered(&self) -> bool {
         !S::SHARES && self.stopwatch.is_metered

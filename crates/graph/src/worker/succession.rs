@@ -27,9 +27,10 @@ use crate::telemetry::Telemetry;
 struct HandedFunction {
     function: Box<dyn Function>,
     shelf: Shelf,
-    /// Its pending wake-up.
+    /// The function's pending wake-up.
     timer: Option<Timer>,
-    /// By flow word of the old graph: its key. The new graph finds its own words for the packets on the shelf by it.
+    /// By flow word of the old graph: the word's key (`FlowTable::keys`). The keys give the new graph its own words for
+    /// the packets on the shelf.
     flows: Arc<[u64]>,
 }
 
@@ -41,7 +42,8 @@ struct HandedOver {
     ports: Vec<Option<(Box<dyn Port>, Ready)>>,
 }
 
-/// The slots of the exchange for a worker's modules or ports: pairs of module or port and slot.
+/// For a worker's modules or ports: pairs of the index of the module or port, and the index of its slot in the
+/// exchange.
 type Slots = Vec<(usize, usize)>;
 
 /// The functions and ports on their way from the workers of a graph to the workers of the next graph.
@@ -57,7 +59,7 @@ pub struct Exchange {
     modules: Vec<Slots>,
     /// By running worker: the slots that its ports fill.
     ports: Vec<Slots>,
-    /// The packets that are held by functions that were handed over.
+    /// The number of packets that are held by functions that were handed over.
     moved: AtomicU64,
 }
 
@@ -78,7 +80,7 @@ pub(crate) struct Inherited {
 /// processes no packets.
 pub struct Former<C: Clock, S: Scheduler> {
     worker: Worker<C, S>,
-    /// How long no packets were taken from ports, in ticks.
+    /// How long no packets were taken from ports because of the change, in ticks.
     pub pause: Ticks,
 }
 
@@ -143,7 +145,7 @@ impl Exchange {
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Runs one step of handing over. The worker drains. When no packet waits in the whole team, it hands over its
-    /// functions and ports, and returns true. Call it until then, and not again.
+    /// functions and ports, and returns true. Call this until it returns true, and not again.
     pub fn hand_over(&mut self, exchange: &Exchange) -> bool {
         if !self.draining {
             self.paused = self.clock.now();
@@ -185,7 +187,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             if shelf.len() > 0 {
                 let words = self.flows.words();
                 for packet in shelf.packets() {
-                    // The path does not exist any more, so the packet belongs to no flow.
+                    // If the path does not exist any more, the packet belongs to no flow.
                     let key = flows.get(packet.flow() as usize);
                     packet.set_flow(key.and_then(|key| words.get(key)).copied().unwrap_or(u32::MAX));
                 }
@@ -202,7 +204,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         drop(handed);
         self.desk.now = self.clock.now();
         self.began = self.desk.now;
-        // Another graph used the pool before.
+        // The old graph used the pool before, and its exhaustions do not count here.
         self.exhausted_before = self.desk.pool.exhausted();
         self.publish();
     }
@@ -210,7 +212,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Replaces this worker by `next`, which has taken over functions and ports. The observer moves to `next`. Returns
     /// the old worker.
     pub fn succeed(&mut self, mut next: Self) -> Former<C, S> {
-        // A worker that joins has its own observer already.
+        // If this worker has no observer, `next` keeps the observer that it may have.
         if let Some(observer) = self.observer.take() {
             next.observe(Some(observer));
         }

@@ -23,17 +23,18 @@ use crate::telemetry::Pairs;
 
 /// The number of pairs of one kind after which their mean is known.
 const KNOWN: u64 = 16;
-/// Pairs that take more than this many times their mean are ignored: there was an interrupt.
+/// Pairs that take more than this many times the mean of the pairs without a reading in between are ignored: there was
+/// an interrupt.
 const UNUSUAL: u64 = 4;
 /// Pairs of more ticks than this are ignored, because the cost of a reading is lost in their variation.
 const SHORT: u64 = 8_192;
-/// The largest cost of a reading, in ticks, that is learnt from one pair. Also its negative limit.
+/// The cost of a reading that is learnt from one pair is limited to this number of ticks, positive or negative.
 const MUCH: f64 = 1_024.0;
 /// The weight, in pairs, of the cost that was known before the run.
 const PRIOR: f64 = 16.0;
 /// The largest weight, in pairs, of all pairs seen.
 const MOST: f64 = 65_536.0;
-/// The weight, in stretches, of the first guess: passing a stretch takes no ticks.
+/// The weight, in stretches, of the first estimate, which is that passing a stretch takes no ticks.
 const PASSED: f64 = 256.0;
 /// The largest weight, in stretches, of all stretches seen. Above it, their weight is halved.
 const MOST_PASSED: f64 = 1_048_576.0;
@@ -127,7 +128,7 @@ struct Turn {
     added: f64,
 }
 
-/// The stretches that the present series of turns reads, and the estimates.
+/// The stretches after which the present series of turns reads the clock, and the estimates.
 pub(super) struct Windows {
     reads: Reads,
     /// The number of series so far.
@@ -148,7 +149,8 @@ pub(super) struct Windows {
     resumed: Ticks,
     /// The ticks and the number of all busy turns that were not long, at the end of the last series.
     since: [u64; 2],
-    /// The mean ticks of such turns between the last series and this one. `None` if there were too few.
+    /// The mean ticks of the busy turns between the last series and this one that were not long. `None` if there were
+    /// too few.
     untimed: Option<f64>,
 }
 
@@ -176,15 +178,16 @@ impl Windows {
         self.reads = [Reads::Each, Reads::Second, Reads::Each, Reads::First][self.series as usize % 4];
     }
 
-    /// Returns whether the clock is read after each stretch, so that the parts of this turn are accounted.
+    /// Returns whether the clock is read after each stretch. Only then are the parts of this turn accounted.
     pub(super) fn reads_each(&self) -> bool {
         self.reads == Reads::Each
     }
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Whether the cost of a reading is known. A simulated clock costs nothing. A scheduler that shares time needs each
-    /// call timed.
+    /// Whether the known cost of a reading is used, and nothing is learnt here. In simulated time a reading costs
+    /// nothing. With a scheduler that shares time each call must be timed, so the cost that was measured before the run
+    /// is used.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
     /// Begins a timed turn that started at `now`. `first`: it is the first turn of its series. The methods here are
@@ -305,9 +308,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Learns the ticks that a reading adds from a pair of stretches that took `ticks`. The stretch that is not residue
-    /// determines the kind of the pair, because stretches of residue differ too much from each other. `split`: the
-    /// clock was read between the two.
+    /// Learns the ticks that a reading adds from a pair of stretches that took `ticks`. The pair is noted in the
+    /// account of the second stretch, or of the first stretch if the second one is residue. A pair of two stretches of
+    /// residue is ignored, because stretches of residue differ too much from each other. `split`: the clock was read
+    /// between the two.
     fn learn_reading_from(&mut self, first: Span, second: Span, ticks: u64, split: bool) {
         if self.stopwatch.warms_up {
             return;

@@ -76,7 +76,7 @@ pub(in crate::report) struct ModuleReading {
     pub(in crate::report) timed: Timed,
     /// Packets that came while there was a trigger, and turns in which packets came.
     pub(in crate::report) arrived: (u64, u64),
-    /// The packets that its function dropped, and those that were turned away.
+    /// The packets that the module's function dropped, and the packets for the module that were turned away.
     pub(in crate::report) dropped: u64,
     /// The present trigger. 0 if there is none.
     pub(in crate::report) trigger: u64,
@@ -91,7 +91,7 @@ pub(in crate::report) struct ModuleReading {
     pub(in crate::report) gauges: BTreeMap<String, BTreeSet<usize>>,
     /// The module that runs for this one, if it runs folded. Calls and times are those of that module.
     pub(in crate::report) folded: Option<String>,
-    /// The packets of the whole fold, if this module runs for others.
+    /// The packets of the whole fold, if this module runs for others. Otherwise 0.
     pub(in crate::report) of_fold: u64,
 }
 
@@ -105,12 +105,13 @@ pub(in crate::report) struct FlowReading {
     pub(in crate::report) delays: Distribution,
     /// The packets whose delay was above the objective.
     pub(in crate::report) violations: u64,
-    /// The bytes of the packets that left, if a rate objective is in bits.
+    /// The bytes of the packets that left. 0 if no flow's rate objective is in bits.
     pub(in crate::report) bytes: u64,
     pub(in crate::report) min_rate: Option<Rate>,
-    /// Packets that modules on its path turned away, if it has a rate objective.
+    /// The packets that modules on the flow's path turned away. 0 if the flow has no rate objective.
     pub(super) turned_away: u64,
-    /// Packets that ports lost before they entered its path, by the port's name. A port goes on counting in the next
+    /// By the name of a port whose packets enter on the flow's path: the packets that the port lost before they
+    /// entered. Empty if the flow has no rate objective. A port that is taken over continues its count in the next
     /// graph.
     pub(super) lost: BTreeMap<String, u64>,
 }
@@ -122,9 +123,10 @@ pub(in crate::report) struct PortReading {
     pub(in crate::report) kind: &'static str,
     /// Received, sent, dropped, refused, errors.
     pub(in crate::report) counts: [u64; 5],
-    /// The part of the dropped packets that has reasons, by reason.
+    /// The dropped packets for which the port gives reasons, by reason.
     pub(in crate::report) skipped: BTreeMap<String, u64>,
-    /// The length of the longest frame that did not fit a packet.
+    /// The length of the longest frame that did not fit a packet, in bytes. 0 if there was none, or if the length is
+    /// unknown.
     pub(in crate::report) longest: u64,
     /// Whether the run ended before the port's last packet.
     pub(in crate::report) unread: bool,
@@ -142,12 +144,13 @@ pub(in crate::report) struct WorkerReading {
     pub(in crate::report) timed_turns: u64,
     pub(in crate::report) residue: Timed,
     pub(in crate::report) handover: Timed,
-    /// Metered turns.
+    /// The meter's counts of whole turns, per turn.
     pub(in crate::report) metered: Metered,
     pub(in crate::report) metered_residue: Metered,
-    /// Whether its meter has failed.
+    /// Whether the worker's meter has failed.
     pub(in crate::report) meter_failed: bool,
-    /// By class: the number of long turns, the number of busy long turns, and the ticks of both.
+    /// Four arrays by class: the number of long turns, the number of busy long turns, the ticks of long turns, and the
+    /// ticks of busy long turns.
     pub(in crate::report) long: [[u64; LONG_CLASSES]; 4],
     pub(in crate::report) all: u64,
     pub(in crate::report) turns: u64,
@@ -158,7 +161,8 @@ pub(in crate::report) struct WorkerReading {
     pub(in crate::report) away: Away,
 }
 
-/// Replaces the packets of folded modules. The first module of a fold has counted the packets of all its modules.
+/// Sets the packets of each folded module. The first module of a fold has counted the packets of all modules of the
+/// fold.
 pub(super) fn fold(modules: &mut [ModuleReading], telemetry: &Telemetry) {
     let folds = &telemetry.folds;
     let packets = folds.packets(|module| modules[module].dropped);
@@ -259,7 +263,7 @@ impl FlowReading {
         }
     }
 
-    /// Returns the packets that were turned away on its path, or lost before they entered it.
+    /// Returns the number of packets that were turned away on the flow's path, or lost before they entered the path.
     pub(in crate::report) fn turned_away(&self) -> u64 {
         self.turned_away + self.lost.values().sum::<u64>()
     }

@@ -19,7 +19,7 @@ pub(super) struct Account {
     pub(super) untimed: u32,
     /// Whether the module is ready and has not been chosen yet, or waits for its rate limit.
     pub(super) ready: bool,
-    /// The turn in which new packets last made it ready.
+    /// The turn in which new packets last made the module ready.
     pub(super) since: u32,
     /// A set of bits: `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
     pub(super) state: u8,
