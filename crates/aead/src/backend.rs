@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Backend {
     /// The processor's instructions for AES and for carry-less multiplication.
     Hardware,
-    /// An implementation without special instructions and look-up tables. Its duration does not depend on secrets.
+    /// An implementation that uses no special instructions and no look-up tables. Its duration does not depend on
+    /// secrets.
     Software,
     /// [`Hardware`](Self::Hardware) if the processor has the instructions, otherwise [`Software`](Self::Software).
     #[default]

@@ -7,8 +7,8 @@ use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, Unbound
 
 use crate::{Aead, Forged, NONCE, TAG};
 
-/// A key of `ring`. It calls this type "less safe", because the caller provides the nonces. [`Numbers`](crate::Numbers)
-/// provides them.
+/// A key of `ring`. `ring` calls this type "less safe", because the caller provides the nonces.
+/// [`Numbers`](crate::Numbers) provides them.
 pub(crate) struct Hardware(LessSafeKey);
 
 impl Hardware {

@@ -8,7 +8,7 @@ use crate::{Aead, Backend, Forged, Material, NONCE, NoHardware, TAG};
 
 /// An expanded key of AES-128-GCM or AES-256-GCM.
 ///
-/// The implementation of the key is tested for each packet. This is a branch that always has the same result, which
+/// For each packet, the code tests which implementation the key has. This branch always has the same result, so it
 /// costs less than the indirect call of a trait object. [`Material`] wipes its bytes, but the implementations do not
 /// wipe the expanded keys.
 pub struct Key(Cipher);
@@ -22,7 +22,7 @@ enum Cipher {
 /// The reason why a key cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The key has the wrong length.
+    /// The key has this wrong length, in bytes.
     #[error("{0} bytes: allowed are 16 (AES-128) and 32 (AES-256)")]
     Length(usize),
     /// The requested implementation is unavailable.

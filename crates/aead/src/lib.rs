@@ -1,8 +1,8 @@
 //! Authenticated encryption: AES-GCM with or without the processor's instructions, keys, and numbers used once.
 //!
 //! This crate does not depend on the format of packets. The ciphers come from other crates (`ring`, and RustCrypto's
-//! `aes-gcm` for software). This crate has the same interface for both, keeps keys out of logs, and ensures that no
-//! number is used twice with a key.
+//! `aes-gcm` for software). This crate has the same interface for both, keeps keys out of logs, and provides numbers
+//! that are not used twice with a key ([`Numbers`]).
 //!
 //! ```
 //! use forebay_aead::{Aead, Backend, Key, Material};

@@ -16,10 +16,11 @@ pub struct Fingerprint([u8; 32]);
 /// The reason why a text is not a key. The messages do not quote the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
-    /// A character is not a hexadecimal digit.
+    /// A character is not a hexadecimal digit. Its position in bytes, counted from 1, without white space and `0x`
+    /// before the digits.
     #[error("byte {0} of the key is not a hexadecimal digit (the key itself is not shown)")]
     Digit(usize),
-    /// The number of digits is odd.
+    /// The number of digits, which is odd.
     #[error("the key has {0} hexadecimal digits: expected an even number")]
     Odd(usize),
 }

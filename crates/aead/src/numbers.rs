@@ -4,7 +4,7 @@
 //! nanoseconds since 1970. A process encrypts fewer than 10⁹ packets per second, so the clock stays ahead of the
 //! counter. A later process therefore starts above all numbers that were used before, and a key in a file can be used
 //! safely after a restart. This does not hold if the clock is set back. Processes on two hosts may draw the same
-//! numbers. [`Source::sender`] distinguishes these processes if the format has room for it.
+//! numbers. If the packet format has room for the value of [`Source::sender`], this value distinguishes the processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -56,8 +56,8 @@ impl Source {
         self.sender
     }
 
-    /// Draws up to `count` successive numbers. Returns the first of them and their number, which is above 0, or `None`
-    /// if there are no more.
+    /// Draws up to `count` successive numbers. Returns the first number, and how many were drawn, at least 1. `None` if
+    /// the source has no more numbers, or if `count` is 0.
     fn draw(&self, count: u64) -> Option<(u64, u64)> {
         let mut drawn = self.drawn.load(Ordering::Relaxed);
         loop {
@@ -111,7 +111,7 @@ pub struct Numbers {
     source: Arc<Source>,
     /// The usage of the key.
     usage: Arc<Usage>,
-    /// The largest usage of the key.
+    /// The largest usage of the key, in packets.
     limit: u64,
 }
 
@@ -122,7 +122,8 @@ impl Numbers {
         Self { next: 0, remaining: 0, source, usage, limit }
     }
 
-    /// Returns the next number, or `None` if the key must not be used any more.
+    /// Returns the next number. `None` if the key must not be used any more, because its usage has reached the limit or
+    /// the source has no more numbers.
     #[inline(always)]
     pub fn take(&mut self) -> Option<u64> {
         if self.remaining == 0 && !self.refill() {
@@ -138,8 +139,9 @@ impl Numbers {
     #[cold]
     #[inline(never)]
     fn refill(&mut self) -> bool {
-        // The usage is reserved first, because packets of an exhausted key must not draw numbers. Otherwise, the
-        // counter would get ahead of the clock, and a later process would draw numbers that were already used.
+        // The usage is reserved before numbers are drawn, because packets of an exhausted key must not draw numbers.
+        // Otherwise, the counter would get ahead of the clock, and a later process would draw numbers that were already
+        // used.
         let granted = self.usage.take(BLOCK, self.limit);
         if granted == 0 {
             return false;

@@ -20,7 +20,8 @@ impl NoMemory {
         Self { bytes: len.saturating_mul(size_of::<T>()) }
     }
 
-    /// Returns the error for a whole allocation of `all` bytes of which this error concerns a part.
+    /// Returns the error for a whole allocation of `all` bytes, if this error is about a part of it. The size in the
+    /// error is the larger of the two.
     #[must_use]
     pub const fn within(self, all: usize) -> Self {
         Self { bytes: if all > self.bytes { all } else { self.bytes } }
@@ -28,17 +29,19 @@ impl NoMemory {
 }
 
 /// Checks, after a list of `len` values was allocated, that the system still has as much free memory as a [`Region`]
-/// leaves. Without free memory, a later small allocation would fail and abort the process. Small lists are not checked.
+/// leaves. Without free memory, a later small allocation would fail and abort the process. Lists of less than half a
+/// huge page are not checked.
 fn check_free_memory<T>(len: usize) -> Result<(), NoMemory> {
     check_rest(NoMemory::of::<T>(len), || Region::new(HUGE).is_ok())
 }
 
-/// Returns the error if it concerns a large list and `has_more` returns `false`: the system has no more memory.
+/// Returns `error` if it is about a list of at least half a huge page and `has_more` returns `false`: the system has no
+/// more memory.
 fn check_rest(error: NoMemory, has_more: impl FnOnce() -> bool) -> Result<(), NoMemory> {
     if error.bytes < HUGE / 2 || has_more() { Ok(()) } else { Err(error) }
 }
 
-/// Creates an empty list with room for `len` values, so that no allocation is necessary to add them.
+/// Creates an empty list with room for `len` values. Adding up to `len` values then allocates no memory.
 ///
 /// # Errors
 /// Returns [`NoMemory`] if the system has too little memory.

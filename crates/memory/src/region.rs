@@ -13,8 +13,8 @@ mod mapped {
 
     use crate::HUGE;
 
-    /// The largest amount of memory that is provided in advance, in bytes. A larger region may never be used
-    /// completely.
+    /// The largest amount of memory that the system is made to provide in advance, in bytes. A region that is larger
+    /// may never be used completely.
     const POPULATED: usize = 1 << 28;
 
     /// The amount of free memory that a large region must leave, in bytes. Without it, a later small allocation would
@@ -42,8 +42,8 @@ mod mapped {
             Self::map(bytes, MapFlags::empty())
         }
 
-        /// Allocates a region on huge pages that the system has reserved for this use. If there are too few, allocates
-        /// it as [`new`](Self::new) does.
+        /// Allocates a region of at least one huge page, on huge pages that the system has reserved for this use. If
+        /// there are too few of them, allocates `bytes` bytes as [`new`](Self::new) does.
         ///
         /// # Errors
         /// Returns an error if the system has too little memory.
@@ -60,7 +60,7 @@ mod mapped {
             let bytes = bytes.ok_or(std::io::ErrorKind::OutOfMemory)?;
             let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | kind);
             // Kernels before 6.7 may start such a region at any small page. Its ends would then not be on huge pages.
-            // Therefore, more is mapped, and the ends are cut off.
+            // Therefore, `more` bytes are mapped in addition, and the ends are cut off.
             let more = if huge && kind.is_empty() { SPARE } else { 0 };
             let all = bytes.checked_add(more).ok_or(std::io::ErrorKind::OutOfMemory)?;
             // SAFETY: a new mapping at an address that the kernel chooses affects no existing mapping.

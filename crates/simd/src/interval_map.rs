@@ -66,7 +66,7 @@ pub struct IntervalMap<K: Key> {
     /// whose index is the number of ends below the key, stays inside `nodes` for any key. A node with `c` children has
     /// `c - 1` ends before the padding.
     nodes: Vec<K::Node>,
-    /// The index in `nodes` at which each level starts, the root's level first.
+    /// The index in `nodes` at which each level starts, the root's level first. Entries from `depth` on are not used.
     offsets: [usize; MAX_DEPTH],
     /// The number of levels, at least 1.
     depth: usize,
@@ -78,8 +78,8 @@ pub struct IntervalMap<K: Key> {
 }
 
 impl<K: Key> IntervalMap<K> {
-    /// Creates a map of intervals. `ends` are the last keys of all intervals except the last, which ends with the
-    /// highest key. `values` are the values of the intervals, in the same order.
+    /// Creates a map of intervals. `ends` are the last keys of all intervals except the last interval, which ends with
+    /// the highest key. An interval contains its last key. `values` are the values of the intervals, in the same order.
     ///
     /// # Panics
     /// Panics if `ends` is not strictly ascending or has more than 2²⁴ keys, or if the number of `values` is not the
@@ -128,7 +128,8 @@ impl<K: Key> IntervalMap<K> {
         size_of_val(self.nodes.as_slice()) + size_of_val(self.values.as_slice())
     }
 
-    /// Does the same without vector instructions. This is the definition that the vector kernels implement.
+    /// Does the same as [`look_up_batch`](Self::look_up_batch) without vector instructions. This is the definition that
+    /// the vector kernels implement.
     fn look_up_batch_scalar(&self, keys: &[K], values: &mut [u32]) {
         for (value, &key) in values.iter_mut().zip(keys) {
             let mut index = 0;

@@ -1,6 +1,6 @@
 //! Quantities with their units, and one random generator.
 //!
-//! Every other crate states its quantities in these types. They perform no I/O and read no clock.
+//! Every other crate states its quantities in these types. The types perform no I/O and read no clock.
 
 #![forbid(unsafe_code)]
 

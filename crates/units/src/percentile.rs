@@ -98,8 +98,9 @@ impl Percentile {
     }
 
     /// Returns true if the delays of `packets` packets missed the objective. `violations` is the number of packets
-    /// above the objective, and `mean` the mean delay in the unit of the objective, if it is known. Violations are
-    /// counted packet by packet, because measured percentiles may be up to 1/16 too high.
+    /// above the objective. `mean` is the mean delay in the unit of `objective`. `None` if the mean is unknown: then an
+    /// objective for the mean is not missed. Violations are counted packet by packet, because measured percentiles may
+    /// be up to 1/16 too high.
     #[must_use]
     pub fn is_missed(self, objective: f64, packets: u64, violations: u64, mean: Option<f64>) -> bool {
         match self {

@@ -41,7 +41,8 @@ pub enum UnitError {
     },
 }
 
-/// The largest allowed value. Somewhat above it, whole numbers are no longer exact in floating point.
+/// The largest allowed value, in the base unit of the type. Somewhat above it, whole numbers are no longer exact in
+/// floating point.
 const MAX_EXACT: f64 = 9e15;
 
 /// Other spellings of units, in lower case, each with its unit. An ambiguous spelling has several entries.
@@ -99,8 +100,8 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("bytes", "B"),
 ];
 
-/// Returns the largest quantity of the type that has these units, in its largest unit: `9000Tbps`. `units` are from
-/// small to large. `None` if no type has them.
+/// Returns the largest quantity of the type that has these units, in the type's largest unit: `9000Tbps`. `units` are
+/// from small to large. Only the last one is compared. `None` if no type has this unit as its largest.
 #[must_use]
 pub fn most<'u>(units: impl IntoIterator<Item = &'u str>) -> Option<String> {
     let all = [Nanos::UNITS, PacketRate::UNITS, BitRate::UNITS, Bytes::UNITS];
@@ -114,8 +115,9 @@ fn largest(units: &[Unit]) -> String {
     format!("{}{name}", (MAX_EXACT / scale).floor())
 }
 
-/// Suggests a unit for a number whose unit is missing or not in `units`: `" (did you mean 5min or 5ms?)"`. Returns an
-/// empty text if no unit is similar.
+/// Returns a part of an error message about a number whose unit is missing or not in `units`. For a missing unit this
+/// is `", as it has no unit"`. Otherwise it suggests similar units in `units`: `" (did you mean 5min or 5ms?)"`.
+/// Returns an empty text if no unit is similar, or if `text` does not begin with a number.
 #[must_use]
 pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> String {
     let (number, unit) = split(text.trim());

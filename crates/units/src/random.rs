@@ -76,7 +76,7 @@ impl Random {
         self.below(end as u64) as usize
     }
 
-    /// Returns a number from 0 to 1, without 1, in steps of 2⁻⁵³.
+    /// Returns a uniformly distributed number from 0 to below 1, in steps of 2⁻⁵³.
     #[inline]
     pub const fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64

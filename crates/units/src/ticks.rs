@@ -1,8 +1,8 @@
 //! Instants and spans on the engine's clock.
 //!
-//! Packets carry their arrival time, so this crate defines the unit. The clock that produced a tick knows its length in
-//! nanoseconds (`forebay-measure`): the period of the time-stamp counter in a real run, or a chosen period in simulated
-//! time.
+//! Packets carry their arrival time, so this crate defines the unit. The clock that counts the ticks knows the length
+//! of a tick in nanoseconds (`forebay-measure`): the period of the time-stamp counter in a real run, or a chosen period
+//! in simulated time.
 
 use std::ops::{Add, AddAssign, Sub};
 
