@@ -15,7 +15,7 @@ use crate::setup::SetupError;
 
 /// Decides once a period. It must not use clocks, files or random numbers of its own.
 pub trait Controller: Send {
-    /// Adds actions to `actions`. `guard` is the part of each delay objective that is kept in reserve, 0 to 1.
+    /// Adds actions to `actions`. `guard` is the fraction of each delay objective that is kept in reserve, 0 to 1.
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision);
 }
 

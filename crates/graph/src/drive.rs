@@ -26,8 +26,8 @@ use idle::IdleWorker;
 
 /// The largest number of turns between two looks at the stop flag and the orders.
 const LOOK_EVERY: u32 = 64;
-/// The time after which the worker looks at them even before [`LOOK_EVERY`] turns, because a turn of slow modules takes
-/// milliseconds.
+/// The time after which the worker looks at the stop flag and the orders even before [`LOOK_EVERY`] turns, because a
+/// turn of slow modules takes milliseconds.
 const LOOK_AFTER: Nanos = Nanos(1_000_000);
 
 /// The ticks of a simulated turn without its calls. An empty turn takes about as many in real time. A turn takes time

@@ -80,7 +80,7 @@ impl Effect {
 }
 
 impl Edit {
-    /// Makes the change. Returns `None`, and changes no byte of the frame, if it does not apply to the packet.
+    /// Makes the change. Returns `None`, and changes no byte of the frame, if the edit does not apply to the packet.
     fn apply(&self, packet: &mut Packet) -> Option<()> {
         match *self {
             Self::Frame { offset, bytes } => {

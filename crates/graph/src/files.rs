@@ -186,7 +186,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// # Errors
 /// Those of opening, and a file that is not regular.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Before opening, because some devices react to being opened.
+    // Checked before opening, because some devices react to being opened.
     check(path.metadata()?.file_type())?;
     open_if_regular(path)
 }

@@ -141,7 +141,7 @@ impl Input {
         }
     }
 
-    /// Adds the packets of a batch one by one, because they complete a batch.
+    /// Adds the packets of a batch one by one, because the batch that is being filled has no room for all of them.
     fn push_each(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
         let mut ready = false;
         batch.drain_each(|_, packet| ready |= self.push(packet, now, spares));

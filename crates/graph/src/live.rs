@@ -60,9 +60,9 @@ impl<T: 'static, L> Live<T, L> {
     }
 
     /// Makes a live value that has no other owner. From the start, readers hold it only during a call. So
-    /// [`change_with_readers`](Self::change_with_readers) knows when they no longer use it. (A reader of a shared value
-    /// keeps it if the reader is never called.) The first copy is made in `twin`, so that its memory is allocated from
-    /// the start. The content of `twin` does not matter.
+    /// [`change_with_readers`](Self::change_with_readers) knows when they no longer use it. (With [`new`](Self::new), a
+    /// reader keeps the first value until its next call, which may never come.) The first copy is made in `twin`, so
+    /// that its memory is allocated from the start. The content of `twin` does not matter.
     #[must_use]
     pub fn unshared(value: T, twin: T) -> Self {
         Self::made(Arc::new(value), true, Some(Arc::new(twin)))

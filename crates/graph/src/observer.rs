@@ -46,7 +46,8 @@ pub trait Observer: Send {
     fn visited(&mut self, visit: &Visit<'_>);
     /// A packet, marked or not, was dropped.
     fn dropped(&mut self, site: DropSite, reason: &'static str, packet: &Packet);
-    /// A marked packet has left by a port. `flow` is its flow's index in [`Telemetry::flows`](crate::Telemetry).
+    /// A marked packet has left by a port. `flow` is the index of the packet's flow in
+    /// [`Telemetry::flows`](crate::Telemetry). `None` if the packet belongs to no flow.
     fn left(&mut self, port: usize, flow: Option<usize>, packet: &Packet);
     /// A function has consumed a marked packet.
     fn consumed(&mut self, module: usize, reason: &'static str, packet: &Packet);

@@ -51,7 +51,8 @@ pub struct Module {
     pub trigger: usize,
     /// The longest time that packets wait for the trigger. `None`: derived from the flows' delay objectives.
     pub hold: Option<Nanos>,
-    /// Its share of the worker, if the scheduler shares time.
+    /// The module's share of the worker's time, and the marks of its queue. A scheduler that does not share time uses
+    /// only [`when_full`](crate::Marks::when_full).
     pub share: Share,
 }
 
@@ -89,7 +90,7 @@ pub struct FlowPlan {
     pub slo: Option<Nanos>,
     /// The delays that must keep the objective: the 99th percentile by default.
     pub percentile: Percentile,
-    /// The rate objective: the flow gets at least this much of its offered rate.
+    /// The rate objective: the flow gets at least this rate, or all that it offers if that is less.
     pub min_rate: Option<Rate>,
 }
 
@@ -98,7 +99,7 @@ pub struct FlowPlan {
 pub struct Plan {
     /// The pipeline's name.
     pub name: String,
-    /// The largest batch.
+    /// The largest batch, in packets.
     pub batch: usize,
     /// The scheduler that runs it.
     pub scheduler: SchedulerKind,

@@ -160,8 +160,8 @@ impl Rig {
         (self.wake != Ticks::NEVER).then_some(self.wake)
     }
 
-    /// Returns whether a run whose sources are used up would wait for the wake-up. It would after [`Context::wake_at`],
-    /// but not after [`look_at`](Context::look_at).
+    /// Returns whether a run whose sources are used up would wait for the wake-up. This is true if the function has
+    /// called [`Context::wake_at`], and false if it has only called [`look_at`](Context::look_at).
     #[must_use]
     pub fn keeps_run(&self) -> bool {
         self.keeps

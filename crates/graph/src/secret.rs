@@ -20,9 +20,9 @@ const KEY: usize = 32;
 /// The digits of the largest whole number of 64 bits.
 const LONGEST_NUMBER: usize = 20;
 
-/// Returns whether a word may be a key. Keys have 16 or more hexadecimal digits. Either at most a quarter of its
-/// characters are not such digits, or 16 digits are in consecutive pairs between colons or dashes. IPv6 addresses and
-/// UUIDs are not keys, and not parts of a key.
+/// Returns whether a word may be a key. A word may be a key if it has 16 or more hexadecimal digits and one of two
+/// conditions holds: at least three quarters of its characters are such digits, or 16 digits are in consecutive pairs
+/// between colons or dashes. IPv6 addresses and UUIDs are not keys, and not parts of a key.
 #[must_use]
 pub fn is_key(word: &str) -> bool {
     names::between(word, &names::numbers(word)).any(|part| is_like_a_key(&word[part]))

@@ -1,7 +1,8 @@
 //! The setup of a function, port or shared state while it is created.
 //!
-//! The created object receives a [`Setup`]. The source files follow its purposes: this file has the facts about the
-//! run, `files` the files, `objects` the objects that modules share, and `declarations` the gates, counters and tables.
+//! The created object receives a [`Setup`]. The methods of `Setup` are in several source files: this file has the facts
+//! about the run, `files` the files, `objects` the objects that modules share, and `declarations` the gates, counters
+//! and tables.
 
 mod claim;
 mod declarations;

@@ -25,8 +25,8 @@ pub(crate) struct Shelf {
     slots: Vec<Slot>,
     /// The slots without a packet or a reservation.
     free: Vec<u32>,
-    /// The keys reserved during the present call, by the packet's index in the batch. It grows to the highest index so
-    /// far, plus 1.
+    /// The keys reserved during the present call, by the packet's index in the batch. Its length is the highest index
+    /// so far, plus 1.
     reserved: Vec<Option<Key>>,
     /// The number of keys in `reserved`.
     reservations: usize,
@@ -73,8 +73,8 @@ impl Shelf {
         Ok(())
     }
 
-    /// Frees the slots that the call reserved but did not use, because it put the packet on another gate. Called at the
-    /// end of each call that reserved slots.
+    /// Frees the slots that the call reserved but did not use, because the function put the packet on another gate.
+    /// Called at the end of each call that reserved slots.
     pub(crate) fn settle(&mut self) {
         let mut at = 0;
         while self.reservations > 0 {

@@ -32,8 +32,9 @@ pub trait Table: Send + Sync {
         self.len() == 0
     }
 
-    /// Returns up to `most` entries as lines that can be read again, in the table's order. It starts at the first
-    /// entry, or after the entry `after`, a line returned earlier whose entry need not exist any more.
+    /// Returns up to `most` entries as lines that can be read again, in the table's order. `after` is a line that was
+    /// returned earlier: the result starts after its entry, which need not exist any more. Without `after` it starts at
+    /// the first entry.
     ///
     /// # Errors
     /// `after` is not such a line. The error names the allowed lines.

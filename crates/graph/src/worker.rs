@@ -384,8 +384,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         true
     }
 
-    /// Returns whether a port must not be read now: a module after it is overloaded, or its packets can wait until the
-    /// module at its entry runs. Only a scheduler that shares time holds ports.
+    /// Returns whether a port must not be read now: a module after the port is overloaded, or the port's packets can
+    /// wait until the module at the port's entry runs. Only a scheduler that shares time holds ports.
     #[inline]
     fn is_held(&self, port: usize) -> bool {
         let waits = |entry: Edge| self.scheduler.waits(port, entry.node as usize);

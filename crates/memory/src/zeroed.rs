@@ -46,7 +46,7 @@ impl<T> Deref for Zeroed<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: the region has room for `len` values and starts at a page, so they are aligned. All bytes are valid
         // values: zero is one (`new`, the only constructor, requires `FromZeros`), and only values have been written.
-        // They are borrowed as `self` is. They are neither moved nor dropped, because they are `Copy`.
+        // They are borrowed as `self` is. They are `Copy`, so no value is moved out, and none must be dropped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

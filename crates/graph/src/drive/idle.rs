@@ -2,8 +2,8 @@
 //!
 //! [`run`](super::run) passes everything that a turn returns, except [`Next::Now`], to the worker's policy. This is the
 //! only place at which a running worker waits. A policy may spin, sleep, or [park](Idle::park) the worker. It may
-//! return early at any time: a turn without work does no harm. It must not wait for longer than [`LONGEST`], because
-//! ports look at the state of their interfaces while they are called.
+//! return early at any time: a turn without work does no harm. It must not wait for longer than [`LONGEST`], because a
+//! port looks at the state of its interface only while the worker calls the port.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

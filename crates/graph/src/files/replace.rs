@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use super::{check, open_to_write};
 
 /// Writes `bytes` to the file at `path`. At any moment the path has the complete old or the complete new file: the new
-/// file is written beside it first, and then renamed. A symbolic link stays a link, unless its target does not exist. A
-/// read-only file is replaced if its folder allows it. A path that stores nothing, for example a terminal, a pipe or
-/// `/dev/null`, is written to directly.
+/// file is written beside it first, and then renamed. If `path` is a symbolic link and its target exists, the link
+/// stays and the target is replaced. A link without a target is replaced by the file. A read-only file is replaced if
+/// its folder allows it. A path that stores nothing, for example a terminal, a pipe or `/dev/null`, is written to
+/// directly.
 ///
 /// # Errors
 /// Those of writing files, and a pipe without a reader. They are about `path`: they do not name the file beside it, and

@@ -73,7 +73,7 @@ impl LinkCounters {
         self.downs.get()
     }
 
-    /// Returns how often the interface disappeared.
+    /// Returns how often the interface disappeared or was replaced.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.get()

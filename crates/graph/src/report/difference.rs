@@ -210,7 +210,8 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &RunFacts, frequen
     }
 }
 
-/// Returns the residue of a turn, in ticks. Only some of its stretches were timed.
+/// Returns the mean residue of the `turns` timed turns, in ticks. Only some of their stretches of residue were timed:
+/// the mean of these holds for all stretches. `None` if none was timed.
 fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
     let stretches = now.packets.saturating_sub(before.packets) as f64;
     let ticks = now.since(before).ticks_per_batch?;
@@ -223,7 +224,8 @@ fn timing_share(before: &WorkerReading, now: &WorkerReading, span: u64) -> f64 {
     if span > 0 { (ticks as f64 / span as f64).min(1.0) } else { 0.0 }
 }
 
-/// Returns the shares of `seconds` of a worker's time that the machine took.
+/// Returns the fractions of a worker's time that the machine took. `seconds` is this time: all turns between the two
+/// readings.
 fn machine_time(before: &WorkerReading, now: &WorkerReading, seconds: f64) -> MachineTime {
     let share = |now: Option<Nanos>, before: Option<Nanos>| {
         let taken = now?.0.saturating_sub(before.map_or(0, |before| before.0));

@@ -24,7 +24,7 @@ pub struct FlowFigures<'f> {
     pub slo: Option<Nanos>,
     /// The delay that must keep the objective.
     pub percentile: Percentile,
-    /// Bytes of the packets that left, if the rate objective is in bits.
+    /// Bytes of the packets that left. Used only if the rate objective is in bits.
     pub bytes: u64,
     /// The rate objective.
     pub min_rate: Option<Rate>,
@@ -42,8 +42,8 @@ impl FlowFigures<'_> {
         let mean_us = delays.mean().map(|ticks| frequency.micros(ticks));
         let kept = |slo: Nanos| !percentile.is_missed(slo.0 as f64 / 1e3, packets, violations, mean_us);
         let rate_pps = if self.seconds > 0.0 { packets as f64 / self.seconds } else { 0.0 };
-        // A flow that offers less than its rate, and gets all of it, has kept the objective.
         let rate_bps = if self.seconds > 0.0 { self.bytes as f64 * 8.0 / self.seconds } else { 0.0 };
+        // A flow that offers less than the rate of its objective, and gets all that it offers, has kept the objective.
         let rate_kept = |least: Rate| {
             let (has, least) = match least {
                 Rate::Packets(least) => (rate_pps, least.0),

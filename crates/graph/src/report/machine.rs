@@ -5,7 +5,7 @@
 use forebay_protocol::report::{FlowReport, Report, WorkerReport};
 use forebay_units::Percentile;
 
-/// A smaller share of time without the core explains no miss.
+/// If a worker was without its core for less than this fraction of the time, this explains no miss.
 const LEAST: f64 = 0.005;
 /// A worker that needs more than this share of a core is overloaded with or without the machine.
 const OVERLOADED: f64 = 0.95;
@@ -43,7 +43,7 @@ fn late_without_core(worker: &WorkerReport) -> f64 {
 fn missing(flow: &FlowReport) -> f64 {
     let late = match (flow.kept, flow.violations, flow.percentile) {
         (Some(false), Some(late), Some(percentile)) if flow.packets > 0 => {
-            // With the mean as the objective no share may be late.
+            // If the objective is for the mean, no packet may be late.
             let allowed = if let Percentile::Of(percentile) = percentile { 1.0 - percentile / 100.0 } else { 0.0 };
             late as f64 / flow.packets as f64 - allowed
         }

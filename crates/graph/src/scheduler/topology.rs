@@ -19,7 +19,7 @@ pub struct Topology {
     pub entries: Vec<Option<usize>>,
     /// By module: whether packets come from a gate, or from a port that another worker reads.
     pub fed_otherwise: Vec<bool>,
-    /// The largest batch.
+    /// The largest batch, in packets.
     pub batch: usize,
     /// The frequency of the clock's ticks.
     pub frequency: Frequency,

@@ -153,7 +153,7 @@ impl WeightedFair {
         self.sort_ahead();
     }
 
-    /// Sorts the modules ahead by their passes, which have changed. Call this after each change of a pass of a module
+    /// Sorts the modules ahead by their passes, which have changed. Call this after each change of the pass of a module
     /// that may be in `ahead`.
     #[cold]
     fn sort_ahead(&mut self) {

@@ -71,8 +71,8 @@ fn merged(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     merged
 }
 
-/// Returns the address in a piece of digits, colons and points. Points and colons that end a sentence or a position are
-/// not part of it, nor is a name before the first colon.
+/// Returns the address in a piece of digits, colons and points. A name before the first colon is not part of the
+/// address. Points and colons that end a sentence or a position are not part of it, either.
 fn address(text: &str, piece: Range<usize>) -> Option<Range<usize>> {
     let of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut start = piece.start;

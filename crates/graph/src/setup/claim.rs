@@ -23,7 +23,7 @@ pub struct Claim {
 pub(super) enum Usage {
     Read,
     Written,
-    /// Lines are appended. A user of the same name in the next configuration may go on.
+    /// Lines are appended. A user of the same name in the next configuration may continue to append.
     Appended,
     /// Not a file: the standard input.
     Input,

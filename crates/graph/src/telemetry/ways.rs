@@ -37,7 +37,8 @@ impl Way {
         self.modules.iter().map(|at| telemetry.modules[*at].turned_away.get()).sum()
     }
 
-    /// Returns, by port, its name and the number of packets, of any flow, that it lost before they entered.
+    /// Returns, for each port, the port's name, and the number of packets of any flow that the port lost before the
+    /// packets entered.
     pub(crate) fn lost<'t>(&'t self, telemetry: &'t Telemetry) -> impl Iterator<Item = (String, u64)> + 't {
         let ports = self.ports.iter().map(|at| &telemetry.ports[*at]);
         ports.map(|port| (port.name.clone(), port.counters.dropped.get()))

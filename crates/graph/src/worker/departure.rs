@@ -145,7 +145,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Returns the flow of a packet that leaves with this flow word. `None` if its path does not end at a port.
+    /// Returns the flow of a packet that leaves with this flow word. `None` if the word is unknown, or if its path does
+    /// not end at a port.
     #[inline]
     fn flow_of(&self, word: u32) -> Option<&FlowTelemetry> {
         let flow = *self.flows.flow.get(word as usize)?;

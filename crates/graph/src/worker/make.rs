@@ -51,7 +51,7 @@ pub enum MakeError {
     Share {
         /// The module.
         module: String,
-        /// The fault in its share.
+        /// The fault in the module's share.
         error: ShareError,
     },
     /// The modules cannot be folded.
@@ -157,8 +157,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Self::member(plan, clock, costs, pool, Links::default(), Arc::new(Team::new(1)))
     }
 
-    /// Creates a worker of a team, which has all workers of the plan's placement. `links` are its ends of the rings to
-    /// the other workers ([`links`](crate::links)), made for the same placement. `pool` is its own pool.
+    /// Creates a worker of a team, which has all workers of the plan's placement. `links` are the new worker's ends of
+    /// the rings to the other workers ([`links`](crate::links)), made for the same placement. `pool` is the worker's
+    /// pool: a new one, or the pool of the running worker that it succeeds.
     ///
     /// # Errors
     /// [`MakeError`].

@@ -194,7 +194,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         account.note(spent, packets);
     }
 
-    /// Ends a metered turn, and accounts its residue and its sum. `was_warm_up`: its counts are discarded.
+    /// Ends a metered turn, and accounts its residue and its sum. `was_warm_up`: the turn's counts are discarded.
     pub(super) fn end_metered(&mut self, was_warm_up: bool) {
         let Some((metering, metered)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {
             return;

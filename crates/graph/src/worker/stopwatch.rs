@@ -31,7 +31,7 @@ const KNOWN: u64 = 16;
 
 /// Times the stretches of a turn.
 pub(super) struct Stopwatch {
-    /// Busy turns until the next timed one. 0 during a series.
+    /// The number of busy turns until the next series. 0 during a series.
     remaining: u32,
     /// The number of turns of this series that have been timed, or metered.
     timed: u32,

@@ -55,9 +55,9 @@ pub struct Exchange {
     handed_over: Mutex<HandedOver>,
     /// The workers of the next graph.
     next: Team,
-    /// By running worker: the slots that its modules fill.
+    /// By running worker: the modules that it hands over, with their slots.
     modules: Vec<Slots>,
-    /// By running worker: the slots that its ports fill.
+    /// By running worker: the ports that it hands over, with their slots.
     ports: Vec<Slots>,
     /// The number of packets that are held by functions that were handed over.
     moved: AtomicU64,

@@ -22,7 +22,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         // The work here comes after the last reading of the clock.
         self.departed = false;
         let now = self.desk.now;
-        // Packets that come from now on are not due earlier.
+        // Packets that come from now on are not due before this instant.
         let mut next = now + self.least_hold;
         for at in 0..self.buffered.len() {
             let module = self.buffered[at];

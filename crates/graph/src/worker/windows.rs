@@ -190,8 +190,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// is used.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
-    /// Begins a timed turn that started at `now`. `first`: it is the first turn of its series. The methods here are
-    /// used only if the cost of a reading is not [known](Self::KNOWS_READING).
+    /// Begins a timed turn that started at `now`. `first`: the turn is the first one of its series. The methods here
+    /// are used only if the cost of a reading is not [known](Self::KNOWS_READING).
     pub(super) fn begin_windows(&mut self, now: Ticks, first: bool) {
         if first {
             let ([ticks, turns], since) = (self.usual_turns(), self.stopwatch.windows.since);

@@ -11,7 +11,7 @@ pub(super) struct Account {
     pub(super) pass: u64,
     /// The advance of the pass per tick, inversely proportional to the weight.
     pub(super) per_tick: f64,
-    /// The advance of the pass per untimed call, without the part of its packets.
+    /// The fixed advance of the pass per untimed call, to which `per_packet` is added for each packet.
     pub(super) per_call: u64,
     /// The additional advance of the pass for each packet of an untimed call.
     pub(super) per_packet: u64,
