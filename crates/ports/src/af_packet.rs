@@ -57,10 +57,11 @@ type Shared = Mutex<Receivers>;
 pub struct AfPacket {
     /// `None` once the port is closed.
     shared: Option<Arc<Shared>>,
-    /// The new receiver, if the ring size differs from that of the previous port.
+    /// The new receiver, if the ring size differs from that of the previous port. `None` once `receive` has been
+    /// called: then the new receiver is in `shared`.
     new_receiver: Option<Receiver>,
-    /// The descriptor of the receiver from which this port reads. This field has a copy, because a parked worker cannot
-    /// hold the lock of the receivers. `None` once the port is closed.
+    /// A copy of the descriptor of the receiver from which this port reads. The copy is necessary, because a parked
+    /// worker cannot hold the lock of the receivers. `None` once the port is closed.
     input: Option<Arc<OwnedFd>>,
     /// True once `receive` has been called.
     receives: bool,
@@ -231,16 +232,16 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Receivers> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The record of the port that uses an interface. There is one for each interface, and it lasts as long as the pipeline
-/// runs ([`Setup::lasting`]), so a new port finds the receivers of the port that it replaces.
+/// The record of the port that uses an interface. There is one record for each interface. It lasts as long as the
+/// pipeline runs ([`Setup::lasting`]), so a new port finds the receivers of the port that it replaces.
 #[derive(Default)]
 struct Claim(Mutex<ClaimState>);
 
-/// The state of a [`Claim`]. The next port that opens the interface replaces it.
+/// The state of a [`Claim`]. The next port that opens the interface replaces this state.
 #[derive(Default)]
 struct ClaimState {
     /// The name of the last port that opened the interface. While `shared` exists, only a port with this name may open
-    /// it.
+    /// the interface.
     owner: String,
     /// The receivers of the port. They no longer exist if all ports to the interface are closed.
     shared: Weak<Shared>,

@@ -38,9 +38,9 @@ const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
 /// The pause before the next attempt to send to an interface that is down or has no carrier, and before the next check
 /// for a missing device.
 const PAUSE: Nanos = Nanos(1_000_000);
-/// The time for which the port does not wake the kernel after the kernel had no room for more frames.
+/// After the kernel had no room for more frames, the port does not wake the kernel for this time.
 const FULL_PAUSE: Nanos = Nanos(20_000);
-/// The largest number of waits, when the port is closed, for frames that the kernel has not sent yet.
+/// When the port is closed, it waits at most this many times for frames that the kernel has not sent yet.
 const MAX_FINISH_WAITS: usize = 200;
 /// The length of one of these waits.
 const FINISH_WAIT: Duration = Duration::from_millis(1);
@@ -50,11 +50,13 @@ const FINISH_WAIT: Duration = Duration::from_millis(1);
 pub struct AfXdp {
     /// The open interface. `None` while the port waits for it (`pending`), and once the port is closed.
     device: Option<Device>,
-    /// True if the port completes partial checksums on this device.
+    /// True if the port completes partial checksums on this device: TCP and UDP checksums that a sender on this host
+    /// has left to a device (`checksum.rs`).
     completes_checksums: bool,
-    /// The parameter, from which `completes_checksums` is determined again for each new device.
+    /// The parameter `checksums`. For each new device, it determines `completes_checksums` again.
     checksums: Checksums,
-    /// The origin of the device while `device` is `None`. `None` once the port is closed.
+    /// The origin of the device while the port waits for it. `None` while `device` is present, and once the port is
+    /// closed.
     pending: Option<PendingDevice>,
     /// The port's claim on the interface.
     hold: Hold,
@@ -83,7 +85,8 @@ pub struct AfXdp {
 
 /// The origin of a device that a port waits for.
 enum PendingDevice {
-    /// The previous port of the interface hands the device over. `None` in the channel means that it has no device.
+    /// The previous port of the interface hands the device over. `None` in the channel means that the previous port has
+    /// no device: this port then opens the interface.
     Before(std::sync::mpsc::Receiver<Option<Device>>),
     /// A thread opens the interface again.
     Opened(Opener),
@@ -174,7 +177,8 @@ impl AfXdp {
         }
     }
 
-    /// Wakes the kernel, if necessary, to send the frames in TX.
+    /// Wakes the kernel, if necessary, to send the frames in TX (the ring of frames to send). Takes back the chunks
+    /// whose frames were sent. Clears `stuck` if an attempt was due and has succeeded.
     #[inline]
     fn wake(&mut self, now: Ticks) {
         let Some(queue) = self.device.as_mut().and_then(|device| device.queues.first_mut()) else { return };
@@ -187,7 +191,8 @@ impl AfXdp {
         self.stuck &= !may;
     }
 
-    /// Handles a state other than [`SendState::Accepted`] after sending: sets the pause before the next attempt.
+    /// Handles a state other than [`SendState::Accepted`] after an attempt to send: sets the pause before the next
+    /// attempt, and handles the loss of the interface.
     #[cold]
     fn handle_send_error(&mut self, sent: SendState, now: Ticks) {
         self.wake_at = now + if sent == SendState::Full { self.full_pause } else { self.pause };
@@ -252,8 +257,8 @@ impl AfXdp {
         if unsent == 0 {
             device = self.hold.pass_on(device);
         } else {
-            // A device with unsent frames is closed instead, because the next port would count these frames. The next
-            // port then opens the interface itself.
+            // A device with unsent frames is closed and not handed over, because the next port would count these frames
+            // as its frames in flight. The next port then opens the interface itself.
             drop(self.hold.pass_on(None));
         }
         self.close_device(device);
@@ -326,7 +331,7 @@ impl Port for AfXdp {
         queue.publish();
         batch.append(refused);
         self.wake(now);
-        // If `receive` is not called, this call checks the interface.
+        // A port that only sends has no calls of `receive`. So this call also checks the interface.
         if now >= self.check_at {
             self.check_interface(now);
         }
@@ -359,7 +364,7 @@ fn completes_checksums(checksums: Checksums, device: Option<&Device>) -> bool {
 }
 
 /// The name of the port that created the memory of all `af_xdp` ports, and this memory. The memory exists as long as
-/// one of the ports. There is one value for all configurations while the pipeline runs.
+/// one of these ports exists. All configurations share this value as long as the pipeline runs.
 #[derive(Default)]
 struct Shared(Mutex<(String, Weak<Umem>)>);
 

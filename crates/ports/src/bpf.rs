@@ -168,7 +168,7 @@ impl Program {
 pub(crate) struct Link(OwnedFd);
 
 impl Drop for Link {
-    /// Detaches the program explicitly. To close the descriptor is not sufficient, because a process that is being
+    /// Detaches the program explicitly. Closing the descriptor is not sufficient, because a child process that is being
     /// started may have a copy of the descriptor for a short time.
     fn drop(&mut self) {
         let _ = bpf(LINK_DETACH, &(self.0.as_raw_fd() as u32));

@@ -58,8 +58,8 @@ pub struct Ring {
     /// Packets that were taken from the ring and did not fit into the requested batch. They enter first in the next
     /// call.
     rest: Batch,
-    /// The time after which an empty ring is read again in simulated time, because no packet from outside of the
-    /// simulation can arrive. `None` in real time.
+    /// In simulated time, the time after which an empty ring is read again: a simulation does not wait for packets from
+    /// outside. `None` in real time.
     pause: Option<Ticks>,
     counters: Arc<PortCounters>,
 }
@@ -134,8 +134,8 @@ impl Port for Ring {
         }
     }
 
-    /// Returns the number of packets in the ring if this port leads into it, and of the packets that were taken out of
-    /// a ring and have not entered yet.
+    /// Returns the number of packets in the ring into which this port leads, plus the number of packets that were taken
+    /// out of the ring from which it reads and have not entered yet.
     fn in_flight(&self) -> usize {
         let in_ring = |(shared, _): &(Arc<Shared>, _)| {
             let taken_count = shared.taken_count.load(Ordering::Acquire);
@@ -144,7 +144,8 @@ impl Port for Ring {
         self.to.as_ref().map_or(0, in_ring) + self.rest.len()
     }
 
-    /// Drops the packets in the ring from which this port reads, and counts them as dropped at this port.
+    /// Drops the packets in the ring from which this port reads, and counts them as dropped at this port. This also
+    /// happens on a reload that changes or removes the port.
     fn close(&mut self) -> Result<(), String> {
         let mut batch = Batch::with_capacity(MAX_BATCH);
         loop {

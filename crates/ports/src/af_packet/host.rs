@@ -1,9 +1,9 @@
 //! Keeps an interface's frames from the host's own network stack. Packet sockets receive a frame before the kernel runs
 //! this program, which drops every frame.
 //!
-//! A `tcx` link ends with the process, even if the process is killed. Kernels before 6.6 have no such link: the program
-//! is attached by a filter. The filter remains if the process is killed. The next port to the interface then removes
-//! it. A filter whose process is alive is kept.
+//! A `tcx` link ends with the process, even if the process is killed. Kernels before 6.6 have no such link. There, a
+//! filter of traffic control attaches the program. If the process is killed, the filter remains, and the next port to
+//! the interface removes it. A filter whose process is alive is kept.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,8 +49,9 @@ impl Excluded {
         Ok(Self { namespace_path: namespace_path.map(Path::to_owned), attached_to: Mutex::new(attached_to) })
     }
 
-    /// Attaches the program to the interface with this index, unless it is attached there already. The port calls this
-    /// at each check, because a recreated interface has another index. It may be called from any network namespace.
+    /// Attaches the program to the interface with this index. Does nothing if the program is attached to this interface
+    /// already. The port calls this at each check, because a recreated interface has another index. It may be called
+    /// from any network namespace.
     ///
     /// # Errors
     /// Returns the system's error. The host then receives the frames until a later call succeeds.

@@ -1,5 +1,5 @@
 //! Completes the work that a sender has left to its interface: checksums, segmentation and VLAN tags. On a veth pair,
-//! no interface does this work, so frames arrive incomplete. Functions must get only complete frames.
+//! no interface does this work. So the port does this work before network functions receive the frames.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;

@@ -19,14 +19,15 @@ pub struct Receiver {
     ring: ReceiveRing,
     /// The size with which the ring was created. A new port with another size creates another receiver.
     sizes: RingSizes,
-    /// The number of the next block.
+    /// The number of the block that is read now or next.
     block: usize,
     /// The read position in the next block. `None` until the block is read.
     cursor: Option<Cursor>,
     /// The number of frames that the kernel has put into the ring, as of the last query, minus the frames in returned
     /// blocks. It wraps around below 0 if blocks were returned since the last query.
     in_ring: u64,
-    /// The number of the next part of the merged frame at the cursor. 0 for a frame that has not been started.
+    /// The number of the next part of the merged frame at the cursor. 0 if no part of this frame has become a packet
+    /// yet.
     part: usize,
     /// The index of the interface to which the socket is bound, and true for promiscuous mode. `None` if it is not
     /// bound.

@@ -29,7 +29,7 @@ const SLOT_LENGTH: usize = mem::offset_of!(libc::tpacket2_hdr, tp_len);
 /// The offset of `block_status` in a block (`tpacket_block_desc`).
 const BLOCK_STATUS: usize = 8;
 
-/// A packet socket. It receives nothing until it is bound with a protocol.
+/// A packet socket. It receives nothing until it is [bound](Self::bind) with `receives`.
 pub struct Socket(Arc<OwnedFd>);
 
 impl Socket {

@@ -31,8 +31,8 @@ impl Stamps {
 
     /// Reads both clocks, and replaces the instant.
     pub fn refresh(&mut self) {
-        // The thread may be interrupted between the two clocks. Therefore, both clocks are read several times, and the
-        // fastest reading is used.
+        // The thread may be interrupted between the readings of the two clocks. Therefore, both clocks are read several
+        // times, and the fastest reading is used.
         let readings = (0..4).map(|_| {
             let before = Tsc.now();
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

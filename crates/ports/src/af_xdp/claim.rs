@@ -76,7 +76,7 @@ impl Hold {
     pub fn pass_on(&self, device: Option<Device>) -> Option<Device> {
         let successor = self.interface.state().successor.take();
         match successor {
-            // A successor that was created and dropped again does not take the device.
+            // If the successor was dropped in the meantime, the channel returns the device.
             Some(successor) => successor.send(device).err().and_then(|SendError(device)| device),
             None => device,
         }

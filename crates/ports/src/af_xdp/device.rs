@@ -53,12 +53,12 @@ pub struct Device {
     pub attach_mode: AttachMode,
     /// True if there is no physical device behind the interface.
     pub is_virtual: bool,
-    /// Reads the state of the interface. `None` if it could not be created: then there are no link events.
+    /// Reads the state of the interface. `None` if the watch could not be created: then there are no link events.
     pub watch: Option<Watch>,
 }
 
 impl Device {
-    /// Opens the interface in its namespace, on a separate thread.
+    /// Opens the interface in its namespace. If a namespace is given, this happens on a separate thread.
     ///
     /// # Errors
     /// On an error ([`XdpOpenError`]) nothing has changed.
@@ -152,8 +152,8 @@ fn find(options: &DeviceOptions) -> Result<(u32, u32), XdpOpenError> {
     Ok((interface, count))
 }
 
-/// Attaches the program: in the driver if the options and the driver allow that, otherwise after the driver. With
-/// `mode: auto`, only a driver that does not support XDP leads to the second attempt.
+/// Attaches the program. With `mode: generic`, attaches it after the driver; otherwise, in the driver. With `mode:
+/// auto`, if the driver does not support XDP, a second attempt attaches the program after the driver.
 fn attach(options: &DeviceOptions, interface: u32, queues: u32) -> Result<(Redirect, AttachMode), XdpOpenError> {
     let at = |attach_mode| Redirect::attach(interface, queues, attach_mode).map(|redirect| (redirect, attach_mode));
     let first = if options.mode == Mode::Generic { AttachMode::Generic } else { AttachMode::Native };
@@ -206,8 +206,9 @@ fn open_patiently(
 /// A socket that is bound to a queue, its rings, and true for zero-copy.
 type OpenQueue = (XdpSocket, Rings, bool);
 
-/// Opens a socket for a queue, and binds it, with zero-copy if the options and the driver allow that. With `copy:
-/// auto`, a refusal of zero-copy leads to a second attempt with copies. The first socket registers the memory.
+/// Opens a socket for a queue, and binds the socket to the queue, with zero-copy if the options and the driver allow
+/// that. With `copy: auto`, a refusal of zero-copy leads to a second attempt with copies. A socket that cannot share
+/// the memory of another socket registers the memory itself ([`Umem::bind_with`]).
 fn open_queue(
     options: &DeviceOptions,
     interface: u32,

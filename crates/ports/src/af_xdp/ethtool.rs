@@ -12,7 +12,7 @@ use crate::interface::request::{DriverQuery, Request, socket};
 #[derive(Default)]
 struct Channels {
     command: u32,
-    /// The largest numbers, which the driver allows.
+    /// The largest numbers that the driver allows, in the order of the four fields below.
     most: [u32; 4],
     /// The number of channels that only receive.
     receive: u32,

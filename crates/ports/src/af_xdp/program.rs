@@ -92,7 +92,7 @@ impl Redirect {
         Ok(Self { _link: link, map })
     }
 
-    /// Redirects the frames of a queue to a socket that is bound to it.
+    /// Redirects the frames of a queue to a socket that is bound to this queue.
     ///
     /// # Errors
     /// Returns the system's error.

@@ -25,11 +25,13 @@ pub struct Losses {
     pub dropped: u64,
     /// The number of frames in `dropped` that were longer than a chunk.
     pub oversize: u64,
-    /// The number of frames that the kernel accepted and did not send, and of other errors.
+    /// The number of frames that the kernel accepted and did not send, plus the number of other errors: packets shorter
+    /// than an Ethernet header, and invalid ring entries on either side.
     pub errors: u64,
 }
 
-/// The kernel's reaction to the frames in TX.
+/// The kernel's reaction to the frames in TX, the ring of frames to send. [`Queue::check`] also reports the state of
+/// the interface by this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendState {
     /// The kernel sends the frames, or will send them.
@@ -45,13 +47,13 @@ pub enum SendState {
 /// A queue of an interface, with its socket. Before it is dropped, the program that redirects frames to the socket must
 /// be detached (`Device`).
 pub struct Queue {
-    /// The socket. The field exists until the queue is dropped.
+    /// The socket. `drop` closes it before it takes back the chunks.
     socket: ManuallyDrop<XdpSocket>,
-    /// The rings of the socket. The field exists until the queue is dropped.
+    /// The rings of the socket. `drop` unmaps them together with the socket.
     rings: ManuallyDrop<Rings>,
-    /// The chunks that the kernel has for received frames.
+    /// The chunks that the kernel has for the frames that it receives.
     receiving: Lent,
-    /// The chunks with frames that the kernel has and sends.
+    /// The chunks whose frames the kernel has and sends.
     sending: Lent,
     umem: Arc<Umem>,
     /// The number of chunks that the kernel should have for receiving.
@@ -77,7 +79,7 @@ impl Queue {
 
     /// Creates the queue of a bound socket. Lends the kernel up to `fill` chunks for received frames, or fewer if fewer
     /// chunks are free. The caller must have reserved `fill` chunks ([`Umem::reserve`]). Dropping the queue releases
-    /// them.
+    /// this reservation.
     pub fn new(
         socket: XdpSocket,
         rings: Rings,
@@ -142,8 +144,8 @@ impl Queue {
         got
     }
 
-    /// Adds up to `most` received frames to `batch`, which must have room for them. The packets arrive at `now`. Also
-    /// lends the kernel new chunks.
+    /// Adds up to `most` received frames to `batch`, which must have room for them. The packets get the arrival time
+    /// `now`. Also lends the kernel new chunks.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch, most: usize, now: Ticks) {
         if self.busy_poll {
@@ -223,8 +225,8 @@ impl Queue {
         }
     }
 
-    /// Wakes the kernel to send the frames in TX, if there are frames and the kernel must be woken. Returns its
-    /// reaction.
+    /// Wakes the kernel to send the frames in TX, if there are frames and the kernel must be woken. Returns the
+    /// kernel's reaction: [`SendState::Accepted`] if there was nothing to do.
     pub fn notify(&mut self) -> SendState {
         let Self { socket, rings, losses, .. } = self;
         let Some(ring) = &rings.send else { return SendState::Accepted };
@@ -270,8 +272,10 @@ impl Queue {
         if let Ok(counts) = self.socket.statistics() {
             let (dropped, errors) =
                 (counts.rx_dropped + counts.rx_ring_full, counts.rx_invalid_descs + counts.tx_invalid_descs);
-            // The kernel drops a frame because no chunk is free, which `rx_fill_ring_empty_descs` counts first, or
-            // because it is longer than a chunk (`xsk_rcv_check`, `xp_can_alloc` in Linux).
+            // `rx_dropped` counts frames for which no chunk was free, and frames that are longer than a chunk.
+            // `rx_fill_ring_empty_descs` counts only the frames without a chunk, and counts each of them before
+            // `rx_dropped` does (`xsk_rcv_check`, `xp_can_alloc` in Linux). So the difference may be too small for a
+            // moment. It is never taken below its last value.
             let oversize = counts.rx_dropped.saturating_sub(counts.rx_fill_ring_empty_descs).max(self.seen.1);
             losses.dropped += dropped.saturating_sub(self.seen.0);
             losses.oversize += oversize - self.seen.1;
@@ -282,8 +286,8 @@ impl Queue {
     }
 }
 
-/// Copies a packet from other memory into this memory. No other packets are copied in this process. Returns the packet
-/// if no chunk is free or the packet is too long.
+/// Copies a packet from other memory into this memory. An `af_xdp` port copies no other packets. Returns the packet if
+/// no chunk is free or the packet is too long.
 #[inline(never)]
 fn copy_into(umem: &Umem, sending: &mut Lent, packet: Packet) -> Result<Descriptor, Packet> {
     let Some(mut own) = umem.pool().take() else { return Err(packet) };

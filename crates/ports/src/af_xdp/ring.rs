@@ -3,9 +3,10 @@
 //!
 //! The kernel implements its side of each ring (`net/xdp/xsk_queue.h`). The producer writes entries, then publishes its
 //! index by a store with release ordering. The consumer reads that index with acquire ordering, reads the entries, then
-//! publishes its own index by a store with release ordering. The producer reads it with acquire ordering before it
-//! overwrites those entries. Indices have 32 bits, wrap around, and count modulo the number of entries, a power of two.
-//! The code does not depend on which side is the kernel, so tests implement both sides on plain memory.
+//! publishes its own index by a store with release ordering. The producer reads the consumer's index with acquire
+//! ordering before it overwrites those entries. Indices have 32 bits, wrap around, and count modulo the number of
+//! entries, a power of two. The code does not depend on which side is the kernel, so tests implement both sides on
+//! plain memory.
 
 #![expect(unsafe_code, reason = "the kernel writes the memory too: it can be reached by pointers only")]
 
@@ -193,7 +194,7 @@ pub struct Consumer<T> {
     side: Side<T>,
     /// The producer's index at the last read.
     produced: u32,
-    /// The number of entries ever read. Released entries belong to the producer again.
+    /// The number of entries that were ever read, modulo 2³². Released entries belong to the producer again.
     read: u32,
 }
 

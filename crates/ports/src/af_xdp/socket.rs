@@ -119,8 +119,9 @@ impl XdpSocket {
         })
     }
 
-    /// Binds the socket to a queue of an interface. The rings must exist. `flags` are the bind flags. With `shared`,
-    /// the socket uses the memory and the flags of another bound socket.
+    /// Binds the socket to the queue `queue` of the interface with the index `interface`. The rings must exist. `flags`
+    /// are the bind flags. If `shared` is another bound socket, the new socket uses the memory and the flags of that
+    /// socket.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -149,7 +150,7 @@ impl XdpSocket {
         self.set(libc::SOL_SOCKET, BUSY_POLL_BUDGET, &(budget as i32))
     }
 
-    /// Returns the kernel's counters. Old kernels have fewer counters.
+    /// Returns the kernel's counters. A counter that an old kernel does not have is 0.
     ///
     /// # Errors
     /// Returns the system's error.

@@ -38,7 +38,7 @@ const MAX_CHUNK: usize = 4_096;
 /// The bits of an unaligned address that contain the address of the chunk. The other bits contain the offset of the
 /// frame in the chunk.
 const ADDRESS: u64 = (1 << OFFSET_SHIFT) - 1;
-/// The number of the lowest bit of the offset.
+/// The number of the lowest bit of the offset in such an address.
 const OFFSET_SHIFT: u32 = 48;
 /// The time after which a zero-copy driver has released the memory of a closed socket (`xp_release_deferred`).
 const QUARANTINE: Duration = Duration::from_secs(1);
@@ -167,8 +167,9 @@ impl Umem {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves chunks for received frames of a queue, at most three quarters of all chunks: the other quarter remains
-    /// for packets in the pipeline. The caller must [release](Self::release) them.
+    /// Reserves chunks for received frames of a queue. All queues together can reserve at most three quarters of all
+    /// chunks: the other quarter remains for packets in the pipeline. The caller must [release](Self::release) the
+    /// reserved chunks.
     ///
     /// # Errors
     /// Returns the number of available chunks if there are fewer than `chunks`.
@@ -187,10 +188,10 @@ impl Umem {
         self.usage().reserved -= chunks;
     }
 
-    /// Calls `bind` to bind a socket to a queue. `bind` receives another socket of the same type, whose registered
-    /// memory the new socket can share. If the interface of this socket no longer exists, `bind` is called again with
-    /// the next socket. If there is no such socket, `bind` receives `None` and must register the memory itself. No
-    /// socket is closed while this function runs.
+    /// Calls `bind` to bind a new socket to a queue. `bind` receives another open socket with the same value of
+    /// `zero_copy`, whose registered memory the new socket can share. If the interface of that socket no longer exists,
+    /// `bind` is called again with the next such socket. After the last of them, or if there is none, `bind` receives
+    /// `None` and must register the memory itself. No socket is closed while this function runs.
     ///
     /// # Errors
     /// Returns the error of the last call of `bind`.

@@ -11,7 +11,8 @@ use forebay_units::Ticks;
 use super::Umem;
 use crate::af_xdp::ring::Descriptor;
 
-/// The set of chunks that the kernel has of a socket, by index. The record proves that a returned chunk may be used.
+/// The set of chunks, by index, that one socket has lent to the kernel. A chunk that the kernel returns is used only if
+/// it is in the set.
 pub struct Lent {
     /// The memory of the chunks.
     umem: Arc<Umem>,
@@ -19,7 +20,7 @@ pub struct Lent {
     chunks: Box<[u64]>,
     /// The number of bits that are 1.
     count: usize,
-    /// Chunks that the kernel has finished with, to be returned to the pool soon.
+    /// Chunks that the kernel has finished with. The next [`flush`](Self::flush) returns them to the pool.
     done: Vec<Chunk>,
 }
 
@@ -59,8 +60,8 @@ impl Lent {
         true
     }
 
-    /// Lends up to `wanted` free chunks (at most a batch) for the kernel to write frames to. Passes the address of each
-    /// to `each`. Returns the number of chunks.
+    /// Lends up to `wanted` free chunks (at most [`MAX_BATCH`]) to the kernel, which writes frames to them. Calls
+    /// `each` with the address of each chunk, as the kernel expects it. Returns the number of chunks.
     pub fn lend_free(&mut self, wanted: usize, mut each: impl FnMut(u64)) -> usize {
         let mut chunks = [Chunk::new(NonNull::dangling()); MAX_BATCH];
         let wanted = wanted.min(MAX_BATCH);
@@ -88,8 +89,8 @@ impl Lent {
         Ok(Descriptor { address: self.umem.encode(index, start), len, options: 0 })
     }
 
-    /// Returns the frame that the kernel has written to a lent chunk; `None` if the chunk was not lent or the frame is
-    /// not in it.
+    /// Returns the frame that the kernel has written to a lent chunk. Returns `None` if the chunk was not lent, or if
+    /// the frame is not within the chunk. In the second case, the chunk goes back to the pool.
     #[inline]
     pub fn packet(&mut self, descriptor: Descriptor, arrival: Ticks) -> Option<Packet> {
         let (index, start) = self.umem.decode(descriptor.address)?;
@@ -139,8 +140,9 @@ impl Lent {
         }
     }
 
-    /// Takes back all chunks of a closed socket. With `devices`, the driver itself accesses the memory, and the chunks
-    /// are quarantined until it has released them.
+    /// Takes back all lent chunks of a closed socket. `devices` is true if the device may access the chunks itself. Its
+    /// driver releases them some time after the socket is closed, so they are quarantined until then
+    /// ([`Umem::recycle`]).
     ///
     /// # Safety
     /// The socket must be closed, so that the kernel's own copies have ended.
