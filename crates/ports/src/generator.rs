@@ -1,7 +1,8 @@
 //! The generator: synthetic packets, at the arrival times of a schedule, or as fast as the worker takes them.
 //!
-//! Frames, checksums, and the order of sessions and sizes are computed in advance. For each packet, the generator only
-//! copies a prepared frame, and sets a few bytes of the session, the length and the time.
+//! Frames, checksums, and the order of sessions and sizes are computed in advance. For each packet, the generator
+//! copies a prepared frame, writes a few bytes that belong to the session, and sets the packet's length and arrival
+//! time.
 
 mod address;
 mod arrivals;
@@ -58,7 +59,8 @@ pub struct Generator {
 
 /// The source of the next packet's arrival time and size.
 enum Source {
-    /// A closed loop: as many packets as the worker requests, until `remaining` is 0. `u64::MAX` means without end.
+    /// A closed loop: as many packets as the worker requests, until `remaining` is 0. At least `u64::MAX / 2` means
+    /// without end: the number then starts at `u64::MAX`, and never becomes so low.
     Closed { remaining: u64, sizes: Sizes },
     /// An open loop: the packets that have arrived by the schedule.
     Open(Box<Queue>),
@@ -77,8 +79,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Lets all packets arrive that are due at `now`, and takes up to `most` packets from the queue, oldest first:
-    /// their arrival times into `self.times`, and the indices of their sizes into `sizes`. Returns the number of
+    /// Lets all packets arrive that are due at `now`, and takes up to `most` packets from the queue, oldest first.
+    /// Writes their arrival times to `self.times`, and the indices of their sizes to `sizes`. Returns the number of
     /// packets taken, and the number of packets dropped because the queue was full.
     #[inline]
     fn take(&mut self, now: Ticks, most: usize, sizes: &mut [u8; MAX_BATCH]) -> (usize, u64) {

@@ -127,7 +127,8 @@ pub struct Pcap {
     frequency: Frequency,
     /// The time at which the capture's first packet was due. `None` before the first packet.
     started: Option<Ticks>,
-    /// An instant, and the corresponding time stamp in the written file, in nanoseconds.
+    /// An instant, and the corresponding time stamp in the written file, in nanoseconds since 1970. `None` before the
+    /// first packet.
     epoch: Option<(Ticks, u64)>,
     counters: Arc<PortCounters>,
     /// Faults to report in [`Port::close`].
@@ -179,7 +180,8 @@ impl Port for Pcap {
         let started = *self.started.get_or_insert(now);
         self.epoch.get_or_insert((now, playback.first()));
         let due_at = |after: u64| match self.scale {
-            // A product of floating-point numbers has no nanosecond resolution after 104 days.
+            // If a tick is a nanosecond, no product is computed. A product of floating-point numbers is no longer exact
+            // to a nanosecond after 104 days.
             Some(1.0) => (Ticks(started.0.saturating_add(after)), ArrivalClock::Intended),
             Some(scale) => (Ticks(started.0.saturating_add((after as f64 * scale) as u64)), ArrivalClock::Intended),
             None => (now, ArrivalClock::Poll),
@@ -215,8 +217,8 @@ impl Port for Pcap {
                 Some(next) if next.bytes.len() > limit => {
                     self.counters.drop_oversize(next.bytes.len());
                     playback.advance();
-                    // Without this limit, a capture that has only such packets and is replayed forever would occupy the
-                    // worker.
+                    // Without this limit, a capture that has only packets that are too long would occupy the worker if
+                    // it is replayed forever.
                     oversize += 1;
                     if oversize == intake.most {
                         break Ready::Now;

@@ -35,7 +35,7 @@ const DEFAULT_SIZE: usize = 1_024;
 /// The largest capacity of a ring, in packets.
 const MAX_SIZE: usize = 1 << 20;
 
-/// The ends of a ring that are not in use by a port.
+/// The ends of a ring that are not in use by a port. An end is `None` while a port uses it.
 type Ends = (Option<Sender<Packet>>, Option<Receiver<Packet>>);
 
 /// A ring, with the ends that are not in use by a port. On a reload, the new port takes the end that its predecessor

@@ -40,8 +40,8 @@ pub struct Tap {
     port: String,
     /// The settings with which a removed interface is created again.
     settings: Settings,
-    /// The interface's previous settings, until a packet is received or sent. A port that was only created and never
-    /// ran restores them.
+    /// The interface's previous settings. `None` once `receive` or `send` has been called. Until then, dropping the
+    /// port restores these settings.
     before: Option<PreviousSettings>,
     /// The time after which the port reads the interface again after it had no more packets.
     poll: Ticks,
@@ -161,9 +161,9 @@ impl Drop for Tap {
     }
 }
 
-/// The name of the port that has an interface, and the device as long as a port has it. On a reload, the new port
-/// shares the device with the old port until the old port is closed. There is one claim for each interface, as long as
-/// the pipeline runs.
+/// The name of the port that has an interface, and the device, which exists as long as a port has it. On a reload, the
+/// new port shares the device with the old port until the old port is closed. There is one claim for each interface, as
+/// long as the pipeline runs.
 #[derive(Default)]
 struct InterfaceClaim(Mutex<(String, Weak<TapDevice>)>);
 
@@ -181,8 +181,8 @@ impl InterfaceClaim {
         self.find(port, settings, |device| device.change(settings).map(Some))
     }
 
-    /// Returns the interface for a port that has lost it, and creates the interface if it does not exist. If a
-    /// successor of the port has created it in the meantime, the successor's settings remain.
+    /// Returns the interface for a port that has lost it. Creates and configures the interface if no port has it. If a
+    /// successor of the port has created the interface in the meantime, the successor's settings remain.
     fn retake(&self, port: &str, settings: &Settings) -> Result<Arc<TapDevice>, DeviceError> {
         self.find(port, settings, |_| Ok(None)).map(|taken| taken.device)
     }

@@ -26,7 +26,7 @@ pub enum Arrivals {
     OnOff {
         /// The length of a burst, 1ns to 1d.
         on: Nanos,
-        /// The length of the pause after a burst, 1ns to 1d.
+        /// The length of the pause after a burst, 0ns to 1d.
         off: Nanos,
     },
 }
@@ -34,7 +34,8 @@ pub enum Arrivals {
 /// The number of binary digits after the point in a time: times have units of 2⁻³² ticks.
 const FRACTION: u32 = 32;
 
-/// The number of random arrivals that are skipped one by one. If more are due, the number of further arrivals is drawn.
+/// The number of random arrivals that are skipped one by one. If more arrivals are due, the number of the further ones
+/// is a random number.
 const MAX_STEPS: usize = 64;
 
 /// The number of random gaps that are drawn at a time.
@@ -73,7 +74,8 @@ impl Exponential {
     }
 }
 
-/// The time from one packet to the next at the mean rate, in the unit `T`.
+/// The time from one packet to the next at the mean rate. Gaps of type `f64` are in seconds. Gaps of type `u128` are
+/// distances on the axis, in units of 2⁻³² ticks.
 #[derive(Clone, Debug)]
 pub(super) enum Gaps<T> {
     /// By the index of the packet's size.
@@ -124,7 +126,7 @@ pub(super) struct Schedule {
     on: u128,
     /// The length of a pause. 0 without bursts.
     off: u128,
-    /// The number of packets still to come. More than `u64::MAX / 2` means without end. 0 while the schedule is paused.
+    /// The number of packets still to come. At least `u64::MAX / 2` means without end. 0 while the schedule is paused.
     remaining: u64,
     /// The number of packets still to come after the pause, while the schedule is paused by
     /// [`set_offer`](Self::set_offer).
@@ -205,7 +207,7 @@ impl Schedule {
     }
 
     /// Sets the rate to `factor` times the configured rate, and starts the schedule again at the next
-    /// [`start`](Self::start). A factor of 0 pauses the schedule until the next call.
+    /// [`start`](Self::start). A factor of 0 pauses the schedule until the next call with a factor above 0.
     pub(super) fn set_offer(&mut self, factor: f64) {
         if factor == 0.0 {
             self.paused = self.paused.max(std::mem::take(&mut self.remaining));
@@ -320,8 +322,8 @@ impl Schedule {
         taken
     }
 
-    /// Advances `edge` and `shift` to the burst in which the next packet is. The position of that packet must be at or
-    /// after `edge`.
+    /// Advances `edge` and `shift` to the burst that contains the next packet. The position of that packet must be at
+    /// or after `edge`.
     #[cold]
     fn enter_burst(&mut self) {
         let bursts = (self.axis - self.edge) / self.on + 1;

@@ -149,14 +149,14 @@ impl Headers {
 /// The bytes of a session in a frame.
 #[derive(Clone, Copy)]
 struct Patch<const N: usize> {
-    /// The bytes of the IP header from the header checksum or the addresses on, and the ports.
+    /// The addresses and the ports. With IPv4, the header checksum precedes them.
     fields: [u8; N],
     /// The transport checksum.
     sum: [u8; 2],
 }
 
-/// The frames of all sessions. The frames of two sessions differ in `N` successive bytes, in a checksum, and in the
-/// identifier of the tunnel.
+/// The frames of all sessions. Two frames with the same size and VLAN tags differ only in `N` successive bytes
+/// (`Patch::fields`), in the transport checksum, and in the identifier of the tunnel.
 pub(super) struct FrameSet<const N: usize> {
     /// The prepared frames of each stack of VLAN tags. Session i has the form number (i mod the number of forms).
     forms: Vec<Form>,
@@ -178,14 +178,15 @@ struct Form {
     identifier_at: usize,
 }
 
-/// Returns the sum of all bytes that a transport checksum covers, given the sum of a session's fields. The other bytes
-/// have the sum 0 in its form of all ones. It is this form, because length and protocol are not 0.
+/// Returns the sum of all bytes that a transport checksum covers, given the sum of a session's fields. The sum of the
+/// other bytes is 0. In ones' complement, 0 has two forms, and here the form is `0xffff`, because the length and the
+/// protocol are not 0.
 fn with_rest(sum: u16) -> u16 {
     checksum::add(0xffff, sum)
 }
 
-/// Returns the checksum field for a sum of the covered bytes. With `never_zero`, which UDP needs, it has all ones
-/// instead of 0, because 0 means that there is no checksum (RFC 768).
+/// Returns the checksum field for a sum of the covered bytes. With `never_zero`, the field has all ones instead of 0.
+/// UDP needs this, because 0 means that there is no checksum (RFC 768).
 fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
     let sum = if never_zero && sum == 0xffff { 0 } else { sum };
     (!sum).to_ne_bytes()
@@ -228,7 +229,8 @@ impl<const N: usize> FrameSet<N> {
         }
     }
 
-    /// Writes a frame into each fresh packet. `size` returns the index of a packet's size, and `at` its arrival time.
+    /// Writes a frame into each of `packets`, which must have just left the pool. `sessions` has the session of each
+    /// packet. `size` returns the index of a packet's size, and `at` its arrival time with the clock.
     #[inline]
     fn write(
         &self,
@@ -309,8 +311,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Adds up to `wanted` packets of the next sessions, which arrive at `intake.now`. Returns the number of packets,
-    /// which is smaller if the pool is empty. `turns` has room for a batch and is overwritten.
+    /// Adds up to `wanted` packets of the next sessions, with the arrival time `intake.now`. Returns the number of
+    /// packets, which is smaller than `wanted` if the batch has less room or the pool is empty. `turns` is a buffer
+    /// with room for a batch. Its contents have no meaning before and after the call.
     #[inline]
     pub(super) fn make(
         &self,
@@ -344,7 +347,7 @@ impl Frames {
     /// Creates the frames of `count` sessions. `sizes` has the length of each frame and the text with which its payload
     /// begins. `headers` must not be empty, and its elements differ only in their VLAN tags. With m headers, session i
     /// has the headers number (i mod m), and the addresses, ports and tunnel number (i div m). `ports` returns the
-    /// source and destination ports with a number.
+    /// source and destination port for such a number.
     pub(super) fn new(
         headers: &[Headers],
         sizes: &[(usize, &str)],
@@ -405,8 +408,8 @@ impl Frames {
         }
     }
 
-    /// Writes a frame into each fresh packet. `sessions` has the session of each packet, `sizes` the index of its size,
-    /// and `at` returns its arrival time.
+    /// Writes a frame into each of `packets`, which must have just left the pool. `sessions` has the session of each
+    /// packet, and `sizes` the index of its size. `at` returns its arrival time with the clock.
     #[inline]
     pub(super) fn write(
         &self,

@@ -127,8 +127,9 @@ impl Recording {
         lengths.into_iter().map(|size| Weighted { size, weight: 1, payload: String::new() }).collect()
     }
 
-    /// Returns for each packet the index of its length in `lengths`, which must be in ascending order. If its length is
-    /// not in the list, the index is that of the next longer length, or of the longest.
+    /// Returns for each packet the index of its length in `lengths`, which must be in ascending order and not empty. If
+    /// `lengths` does not contain the length of a packet, returns the index of the next longer length, or of the
+    /// longest length if there is none.
     pub(super) fn sizes(&self, lengths: &[usize]) -> Sizes {
         let number = |packet: &Recorded| lengths.partition_point(|len| *len < packet.len).min(lengths.len() - 1) as u8;
         Sizes::of(self.packets.iter().map(number).collect())
@@ -140,8 +141,8 @@ impl Recording {
     }
 
     /// Returns for each packet the time until the next packet, in seconds. The recorded gaps are scaled to the mean
-    /// rate of the generator: `by_size` has the mean gap of each size over all workers, and `part` is this worker's
-    /// fraction of the traffic.
+    /// rate of the generator. `by_size` has the mean gap after a packet of each size, in seconds, if one worker
+    /// generated all traffic. `part` is this worker's fraction of the traffic, above 0 and up to 1.
     pub(super) fn seconds(&self, sizes: &Sizes, by_size: &[f64], part: f64) -> Vec<f64> {
         let round = sizes.order().iter().map(|size| by_size[usize::from(*size)]).sum::<f64>() / part;
         let span: f64 = self.packets.iter().map(|packet| packet.gap as f64).sum();

@@ -97,7 +97,7 @@ struct Ring {
     count: usize,
     /// The number of successive packets in a turn.
     burst: usize,
-    /// The index in the order that has the present turn, or the session itself if `order` is empty.
+    /// The index in `order` of the session that has the present turn. If `order` is empty, the number of this session.
     turn: usize,
     /// The number of packets that remain in this turn.
     remaining: usize,
@@ -212,14 +212,14 @@ impl Ring {
     }
 }
 
-/// Returns the weight of a session: its number of turns relative to other sessions. `session` is its number in its
-/// stack.
+/// Returns the weight of a session: its number of turns relative to other sessions. `session` is the number of the
+/// session within its stack, from 0.
 pub(super) fn weight(session: u32, skew: f64) -> f64 {
     f64::from(session + 1).powf(-skew)
 }
 
-/// Draws an order of `sessions` from the Zipf distribution, by inverting its cumulative distribution. The numbers of
-/// the sessions are those of all `stacks`.
+/// Draws an order of `sessions` from the Zipf distribution, by inverting its cumulative distribution. The numbers in
+/// `sessions` count the sessions of all `stacks` together.
 fn draw(sessions: Vec<u32>, stacks: u32, skew: f64, random: &mut Random) -> Vec<u32> {
     let mut total = 0.0;
     let mut upto = |session: &u32| {

@@ -57,7 +57,7 @@ fn one() -> u32 {
 
 /// The length of the header of GTP-U, and of the header of VXLAN, without options.
 const HEADER: usize = 8;
-/// The length of all outer headers without Ethernet: IPv4, UDP and the tunnel's own.
+/// The length of all outer headers without Ethernet: IPv4, UDP and the header of the tunnel.
 pub(super) const OUTER: usize = size_of::<Ipv4>() + size_of::<Udp>() + HEADER;
 
 impl Tunnel {
@@ -91,8 +91,8 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Returns the headers of a frame whose inner packet or frame has `inside` bytes: EtherType, IPv4, UDP without
-    /// checksum, and the tunnel's own header for identifier 0.
+    /// Returns the outer headers around an inner packet or frame of `inside` bytes: EtherType, IPv4, UDP without
+    /// checksum, and the header of the tunnel with the identifier 0.
     pub(super) fn headers(&self, inside: usize) -> Vec<u8> {
         let (source, destination, port) = match self {
             Self::Gtpu(gtp) => (gtp.source, gtp.destination, gtpu::PORT),

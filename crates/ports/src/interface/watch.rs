@@ -42,12 +42,12 @@ pub struct Watch {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The state of the interface, if the caller must bind its sockets again: the interface is another one, was down,
-    /// or has another MTU. Otherwise `None`.
+    /// The state of the interface if the caller must bind its sockets again, because the interface was replaced, was
+    /// down, or has another MTU. Otherwise `None`.
     pub bind: Option<State>,
     /// True if this check found a new fault, which the caller counts.
     pub is_new_fault: bool,
-    /// True if another interface has the name now.
+    /// True if another interface has the name now: its index differs.
     is_replaced: bool,
     /// True if the interface was down since the last check, and is up again.
     was_down: bool,
@@ -116,7 +116,7 @@ impl Watch {
     }
 
     /// Checks the state again. `cut_off` is true if a socket got an error because the interface went down or was
-    /// removed. The interface may be up again by now.
+    /// removed. The interface may be up again by now. Returns no findings if the kernel does not report the state.
     pub fn check(&mut self, cut_off: bool) -> Found {
         // A failed query gives no new information.
         let Ok(state) = self.control.state(&self.name) else { return Found::default() };

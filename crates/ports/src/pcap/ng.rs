@@ -60,7 +60,7 @@ impl Interface {
     }
 }
 
-/// A block whose body is being read. Every reading must reduce `rest`.
+/// A block whose body is being read. Code that reads bytes of the body must reduce `rest` by their number.
 struct Body {
     /// The offset of the block in the decompressed capture.
     at: u64,
@@ -101,7 +101,8 @@ pub(super) struct Ng {
     order: Order,
     /// The interfaces of the present section, by number.
     interfaces: Vec<Interface>,
-    /// The last time stamp, in nanoseconds since 1970. A simple packet has no time stamp, and uses this one.
+    /// The last time stamp, in nanoseconds since 1970. A simple packet has no time stamp, and gets this one. 0 before
+    /// the first time stamp.
     nanos: u64,
 }
 

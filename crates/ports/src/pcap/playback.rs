@@ -81,7 +81,7 @@ impl Piece {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
-    /// Returns true if the piece has neither packets nor skipped packets.
+    /// Returns true if the piece has no packets and no skipped packets.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.skipped.is_empty()
     }
@@ -127,9 +127,10 @@ pub(super) struct Playback {
     next: usize,
     /// The source of more pieces. If it is `None`, `piece` is the whole capture, or the replay has ended.
     more: Option<Receiver<Message>>,
-    /// True if the player polls for more pieces. Otherwise, it waits for them.
+    /// True if the player polls for more pieces. Otherwise, the player waits until a piece arrives.
     polls: bool,
-    /// The number of rounds after this round. With a reading thread, the thread counts the rounds instead.
+    /// The number of rounds after this round. If a thread reads the capture, the thread counts the rounds, and this
+    /// number does not decrease.
     remaining_rounds: u64,
     /// The capture's first time stamp, in nanoseconds since 1970. `None` until it is known.
     first: Option<u64>,
@@ -148,11 +149,12 @@ pub(super) struct Playback {
 }
 
 impl Playback {
-    /// Opens a capture that is replayed `rounds` times, or forever if `rounds` is `u64::MAX`. If there are packets
-    /// before a fault in the capture, they are replayed, and the fault is an [event](Self::take_events).
+    /// Opens a capture that is replayed `rounds` times, or forever if `rounds` is `u64::MAX`. If the capture has a
+    /// fault, the packets before the fault are replayed, and the fault is an [event](Self::take_events).
     ///
     /// # Errors
-    /// Returns an error if no packet can be read.
+    /// Returns an error if the capture cannot be opened, has a fault before its first packet, or has only packets that
+    /// are skipped.
     pub(super) fn open(path: &Path, rounds: u64) -> Result<Self, ReadError> {
         Self::with_limit(path, rounds, RESIDENT)
     }
@@ -180,7 +182,8 @@ impl Playback {
     }
 
     /// Opens a capture that arrives in a stream and is replayed once. Waits until its header has arrived. If the next
-    /// packet has not arrived yet, the player waits for it, or with `polls`, the player continues without a packet.
+    /// packet has not arrived yet, [`ready`](Self::ready) waits for it. With `polls`, `ready` does not wait, and
+    /// returns `false`.
     pub(super) fn stream(from: impl std::io::Read + Send + 'static, polls: bool) -> Result<Self, ReadError> {
         let more = stream::read(from)?;
         Ok(Self { polls, ..Self::new(Some(more), 1) })
@@ -218,7 +221,7 @@ impl Playback {
         self.first.unwrap_or(0)
     }
 
-    /// Returns true if the capture is replayed forever. Captures with `u64::MAX` rounds are.
+    /// Returns true if the capture is replayed forever: its number of rounds is `u64::MAX`.
     pub(super) fn is_endless(&self) -> bool {
         self.remaining_rounds > u64::MAX / 2
     }
@@ -261,8 +264,8 @@ impl Playback {
         }
     }
 
-    /// Gets more packets if there are none in memory, and starts the next round if necessary. Returns `false` if no
-    /// packet is available: the replay has ended, or is [open](Self::is_open).
+    /// Gets more packets if there are none in memory, and starts the next round if necessary. Returns true if a packet
+    /// is available. Otherwise, the replay has ended, or more packets may arrive later ([`is_open`](Self::is_open)).
     #[inline]
     pub(super) fn ready(&mut self) -> bool {
         self.next < self.piece.entries.len() || self.get_more()

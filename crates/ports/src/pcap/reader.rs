@@ -180,8 +180,8 @@ impl<'a> Reader<'a> {
     /// Reads from a stream.
     ///
     /// # Errors
-    /// [`ReadError`]: the stream is not a capture, or has a link type that cannot be read. In pcapng, packets have the
-    /// link type, so [`next`](Self::next) reports this.
+    /// [`ReadError`]: the stream is not a capture, or has a link type that cannot be read. In pcapng, the link type is
+    /// not in the header of the file: [`next`](Self::next) skips packets whose link type cannot be read.
     pub fn new(stream: impl Read + Send + 'a) -> Result<Self, ReadError> {
         let (mut first, mut stream) = peek(Box::new(stream))?;
         if unpack::is_packed(&first) {

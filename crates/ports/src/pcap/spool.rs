@@ -136,7 +136,7 @@ impl Spool {
     }
 
     /// Hands the buffer over to the thread, and takes an empty buffer. Returns `None` if the file cannot be written any
-    /// more, or if there is no empty buffer and the port does not wait.
+    /// more, or if there is no empty buffer and `when_full` is [`WhenFull::Refuse`].
     #[cold]
     fn hand_over(&mut self) -> Option<()> {
         if self.failed() {
@@ -209,9 +209,9 @@ impl Sink {
     }
 }
 
-/// Writes buffers until the channel is closed, and returns each buffer. Returns the first error. After an error, it
-/// continues to take buffers without writing them, so that the packet path does not wait. This is the body of the
-/// thread.
+/// Writes buffers until the channel is closed, and returns each buffer. Returns the first error. After an error, the
+/// function continues to take buffers, without writing them, so that the packet path does not wait. This is the body of
+/// the thread.
 fn write_all(
     file: File,
     gzip: bool,

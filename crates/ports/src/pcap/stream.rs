@@ -1,8 +1,8 @@
 //! Reads a capture from a stream, for example from a pipe into which another program captures.
 //!
-//! A thread reads the stream. Before the thread waits for more bytes, it hands over its packets, so that no packet
-//! waits for the next packet. If the channel has [`AHEAD`] pieces, the thread waits for the player and does not read
-//! the stream.
+//! A thread reads the stream. Before the thread waits for more bytes, it hands over the packets that it has read. So no
+//! packet waits until the next packet arrives. If the channel has [`AHEAD`] pieces, the thread waits for the player and
+//! does not read the stream.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -40,8 +40,8 @@ fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream that hands over the packets before each reading, because the reading may wait. It ends when the player no
-/// longer exists.
+/// A stream that hands over the packets in the outbox before each reading, because the reading may wait. The stream
+/// ends when the player no longer exists.
 struct Flushing<R> {
     stream: R,
     outbox: Arc<Mutex<Outbox>>,

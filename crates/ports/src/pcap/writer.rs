@@ -187,7 +187,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(body, value.len());
 }
 
-/// Pads a field of `length` bytes to whole words.
+/// Pads a field of `length` bytes with zeros to whole words of four bytes.
 fn pad(body: &mut Vec<u8>, length: usize) {
     body.extend_from_slice(&[0; 3][..length.next_multiple_of(4) - length]);
 }

@@ -73,7 +73,8 @@ pub enum DeviceError {
 pub struct Settings {
     /// The name of the interface.
     pub name: InterfaceName,
-    /// The host's address, or `None` for no address.
+    /// The host's address. With `None`, the port adds no address: it removes only the address that earlier settings
+    /// have added.
     pub address: Option<HostAddress>,
     /// The Ethernet address, or `None` for an address that the kernel chooses.
     pub mac: Option<MacAddress>,
@@ -84,7 +85,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings of the same interface with its own values instead of configured values.
+    /// Returns settings of the same interface without configured values. With these settings, the interface has the
+    /// values that it had before it was configured.
     fn bare(&self) -> Self {
         Self { address: None, mac: None, mtu: None, ..self.clone() }
     }
@@ -113,7 +115,7 @@ impl Default for ExcessBuffer {
 pub struct TapDevice {
     /// The descriptor by which frames are read and written. The interface exists as long as this descriptor.
     file: File,
-    /// The values of the interface before it was configured.
+    /// The values of the interface before it was first configured.
     own_values: OwnValues,
     /// The number of times that the interface has been configured, and its present settings.
     set: Mutex<(u64, Settings)>,
@@ -122,12 +124,12 @@ pub struct TapDevice {
 /// The settings that a configuration has replaced, for [`TapDevice::undo`].
 #[derive(Debug)]
 pub struct PreviousSettings {
-    /// The number of this configuration, as the device counts them.
+    /// The number of the configuration that has replaced these settings: the device's counter after it.
     generation: u64,
     pub(super) settings: Settings,
 }
 
-/// The values of an interface that is not configured.
+/// The values that an interface has before this program configures it.
 #[derive(Clone, Copy, Debug)]
 struct OwnValues {
     mac: libc::sockaddr,
@@ -181,7 +183,7 @@ impl TapDevice {
     }
 
     /// Restores previous settings as far as possible. Does nothing if the interface has been configured again since the
-    /// call that returned them.
+    /// call that returned `before`.
     pub fn undo(&self, before: &PreviousSettings) {
         let _ = within(&before.settings, || {
             // The lock prevents another configuration between the comparison and the restoration.
@@ -215,8 +217,8 @@ impl TapDevice {
         self.file.as_fd()
     }
 
-    /// Reads a frame into `buffer`. Does not wait. `excess` takes the part of the frame that does not fit, and its
-    /// contents have no meaning.
+    /// Reads a frame into `buffer`. Does not wait. `excess` receives the part of a frame that does not fit into
+    /// `buffer`. Its contents have no meaning for the caller.
     ///
     /// # Errors
     /// Returns the system's error, in particular if the interface no longer exists.

@@ -18,7 +18,7 @@ pub(super) struct Opener {
     device: Receiver<Arc<TapDevice>>,
     /// True if the thread must not make a further attempt.
     stop: Arc<AtomicBool>,
-    /// The text of the last attempt's error.
+    /// The text of the last error: of an attempt that failed, or of the start of the thread.
     last_error: Arc<Mutex<Option<String>>>,
     /// `None` if the thread could not be started.
     thread: Option<JoinHandle<()>>,
@@ -53,7 +53,8 @@ impl Opener {
         self.device.try_recv().ok()
     }
 
-    /// Returns the error of the last attempt, or `None` if no attempt has failed.
+    /// Returns the error of the last attempt that failed, also if a later attempt has succeeded. Returns `None` if no
+    /// attempt has failed.
     pub(super) fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
