@@ -11,7 +11,7 @@ use forebay_packet::wire::ipv6;
 
 pub use fields::{Field, changes, fields};
 
-/// Maximum number of VLAN tags that are skipped.
+/// The largest number of VLAN tags that are read.
 const TAGS: usize = 4;
 
 /// The protocol number of ICMP. All numbers here are from IANA, "Assigned Internet Protocol Numbers".
@@ -31,13 +31,13 @@ pub struct Layers {
     pub network: usize,
     /// The source and destination address of IP, or of the sender and target of ARP.
     pub addresses: Option<(IpAddr, IpAddr)>,
-    /// The offset after the last byte of the IP packet. If there is none, the length of the frame. Ethernet padding may
-    /// follow.
+    /// The offset after the last byte of the IP packet. Ethernet padding may follow. If the frame has no IP packet,
+    /// this is the length of the frame.
     pub end: usize,
     /// The protocol above IP, after IPv6 extension headers.
     pub protocol: Option<u8>,
-    /// The offset of the protocol above IP. `None` in fragments other than the first, because they do not have its
-    /// header.
+    /// The offset of the protocol above IP. `None` in fragments other than the first, because they do not have the
+    /// header of this protocol.
     pub transport: Option<usize>,
     /// The source and destination port of TCP or UDP.
     pub ports: Option<(u16, u16)>,

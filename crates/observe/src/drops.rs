@@ -1,8 +1,8 @@
 //! Writes dropped packets to a pcapng file, each with the drop reason as its comment, or sends them to a client.
 //!
-//! A worker that receives live packets never waits for the disk, because input packets would be lost meanwhile. If the
-//! buffers are full, a dropped packet is counted and not written. In simulated time, and if all packets come from
-//! captures with `speed: fast`, the worker waits instead.
+//! A worker that receives live packets never waits for the disk, because packets that arrive during the wait would be
+//! lost. If the buffers are full, a dropped packet is counted and not written. In simulated time, and if all packets
+//! come from captures with `speed: fast`, the worker waits instead.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,12 +31,12 @@ pub struct Tally {
     pub trouble: Mutex<Option<String>>,
 }
 
-/// Writes dropped packets on the worker's thread. When it is dropped, it completes the file.
+/// Writes dropped packets on the worker's thread. Dropping this value completes the file.
 pub struct DropSender {
     writer: NgWriter,
     /// The instant on the workers' clock that corresponds to `wall`.
     start: Ticks,
-    /// The nanoseconds since 1970 at `start`.
+    /// The time at `start`, in nanoseconds since 1970. 0 in simulated time.
     wall: u64,
     frequency: Frequency,
     tally: Arc<Tally>,
@@ -123,8 +123,8 @@ impl DropQueue {
     }
 }
 
-/// Converts queued packets and sends them to `out`. Returns when the queue or the receiver of `out` has gone away. Runs
-/// on a thread of its own.
+/// Converts queued packets and sends them to `out`. Returns when the sender of `raw` or the receiver of `out` has gone
+/// away. Must run on a separate thread, because it waits.
 pub fn report_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let start = Tsc.now();

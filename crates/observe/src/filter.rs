@@ -31,7 +31,7 @@ pub enum Filter {
     Icmp,
     /// An ICMPv6 message.
     Icmp6,
-    /// A frame with a VLAN tag. If an identifier is given, any of its tags must have this identifier.
+    /// A frame with a VLAN tag. If an identifier is given, at least one of the frame's tags must have this identifier.
     Vlan(Option<u16>),
     /// A packet with an address in a network: the network address and its prefix length in bits.
     Net(Side, IpAddr, u8),
@@ -61,7 +61,8 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns whether a value of this side passes the test. False if the packet has no such values.
+    /// Returns true if a value of this side passes the test. `pair` has the values of the source and the destination.
+    /// It is `None` if the packet has no such values: then the result is false.
     fn is<T>(self, pair: Option<&(T, T)>, test: impl Fn(&T) -> bool) -> bool {
         pair.is_some_and(|(source, destination)| match self {
             Self::Source => test(source),
@@ -110,7 +111,7 @@ impl Filter {
     }
 }
 
-/// Returns true if the leading `bits` of two addresses of the same family are equal.
+/// Returns true if the first `bits` bits of two addresses are equal. Returns false for addresses of different families.
 fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     match (address, network) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {

@@ -46,10 +46,11 @@ impl Names {
     /// Returns the drop reason with the module or port, as in the report: `module.reason`, `port.refused`, `unwanted`.
     pub fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
-            // A defect of the function; it is counted for the whole worker.
+            // This drop is caused by a defect of the function. It is counted for the whole worker, so the text has no
+            // module.
             DropSite::Module(_) if reason == "no_gate" => reason.to_owned(),
             DropSite::Module(module) => format!("{}.{reason}", self.module(module)),
-            // The port after the last one stands for discarded packets.
+            // The number of ports, as an index, stands for packets that the configuration drops (`unwanted`).
             DropSite::Port(port) => self.ports.get(port).map_or(reason.to_owned(), |name| format!("{name}.{reason}")),
         }
     }

@@ -23,13 +23,13 @@ use crate::story::Names;
 /// The path of one traced packet.
 #[derive(Debug)]
 pub struct Story {
-    /// Names of modules and ports when the packet entered.
+    /// The names of modules, ports and flows when the packet entered.
     pub names: Arc<Names>,
     /// The number of the packet among the packets of this trace, from 1.
     pub number: u64,
-    /// The port by which it entered.
+    /// The port by which the packet entered, by its index in `names`.
     pub port: usize,
-    /// The arrival time.
+    /// The arrival time, on the clock of the workers.
     pub arrival: Ticks,
     /// The frame as it entered.
     pub frame: Vec<u8>,
@@ -42,7 +42,8 @@ pub struct Story {
 /// A call that processed a traced packet.
 #[derive(Debug)]
 pub struct Call {
-    /// Names at the time of the call. A packet may be held while the pipeline changes.
+    /// The names at the time of the call. They may differ from the names at the start, because a packet may be held
+    /// while the pipeline changes.
     pub names: Arc<Names>,
     /// The module, by its index in the names.
     pub module: usize,
@@ -59,17 +60,18 @@ pub struct Call {
 /// The end of a traced packet's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The packet was sent by this port; the second value is its flow.
+    /// The packet was sent by this port. The second value is the packet's flow, or `None` if it has no flow. Both are
+    /// indices in the names.
     Left(usize, Option<usize>),
     /// The packet was dropped here, for this reason.
     Dropped(DropSite, &'static str),
-    /// The packet was consumed by this module, for this reason.
+    /// The packet was consumed by this module (an index in the names), for this reason.
     Consumed(usize, &'static str),
     /// The trace ended before the packet reached its end.
     Unfinished,
 }
 
-/// A trace of packets for one receiver. When it is dropped, it sends the stories of packets that are still in flight.
+/// A trace of packets for one receiver. Dropping the trace sends the stories of packets that are still in flight.
 pub struct Tracer {
     filter: Option<Filter>,
     /// The number of packets that are still to be chosen.
@@ -167,9 +169,9 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Takes an unused mark; `None` if all are in use. The caller must then call [`follow`](Self::follow). Marks are
-    /// taken in turn, so that a mark stays unused for a long time. The reason is that a copy of a packet still has the
-    /// mark of the packet after the packet has ended.
+    /// Takes an unused mark. Returns `None` if all marks are in use. The caller must then call
+    /// [`follow`](Self::follow). Marks are taken in turn, so that a mark stays unused for a long time after the end of
+    /// its packet. A copy of this packet may still have the mark then.
     fn take(&mut self) -> Option<u8> {
         if self.used == usize::from(u8::MAX) {
             return None;
@@ -188,7 +190,7 @@ impl Marks {
         self.followers[usize::from(mark)] += 1;
     }
 
-    /// Counts down a tracer. Without followers, the mark is unused again.
+    /// Counts that a tracer no longer follows the packet with this mark. Without followers, the mark is unused again.
     fn leave(&mut self, mark: u8) {
         let followers = &mut self.followers[usize::from(mark)];
         *followers -= 1;
@@ -202,14 +204,14 @@ fn after(mark: u8) -> u8 {
 }
 
 impl Watchers {
-    /// Lets tracers choose a packet that enters. Returns its mark; 0 if no tracer chose it.
+    /// Lets the tracers choose a packet that enters. Returns the packet's mark, or 0 if no tracer follows the packet.
     fn enter(&mut self, names: &Arc<Names>, port: usize, packet: &Packet) -> u8 {
         let Self { tracers, marks, .. } = self;
         let mut wanting = tracers.iter_mut().filter(|(_, tracer)| tracer.wants(packet)).peekable();
         if wanting.peek().is_none() {
             return 0;
         }
-        // All marks are in use: packets are not traced until others have ended.
+        // All marks are in use: no packet is chosen until a traced packet has ended.
         let Some(mark) = marks.take() else { return 0 };
         for (_, tracer) in wanting {
             marks.follow(mark);
@@ -229,7 +231,7 @@ impl Watchers {
         }
     }
 
-    /// Removes the observer with this number. The receiver of a trace gets its unfinished stories.
+    /// Removes the observer with this number. If the observer is a trace, its receiver gets the unfinished stories.
     fn remove(&mut self, number: u64) {
         self.queues.retain(|(known, _)| *known != number);
         if let Some(at) = self.tracers.iter().position(|(known, _)| *known == number) {
@@ -238,15 +240,15 @@ impl Watchers {
         }
     }
 
-    /// Returns whether no observer needs further packets. Then the workers can be unobserved.
+    /// Returns true if no observer needs further packets. Then the workers need not be observed any more.
     fn is_done(&self) -> bool {
         let seen = |(_, tracer): &(u64, Tracer)| tracer.remaining == 0 && tracer.in_flight.is_empty();
         self.drops.is_none() && self.queues.is_empty() && self.tracers.iter().all(seen)
     }
 }
 
-/// The shared registry of a run's observers. Workers lock it, so that observed workers are slow and may wait for each
-/// other.
+/// The shared registry of a run's observers. Observed workers lock the registry for every packet. So they are slow, and
+/// may wait for each other.
 #[derive(Clone, Default)]
 pub struct Hub(Arc<Mutex<Watchers>>);
 
@@ -272,7 +274,7 @@ impl Hub {
         self.watchers().drops = Some(drops);
     }
 
-    /// Returns an observer for each worker, also for workers that join later.
+    /// Returns a function that creates an observer for each worker, also for workers that join later.
     pub fn observers(&self) -> forebay_instance::Watch {
         let hub = self.clone();
         Box::new(move |_| Some(Box::new(Eye { hub: hub.clone(), names: Arc::default() })))
@@ -283,7 +285,8 @@ impl Hub {
         *self.watchers() = Watchers::default();
     }
 
-    /// Traces the next `count` packets of a running pipeline that match `filter`, as text. For the socket
+    /// Traces the next `count` packets of a running pipeline that match `filter`, and returns their stories as text.
+    /// Dropping the result ends the trace. The socket uses this function
     /// ([`TraceOf`](forebay_instance::socket::TraceOf)). Returns an error if an argument is not allowed or a thread
     /// cannot be started.
     pub fn follow(&self, instance: &dyn Instance, count: u64, filter: Option<&str>) -> Result<Stories, String> {
@@ -295,7 +298,7 @@ impl Hub {
         let (lines, out) = channel();
         let (began, frequency) = (instance.board().began(), Tsc.frequency());
         let render = move || {
-            // Ends with the tracer, or when the receiver has gone away.
+            // The loop ends when the tracer or the receiver has gone away.
             while let Ok(story) = raw_stories.recv() {
                 if lines.send(story.text(began, frequency)).is_err() {
                     break;
@@ -311,9 +314,9 @@ impl Hub {
 }
 
 impl Hub {
-    /// Sends the packets that match `filter` and are dropped from now on. For the socket
-    /// ([`DropsOf`](forebay_instance::socket::DropsOf)). Returns an error if the filter is not valid or a thread cannot
-    /// be started.
+    /// Sends the packets that match `filter` and are dropped from now on. Dropping the result ends this. The socket
+    /// uses this function ([`DropsOf`](forebay_instance::socket::DropsOf)). Returns an error if the filter is not valid
+    /// or a thread cannot be started.
     pub fn follow_drops(&self, instance: &dyn Instance, filter: Option<&str>) -> Result<Drops, String> {
         let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
         let (queue, raw, lost) = DropQueue::new(filter);
@@ -331,7 +334,7 @@ impl Hub {
     }
 }
 
-/// Removes the observer with this number when it is dropped.
+/// Dropping this value removes the observer with this number.
 struct Following {
     hub: Hub,
     number: u64,

@@ -41,7 +41,8 @@ pub struct Bars {
 pub struct Reference {
     /// The name in the legend.
     pub name: String,
-    /// The lower and upper end for each row, which may be equal. `None` means that the source states no range.
+    /// The lower and upper end for each row, which may be equal. `None` or a missing entry means that the source states
+    /// no range.
     pub ranges: Vec<Option<(f64, f64)>>,
 }
 
@@ -51,7 +52,7 @@ const BAR: f64 = 15.0;
 const HATCH: f64 = 5.0;
 /// The distance between rows, in pixels.
 const GAP: f64 = 9.0;
-/// The largest share of the width that the names of the rows take.
+/// The names of the rows take at most this fraction of the figure's width.
 const NAMES: f64 = 0.55;
 
 /// Draws a void bar: its outline, filled with slanted lines. The points are its upper left and lower right corners.
@@ -123,7 +124,8 @@ impl Bars {
                 let upper = top + place * number as f64;
                 pen.text(name, (left - 8.0, upper + (place - GAP) / 2.0), letters(INK, Side::Left));
                 let range = self.reference.as_ref().and_then(|reference| *reference.ranges.get(number)?);
-                // A label that would cross the range is written to the right of the range.
+                // Returns the x of the label of a bar that ends at the value `end`. A label that would cross the range
+                // is written to the right of the range.
                 let beside = |end: f64, label: &str| {
                     let (from, room) = (at(end) + 5.0, width(label, WORDS) + 5.0);
                     let crossed = range.is_some_and(|(least, most)| at(least) < from + room && at(most) > from - 5.0);

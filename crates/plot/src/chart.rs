@@ -108,8 +108,8 @@ fn scale(axis: &Axis, values: impl Iterator<Item = f64>, marks: usize) -> Scale 
     Scale::between(-0.5, axis.names.len() as f64 - 0.5)
 }
 
-/// Returns a colour for each layer. A band has the colour of the layer before it. Events, levels and references are
-/// grey.
+/// Returns a colour for each layer. A band has the colour of the last line, points or steps before it. Events, levels
+/// and references are grey.
 fn colours(figure: &Figure) -> Vec<Colour> {
     let mut next = 0;
     let mut of = |layer: &Layer| match layer {
@@ -132,8 +132,8 @@ fn legend(figure: &Figure) -> Vec<(Colour, &Layer)> {
     if named.len() > 1 { named } else { Vec::new() }
 }
 
-/// Arranges the names of a legend in rows that are `room` pixels wide. Each entry is the index of a name, and the x,
-/// relative to the start of the row, at which its symbol starts.
+/// Arranges the names of a legend in rows that are at most `room` pixels wide. Each entry has the index of a name, and
+/// the distance of its symbol from the start of the row, in pixels. A name that is longer than `room` has its own row.
 pub(crate) fn rows(names: &[&str], room: f64) -> Vec<Vec<(usize, f64)>> {
     let mut rows: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut used = f64::INFINITY;
@@ -292,7 +292,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns the part of a line that lies between the axes (Liang and Barsky, 1984). Returns `None` if no part does.
+    /// Returns the part of a line that lies between the axes (Liang and Barsky, 1984), or `None` if the whole line lies
+    /// outside.
     fn cut(&self, from: Point, to: Point) -> Option<(Point, Point)> {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let right = WIDTH - RIGHT;

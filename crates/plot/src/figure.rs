@@ -74,7 +74,7 @@ pub enum Layer {
         /// The points as (x, y), sorted by x.
         points: Vec<(f64, f64)>,
     },
-    /// A range of y for each x, in the colour of the previous layer.
+    /// A range of y for each x, in the colour of the last line, points or steps before it.
     Band {
         /// The name in the legend. If it is empty, the band has no entry.
         name: String,
@@ -120,7 +120,8 @@ impl Layer {
         }
     }
 
-    /// Returns the points that the axes must contain. `None` means any value on this axis.
+    /// Returns the points that the axes must contain. `None` instead of a coordinate means that any value on this axis
+    /// is right.
     pub(crate) fn places(&self) -> Vec<(Option<f64>, Option<f64>)> {
         match self {
             Self::Line { points, .. } | Self::Points { points, .. } | Self::Steps { points, .. } => {

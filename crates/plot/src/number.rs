@@ -28,7 +28,8 @@ pub fn engineering(value: f64) -> String {
 }
 
 /// Formats the mark at `value`. The distance between marks is `step`, and `largest` is the largest absolute value on
-/// the axis, whose prefix all marks have. The result has so many decimals that two marks never have the same text.
+/// the axis. All marks have the prefix of `largest`. The result has so many decimals that two marks never have the same
+/// text.
 pub(crate) fn tick(value: f64, step: f64, largest: f64) -> String {
     let (scale, unit) = prefix(largest.max(step));
     let decimals = (-(step / scale).abs().log10().floor()).clamp(0.0, 9.0) as usize;

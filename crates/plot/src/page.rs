@@ -121,7 +121,8 @@ impl Page {
     }
 }
 
-/// Returns the style for dark screens. It replaces the colours of the page, and the colours of figures by their values.
+/// Returns the style for dark screens. It replaces the colours of the page, and each colour of the figures that has a
+/// replacement in [`DARK`].
 fn dark() -> String {
     let mut style = "@media screen and (prefers-color-scheme: dark) {\n".to_owned();
     style.push_str(

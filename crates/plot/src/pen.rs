@@ -1,4 +1,4 @@
-//! Wraps the drawing library. Its callers use this crate's unit: CSS pixels, with fractions.
+//! Wraps the drawing library. Callers of this module use CSS pixels, with fractions.
 //!
 //! The library draws with whole numbers. Four units of the library are a pixel, and the size of the SVG element scales
 //! the drawing back.
@@ -139,7 +139,8 @@ impl Pen<'_> {
         let Ok(()) = sure(self.area.draw(&circle));
     }
 
-    /// Draws a text at a point, which is at half of the text's height.
+    /// Draws a text at a point. The point is at half of the text's height. `letters.side` determines the position along
+    /// the text.
     pub(crate) fn text(&self, text: &str, at: Point, letters: Letters) {
         let Letters { size, colour: tint, side, upwards } = letters;
         // The library draws letters too small by this factor.

@@ -14,9 +14,10 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Returns a scale that contains all `values`, which must be finite, and above 0 if `log` is set. A given end
-    /// (`from`, `to`) is not changed. A free end of a linear axis is moved outwards to a mark. If all values are equal,
-    /// a free axis is widened around them, so that they lie in the middle. `marks` is the approximate number of marks.
+    /// Returns a scale that contains all `values`, which must be finite, and above 0 if `log` is set. An end that is
+    /// given (`from`, `to`) is not changed. An end that is not given is free: on a linear axis, it is moved outwards to
+    /// a mark. If all values are equal and both ends are free, the axis is widened around the values, so that they lie
+    /// in the middle. `marks` is the approximate number of marks.
     pub(crate) fn around(
         values: impl Iterator<Item = f64>,
         log: bool,
@@ -82,7 +83,7 @@ impl Scale {
     }
 
     /// Returns the marks of a logarithmic axis: powers of ten. If there is room, also 2 and 5 times, or 3 times, each
-    /// power of ten.
+    /// power of ten. If there is too little room, only every n-th power of ten.
     fn powers(&self, most: usize) -> Vec<(f64, String)> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let between: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];

@@ -1,5 +1,5 @@
-//! Copies the congestion mark that routers on a tunnel's path have set from the outer packet to the inner packet (RFC
-//! 6040).
+//! Combines the congestion marks of the outer and the inner packet at the end of a tunnel, so that a mark that a router
+//! on the path has set in the outer packet is not lost (RFC 6040).
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
@@ -11,8 +11,8 @@ const ECT_1: u8 = 0x01;
 /// The mark "congestion experienced".
 const CE: u8 = 0x03;
 
-/// Returns true if the mark in an outer traffic class never changes the inner packet. This is so for Not-ECT (the
-/// transport does not support congestion notification) and for ECT(0) (no congestion was met).
+/// Returns true if the mark in an outer traffic class never changes the inner packet. There are two such marks: Not-ECT
+/// (the transport does not support congestion notification) and ECT(0) (no congestion was met).
 #[inline(always)]
 pub fn is_neutral(outer_class: u8) -> bool {
     outer_class & 1 == 0
@@ -30,8 +30,9 @@ fn combined(outer: u8, inner: u8) -> Option<u8> {
     }
 }
 
-/// Combines the mark of the outer packet's traffic class with that of the decapsulated `packet`, if it is IP. Returns
-/// false if the packet must be dropped.
+/// Combines the mark in `outer_class`, the traffic class of the outer packet, with the mark of the decapsulated
+/// `packet`, and writes the result to `packet`. A packet that is not IP is not changed. Returns false if the packet
+/// must be dropped.
 pub fn pass_on(packet: &mut Packet, outer_class: u8) -> bool {
     if is_neutral(outer_class) {
         return true;

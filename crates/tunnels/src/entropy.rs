@@ -19,7 +19,7 @@ const ETHERNET: usize = size_of::<Ethernet>();
 pub struct Shown {
     /// The traffic class, or 0 if the packet is not IP.
     pub class: u8,
-    /// A hash of the session. Use its upper bits, because these depend on all addresses and ports.
+    /// A hash of the session. Use its upper bits, because they depend on all bits of the addresses and ports.
     pub session: u64,
 }
 
@@ -32,7 +32,8 @@ fn mix(addresses: u64, ports: u32) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Returns both IPv4 addresses of a header as a number, in the cheapest byte order.
+/// Returns both IPv4 addresses of a header as a number. Any byte order is right if all callers use the same one. This
+/// one is the cheapest on little-endian processors.
 #[inline(always)]
 fn addresses(bytes: [u8; 8]) -> u64 {
     u64::from_le_bytes(bytes)
@@ -62,7 +63,8 @@ impl Inner {
         const MIDDLE: u32 = 0x3fff_00ff;
         let inner: &Self = packet.view(0)?;
         let (start, expected) = (inner.start.get(), u64::from(EtherType::IPV4) << 48 | 0x4500 << 32);
-        // In both cases the packet contains at least its ports. Without padding this follows from the frame's length.
+        // In both cases the packet contains at least its ports. With `unpadded`, this follows from the frame's length,
+        // which is at least that of `Self`.
         let fits = if unpadded {
             start & 0xffff_ff00_ffff_0000 == expected + ((packet.len() - ETHERNET) << 16) as u64
         } else {
@@ -74,7 +76,7 @@ impl Inner {
         (plain && fits).then_some(inner)
     }
 
-    /// Returns the destination address of the inner packet.
+    /// Returns the destination address of the inner packet, as a number in host byte order.
     #[inline(always)]
     #[must_use]
     pub fn destination(&self) -> u32 {
@@ -82,7 +84,7 @@ impl Inner {
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Returns the fields that the outer headers show. They are equal to those of [`Shown::of`] for the same packet.
+    /// Returns the fields that the outer headers show. [`Shown::of`] returns the same fields for the same packet.
     #[inline(always)]
     pub fn shown(&self) -> Shown {
         let session = mix(addresses(self.addresses), u32::from_le_bytes(self.ports));

@@ -1,8 +1,8 @@
 //! Identification numbers for outer packets that may be fragmented: hosts reassemble fragments with the same
 //! identification into one packet (RFC 6864 section 4).
 //!
-//! All modules with one source address, on all workers and in successive configurations, draw from one counter, so that
-//! a number is reused only after all others. The counter is accessed once per batch.
+//! All modules with the same source address draw from one counter, on all workers and in successive configurations. So
+//! a number is reused only after all other numbers. The counter is accessed once per batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -19,14 +19,14 @@ pub struct Identifications {
 }
 
 impl Identifications {
-    /// Creates the source of numbers for packets from one IPv4 address, in host byte order.
+    /// Creates the source of numbers for packets whose source address is the IPv4 address `source`, in host byte order.
     pub fn of(source: u32, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let key = format!("identifications of {}", std::net::Ipv4Addr::from_bits(source));
         Ok(Self { next: setup.lasting(&key, |_| Ok(AtomicU16::new(0)))?, next_drawn: 0 })
     }
 
-    /// Draws `count` numbers for a batch, at least one for each packet. Numbers of the previous batch that were not
-    /// taken are skipped.
+    /// Draws `count` numbers for a batch. `count` must be at least the number of packets that take a number. Numbers of
+    /// the previous batch that were not taken are skipped.
     #[inline(never)]
     pub fn draw(&mut self, count: usize) {
         self.next_drawn = self.next.fetch_add(count as u16, Ordering::Relaxed);

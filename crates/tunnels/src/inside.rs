@@ -14,8 +14,8 @@ pub enum Unfit {
     Truncated,
 }
 
-/// Returns the offset of a frame's outermost IP header and the length of the IP packet without padding, in bytes. As an
-/// error returns the reason why the frame cannot be put into a tunnel.
+/// Returns the offset of a frame's outermost IP header and the length of the IP packet without padding, in bytes. The
+/// error is the reason why the frame cannot be put into a tunnel.
 #[inline]
 pub fn ip_packet_span(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     let Some((header, room)) = packet.ipv4_and_room() else { return ipv6_packet_span(packet) };

@@ -22,7 +22,7 @@ const UDP: usize = size_of::<Udp>();
 const TUNNEL: usize = 8;
 /// The number of bytes of all outer headers.
 const HEADERS: usize = ETHERNET + IPV4 + UDP + TUNNEL;
-/// The number of bytes of the outer packet without tunnel options and the inner packet.
+/// The length of the outer IP packet minus the lengths of the tunnel options and of the inner packet, in bytes.
 pub const OVERHEAD: usize = IPV4 + UDP + TUNNEL;
 /// Don't fragment (RFC 791 section 3.1).
 const DF: u16 = 0x4000;
@@ -43,7 +43,7 @@ pub struct OuterSettings {
     pub df: bool,
     /// The time to live, 1 to 255.
     pub ttl: u8,
-    /// The longest outer packet, in bytes: 68 to 65535. The default is 65535.
+    /// The longest outer packet, in bytes: 68 to 65535. `None` means 65535.
     pub mtu: Option<u16>,
 }
 
@@ -52,12 +52,13 @@ pub struct OuterSettings {
 pub enum Refusal {
     /// The outer packet would be longer than allowed.
     TooLong,
-    /// There is no room before the frame, or the frame is shorter than the part to remove.
+    /// There is too little room before the frame for the outer headers, or the frame is shorter than the part to
+    /// remove.
     NoRoom,
 }
 
-/// The Ethernet header of a frame as two overlapping numbers of eight bytes. An array of its length would be copied
-/// through the stack, in pieces that the processor cannot forward.
+/// The Ethernet header of a frame as two overlapping numbers of eight bytes. An array of 14 bytes would be copied
+/// through the stack, in pieces that the processor cannot forward from its stores to its loads.
 #[derive(Clone, Copy)]
 pub struct Start(u64, u64);
 
@@ -89,7 +90,8 @@ impl Start {
 
 /// Writes outer headers.
 ///
-/// Numbers contain the bytes of a header in network order; fields that depend on the packet are added to them.
+/// The numbers `first`, `second` and `third` contain the bytes of the headers: the first byte in the packet is the
+/// highest byte of the number. Fields that depend on the packet are added to these numbers.
 pub struct Outer {
     /// The sum of the constant words of the IPv4 header, except the first two, which depend on the packet.
     sum: u32,
@@ -100,15 +102,16 @@ pub struct Outer {
     /// The UDP header without the session's bits of the source port. The length in it is minus the length of the IPv4
     /// header: the length of the outer packet is added later.
     third: u64,
-    /// The bits of the inner traffic class that are kept.
+    /// A mask of the bits that the outer traffic class copies from the inner traffic class.
     class: u8,
-    /// The bits of the source port that the session determines, at their position.
+    /// A mask of the bits of the source port that the session determines, at their position in `third`.
     chosen: u64,
     /// True if the UDP checksum is computed. Otherwise it is 0.
     checksum: bool,
     /// The longest outer packet, in bytes.
     most: usize,
-    /// Identification numbers; `None` if they have no meaning (RFC 6864 section 4.1) and are 0.
+    /// The source of identification numbers. `None` if routers may not fragment packets: then the identification has no
+    /// meaning (RFC 6864 section 4.1) and is 0.
     identifications: Option<Identifications>,
     /// True if packets have no identification and no UDP checksum.
     plain: bool,
@@ -176,7 +179,8 @@ impl Outer {
 
     /// Puts the frame without its first `cut` bytes into a tunnel to `peer`, an IPv4 address in host byte order.
     ///
-    /// - `start` becomes the outer Ethernet header. It must have the EtherType of IPv4.
+    /// - `start` becomes the outer Ethernet header, and must have the EtherType of IPv4. `shown` has the inner traffic
+    ///   class, and the session hash for the source port.
     /// - `tunnel` gets the number of bytes after the tunnel header, options included. It returns the tunnel header as a
     ///   number whose first byte in the packet is the highest.
     /// - The first `OPTIONS` bytes of `options` follow the tunnel header.

@@ -19,7 +19,7 @@ use super::settings::{Dscp, SourcePort};
 const ETHERNET: usize = size_of::<Ethernet>();
 /// The tunnel header without options.
 const TUNNEL: usize = 8;
-/// The number of bytes of the outer packet without tunnel options and the inner packet.
+/// The length of the outer IP packet minus the lengths of the tunnel options and of the inner packet, in bytes.
 pub const OVERHEAD: usize = size_of::<Ipv6>() + size_of::<Udp>() + TUNNEL;
 /// The least MTU of an IPv6 link (RFC 8200 section 5).
 const LEAST_MTU: u16 = 1_280;
@@ -38,7 +38,8 @@ pub struct OuterIpv6Settings {
     pub dscp: Dscp,
     /// The hop limit, 1 to 255.
     pub hop_limit: u8,
-    /// The longest outer packet, in bytes: 1280 to 65535. The default is the longest packet without a jumbo payload.
+    /// The longest outer packet, in bytes: 1280 to 65535. `None` means the longest packet without a jumbo payload,
+    /// 65575.
     pub mtu: Option<u16>,
 }
 
@@ -73,9 +74,13 @@ impl OuterIpv6 {
         total <= self.most
     }
 
-    /// Puts the IP packet behind an Ethernet header without tags into a tunnel to `peer`. `tunnel` is the tunnel header
-    /// as a number whose first byte in the packet is the highest. Its bits 32 to 47 must be 0: the length of the
-    /// options and the inner packet is added there. `options` follow the tunnel header.
+    /// Puts the IP packet of a frame into a tunnel to `peer`, an IPv6 address in network byte order. The frame must
+    /// have an Ethernet header without tags. Its Ethernet addresses become those of the outer frame. `shown` has the
+    /// inner traffic class and the session hash.
+    ///
+    /// `tunnel` is the tunnel header as a number: the first byte in the packet is its highest byte. Bits 32 to 47 of
+    /// the number must be 0: the length of the options and the inner packet is added there. `options` follow the tunnel
+    /// header.
     ///
     /// # Errors
     /// [`Refusal`].

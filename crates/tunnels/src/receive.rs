@@ -100,7 +100,7 @@ fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     Ok((header_len, bytes.get(header_len..total).ok_or(Fault::Length)?))
 }
 
-/// As [`segment_of_ipv4`], for an IPv6 packet. Extension headers are skipped.
+/// Does the same as [`segment_of_ipv4`] for an IPv6 packet. Extension headers are skipped.
 fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     if ipv6::upper_protocol(bytes, 0) != Some(ipv4::UDP) {
         return Err(Fault::Other);
@@ -116,8 +116,8 @@ fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
 
 /// Removes everything around the inner IP packet, which is at the offsets from `start` to `end`. The packet gets an
 /// Ethernet header with the frame's addresses and the EtherType of the packet's IP version, as a point-to-point
-/// interface would deliver it. Returns false, without a change, if this is not an IP packet or its fixed header is cut
-/// short.
+/// interface would deliver it. Returns false, without a change, if these bytes are not an IP packet, if its fixed
+/// header is cut short, or if the Ethernet header has no room before `start`.
 pub fn unwrap_ip(packet: &mut Packet, start: usize, end: usize) -> bool {
     let Some(inner) = packet.data().get(start..end) else { return false };
     let ether_type = match inner.first().map(|byte| byte >> 4) {

@@ -75,6 +75,7 @@ const DROPS: &[Reason] = &[
 /// The network function `vxlan_encap`.
 pub struct VxlanEncap {
     outer: Outer,
+    /// The outer destination address, in host byte order.
     peer: u32,
     /// The VXLAN header as a number.
     header: u64,
@@ -123,14 +124,14 @@ impl Declare for VxlanEncap {
 }
 
 impl VxlanEncap {
-    /// Encapsulates a frame. [`Outer::write`] describes the preconditions and errors.
+    /// Encapsulates a whole frame. The conditions and errors are those of [`Outer::write`].
     #[inline(always)]
     fn put<const PLAIN: bool>(&mut self, packet: &mut Packet, start: Start, shown: Shown) -> Result<(), Refusal> {
         self.outer.write::<0, PLAIN>(packet, 0, start, shown, self.peer, |_| self.header, [0; 8])
     }
 
     /// Encapsulates a usual frame: TCP or UDP over IPv4. Returns false, without a change, for all other frames and for
-    /// frames that cannot be sent. [`unusual`](Self::unusual) handles these.
+    /// frames that cannot be sent. [`unusual`](Self::unusual) handles these frames.
     #[inline(always)]
     fn usual<const PLAIN: bool>(&mut self, packet: &mut Packet) -> bool {
         let Some(inner) = Inner::of(packet, false) else { return false };
@@ -152,7 +153,7 @@ impl VxlanEncap {
         }
     }
 
-    /// Processes the packets of a batch from index `first` on. The first of these is known to be unusual.
+    /// Processes the packets of a batch from the index `first` on. The packet at `first` is known to be unusual.
     #[inline(never)]
     fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {

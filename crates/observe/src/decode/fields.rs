@@ -54,7 +54,7 @@ impl Fields<'_> {
     }
 }
 
-/// Returns a frame's header fields in order; the first is its length.
+/// Returns a frame's header fields in order. The first field is the length of the frame.
 #[must_use]
 pub fn fields(frame: &[u8]) -> Vec<Field> {
     let layers = Layers::of(frame);
@@ -63,7 +63,8 @@ pub fn fields(frame: &[u8]) -> Vec<Field> {
     fields.mac("eth.dst", 0);
     fields.mac("eth.src", 6);
     for (number, tag) in layers.tags.iter().enumerate() {
-        // Tags are counted from the innermost, so that pushing or popping one does not change all names.
+        // Tags are counted from the innermost tag, so that pushing or popping an outer tag does not change the names of
+        // the inner tags.
         let name = match layers.tags.len() - 1 - number {
             0 => "vlan".to_owned(),
             outer => format!("vlan.outer{}", if outer == 1 { String::new() } else { outer.to_string() }),

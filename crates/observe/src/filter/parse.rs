@@ -94,7 +94,8 @@ impl<'a> Parser<'a> {
         FilterError { column: self.words.get(at).map_or(self.end, |word| word.column), message: message.to_owned() }
     }
 
-    /// Returns an error that the next word is not allowed.
+    /// Returns the error for a next word that is not allowed, or for a missing word. `allowed` describes what is
+    /// allowed instead.
     fn expected(&self, allowed: &str) -> FilterError {
         let found = self.peek().map_or_else(
             || "the expression ends here".to_owned(),
@@ -106,7 +107,8 @@ impl<'a> Parser<'a> {
     /// Parses terms with `or` between them.
     fn either(&mut self, depth: usize) -> Result<Filter, FilterError> {
         let mut filter = self.both(depth)?;
-        // Build a balanced tree: a left-leaning chain would be dropped with a recursion as deep as its length.
+        // Build a balanced tree. A chain would have a depth equal to its length, and dropping it would need as many
+        // nested calls.
         let mut rest = Vec::new();
         while self.take(&["or", "||"]) {
             rest.push(self.both(depth)?);
@@ -176,7 +178,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Parses the rest of a term after `src`, `dst` or neither of them.
+    /// Parses `host`, `net` or `port` and the value after it. `side` follows from the word `src` or `dst` before.
+    /// Without such a word, it is [`Side::Either`].
     fn sided(&mut self, side: Side) -> Result<Filter, FilterError> {
         match self.peek() {
             Some("port") => {
