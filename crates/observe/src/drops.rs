@@ -83,6 +83,7 @@ const MOST_BYTES: usize = 2_048;
 /// Passes dropped packets to a thread that sends them to a client. The worker never waits. If the queue is full, a
 /// packet is counted and not sent.
 pub struct DropQueue {
+    /// The filter of the packets to send. `None` for all dropped packets.
     filter: Option<Filter>,
     packets: SyncSender<RawDrop>,
     lost: Arc<AtomicU64>,

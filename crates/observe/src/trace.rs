@@ -73,6 +73,7 @@ pub enum End {
 
 /// A trace of packets for one receiver. Dropping the trace sends the stories of packets that are still in flight.
 pub struct Tracer {
+    /// The filter of the packets to trace. `None` for all packets.
     filter: Option<Filter>,
     /// The number of packets that are still to be chosen.
     remaining: u64,
@@ -145,7 +146,7 @@ struct Watchers {
     tracers: Vec<(u64, Tracer)>,
     /// The number of the observer that was added last.
     added: u64,
-    /// The file of dropped packets.
+    /// The file of dropped packets. `None` if dropped packets are not written to a file.
     drops: Option<DropSender>,
     /// The receivers of dropped packets, by number.
     queues: Vec<(u64, DropQueue)>,

@@ -19,7 +19,7 @@ pub struct Group {
     pub void: Vec<bool>,
 }
 
-/// A bar chart. It has a row for each of its places, from top to bottom.
+/// A bar chart with a row for each name in `places`, from top to bottom.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
     /// The title of the chart.

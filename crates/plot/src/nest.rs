@@ -79,6 +79,7 @@ struct LaidOutBox<'c> {
     cell: &'c Cell,
     /// The lines of the box's text, shortened to the available width.
     lines: Vec<String>,
+    /// The width and the height, in pixels.
     size: Point,
     /// The boxes inside this box, with their positions relative to its upper left corner.
     parts: Vec<(Point, LaidOutBox<'c>)>,

@@ -122,7 +122,7 @@ impl Pen<'_> {
         }
     }
 
-    /// Fills the area inside of an outline.
+    /// Fills the area inside of an outline. `opacity` is from 0 (invisible) to 1.
     pub(crate) fn area(&self, outline: &[Point], tint: Colour, opacity: f64) {
         let outline: Vec<_> = outline.iter().copied().map(fine).collect();
         let Ok(()) = sure(self.area.draw(&Polygon::new(outline, Self::fill(tint, opacity))));

@@ -177,7 +177,8 @@ impl Outer {
         total <= self.most
     }
 
-    /// Puts the frame without its first `cut` bytes into a tunnel to `peer`, an IPv4 address in host byte order.
+    /// Puts the frame without its first `cut` bytes into a tunnel to `peer`, an IPv4 address in host byte order. `cut`
+    /// must be at most the length of all outer headers and options.
     ///
     /// - `start` becomes the outer Ethernet header, and must have the EtherType of IPv4. `shown` has the inner traffic
     ///   class, and the session hash for the source port.

@@ -39,6 +39,7 @@ struct Word<'a> {
 
 struct Parser<'a> {
     words: Vec<Word<'a>>,
+    /// The index of the next word.
     at: usize,
     /// The column after the last character.
     end: usize,

@@ -1,5 +1,5 @@
-//! The ownership of an interface. One port has it at a time, and the next port with its name takes it over while
-//! packets run.
+//! The ownership of an interface. Only one port at a time has an interface. While packets run, the next port with the
+//! same name takes the interface over.
 //!
 //! The running port owns the device, so the packet path has no lock. Its successor waits. When the running port is
 //! closed, the successor receives the device, with the frames that wait in the device.
@@ -29,7 +29,7 @@ struct ClaimState {
 pub struct Hold {
     /// The record of the interface.
     interface: Arc<InterfaceClaim>,
-    /// Proves that a port with the owner's name exists. The owner and its successors share it.
+    /// Proves that a port with the owner's name exists. The owner and its successors share this value.
     _owned: Arc<()>,
 }
 
@@ -47,7 +47,7 @@ impl InterfaceClaim {
     }
 
     /// Claims the interface for the port with this name. A later successor replaces an earlier one that has not
-    /// received the device yet.
+    /// received the device yet. The earlier one then never receives a device.
     ///
     /// # Errors
     /// Returns the name of the other port that has the interface.

@@ -1,9 +1,9 @@
 //! The arrival times of packets in an open loop.
 //!
-//! Arrival times are computed on an *axis*: the time without the pauses between bursts. A packet arrives when the axis
-//! has advanced by the gap of its predecessor. With the axis, one mechanism is sufficient for constant, random and
-//! bursty arrivals. Positions on the axis are kept in units of 2⁻³² ticks, so that a rate is exact to one part in 10¹²
-//! and does not drift.
+//! Arrival times are computed on an *axis*: the time without the pauses between bursts. The position of a packet on the
+//! axis is the position of its predecessor plus the gap after the predecessor. With the axis, one mechanism is
+//! sufficient for constant, random and bursty arrivals. Positions on the axis are kept in units of 2⁻³² ticks, so that
+//! a rate is exact to one part in 10¹² and does not drift.
 
 use forebay_graph::{Offer, Spread};
 use forebay_units::{Frequency, Nanos, Ticks};

@@ -66,7 +66,7 @@ impl Rate {
         }
     }
 
-    /// Returns the time that a frame of `size` bytes takes, in seconds.
+    /// Returns the time from a frame of `size` bytes to the next frame at this rate, in seconds.
     pub(super) fn seconds(self, size: usize) -> f64 {
         match self {
             Self::Packets(rate) => 1.0 / rate.0,
