@@ -178,7 +178,7 @@ impl AfXdp {
     }
 
     /// Wakes the kernel, if necessary, to send the frames in TX (the ring of frames to send). Takes back the chunks
-    /// whose frames were sent. Clears `stuck` if an attempt was due and has succeeded.
+    /// whose frames were sent. Clears `stuck` once the pause after an error has ended and no new error occurs.
     #[inline]
     fn wake(&mut self, now: Ticks) {
         let Some(queue) = self.device.as_mut().and_then(|device| device.queues.first_mut()) else { return };

@@ -60,7 +60,7 @@ pub struct Generator {
 /// The source of the next packet's arrival time and size.
 enum Source {
     /// A closed loop: as many packets as the worker requests, until `remaining` is 0. At least `u64::MAX / 2` means
-    /// without end: the number then starts at `u64::MAX`, and never becomes so low.
+    /// without end: such a number starts at `u64::MAX`, and no run reaches the limit.
     Closed { remaining: u64, sizes: Sizes },
     /// An open loop: the packets that have arrived by the schedule.
     Open(Box<Queue>),

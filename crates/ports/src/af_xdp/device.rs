@@ -152,8 +152,8 @@ fn find(options: &DeviceOptions) -> Result<(u32, u32), XdpOpenError> {
     Ok((interface, count))
 }
 
-/// Attaches the program. With `mode: generic`, attaches it after the driver; otherwise, in the driver. With `mode:
-/// auto`, if the driver does not support XDP, a second attempt attaches the program after the driver.
+/// Attaches the program: after the driver in [`Mode::Generic`], in the driver in the other modes. If the driver does
+/// not support XDP and the mode is [`Mode::Auto`], a second attempt attaches the program after the driver.
 fn attach(options: &DeviceOptions, interface: u32, queues: u32) -> Result<(Redirect, AttachMode), XdpOpenError> {
     let at = |attach_mode| Redirect::attach(interface, queues, attach_mode).map(|redirect| (redirect, attach_mode));
     let first = if options.mode == Mode::Generic { AttachMode::Generic } else { AttachMode::Native };

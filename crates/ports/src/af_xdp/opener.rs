@@ -83,8 +83,8 @@ impl Opener {
         }
     }
 
-    /// Returns the error of the last attempt that failed, also if a later attempt has succeeded. Returns `None` if no
-    /// attempt has failed.
+    /// Returns the error of the last attempt that failed, or of the start of the thread. Returns `None` if there was no
+    /// error. A later success does not remove the error.
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

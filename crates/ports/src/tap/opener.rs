@@ -53,8 +53,8 @@ impl Opener {
         self.device.try_recv().ok()
     }
 
-    /// Returns the error of the last attempt that failed, also if a later attempt has succeeded. Returns `None` if no
-    /// attempt has failed.
+    /// Returns the error of the last attempt that failed, or of the start of the thread. Returns `None` if there was no
+    /// error.
     pub(super) fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
