@@ -170,9 +170,9 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Takes an unused mark. Returns `None` if all marks are in use. The caller must then call
-    /// [`follow`](Self::follow). Marks are taken in turn, so that a mark stays unused for a long time after the end of
-    /// its packet. A copy of this packet may still have the mark then.
+    /// Takes an unused mark. Returns `None` if all marks are in use. Otherwise, the caller must call
+    /// [`follow`](Self::follow) with the mark. Marks are taken in turn, so that a mark stays unused for a long time
+    /// after the end of its packet. A copy of this packet may still have the mark then.
     fn take(&mut self) -> Option<u8> {
         if self.used == usize::from(u8::MAX) {
             return None;
