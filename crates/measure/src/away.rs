@@ -12,20 +12,20 @@ use forebay_units::Nanos;
 /// the kernel's timer tick.
 const HUNDREDTH: u64 = 10_000_000;
 
-/// The time taken from a thread up to an instant. `None` if the system does not report it.
+/// The time taken from a thread up to an instant. A value is `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Away {
     /// Time that the thread has waited in a run queue since it started.
     pub wait: Option<Nanos>,
     /// Time for which the host of this virtual machine used the thread's core, since the machine started. 0 on a
-    /// physical machine.
+    /// physical machine. `None` also if the caller did not ask for it.
     pub steal: Option<Nanos>,
 }
 
 impl Away {
-    /// Returns the values for threads of this process, each given with the core it is bound to. The steal time is read
-    /// for all cores of the machine at once, which takes milliseconds on machines with hundreds of cores. It is read
-    /// only if `with_steal` is true.
+    /// Returns the values for threads of this process, in the given order. Each thread is given as its number (TID) and
+    /// the core to which it is bound. The steal time is read for all cores of the machine at once, which takes
+    /// milliseconds on machines with hundreds of cores. It is read only if `with_steal` is true.
     #[must_use]
     pub fn look(threads: &[(u32, usize)], with_steal: bool) -> Vec<Self> {
         let stolen = if with_steal && !threads.is_empty() { stolen() } else { BTreeMap::new() };
@@ -36,7 +36,8 @@ impl Away {
         threads.iter().map(look).collect()
     }
 
-    /// Returns the time taken since `earlier`; `None` if the system did not report it at that time.
+    /// Returns the time taken since `earlier`. A value is `None` if it is missing in `earlier` or in `self`, and 0 if
+    /// it has decreased (for example, a core was removed and added again).
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |now: Option<Nanos>, before: Option<Nanos>| Some(Nanos(now?.0.saturating_sub(before?.0)));
@@ -51,8 +52,8 @@ pub fn scheduled(tid: u32) -> Option<(Nanos, Nanos)> {
     parse_scheduled(&fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?)
 }
 
-/// Returns, by core, for how long the host of this virtual machine has used it since the machine started. Empty if the
-/// system does not report it.
+/// Returns, by core, for how long the host of this virtual machine has used the core since the machine started. The map
+/// is empty if the system does not report it.
 #[must_use]
 pub fn stolen() -> BTreeMap<usize, Nanos> {
     parse_stolen(&fs::read_to_string("/proc/stat").unwrap_or_default())

@@ -20,8 +20,7 @@ pub trait Clock {
     /// Returns the clock's frequency.
     fn frequency(&self) -> Frequency;
 
-    /// Returns the time that passes between two readings without work between them. A measured span is too long by this
-    /// time.
+    /// Returns the time between two readings with no work between them. A measured span is too long by this time.
     fn reading(&self) -> Ticks {
         Ticks::ZERO
     }
@@ -46,13 +45,14 @@ impl Clock for Tsc {
         read()
     }
 
-    /// Measured once per process ([`measure_reading`]).
+    /// Returns the result of [`measure_reading`], which runs once per process.
     fn reading(&self) -> Ticks {
         static MEASURED: OnceLock<Ticks> = OnceLock::new();
         *MEASURED.get_or_init(measure_reading)
     }
 
-    /// Measured against the system's monotonic clock, once per process.
+    /// Returns the frequency measured against the system's monotonic clock. It is measured once per process, which
+    /// takes 20 ms.
     fn frequency(&self) -> Frequency {
         static MEASURED: OnceLock<Frequency> = OnceLock::new();
         *MEASURED.get_or_init(measure_frequency)
@@ -74,8 +74,9 @@ fn read() -> Ticks {
     Ticks(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
-/// Runs 64 steps, each of which depends on the previous one. To measure the cost of a reading, callers run many such
-/// pieces of work with and without a reading between them. The contents of `words` do not matter.
+/// Runs 64 steps, each of which depends on the previous one. To measure the cost of a reading, callers compare many
+/// calls of this function with a reading of the clock after each call to the same calls without readings. The contents
+/// of `words` do not matter.
 pub fn work(words: &mut [u64; 64]) {
     (0..64).fold(1u64, |sum, at: usize| {
         let word = &mut words[at * 7 % 64];
@@ -91,12 +92,15 @@ fn loose_work(words: &mut [u64; 64]) {
     black_box(words);
 }
 
-/// Measures the cost of a reading of the counter: the additional time of work if the counter is read between its parts.
-/// Returns the smallest result of three kinds of work. A single span is not enough, since the counter may advance in
-/// steps of many ticks. Consecutive readings may give too much, since the processor executes other work in parallel. A
-/// chain of dependent steps may also give too much, since a reading prevents the next part from starting early: 80
-/// ticks where other work shows 23 (Intel, model 167). If the result is too small, spans become longer by the
-/// difference; if it is too large, short spans become zero.
+/// Measures the cost of a reading of the counter: the additional time of work if the counter is read after each part.
+/// Returns the smallest result of three kinds of work, because each alone can be wrong:
+///
+/// - A single span is not enough, since the counter may advance in steps of many ticks.
+/// - Consecutive readings may give too much, since the processor executes other work in parallel with a reading.
+/// - A chain of dependent steps may give too much, since a reading prevents the next part from starting early: 80 ticks
+///   where other work shows 23 (Intel, model 167).
+///
+/// If the result is too small, spans become longer by the difference; if it is too large, short spans become zero.
 fn measure_reading() -> Ticks {
     const PARTS: u64 = 2_000;
     type Part = fn(&mut [u64; 64]);
@@ -129,7 +133,8 @@ fn measure_reading() -> Ticks {
     Ticks((least.expect("three") + PARTS / 2) / PARTS)
 }
 
-/// Takes two pairs of system clock and counter, 20 ms apart. Each pair is the closest of 16 tries.
+/// Measures the counter's frequency from two pairs of system clock and counter, 20 ms apart. Each pair is the try with
+/// the shortest time between its two counter readings, of 16 tries.
 fn measure_frequency() -> Frequency {
     fn pair() -> (Instant, Ticks) {
         let tries = (0..16).map(|_| {
@@ -155,7 +160,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Creates a clock at its origin.
+    /// Creates a clock that shows 0 ticks.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
         Self { now: Cell::new(Ticks::ZERO), frequency }

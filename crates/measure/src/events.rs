@@ -77,7 +77,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The reasons why an event cannot be counted.
+/// The reasons why an event cannot be counted or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The machine has no such counter: a virtual machine without counters, or a processor without this one.
@@ -95,7 +95,7 @@ pub enum Unavailable {
         /// `kernel.perf_event_paranoid`, if it can be read.
         paranoid: Option<i32>,
     },
-    /// The thread has ended.
+    /// The thread has ended, or never existed.
     #[error("there is no thread {0}")]
     NoThread(u32),
     /// The event is counted, but programs cannot read it without a system call.
@@ -120,8 +120,7 @@ pub enum Unavailable {
 pub trait Group<const N: usize>: Send {
     /// Reads all counters at once into `reading`.
     ///
-    /// # Errors
-    /// Returns the system's error.
+    /// # Errors Returns the system's error. Then `reading` may be incomplete.
     fn read(&mut self, reading: &mut Reading<N>) -> std::io::Result<()>;
 }
 
@@ -143,9 +142,9 @@ impl<const N: usize> Default for Reading<N> {
 }
 
 impl<const N: usize> Reading<N> {
-    /// Returns the counts in the span since `earlier`, a reading of the same group. If the group counted only part of
-    /// the span, because groups took turns, the counts are scaled up (perf_event_open(2), `time_running`). Returns
-    /// `None` if it did not count at all.
+    /// Returns the counts in the span since `earlier`, a reading of the same group. If groups took turns and this group
+    /// counted only part of the span, the counts are scaled up to the whole span (perf_event_open(2), `time_running`).
+    /// Returns `None` if this group did not count at all.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<[f64; N]> {
         let (enabled, running) =
@@ -161,7 +160,7 @@ impl<const N: usize> Reading<N> {
         Some(counts)
     }
 
-    /// Returns the share of the span since `earlier` in which the group counted.
+    /// Returns the fraction of the span since `earlier` in which the group counted, or 0 if it was not enabled.
     #[must_use]
     pub fn share(&self, earlier: &Self) -> f64 {
         let (enabled, running) =

@@ -6,16 +6,17 @@
 
 use crate::Counter;
 
-/// The number of bits after the highest one that select a bucket.
+/// A value's bucket is selected by its highest bit and by this number of bits after the highest bit.
 const SUB_BITS: u32 = 4;
 /// The number of buckets for each power of two.
 const SUB: usize = 1 << SUB_BITS;
-/// Values from 2^44 up (hours, in ticks) share the last bucket.
+/// Values from 2^44 up (hours, in ticks) share the last bucket. A quantile in this bucket is reported as at most 2^44 -
+/// 1.
 const TOP_BITS: u32 = 44;
 /// The number of buckets.
 const BUCKETS: usize = SUB + (TOP_BITS - SUB_BITS) as usize * SUB;
 
-/// A histogram of values in any one unit.
+/// A histogram of values in any one unit. Counts and sum wrap around at 2^64.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Histogram {
@@ -52,8 +53,8 @@ impl Histogram {
         self.settle(tally);
     }
 
-    /// Records a value that is known not to exceed the [`max`](Self::max) so far. A larger value would be missing in
-    /// the maximum, and possibly in windows.
+    /// Records a value `n` times. The caller must know that the value does not exceed the [`max`](Self::max) so far. A
+    /// larger value would be missing in the maximum, and possibly in windows.
     #[inline]
     pub fn record_within(&self, sample: Sample, n: u64) {
         if let Some(bucket) = self.buckets.get(sample.bucket) {
@@ -66,7 +67,7 @@ impl Histogram {
     /// [`settle`](Self::settle). Until then, the sum and the maximum lack these values.
     #[inline]
     pub fn count(&self, sample: Sample, n: u64, tally: &mut Tally) {
-        // The bucket is always below BUCKETS, which the compiler does not know.
+        // The bucket is always below BUCKETS, but the compiler does not know this.
         if let Some(bucket) = self.buckets.get(sample.bucket) {
             bucket.add(n);
         }
@@ -83,12 +84,12 @@ impl Histogram {
         }
     }
 
-    /// Returns the buckets up to the highest one in use.
+    /// Returns the buckets from the first one up to the bucket of the maximum. Without values, this is one bucket.
     pub(crate) fn used(&self) -> &[Counter] {
         &self.buckets[..=bucket_of(self.max.get())]
     }
 
-    /// Returns the sum of all values.
+    /// Returns the sum of all values, modulo 2^64.
     pub(crate) fn sum(&self) -> u64 {
         self.sum.get()
     }
@@ -162,7 +163,7 @@ pub(crate) fn upper_bound(bucket: usize) -> u64 {
     ((sub + 1) << shift) - 1
 }
 
-/// The content of a histogram at one moment.
+/// The content of a histogram at one moment, or values that were added one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// The counts by bucket. Buckets beyond the end are empty.
@@ -191,8 +192,8 @@ impl Distribution {
         (self.samples() > 0).then_some(self.max)
     }
 
-    /// Returns the value that the share `quantile` (0..=1) of the samples does not exceed. It is at most 1/16 too high
-    /// and never too low. Returns `None` without samples.
+    /// Returns the value that the fraction `quantile` (0 to 1) of the samples does not exceed. It is at most 1/16 too
+    /// high and never too low. Returns `None` without samples.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let samples = self.samples();

@@ -12,6 +12,7 @@ pub fn cpu() -> Cpu {
     Cpu { model: model(), tsc_ghz: (Tsc.frequency().hertz() / 1e6).round() / 1e3 }
 }
 
+/// Returns the CPU's name as in `/proc/cpuinfo`, or `n/a` if the system does not report it.
 fn model() -> String {
     let listing = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = listing.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -46,7 +47,8 @@ pub fn pin_to(core: usize) -> std::io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set_of(&[core])?)?)
 }
 
-/// Restricts a thread of this process to these cores. `thread` is the system's number of the thread.
+/// Restricts a thread of this process to these cores. `thread` is the number by which the system knows the thread
+/// (TID).
 ///
 /// # Errors
 /// Returns the system's error if the thread does not exist or none of the cores is allowed.
@@ -56,7 +58,7 @@ pub fn restrict(thread: u32, cores: &[usize]) -> std::io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(Some(pid), &set_of(cores)?)?)
 }
 
-/// Returns the set of these cores. A number that no set can contain is an error.
+/// Returns the set of these cores. A core number that is too large for a set is an error.
 fn set_of(cores: &[usize]) -> std::io::Result<rustix::thread::CpuSet> {
     let mut set = rustix::thread::CpuSet::new();
     for core in cores {

@@ -1,8 +1,8 @@
 //! Reads the values that a histogram has recorded since the last reading. A reading makes one pass over the buckets in
 //! use and allocates memory only when new buckets come into use.
 //!
-//! Buckets below the lowest used bucket are tested in groups. Most of the memory belongs to these buckets, and a core
-//! with cold caches would wait long for one after the other.
+//! Buckets below the lowest used bucket are tested in groups. Most of the memory belongs to these buckets. A core with
+//! cold caches would wait for memory many times if it tested them one after the other.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub struct Window {
     before: Vec<u64>,
     /// The sum at the last reading.
     sum: u64,
-    /// The lowest bucket used so far.
+    /// The lowest bucket that has had values at a reading so far, or `None` if there is no such bucket.
     first: Option<usize>,
 }
 
@@ -29,6 +29,8 @@ pub struct Values {
     among: Range<usize>,
     /// The number of values.
     samples: u64,
+    /// The sum of the values, minus values that were taken back after an earlier reading. So it is signed, in two's
+    /// complement: it may be negative, and differ from 0 without values.
     sum: u64,
     /// The largest value that the histograms have ever recorded, which may be older than these values.
     max: u64,
@@ -73,7 +75,7 @@ impl Window {
     }
 }
 
-/// Returns the lowest non-empty bucket.
+/// Returns the index of the lowest non-empty bucket.
 fn lowest(buckets: &[Counter]) -> Option<usize> {
     const TOGETHER: usize = 16;
     let has = |some: &[Counter]| some.iter().fold(0, |all, count| all | count.get()) > 0;
@@ -89,7 +91,8 @@ impl Values {
         (self.among, self.samples, self.sum, self.max) = (0..0, 0, 0, 0);
     }
 
-    /// Adds the values of `other`, which keeps them.
+    /// Adds the values of `other`, which keeps them. If `other` has no values, nothing is added, not even the sum of
+    /// values that were taken back, nor the maximum.
     pub fn add(&mut self, other: &Self) {
         if other.samples == 0 {
             return;
@@ -123,13 +126,14 @@ impl Values {
     /// Returns the mean, or `None` without values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
-        // Values that were taken back may belong to another window.
+        // The sum is negative if values of earlier readings were taken back and their sum is larger. Then the mean is
+        // 0.
         (self.samples > 0).then(|| self.sum.cast_signed().max(0) as f64 / self.samples as f64)
     }
 
-    /// Returns, for each of the ascending shares `quantiles` (0..=1), the value that this share of the values does not
-    /// exceed. Each is at most 1/16 too high and never too low, as in [`quantile`](crate::Distribution::quantile).
-    /// Returns `None` without values.
+    /// Returns a value for each of `quantiles`, which are fractions (0 to 1) in ascending order. At least this fraction
+    /// of the values does not exceed the returned value. Each is at most 1/16 too high and never too low, as in
+    /// [`quantile`](crate::Distribution::quantile). Returns `None` without values.
     #[must_use]
     pub fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> Option<[u64; N]> {
         if self.samples == 0 {

@@ -1,5 +1,5 @@
-//! Events of the calling thread that it reads without a system call. For a short span between two readings, a system
-//! call would take most of the time.
+//! Events of the calling thread that the thread reads without a system call. For a short span between two readings, a
+//! system call would take most of the time.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
@@ -22,10 +22,11 @@ fn thread_marker() -> usize {
     THREAD_MARKER.with(|thread_marker| ptr::from_ref(thread_marker).addr())
 }
 
-/// A group of events of the thread that created it, on any core. They never take turns with other events, and count
-/// from the moment of creation.
+/// A group of events of the thread that created it, on any core. These events never take turns with other events, and
+/// are counted from the moment of creation. Only the thread that created the group can read it.
 #[derive(Debug)]
 pub struct OwnGroup<const N: usize> {
+    /// The pages of the counters, in the order of the events.
     pages: [Mapped; N],
     /// Address of the marker of the thread that is counted.
     thread_marker: usize,
@@ -93,14 +94,14 @@ impl Mapped {
             return Err(Unread::NotAllowed);
         }
         // SAFETY: the page is mapped as long as `self` lives, is aligned as pages are, and is larger than a `Page`. The
-        // kernel writes it as another thread writes atomics.
+        // kernel writes to the page while this thread reads it; all fields are atomic, so this is allowed.
         let page = unsafe { self.0.as_ref() };
         page.count(|counter| {
-            // SAFETY: `Page::count` calls this only if the page says that this process may read the counter, and the
-            // kernel allows that as long as a page is mapped, as `self` is. There is one exception: if an administrator
-            // forbids it to all processes at this moment (through `/sys/bus/event_source/devices/cpu/rdpmc`), the
-            // kernel ends the process. Reading a counter that serves another event by now does no harm, because the
-            // result is discarded.
+            // SAFETY: `Page::count` calls this only if the page states that this process may read the counter. The
+            // kernel allows the reading as long as the page is mapped, and `self` maps it. There is one exception: if
+            // an administrator forbids it to all processes at this moment (through
+            // `/sys/bus/event_source/devices/cpu/rdpmc`), the kernel ends the process. The counter may count another
+            // event by now. Reading it does no harm, because the result is discarded.
             unsafe { processor_counter(counter) }
         })
     }
@@ -115,8 +116,8 @@ impl Drop for Mapped {
 
 /// Reads one of the processor's counters.
 ///
-/// # Safety
-/// The processor must allow programs to read it; otherwise the kernel ends the process.
+/// # Safety The processor must allow programs to read this counter; otherwise the kernel ends the process. `number`
+/// counts from 0.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn processor_counter(number: u32) -> u64 {
@@ -129,7 +130,7 @@ unsafe fn processor_counter(number: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Never called on other processors.
+/// Never called: [`Mapped::count`] returns an error on other processors.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn processor_counter(_: u32) -> u64 {
     0

@@ -6,9 +6,9 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bit of `capabilities`: the other bits have the meaning defined here.
+/// Bit of `capabilities`: the kernel sets the other bits with the meaning defined here.
 const IS_NEW: u64 = 1 << 1;
-/// Bit of `capabilities`: an instruction may read the counter.
+/// Bit of `capabilities`: a program may read the counter with an instruction (`rdpmc`).
 const MAY_READ: u64 = 1 << 2;
 /// The largest number of attempts to read the page.
 const TRIES: usize = 64;

@@ -20,7 +20,7 @@ pub struct PerfGroup<const N: usize> {
 }
 
 impl<const N: usize> PerfGroup<N> {
-    /// Counts `events`, at least one, for the thread `tid`, on any core.
+    /// Counts `events`, at least one, for the thread `tid` (0: the calling thread), on any core.
     ///
     /// # Errors
     /// Returns [`Unavailable`] for the first event that cannot be counted, or cannot be in one group with the earlier
@@ -51,8 +51,9 @@ impl<const N: usize> Group<N> for PerfGroup<N> {
     }
 }
 
-/// Opens counters of `events` for the thread `tid` (0: the calling thread) that count together. Returns the leader and
-/// the others. With `pinned`, the kernel lets no other events take turns with them.
+/// Opens counters of `events` for the thread `tid` (0: the calling thread) that count together. Returns the counter of
+/// the first event, which is the group's leader, and the others in the order of `events`. With `pinned`, the group does
+/// not take turns with other events.
 pub(super) fn counters<const N: usize>(
     events: [Event; N],
     tid: u32,
@@ -87,7 +88,7 @@ fn builder(event: Event, tid: u32) -> Builder<'static> {
     builder
         .read_format(ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING)
         .observe_pid(tid.cast_signed())
-        // The kernel counts its own events in kernel mode.
+        // Events of the kernel occur in kernel mode. Events of the processor are counted only in user mode.
         .exclude_kernel(!event.is_software())
         .exclude_hv(true);
     builder
