@@ -4,8 +4,8 @@ use std::io::{self, BufRead, Read};
 
 use forebay_graph::files::skip_mark;
 
-/// Reads the changes in an input. Skips empty lines and lines that begin with `#`, and remembers their positions, so
-/// that a refused change can be reported with its line number.
+/// Reads an input and passes on its changes, one per line (see [`Read`]). Empty lines and lines that begin with `#` are
+/// skipped, but counted: a refused change can be reported with its line number.
 pub(crate) struct Changes<R> {
     input: R,
     /// The current line. Its bytes before `at` have been read.
@@ -22,13 +22,13 @@ impl<R: BufRead> Changes<R> {
         Self { input, line: Vec::new(), at: 0, changes: 0, passed: Vec::new() }
     }
 
-    /// Returns the line number of a change in the input; both are counted from 1.
+    /// Returns the line number of a change in the input; both are counted from 1. The change must have been read.
     pub(crate) fn line_of(&self, change: u64) -> u64 {
         let before = self.passed.partition_point(|(changes, _)| *changes < change);
         change + before.checked_sub(1).and_then(|last| self.passed.get(last)).map_or(0, |(_, lines)| *lines)
     }
 
-    /// Reads the next change. Returns false at the end of the input.
+    /// Reads the next change into `line`. Returns false at the end of the input.
     fn advance(&mut self) -> io::Result<bool> {
         loop {
             self.line.clear();

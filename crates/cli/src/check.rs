@@ -24,8 +24,8 @@ pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
 /// Maximum number of warnings that are printed.
 const WARNINGS: usize = 20;
 
-/// Checks one configuration, and prints the result if it has no problems or with `--json`. The outer error is one of
-/// writing.
+/// Checks one configuration, and prints the result if it has no problems or with `--json`. The outer error is an error
+/// of writing to standard output. The inner error lists the problems of the configuration.
 fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(), Problems>> {
     let source = crate::source::source(pipeline, &arguments.set);
     let checked = source.and_then(|source| forebay_pipeline::check(&source));

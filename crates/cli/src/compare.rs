@@ -18,7 +18,7 @@ use crate::{Answer, args, printed};
 /// The measuring time of a run. It is short, because runs differ more between processes than within one process.
 const SPAN: Duration = Duration::from_millis(150);
 
-/// Compares. Returns `No` if a module costs more.
+/// Compares a saved measurement with another one or with this program. Returns `No` if a module costs more.
 pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     let _temporary = crate::temporary::folder()?;
     let store = MeasurementStore::new(&arguments.store);
@@ -54,7 +54,7 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     });
     say("");
     let names = [arguments.name.as_str(), name];
-    // The figures below are from runs in which lines were lost. The user must know this.
+    // Lines may have been lost in the runs of the figures below. The user must know this.
     let lost = sides.map(|side| side.lost_lines);
     names.iter().zip(&lost).for_each(|(name, lost)| report_lost_lines(name, lost));
     let comparison = compared?;

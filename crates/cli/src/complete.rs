@@ -96,7 +96,7 @@ enum Values {
     Tables,
     /// Modules, flows, ports or tables of the running pipeline.
     Shown,
-    /// No values, for an argument that has the name of an argument with values.
+    /// No candidates. For an argument that has the same name as an argument of another command with candidates.
     None,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<
     let reserve = guard * 100.0;
     let missed =
         format!("{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective");
-    // A long turn may have much work, so the machine is named only if stalls were measured.
+    // A long turn may have much work. So the machine is named as a cause only if stalls were measured.
     let elsewhere = workers.iter().any(|worker| worker.machine_stalls.share >= ELSEWHERE);
     let doctor = if elsewhere { " (the machine ran something else: see `forebay doctor`)" } else { "" };
     let turns = (*stalled > 0)

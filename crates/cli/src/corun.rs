@@ -42,7 +42,7 @@ pub(crate) use report::schema;
 const BATCH: usize = 32;
 /// The default measuring time per function.
 const TIME: Nanos = Nanos(6_000_000_000);
-/// The shortest span of a run.
+/// The shortest time span of a run. Each run measures two spans of the same length.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The time that a run needs in addition to its two spans.
 const BESIDE: Duration = Duration::from_millis(45);
@@ -57,7 +57,7 @@ pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     let subjects = subjects(arguments, batch)?;
     // Resolve the path before the current folder changes.
     let at = arguments.models.as_deref().map(std::path::absolute).transpose()?;
-    // Catch signals before the folder is created, so that it is removed at the end.
+    // Catch signals before the folder is created, so that the folder is also removed after a signal.
     let stop = stop()?;
     let elsewhere = tempfile::Builder::new().prefix("forebay-").tempdir().context("a temporary folder")?;
     // A function's example may write files, and they must not land in the user's folder.
@@ -92,7 +92,7 @@ pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) ->
         co_runs: true,
         passes: 3,
         lms: false,
-        // The counting process does not find the modules of this pipeline.
+        // Do not simulate caches: the process that would simulate them does not find the modules of this pipeline.
         no_count: true,
         models: None,
         json: false,
@@ -112,7 +112,8 @@ pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) ->
 }
 
 /// Measures the co-runs that are not stored, stores the models, and reports them. `models_at` is the file for the
-/// models; by default they are stored for `place`.
+/// models. If it is `None`, the models are stored where `place` finds them. Models by least mean squares are written
+/// only to a file in `models_at`.
 fn measured(
     arguments: &args::Profile,
     batch: usize,
@@ -137,7 +138,7 @@ fn measured(
     let method = if arguments.lms { FitMethod::Lms } else { FitMethod::NonNegative };
     let records = &measured.kept.records;
     let models = model::models(records, caches.shared, method);
-    // The file that `place` reads.
+    // Write the file that `place` reads.
     let build = key.build.to_string();
     let mut file = None;
     if let Some(registry) = models.registry(&key.cpu, &build).filter(|registry| !registry.functions.is_empty()) {
@@ -184,7 +185,8 @@ fn subjects(arguments: &args::Profile, batch: usize) -> anyhow::Result<Vec<Subje
 fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Register in this order: at the first signal, the flag is not yet set.
+        // Register in this order: the first signal finds the flag not yet set, and sets it. The second signal finds it
+        // set.
         signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop)).context("signals")?;
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
     }
@@ -266,7 +268,7 @@ impl Measured {
             self.bar.begin(plan::runs(&keys, &demands, cores, passes));
             let seconds = missing as f64 * (2 * span + BESIDE).as_secs_f64();
             self.bar.expect(&format!("measuring {}", counted(missing as u64, "run")), seconds);
-            // Beyond four times the cache size, hardly any line is still in the cache.
+            // In a memory area of four times the cache's size, hardly any line that is read is in the cache.
             let beyond = (4 * shared).clamp(1 << 20, 256 << 20);
             let mut machine = Machine::new(seats.clone(), subjects, &demands, beyond, span, Arc::clone(stop));
             let failed = session::measure(&work, &mut records, &mut machine, stop, self);
@@ -325,7 +327,7 @@ impl Observer for Measured {
     }
 }
 
-/// Returns the length of a span that lets each function take the requested time in all its runs.
+/// Returns the length of a span with which all runs of a function together take the requested time (`--time`).
 fn span(arguments: &args::Profile, keys: &[String], demands: &[Demand], cores: usize) -> Duration {
     let runs = plan::competitors(keys, 0, demands, cores).len().max(1) * usize::from(arguments.passes);
     let time = Duration::from_nanos(arguments.time.unwrap_or(TIME).0);

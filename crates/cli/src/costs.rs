@@ -33,7 +33,8 @@ pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
 }
 
 /// Returns the measured costs of functions, and the costs of modules that were measured [with their
-/// parameters](forebay_bench::profile::Pipeline). The latter have the module's own [key](ControlInputs::module_key).
+/// parameters](forebay_bench::profile::Pipeline). The costs of a module are stored under the module's own
+/// [key](ControlInputs::module_key).
 pub(crate) fn of_pipeline(plan: &Plan, source: &Source) -> BTreeMap<String, Profiled> {
     let mut known = profiled(plan.batch);
     let of_modules = keys(source)
@@ -52,8 +53,8 @@ pub(crate) fn unknown(plan: &Plan, known: &BTreeMap<String, Profiled>) -> BTreeS
     unknown.map(|module| module.kind).collect()
 }
 
-/// Returns the given cost of each module; `None` for a module without one. If several entries name a module, by its
-/// name, its function or `*`, the last one counts. Returns an error if an entry names no module.
+/// Returns for each module the cost that the user has given, or `None`. An entry names a module, a function or `*`. If
+/// several entries name the same module, the last one counts. Returns an error if an entry names no module.
 pub(crate) fn given(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec<Option<Cost>>> {
     let mut costs = vec![None; plan.modules.len()];
     for (name, cost) in given {

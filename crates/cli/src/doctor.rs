@@ -18,7 +18,7 @@ use crate::format::{Align, counted, wrapped};
 use crate::source::source;
 use crate::{Answer, args, format, printed};
 
-/// The time over which loads and rates are measured. It is about fifty of the kernel's units of time.
+/// The time over which loads and rates are measured. It is about fifty of the kernel's units of time (10 ms each).
 const LOOK: Duration = Duration::from_millis(500);
 /// Maximum width of text, in columns.
 const WIDTH: usize = 110;
@@ -46,6 +46,7 @@ pub(crate) fn doctor(arguments: &args::Doctor) -> anyhow::Result<Answer> {
 /// The workers and ports of the pipeline, before cores are chosen.
 struct Intended {
     pipeline: Option<String>,
+    /// The core of each worker; `None` if it is chosen automatically.
     cores: Vec<Option<usize>>,
     pool: PoolOptions,
     ports: Vec<Port>,

@@ -27,7 +27,7 @@ pub(crate) fn frequency(simulated: bool) -> Frequency {
     if simulated { Simulation::frequency() } else { Tsc.frequency() }
 }
 
-/// Returns the present instant of the workers' clock. In simulated time, this is its start.
+/// Returns the present instant of the workers' clock. In simulated time, this is the start of the clock, 0.
 pub(crate) fn now(simulated: bool) -> Ticks {
     if simulated { Ticks::ZERO } else { Tsc.now() }
 }
@@ -86,8 +86,8 @@ impl Engine {
         }
     }
 
-    /// Returns the earliest instant at which a held packet may continue, if no more packets come from outside.
-    /// Otherwise, and in simulated time, returns `None`.
+    /// Returns the earliest instant at which a held packet may continue. Returns `None` if no packet is held, if more
+    /// packets may come from outside, and in simulated time.
     pub(crate) fn waits_until(&self) -> Option<Ticks> {
         match self {
             Self::Real { instance, .. } => instance.board().waits_until(),

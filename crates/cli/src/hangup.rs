@@ -68,7 +68,7 @@ impl Caught {
                         }
                         (EventName::LogsReopened, "SIGHUP", "SIGHUP: logs will be reopened")
                     }
-                    // Service managers and scripts send it by mistake. Its default action would end the run.
+                    // Service managers and scripts send SIGUSR2 by mistake. Its default action would end the run.
                     SIGUSR2 => continue,
                     _ => (EventName::LogsReopened, "SIGUSR1", "SIGUSR1: logs will be reopened"),
                 };

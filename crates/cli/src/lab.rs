@@ -156,7 +156,8 @@ impl Watched {
     fn new() -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Register in this order: at the first signal, the flag is not yet set.
+            // Register in this order: the first signal finds the flag not yet set, and sets it. The second signal finds
+            // it set.
             signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop)).context("signals")?;
             signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
         }

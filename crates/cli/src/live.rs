@@ -36,9 +36,9 @@ pub(crate) enum Quit {
     Leave,
 }
 
-/// Returns true if this process may draw on its terminal and read its keys. It may if it is in the terminal's
-/// foreground, or if there is no job control. The system stops a background process that draws or reads (`termios(3)`),
-/// and a stopped process forwards no packets.
+/// Returns true if this process may draw on its terminal and read its keys. This is so if the process is in the
+/// terminal's foreground, or if there is no job control. The system stops a background process that draws or reads
+/// (`termios(3)`), and a stopped process forwards no packets.
 pub(crate) fn is_in_foreground() -> bool {
     let foreground = |group| group == rustix::process::getpgrp();
     rustix::termios::tcgetpgrp(io::stdout()).map_or(true, foreground)
@@ -58,7 +58,7 @@ impl Live {
         Ok(live)
     }
 
-    /// Shows the last interval `recent`, the run so far `whole`, and the last of `events`.
+    /// Shows the report of the last interval (`recent`), the report of the run so far (`whole`), and the last events.
     pub(crate) fn show(
         &mut self,
         recent: Report,
@@ -118,7 +118,7 @@ impl Live {
 }
 
 impl Live {
-    /// Drops this value without restoring the terminal, which has gone away. Restoring it would fail, and the error
+    /// Drops this value without restoring the terminal, which has gone away. The restoring would fail, and its error
     /// message on a closed standard error would end the process.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
@@ -127,7 +127,7 @@ impl Live {
     /// Waits up to `patience` for a key.
     ///
     /// # Errors
-    /// The terminal has hung up (crossterm would read it forever), or the process is in the background.
+    /// The terminal has hung up (crossterm would then read from it forever), or the process is in the background.
     fn wait(&self, patience: Duration) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         if !is_in_foreground() {

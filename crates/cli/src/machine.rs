@@ -2,11 +2,11 @@
 
 use forebay_protocol::report::Report;
 
-/// The least share of a worker's time without its core at which the warning is printed.
+/// The fraction of a worker's time without its core from which the warning is printed.
 pub(crate) const LEAST: f64 = 0.01;
 
-/// Returns a warning that workers' cores ran other work: for how long, why, and the remedy. `when` names the
-/// time of the report. Returns `None` if the share is below [`LEAST`].
+/// Returns a warning that workers' cores ran other work: for how long, why, and the remedy. `when` names the time of
+/// the report. Returns `None` if the fraction of time is below [`LEAST`] for every worker.
 pub(crate) fn notice(report: &Report, when: &str) -> Option<String> {
     let preempted: Vec<_> = report.workers.iter().filter(|worker| worker.without_core() >= LEAST).collect();
     let most = preempted.iter().max_by(|a, b| a.without_core().total_cmp(&b.without_core()))?;

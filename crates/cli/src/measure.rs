@@ -61,7 +61,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             break (timed, cores);
         }
     };
-    // The figures below are from a run in which lines were lost. The user must know this.
+    // Lines may have been lost in the run of the figures below. The user must know this.
     report_lost_lines(&timed.report.pipeline, &timed.report.lost_lines);
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     let counts = if arguments.no_count { None } else { count(&program, arguments)? };
@@ -134,8 +134,8 @@ fn subject(arguments: &args::Measure) -> anyhow::Result<Subject> {
     Subject::of(pipeline, arguments.set.clone()).with_context(|| arguments.pipeline.clone())
 }
 
-/// Returns the commit of the repository that contains this program. `None` if the commit is newer than the program,
-/// which was then built from an earlier commit.
+/// Returns the commit of the repository that contains this program. Returns `None` without a repository, or if the
+/// commit is newer than the program: then the program was built from an earlier commit.
 fn commit() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let git = |arguments: &[&str]| {

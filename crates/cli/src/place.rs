@@ -43,8 +43,8 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
     let keys: BTreeMap<_, _> =
         forebay_bench::profile::keys(&chains.modules()).into_iter().map(|(module, _, key)| (module, key)).collect();
     let objective = arguments.objective.into();
-    // Measure missing models only for this machine and one domain: stored models have no remote parts. A running
-    // pipeline would disturb the measurement.
+    // Measure missing models only if the topology is this machine with one domain: stored models cannot describe
+    // packets in the memory of another domain. With `--apply`, a running pipeline would disturb the measurement.
     let measures = !arguments.apply
         && server.domains.len() == 1
         && !arguments.no_profile
@@ -69,7 +69,7 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
     };
     let from =
         earlier.as_ref().map(|earlier| From { ways: &earlier.ways, most: arguments.moves.unwrap_or(usize::MAX) });
-    // Without `--moves`, find the best placement that needs the fewest moves.
+    // Without `--moves`, search the best placement, and among equally good ones a placement that needs few moves.
     let from = from.filter(|from| from.most < usize::MAX);
     let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over, from };
     let outcome = match &earlier {
@@ -117,7 +117,7 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
     Ok(if is_kept { Answer::Yes } else { Answer::No })
 }
 
-/// A time limit of a step, which Ctrl-C ends early. Shows progress after one second.
+/// The time limit of a step. Ctrl-C ends the step earlier. Shows progress after one second.
 struct Patience {
     begin: Instant,
     limit: Duration,
@@ -134,7 +134,8 @@ impl Patience {
         Ok(Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) })
     }
 
-    /// Returns the limit of the next step. It has the same duration, and is over at once if Ctrl-C was pressed.
+    /// Returns the limit of the next step. The next step has the same duration. If Ctrl-C was pressed, it is over at
+    /// once.
     fn next(self, what: &'static str) -> Self {
         let (limit, stop) = (self.limit, Arc::clone(&self.stop));
         Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) }

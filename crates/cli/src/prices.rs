@@ -1,8 +1,8 @@
-//! The costs of modules' calls in a simulation. They are given by the user, stated in parameters, or measured with the
-//! modules' parameters or the functions' examples.
+//! The costs of modules' calls in a simulation. A cost is given by the user, stated in a module's parameters, measured
+//! with the module's parameters, or measured with the example of the module's function.
 //!
 //! A profile measures the example of each function. A module with other parameters, such as ten thousand rules instead
-//! of two, may cost more. The output names these functions.
+//! of two, may cost more. The output names the functions of such modules.
 
 use std::collections::BTreeSet;
 
@@ -133,8 +133,9 @@ fn plain(params: Value) -> Value {
     if params.is_null() { Value::Object(Map::new()) } else { params }
 }
 
-/// Returns the cost of a call whose parameters state it, plus the cost of the engine itself. The latter is the measured
-/// cost of the function's example minus its stated cost. `hertz` converts ticks to seconds.
+/// Returns the cost of a module whose parameters state the cost of its calls, plus the cost of the engine itself. The
+/// cost of the engine is the measured cost `known` of the function's example minus the cost that the example states; 0
+/// if `known` is `None`. `hertz` converts ticks to seconds.
 fn stated(params: &Value, known: Option<Line>, hertz: f64) -> Line {
     let seconds = |params: &Value, key: &str| params[key].as_f64().unwrap_or_default() / hertz;
     let line = |params: &Value| Line {

@@ -25,8 +25,8 @@ pub(crate) fn err() -> Printed<StderrLock<'static>> {
 /// least this room when it is ready.
 const AT_ONCE: usize = 4_096;
 
-/// Returns true if standard error accepts output at the latest at `until`. It does not if it is a pipe that is full and
-/// not read.
+/// Waits until standard error accepts output, at most until `until`. Returns false if standard error is then still a
+/// full pipe that no process reads.
 pub(crate) fn err_takes(until: Instant) -> bool {
     loop {
         let wait = until.saturating_duration_since(Instant::now());

@@ -20,9 +20,9 @@ const NAME: usize = 22;
 const BATCH: usize = 32;
 /// The default measuring time per function.
 const TIME: Nanos = Nanos(600_000_000);
-/// The least expected measuring time, in seconds, that is announced.
+/// An expected measuring time of at least this length is announced, in seconds.
 const LONG_SECONDS: f64 = 1.0;
-/// The share of time taken by other programs above which the share is reported.
+/// If other programs took a larger fraction of the time than this, the fraction is reported.
 const STALLED_LIMIT: f64 = 0.01;
 
 /// Measures the functions that have no stored result, and prints all requested functions.

@@ -1,4 +1,4 @@
-//! The error messages of the command. All messages must pass this module, which removes possible keys.
+//! The error messages of the command. All messages must pass this module, which hides texts that may be secret keys.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let error = without_settings(error);
     let written = error.to_string();
     let shown = without_secrets(&written, &arguments);
-    // Print in colour if possible, unless an argument contains control characters.
+    // clap prints in colour if possible. Use it only if nothing was hidden and no argument contains control characters.
     if shown == written && !arguments.iter().any(|argument| argument.contains(printed::is_control)) {
         error.exit();
     }
@@ -50,8 +50,8 @@ fn without_settings(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Removes the values of settings that are among the arguments, and possible keys, from a message. Names of existing
-/// files are not treated as keys.
+/// Hides in a message the values of settings that are among the arguments, and texts that may be secret keys. Names of
+/// existing files among the arguments are shown.
 fn without_secrets(message: &str, arguments: &[String]) -> String {
     let mut shown = message.to_owned();
     for argument in arguments.iter().filter(|argument| argument.contains('=')) {

@@ -40,7 +40,7 @@ pub(crate) use table::change;
 
 /// Number of table entries per request.
 const PAGE: usize = 10_000;
-/// Time limit for a response that may have to build large tables.
+/// Time limit for a response for which the pipeline may have to build large tables.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// Interval at which the keyboard is read.
 const LOOK: Duration = Duration::from_millis(20);
@@ -70,8 +70,8 @@ pub(crate) fn strange() -> anyhow::Error {
     anyhow!("unexpected response from the running pipeline: it may run another version of Forebay")
 }
 
-/// Requests the report of the whole run, and the exact census. `rules` names the modules whose counters per rule are
-/// needed; `*` stands for all.
+/// Requests the report of the whole run, and the exact numbers of packets ([`Census`]; `None` if a worker did not
+/// respond). `rules` names the modules whose counters per rule are needed; `*` stands for all modules.
 fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Option<Census>)> {
     let rules = rules.iter().map(|name| (*name).to_owned()).collect();
     match client.request(&Request::Report { recent: false, rules })? {

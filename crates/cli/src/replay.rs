@@ -39,7 +39,7 @@ struct Part<'a> {
     layout: &'a Layout,
 }
 
-/// A controller, its parameters, and the share of objectives that it keeps in reserve.
+/// A controller, its parameters, and its guard: the fraction of each delay objective that it keeps in reserve.
 #[derive(Serialize)]
 struct ControllerChoice<'a> {
     controller: &'a str,
@@ -222,7 +222,8 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Formats a load. Loads above the available time are not predicted exactly, so that only the limit is shown.
+    /// Formats a load (1 is the whole time of one worker). A load above the available time is not predicted exactly, so
+    /// only the limit is shown for it.
     fn load(&self, load: f64) -> String {
         if load > self.layout.workers as f64 { self.most() } else { percent(Some(load)) }
     }

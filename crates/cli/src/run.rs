@@ -106,7 +106,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         hub.add(Tracer::new(count, arguments.filter.clone(), stories));
     }
     let mut tally = None;
-    // The claim also holds if the run starts from the state file, because a reload reads the configuration's file.
+    // Claim the file even if the run starts from the state file, because a reload reads the configuration's file.
     if let Some(path) = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin)) {
         made.claim("the configuration", path.as_ref(), false).map_err(|error| anyhow!("{error}"))?;
     }
@@ -242,7 +242,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if !troubles.is_empty() {
         bail!(troubles.join("\n"));
     }
-    // Errors of the run come before errors of printing. A lost terminal needs neither.
+    // Errors of the run were returned above, before errors of printing. If the terminal is lost, errors of printing are
+    // ignored.
     if !signals.is_terminal_lost() {
         shown?;
         printed?;
@@ -408,7 +409,8 @@ fn locations(cores: &Cores) -> String {
 pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Register in this order: at the first signal, the flag is not yet set.
+        // Register in this order: the first signal finds the flag not yet set, and sets it. The second signal finds it
+        // set.
         signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }

@@ -99,7 +99,7 @@ struct Simulated<'a> {
     costs_of_example: &'a BTreeSet<&'static str>,
 }
 
-/// Runs the simulation, and shows its progress on a terminal. Returns the simulated time in seconds that was simulated
+/// Runs the simulation, and shows its progress on a terminal. Returns how many seconds of simulated time were simulated
 /// in detail.
 fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
     let bar = ProgressBar::new(PIECES);
@@ -117,7 +117,7 @@ fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
     simulator.report().detail_s
 }
 
-/// The decisions, with the layout whose indices they contain. `None` before the first period.
+/// The decisions, and the layout to which the indices in the decisions refer. `None` before the first period.
 type SharedDecisions = Arc<Mutex<Option<(DecisionSummary, Layout)>>>;
 
 /// Sums up decisions for the report, and passes them to the recording.

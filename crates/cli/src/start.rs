@@ -29,7 +29,8 @@ pub(crate) struct Start {
     pub(crate) source: Source,
     /// The fingerprint of the pipeline's file, for the next start.
     pub(crate) fingerprint: Option<String>,
-    /// The state that is replaced when the run has started. It is kept in a file `.old`.
+    /// The state that is replaced when the run has started. It is kept in a file `.old`. `None` if no state is
+    /// replaced.
     pub(crate) replaced: Option<Replaced>,
     /// The state that the configuration comes from; `None` if it comes from the pipeline's file.
     kept: Option<Kept>,
@@ -54,7 +55,7 @@ impl Start {
     /// Chooses the configuration. Does not change the state file, because the configuration may still be refused.
     pub(crate) fn choose(arguments: &args::Run, events: &Events) -> anyhow::Result<Self> {
         let Some(path) = &arguments.state else { return Self::from_file(arguments, None) };
-        // Temporary files of this state: no other run uses it.
+        // Remove temporary files of this state file. No other run uses the state file, because this run has locked it.
         remove_left(path);
         remove_left(&old(path));
         if arguments.prefer == Some(Prefer::File) {

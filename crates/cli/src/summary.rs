@@ -142,8 +142,8 @@ fn account(report: &Report) -> String {
     whereabouts(&census, packets.lost)
 }
 
-/// Formats the account of all packets. `lost` is the number of packets that ports lost before they entered. They are on
-/// neither side of the sum, and are added at the end.
+/// Formats the account of all packets. `lost` is the number of packets that ports lost before they entered. These
+/// packets are not part of the sum, and the text states them at the end.
 pub(crate) fn whereabouts(census: &Census, lost: u64) -> String {
     let verdict = match (census.missing(), lost) {
         (0, 0) => "every packet accounted for".to_owned(),

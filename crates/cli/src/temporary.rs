@@ -57,8 +57,8 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Makes this process end when its parent ends. Does nothing if no `forebay` process has started it for a comparison or
-/// a count.
+/// Makes this process end when its parent ends, if the parent is a `forebay` process that has started it for a
+/// comparison or a count. Otherwise does nothing.
 pub(crate) fn follow_parent() -> anyhow::Result<()> {
     let Some(parent) = std::env::var(PARENT).ok().and_then(|parent| parent.parse().ok()) else { return Ok(()) };
     set_parent_process_death_signal(Some(Signal::TERM))?;

@@ -39,7 +39,7 @@ pub(crate) struct Gate {
     pub(crate) json: bool,
 }
 
-/// Parses `+0.5%` as a share.
+/// Parses a percentage (`+0.5%`) and returns it as a fraction (0.005).
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').map(|text| text.trim().trim_start_matches('+'));
     let percent = number.and_then(|number| number.parse().ok()).filter(|percent| (0.0..=1_000.0).contains(percent));

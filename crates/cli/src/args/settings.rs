@@ -42,8 +42,8 @@ impl Settings {
         set.chain(scheduler).chain(controller).chain(seed).chain(workers)
     }
 
-    /// Returns the problems with their places as the user wrote them: if a setting has an option of its own, the place
-    /// is that option.
+    /// Returns the problems with their places as the user wrote them. If the user gave a setting by its own option
+    /// (`--seed 7` for `--set seed=7`), the place is that option.
     pub(crate) fn as_written(&self, mut problems: Problems) -> Problems {
         for (written, setting) in self.all() {
             let as_set = format!("--set {}", shown_setting(&setting));
@@ -58,8 +58,9 @@ impl Settings {
     }
 }
 
-/// Returns a setting that has room for a controller's parameters, if a controller was named without the parameters that
-/// it needs. The reason is that `--controller NAME` and `control.batching=NAME` cannot carry parameters.
+/// Returns a setting to suggest if the fault is that a controller's parameters are missing or cannot be merged.
+/// `--controller NAME` and `control.batching=NAME` cannot carry parameters, but the returned setting
+/// `control.batching={ NAME: { … } }` can. Returns `None` for any other fault.
 fn with_parameters(fault: &Fault) -> Option<String> {
     if let Some(written) = fault.hint.as_deref().and_then(|hint| hint.strip_prefix("write `batching: ")) {
         return Some(format!("control.batching={}", written.strip_suffix('`')?));

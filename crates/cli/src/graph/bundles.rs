@@ -66,7 +66,7 @@ struct Shape<'g> {
     entries: Vec<Option<Target>>,
     /// For each module, the nodes that send packets to it.
     feeders: Vec<BTreeSet<usize>>,
-    /// For each module, the instants at which a walk over the dominator tree enters and leaves it.
+    /// For each node, the times at which a depth-first walk of the dominator tree enters and leaves the node.
     spans: Vec<(usize, usize)>,
 }
 
@@ -116,9 +116,10 @@ impl<'g> Shape<'g> {
         shape
     }
 
-    /// Returns the span of each module in the dominator tree. A module dominates the modules whose spans are within its
-    /// span, which means that all packets reach them through it. Modules are in topological order. Edges that lead back
-    /// are ignored (Forebay makes none).
+    /// Returns the span of each node: the times at which a depth-first walk of the dominator tree enters and leaves the
+    /// node. A module whose span contains the span of another module dominates it: all packets that reach the other
+    /// module pass the dominating module first. Modules must be in topological order. Edges that lead back are ignored
+    /// (Forebay makes none).
     fn dominators(&self) -> Vec<(usize, usize)> {
         let modules = self.graph.modules.len();
         // The root of the tree, above all sources.
@@ -187,8 +188,9 @@ impl<'g> Shape<'g> {
         words
     }
 
-    /// Groups targets that begin equal branches. A group has indices into `targets`. `feeders` has the node before each
-    /// target. Without `bundle`, only identical targets are in one group.
+    /// Groups targets that begin equal branches. Returns the groups, as indices into `targets`. `feeders` has, for each
+    /// target, the node that sends packets to the target. If `bundle` is false, only identical targets are in one
+    /// group.
     fn groups(&self, targets: &[Target], feeders: &[usize], bundle: bool) -> Vec<Vec<usize>> {
         let own = |at: usize| match targets[at] {
             Target::Module(module) if self.feeders[module].iter().eq([&feeders[at]]) => Some(module),
@@ -271,7 +273,7 @@ impl<'g> Shape<'g> {
     }
 
     /// Groups sources by port type and workers. Returns for each group whether it has several members, and its indices
-    /// into `sources`. Without `bundle`, each source is a group.
+    /// into `sources`. If `bundle` is false, each source is a group.
     fn sources_by_kind(&self, sources: &[(usize, Target)], bundle: bool) -> Vec<(bool, Vec<usize>)> {
         let (mut kinds, mut known) = (Vec::<Vec<usize>>::new(), HashMap::new());
         for (at, (port, _)) in sources.iter().enumerate() {
@@ -297,8 +299,8 @@ struct BundleBuilder {
 }
 
 impl BundleBuilder {
-    /// Returns the end of ways that lead to these targets. If there are modules among the targets, this is the bundle
-    /// of these modules, which is created if necessary.
+    /// Returns the end of ways that lead to these targets. If there are modules among the targets, the end is the
+    /// bundle of these modules, and ports among the targets are ignored. The bundle is created if it does not exist.
     fn end(&mut self, targets: impl IntoIterator<Item = Target>) -> End {
         let (mut modules, mut seen, mut other) = (Vec::new(), HashSet::new(), End::Drop);
         for target in targets {

@@ -99,7 +99,8 @@ fn head(graph: &GraphReport) -> String {
 struct Tree<'d, 'g> {
     drawing: &'d Drawing<'g>,
     rows: Vec<Row>,
-    /// The bundles that are printed later: the first module of each, for their order, and their index.
+    /// The bundles that are printed later. Each entry has the bundle's first module, which determines the order, and
+    /// the bundle's index.
     waiting: BTreeSet<(usize, usize)>,
     /// Bundles that are printed or waiting.
     seen: HashSet<usize>,

@@ -11,7 +11,7 @@ use super::panes::Pane;
 use super::{Page, Quit, View, happened, head, help};
 use crate::format::wrapped;
 
-/// The least useful number of lines of a table: title, headings, and some rows.
+/// The smallest height at which a table is useful, in lines: title, headings, and some rows.
 const TABLE: usize = 7;
 /// Lines that are reserved for tables on small screens.
 const LEAST: usize = 4;
@@ -105,7 +105,7 @@ impl View {
         sheet.filter(&self.filter);
         let sort = self.sorts[pane as usize];
         sheet.sort(sort);
-        // Other tables begin with their first row.
+        // Only the chosen table is scrolled. Other tables begin with their first row.
         let rows = height.saturating_sub(2);
         let scroll = if pane == self.pane { self.scroll } else { 0 };
         let first = scroll.min(sheet.rows.len().saturating_sub(1));
@@ -164,8 +164,8 @@ impl View {
     }
 }
 
-/// Divides `height` lines among tables. A table gets at most the number of lines in `wanted`. Remaining lines go to the
-/// tables that want more, in order.
+/// Divides `height` lines among tables. Each table first gets an equal number of lines, but at most its number in
+/// `wanted`. Then the remaining lines go to the tables that want more, in order.
 fn shared(wanted: &[usize], height: usize) -> Vec<usize> {
     let equal = height / wanted.len().max(1);
     let mut given: Vec<_> = wanted.iter().map(|wanted| (*wanted).min(equal)).collect();

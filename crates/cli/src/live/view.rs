@@ -25,7 +25,7 @@ pub(super) struct View {
     pub(super) whole: Option<Report>,
     /// The last events, oldest first.
     pub(super) events: Vec<Event>,
-    /// The current date in UTC, in the format of events.
+    /// The current date in UTC, in the format of events (`2026-11-25`).
     pub(super) today: String,
     pub(super) page: Page,
     /// The table that keys act on.

@@ -125,7 +125,7 @@ fn text_ends(before: &str) -> bool {
     !before.ends_with(|c: char| c.is_ascii_alphanumeric() || ".:_/-".contains(c))
 }
 
-/// Returns true if a word may end directly before this text. A port may follow an address.
+/// Returns true if a word may end directly before this text. An address may be followed by a colon and a port.
 fn ends(after: &str) -> bool {
     let mut chars = after.chars();
     match chars.next() {

@@ -118,7 +118,7 @@ fn output(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Decodes hexadecimal digits; `None` if the text has others.
+/// Decodes hexadecimal digits. Returns `None` if the text has other characters or an odd length.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

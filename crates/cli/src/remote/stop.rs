@@ -29,8 +29,8 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         }
         Err(error) => return Err(error.into()),
     };
-    // Use the process number of the connection, not the number in the response. A false number could be that of any
-    // process, which this command would wait for or propose to kill.
+    // Use the process number of the connection, not the number in the response. A false number in the response could be
+    // the number of any process. This command would wait for that process, or propose to kill it.
     let number = client.process();
     if let Some(number) = number.filter(|number| !is_called(*number, hello.pid)) {
         bail!(
@@ -57,7 +57,7 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         let remaining = remaining(until, Duration::from_secs(1));
         let remaining =
             Timespec { tv_sec: remaining.as_secs().cast_signed(), tv_nsec: remaining.subsec_nanos().into() };
-        // Readable once the process has ended.
+        // The descriptor is readable once the process has ended.
         let gone = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&remaining)).is_ok_and(|ready| ready > 0);
         if !gone {
             return report(arguments, run, Outcome::Late(patience));

@@ -118,8 +118,8 @@ impl Screen {
         matches!(self, Self::Drawn(_))
     }
 
-    /// Releases the terminal after an error. If the process is only no longer in the foreground, the table returns
-    /// later.
+    /// Releases the terminal after an error. If the cause is that the process is no longer in the foreground, the table
+    /// returns later.
     fn lose(&mut self) {
         let next = if is_in_foreground() { Self::None } else { Self::Free };
         if let Self::Drawn(live) = std::mem::replace(self, next) {

@@ -14,15 +14,15 @@ use crate::events::Events;
 /// Records once that all sources of the run are exhausted and the run waits for held packets.
 #[derive(Default)]
 pub(super) struct WaitNotice {
-    /// The time since which the run waits.
+    /// The time since which the run waits; `None` if it does not wait.
     since: Option<Instant>,
     reported: bool,
 }
 
 impl WaitNotice {
-    /// The time up to which a wait is not reported.
+    /// A wait is reported only if it has lasted longer than this.
     const SHORT: Duration = Duration::from_secs(1);
-    /// The least remaining time, in seconds, at which the event is still useful.
+    /// A wait is reported only if it will last at least this much longer, in seconds.
     const LEAST: f64 = 0.1;
 
     /// Checks whether the run waits. Must be called again and again during the run.

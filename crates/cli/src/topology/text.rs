@@ -14,7 +14,7 @@ const BETWEEN: usize = 2;
 /// A line of the tree, and the lines below it.
 #[derive(Default)]
 struct TreeLine {
-    /// The words of the line. It may break between them.
+    /// The words of the line. The line may be broken between two words.
     words: Vec<String>,
     below: Vec<TreeLine>,
 }
