@@ -112,8 +112,8 @@ pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) ->
 }
 
 /// Measures the co-runs that are not stored, stores the models, and reports them. `models_at` is the file for the
-/// models. If it is `None`, the models are stored where `place` finds them. Models by least mean squares are written
-/// only to a file in `models_at`.
+/// models. If it is `None`, the models are stored where `place` finds them, except models by least mean squares, which
+/// `place` cannot use.
 fn measured(
     arguments: &args::Profile,
     batch: usize,

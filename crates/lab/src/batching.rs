@@ -144,13 +144,14 @@ pub struct BatchingSettings {
     pub short: bool,
     /// The parts to run. Empty: all.
     pub only: BTreeSet<BatchingPart>,
-    /// The control period.
+    /// The control period. `None`: 10 ms, or 2 ms in a short experiment.
     pub period: Option<Nanos>,
-    /// The duration of a run, after the controller has settled.
+    /// The duration of a run, after the controller has settled. It is rounded down to whole periods, at least one.
+    /// `None`: each part decides, and a short experiment has at most 20 periods.
     pub duration: Option<Nanos>,
-    /// The number of runs of each row of the static experiment.
+    /// The number of runs of each row of the static experiment. `None`: 20, or 2 in a short experiment.
     pub runs: Option<usize>,
-    /// A folder with captures.
+    /// A folder with captures. `None`: there is no recorded traffic.
     pub captures: Option<PathBuf>,
     /// The use cases of the static experiment and the grid: `vrf`, or with its sizes `vrf 16 4`. Empty: all.
     pub usecases: Vec<String>,
@@ -239,7 +240,7 @@ pub struct BatchingResults {
     pub periods: u32,
     /// The number of runs of each row of the static experiment.
     pub runs: usize,
-    /// The machine that it ran on.
+    /// The machine on which the experiment ran.
     pub machine: Machine,
     /// The costs of calls. In simulated time they are exact, otherwise they are the initial estimates of controllers.
     pub costs: Costs,

@@ -10,7 +10,7 @@ pub struct Header {
     pub experiment: &'static str,
     /// The version of Forebay.
     pub forebay: &'static str,
-    /// The time at which it began.
+    /// The time at which the experiment began.
     pub at: Timestamp,
     /// Whether runs were few and short. The results of a short experiment are not reliable.
     pub short: bool,

@@ -79,9 +79,9 @@ pub struct LeanResults {
     /// The experiment and its time.
     #[serde(flatten)]
     pub header: Header,
-    /// The machine that it ran on.
+    /// The machine on which the experiment ran.
     pub machine: Machine,
-    /// Whether the user interrupted it. Then there are fewer runs, rates and use cases.
+    /// Whether the user interrupted the experiment. Then there are fewer runs, rates and use cases.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
     /// The reason why instructions were not counted, if they were not.

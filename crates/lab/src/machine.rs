@@ -16,7 +16,7 @@ pub struct Machine {
     pub cores: Vec<usize>,
     /// The number of NUMA nodes that these cores belong to.
     pub nodes: usize,
-    /// Whether it is a virtual machine.
+    /// Whether the machine is a virtual machine.
     pub virtual_machine: Option<bool>,
     /// The operating system.
     pub kernel: Option<String>,
@@ -38,8 +38,8 @@ impl Machine {
             all.flatten().any(|device| {
                 let name = device.file_name();
                 let name = name.to_string_lossy();
-                // There is one device for all cores, or one for each type of core (`cpu_core`, `cpu_atom`). Arm names
-                // it after the core.
+                // There is one device for all cores, or one for each type of core (`cpu_core`, `cpu_atom`). On Arm, the
+                // device has the name of the core.
                 name.starts_with("cpu") || name.starts_with("armv")
             })
         });

@@ -72,8 +72,9 @@ impl Case {
     }
 }
 
-/// Returns the share of a run in which the machine was busy elsewhere, for the worker with the largest share. The ticks
-/// of a run do not include this time.
+/// Returns the share of a run's time in which the machine was busy elsewhere, for the worker with the largest share.
+/// This is the time of turns so long that another program or the host must have had the core. The ticks of a run do not
+/// include this time.
 pub(crate) fn away(timed: &Timed) -> f64 {
     timed.report.workers.iter().map(|worker| worker.machine_stalls.share).fold(0.0, f64::max)
 }

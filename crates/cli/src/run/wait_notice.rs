@@ -20,7 +20,7 @@ pub(super) struct WaitNotice {
 }
 
 impl WaitNotice {
-    /// A wait is reported only if it has lasted longer than this.
+    /// A wait is reported if it has lasted at least this long, or if it will last at least this much longer.
     const SHORT: Duration = Duration::from_secs(1);
     /// A wait is reported only if it will last at least this much longer, in seconds.
     const LEAST: f64 = 0.1;

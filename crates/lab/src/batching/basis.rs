@@ -1,8 +1,9 @@
 //! Measures the values on which further runs depend: delays, from which objectives are derived, and capacities, from
 //! which loads are derived.
 //!
-//! On a machine's clock a single run may contain stalls, and every value derived from it would be wrong. There the
-//! value is the median of several runs that are not void. In simulated time one run is enough.
+//! On a machine's clock, a single run may contain stalls, and every value derived from the run would be wrong. So the
+//! value on a machine's clock is the median of several runs that are not void, or of all runs if all are void. In
+//! simulated time one run is enough.
 
 use super::figures::Tally;
 use super::scenario::Scenario;

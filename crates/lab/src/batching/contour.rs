@@ -1,5 +1,6 @@
-//! Measures the gain of controlled batches over unbuffered ones, by the number of branches, the costs and the traffic
-//! (Batchy, Fig. 8). The runs are always in simulated time, where modules can have any cost.
+//! Measures the gain of controlled batches over the controller `null`, which holds no packets back, by the number of
+//! branches, the costs and the traffic (Batchy, Fig. 8). The runs are always in simulated time, where modules can have
+//! any cost.
 
 use forebay_graph::Cost;
 use serde::Serialize;
@@ -15,9 +16,10 @@ use crate::{LabError, Progress};
 
 /// The time that a single packet takes in each module, in nanoseconds.
 const ALONE: f64 = 200.0;
-/// The batchiness with which bursts are tried. Real modules in the paper have 0.2 to 0.3.
+/// The batchiness (see [`ContourGain::batchiness`]) of all points with bursts. Real modules in the paper have 0.2 to
+/// 0.3.
 const USUAL: f64 = 0.25;
-/// The numbers of branches, for both planes.
+/// The numbers of branches, for both planes: branches by batchiness, and branches by burst.
 const BRANCHES: &[usize] = &[1, 2, 4, 8, 16, 32, 64];
 /// The values of the batchiness, with bursts of one packet.
 const BATCHINESS: &[f64] = &[0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0];
@@ -49,7 +51,7 @@ pub struct ContourGain {
     pub gradient_to_null: Option<Ratio>,
 }
 
-/// An interval whose lower end is above this value is no worse than `null`.
+/// A controller is no worse than `null` if the interval of its ratio to `null` has a lower end above this value.
 pub(super) const NO_WORSE: f64 = 0.97;
 /// The gain that the paper claims at least, even for bursty traffic (Batchy, section 6).
 pub(super) const CLAIM: f64 = 1.2;
@@ -62,7 +64,7 @@ pub struct Claims {
     pub places: usize,
     /// The number of points at which `optimal` is no worse than `null`: the interval of the ratio lies above 0.97.
     pub no_worse: usize,
-    /// The smallest lower end of all intervals.
+    /// The smallest lower end of all intervals. `None` if there are no intervals.
     pub least: Option<f64>,
     /// The number of points at which `optimal` carries at least 1.2 times the packets of `null`.
     pub gained: usize,
@@ -139,8 +141,8 @@ pub(super) fn measure(
     Ok(gains.collect())
 }
 
-/// Returns the packets per second of each period. Simulated runs of one point do not differ. Only the periods of a run
-/// differ, because the controller decides in each; the pairs are therefore made of periods.
+/// Returns the packets per second of each period. Simulated runs of the same point are equal, so runs cannot be paired.
+/// The periods of a run differ, because the controller decides in each period. So the pairs are made of periods.
 fn rates(run: &Run) -> Vec<Option<f64>> {
     run.settled().iter().map(|moment| Some(moment.rate_pps)).collect()
 }
@@ -158,7 +160,8 @@ fn points(extents: &Extents) -> Vec<(usize, f64, usize)> {
     points
 }
 
-/// Returns the cost of calls for a batchiness of `(T0 + B·T1) / (B·(T0 + T1))`.
+/// Returns the cost of calls, in nanoseconds, for a batchiness of `(T0 + B·T1) / (B·(T0 + T1))`. `B` is [`BATCH`], and
+/// `T0 + T1` is [`ALONE`].
 fn cost(batchiness: f64) -> Cost {
     let batch = BATCH as f64;
     let packet = (ALONE * (batchiness * batch - 1.0) / (batch - 1.0)).round().clamp(0.0, ALONE);

@@ -20,7 +20,7 @@ const PUBLISHED: &[(&str, Cost)] = &[
     ("static_nat", Cost { per_batch: 44, per_packet: 21 }),
     ("exact_match", Cost { per_batch: 118, per_packet: 19 }),
 ];
-/// The cost of any other function. The share of the call (batchiness 0.22) is similar to the functions above.
+/// The cost of any other function. Its batchiness (0.22) is similar to those of the functions above.
 const OTHER: Cost = Cost { per_batch: 60, per_packet: 15 };
 
 /// The source of a cost.
@@ -29,16 +29,17 @@ const OTHER: Cost = Cost { per_batch: 60, per_packet: 15 };
 pub enum CostOrigin {
     /// Measured on this machine by `forebay profile`.
     Profile,
-    /// Taken from Batchy. Functions that it does not contain have similar costs.
+    /// Taken from the Batchy paper. For [`Costs::origin`]: functions that the paper does not contain have similar
+    /// costs.
     Published,
-    /// Not measured: an estimate similar to Batchy's costs. Only used for single functions.
+    /// Not measured: an estimate similar to Batchy's costs. Only used in [`Costs::origins`].
     Assumed,
 }
 
 /// The costs of the calls of functions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Costs {
-    /// The source of the costs of all functions that have one.
+    /// The source of the costs in `functions`, before costs of other functions were added.
     pub origin: CostOrigin,
     /// The cost of each function, in nanoseconds per call and per packet.
     pub functions: BTreeMap<String, (f64, f64)>,
@@ -72,7 +73,7 @@ impl Costs {
         Self { origin: CostOrigin::Published, functions, origins: BTreeMap::new(), profiled: BTreeMap::new() }
     }
 
-    /// Returns the measured costs, from which controllers start.
+    /// Returns the measured costs, from which controllers start. Empty if nothing was measured on this machine.
     pub(super) fn profiled(&self) -> BTreeMap<String, Profiled> {
         self.profiled.clone()
     }

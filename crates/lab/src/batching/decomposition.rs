@@ -41,7 +41,7 @@ pub struct Side {
     pub rate_pps: f64,
     /// The packets per second of flows without an objective.
     pub bulk_pps: f64,
-    /// The median over periods of the 99th percentile of the first flow with an objective.
+    /// The 99th percentile of the delay of the first flow with an objective, in microseconds: the median over periods.
     pub delay_us: Option<f64>,
     /// The number of whole periods in which the machine was not busy elsewhere.
     pub periods: usize,
@@ -79,7 +79,7 @@ pub struct Decomposed {
     /// The number of these periods in which an objective was missed; 0 if the flows were not moved.
     pub violated_before: usize,
     /// The number of periods from the move until the last period in which an objective was missed, short periods
-    /// included. `None` if no flows were moved.
+    /// included; 0 if no period missed one. `None` if no flows were moved.
     pub until_kept: Option<usize>,
     /// The figures of the time until the flows were moved apart; if they were not moved, of the whole run. `None` if
     /// there was no whole period in it.
@@ -88,8 +88,8 @@ pub struct Decomposed {
     pub after: Option<Side>,
     /// The packets per second that left in the second half of the run.
     pub rate_pps: f64,
-    /// The 99th percentile of the first flow with an objective in the second half of the run: the median and the
-    /// maximum over periods.
+    /// The 99th percentile of the delay of the first flow with an objective, in microseconds, in the second half of the
+    /// run: the median and the maximum over periods.
     pub delay_us: [Option<f64>; 2],
     /// The number of whole periods in the second half in which the machine was not busy elsewhere.
     pub periods: usize,
@@ -97,7 +97,7 @@ pub struct Decomposed {
     pub violated: usize,
     /// The packets of the whole run that were dropped because the ring to the second worker was full.
     pub dropped: u64,
-    /// The objective.
+    /// The objective, in microseconds.
     pub slo_us: Option<f64>,
     /// The periods of the run.
     pub moments: Vec<Moment>,

@@ -1,9 +1,9 @@
 //! Scheduling under overload: run to completion against weighted-fair (Batchy, Fig. 11).
 //!
 //! Two functions behind a split are offered one and a half times the packets that they have time for. In the paper's
-//! sense, a fair schedule gives time in proportion to rate at equal cost, and in proportion to cost at equal rate, so
-//! that both functions lose the same share of their packets. The controller `fair` uses another sense: max-min rates,
-//! after the guaranteed rates.
+//! sense, a fair schedule gives time in proportion to rate if costs are equal, and in proportion to cost if rates are
+//! equal. Then both functions lose the same share of their packets. The controller `fair` is fair in another sense:
+//! max-min rates, after the guaranteed rates.
 //!
 //! A case or a scheduler is one line of [`CASES`] or [`SCHEDULERS`]. A run with another controller that shares time by
 //! weights also needs [`Rule::is_weighted`], which selects the scheduler of the pipeline.

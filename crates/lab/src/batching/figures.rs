@@ -8,7 +8,7 @@ use super::testbed::Run;
 use super::watch::Moment;
 use crate::trial::median;
 
-/// The share of periods with a stall of the machine above which a run is void.
+/// A run is void if the machine had a stall in more than this share of its periods.
 pub const VOID: f64 = 0.1;
 /// The number of quantiles that are kept of a distribution over periods.
 const QUANTILES: usize = 41;
@@ -43,8 +43,8 @@ pub struct Summary {
     pub violations_pct: f64,
     /// The number of periods that count.
     pub periods: u32,
-    /// The share of periods of all runs in which the machine was busy elsewhere, in percent. These periods do not
-    /// count.
+    /// The share of periods of all runs in which the machine was busy elsewhere, in percent: a worker had a turn so
+    /// long that another program or the host must have had its core. These periods do not count.
     pub void_pct: f64,
     /// The number of runs that are void because of these periods.
     pub void_runs: usize,
@@ -98,7 +98,8 @@ pub(super) struct Figures {
     pub(super) void_runs: usize,
     /// The number of packets of all runs that are unaccounted for.
     pub(super) missing: i64,
-    /// The percentile of the worst flow as a multiple of its objective, for each period that counts.
+    /// For each period that counts, the delay of the worst flow as a multiple of its objective. The delay is taken at
+    /// the objective's percentile.
     pub(super) worst: Vec<f64>,
 }
 
@@ -141,13 +142,13 @@ impl Tally {
         f64::from(self.violated) / f64::from(self.counted().max(1))
     }
 
-    /// Returns the share of periods with a stall.
+    /// Returns the share of periods in which the machine had a stall.
     pub(super) fn void(self) -> f64 {
         f64::from(self.stalled) / f64::from(self.all.max(1))
     }
 
-    /// Returns whether the run is void: too many periods have a stall, or no period counts. A run without a period
-    /// would keep any objective.
+    /// Returns whether the run is void: too many periods have a stall, or no period counts. Without a period that
+    /// counts, a run would seem to keep every objective.
     pub(super) fn is_void(self) -> bool {
         self.void() > VOID || self.counted() == 0
     }

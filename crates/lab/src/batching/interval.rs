@@ -42,8 +42,8 @@ pub(super) fn of_runs(these: &[Option<f64>], those: &[Option<f64>]) -> Option<Ra
     Some(if copies(these) && copies(those) { Ratio { interval: None, pairs: 1, ..ratio } } else { ratio })
 }
 
-/// Returns the number of sorted values that may be left out at each end so that the remaining range contains the median
-/// with the required confidence. `None` if there are too few values.
+/// Returns the number of sorted values that may be left out at each end. The range of the remaining values contains the
+/// true median with the required confidence. Returns `None` if there are too few values.
 fn rank(count: usize) -> Option<usize> {
     // The probability that at most `below` of `count` values lie on one side of the median.
     let (mut chance, mut sum, mut found) = (0.5_f64.powi(i32::try_from(count).ok()?), 0.0, None);

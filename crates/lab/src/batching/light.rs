@@ -1,5 +1,5 @@
-//! Light load, under which full batches take long to form, and traffic that stops, so that partial batches would wait
-//! forever.
+//! Light load, under which full batches take long to form, and traffic that stops. When traffic stops, a partial batch
+//! would wait forever if it waited for more packets.
 //!
 //! Every run ends with a time without packets, so that the delay of every packet is known. The delays are those of the
 //! whole run.
@@ -94,7 +94,7 @@ fn scenario(
     span: Span,
 ) -> Result<Scenario, LabError> {
     let spread = format!("ports.in.generator.arrivals={arrivals}");
-    // In a folded pipeline there is nothing to wait for.
+    // Branches are not folded, because folded branches have nothing to wait for.
     let settings = [OBJECTIVE.to_owned(), fold(false), format!("rate={rate:.0}pps"), spread];
     let mut scenario = pipeline.under(&Rule::new(controller), &settings, span)?;
     scenario.changes = steps(span, stops);

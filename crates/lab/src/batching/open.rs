@@ -30,9 +30,9 @@ const MANY: u32 = 2_250;
 const MANY_SIMULATED: u32 = 2_000;
 /// The number of periods of the other runs, which serve for comparison.
 const FEW: u32 = 100;
-/// The share of objectives that is kept in reserve.
+/// The share of each delay objective that a controller keeps in reserve (its guard).
 const GUARD: f64 = 0.05;
-/// The larger share that the paper uses.
+/// The larger guard that the paper uses.
 const CAREFUL: f64 = 0.2;
 /// The controllers, each with its guard.
 const CONTENDERS: &[(&str, f64)] = &[
@@ -62,9 +62,9 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    /// Returns the number of periods of a run that count. Many are needed to show that few are violated. A simulated
-    /// second takes seconds, so simulated runs have many periods only if packets wait and objectives are hard to keep.
-    /// In overload, violations carry no meaning.
+    /// Returns the number of periods of a run that count. Many periods are needed to show that few of them are
+    /// violated. A simulated second takes seconds, so simulated runs have many periods only if packets wait and
+    /// objectives are hard to keep. In overload, violations carry no meaning.
     fn periods(&self, controller: &str, simulated: bool) -> u32 {
         let judged = controller == "optimal" && self.share <= 1.0;
         match simulated {
@@ -92,15 +92,15 @@ pub struct Open {
     pub busy: f64,
     /// The controller.
     pub controller: &'static str,
-    /// The share of objectives that it keeps in reserve.
+    /// The share of each delay objective that the controller keeps in reserve.
     pub guard: f64,
     /// Whether equal branches ran as one.
     pub fold: bool,
     /// The summary of the run.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The percentile of the worst flow in the worst period that counts, relative to its objective. It is at most 1 if
-    /// no period was violated.
+    /// The delay of the worst flow in the worst period that counts, as a multiple of its objective. The delay is taken
+    /// at the objective's percentile. At most 1 if no period was violated. `None` if no period counts.
     pub worst: Option<f64>,
 }
 

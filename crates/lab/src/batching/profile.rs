@@ -30,8 +30,8 @@ pub struct Calls {
     pub t1_ns: f64,
     /// The cost of a packet in a full batch, as a share of its cost alone.
     pub batchiness: f64,
-    /// The share of the variance that the line explains. `None` if the costs were not measured, or if the times do not
-    /// vary.
+    /// The share of the variance of the times that the line `t0 + t1 · packets` explains. `None` if the costs were not
+    /// measured, or if the times do not vary.
     pub r2: Option<f64>,
     /// The cost by batch size.
     pub sizes: Vec<Size>,

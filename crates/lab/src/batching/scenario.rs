@@ -22,7 +22,8 @@ pub(super) struct Pipeline {
     /// The name in tables, for example `gw 16`.
     pub(super) name: String,
     case: Case,
-    /// The cost in simulated time of modules whose names start with a prefix, regardless of their function.
+    /// The cost in simulated time of modules whose names start with a prefix, regardless of their function. The first
+    /// prefix that matches counts.
     special: Vec<(&'static str, Cost)>,
     /// Whether only the first flow is urgent. Then objectives are derived from the delay of this flow.
     pub(super) urgent: bool,
@@ -88,7 +89,8 @@ impl Pipeline {
         self.run("no controller", Vec::new(), more, span)
     }
 
-    /// Returns a run. `rule` is its name, `control` has the settings of the controller, which `more` overrides.
+    /// Returns a run. `rule` is the name of the controller, and `control` has the controller's settings. Settings in
+    /// `more` override those in `control`.
     fn run(&self, rule: &str, control: Vec<String>, more: &[String], span: Span) -> Result<Scenario, LabError> {
         let mut settings = vec![format!("batch={BATCH}")];
         settings.extend(control);

@@ -65,7 +65,8 @@ pub struct Row {
     pub to_on_off: Option<Ratio>,
     /// The packets per call as a share of those of `max`.
     pub batch_of_max: Option<f64>,
-    /// Evenly spaced quantiles, over periods, of the percentile of the worst flow, as a multiple of its objective.
+    /// The delay of the worst flow in each period, as a multiple of its objective: evenly spaced quantiles over the
+    /// periods that count. The delay is taken at the objective's percentile.
     pub worst: Vec<f64>,
 }
 
@@ -178,7 +179,7 @@ fn settings(on: bool, slo: Option<Nanos>, seed: usize) -> Vec<String> {
     ["rate=max".to_owned(), fold(on), format!("seed={seed}")].into_iter().chain(slo).collect()
 }
 
-/// Returns the objective of a pipeline: a share of the mean delay of `max`, which is given in microseconds.
+/// Returns the objective of a pipeline, at least 1 ns. `mean_us` is the mean delay of `max`, in microseconds.
 pub(super) fn objective(mean_us: f64) -> Nanos {
     Nanos(((mean_us * 1e3 * OBJECTIVE_SHARE) as u64).max(1))
 }
@@ -282,8 +283,9 @@ fn cases(
     Ok(cases)
 }
 
-/// Runs each case with multiples of the triggers to which `optimal` converges. Returns them with their figures, by
-/// case. A setting for one of several equal modules would prevent folding, so for folded cases the list is empty.
+/// Runs each case with multiples of the triggers to which `optimal` converges. Returns, for each case, the multiples
+/// with their figures. For a folded case the list is empty, because a setting for one of several equal modules would
+/// prevent folding.
 fn multiples(
     testbed: &Testbed,
     cases: &[Case],
@@ -309,7 +311,7 @@ fn multiples(
     Ok(tried.into_iter().map(|tried| tried.into_iter().zip(runs.by_ref()).collect()).collect())
 }
 
-/// Runs each case with each of its constants. Returns the constants with their figures, by case.
+/// Runs each case with each of its constants. Returns, for each case, the constants with their figures.
 fn sweep(
     testbed: &Testbed,
     cases: &[Case],

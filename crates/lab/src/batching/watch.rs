@@ -12,23 +12,25 @@ use super::scenario::{FIRST, SETTLED};
 /// A recorded period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Moment {
-    /// The time at which it ended, in seconds since the run began.
+    /// The time at which the period ended, in seconds since the run began.
     pub at_s: f64,
     /// The packets per second that left.
     pub rate_pps: f64,
     /// The packets per second of flows without an objective.
     pub bulk_pps: f64,
-    /// Whether, for some flow, too many packets had a delay above the objective.
+    /// Whether a flow missed its objective: too many of its packets had a longer delay.
     pub violated: bool,
-    /// Whether the machine was busy elsewhere during one of its turns.
+    /// Whether the machine was busy elsewhere: a worker had a turn so long that another program or the host must have
+    /// had its core. Always false in simulated time.
     pub stalled: bool,
-    /// Whether it was shorter than the control period. After a start or a reload, a controller decides several times at
-    /// shorter intervals.
+    /// Whether the period was shorter than the control period. After a start or a reload, a controller decides several
+    /// times at shorter intervals.
     pub brief: bool,
-    /// The percentile of the flow that came nearest to its objective, as a multiple of the objective. At most 1 if no
-    /// flow missed its objective. `None` if no packet of a flow with an objective left.
+    /// The delay of the flow that came nearest to its objective, as a multiple of the objective. The delay is taken at
+    /// the objective's percentile. At most 1 if no flow missed its objective. `None` if no packet of a flow with an
+    /// objective left.
     pub worst: Option<f64>,
-    /// The percentile of the watched flow, in microseconds.
+    /// The delay of the watched flow at its percentile, in microseconds.
     pub delay_us: Option<f64>,
     /// The objective of the watched flow, in microseconds.
     pub slo_us: Option<f64>,
@@ -42,12 +44,12 @@ pub struct Moment {
 const WHOLE: f64 = 0.9;
 
 impl Moment {
-    /// Returns whether it counts: it is a whole period, and the machine was not busy elsewhere.
+    /// Returns whether the period counts: it is a whole period, and the machine was not busy elsewhere.
     pub(super) fn counts(&self) -> bool {
         !self.stalled && !self.brief
     }
 
-    /// Returns whether it counts and an objective was missed in it.
+    /// Returns whether the period counts and an objective was missed in it.
     pub(super) fn missed(&self) -> bool {
         self.violated && self.counts()
     }
@@ -144,8 +146,9 @@ impl Log for Watch {
         let mut recorded = self.recorded();
         let recorded = &mut *recorded;
         if let Some(layout) = &recorded.layout {
-            // If a controller continues with other objectives, the period is a whole one. A period that is shorter
-            // because the last decision was late counts, too.
+            // Only short periods after a controller has started are brief. If a controller continues with other
+            // objectives, its periods are whole ones. A later period that is shorter because the last decision was late
+            // is not brief.
             let early = FIRST.0 << recorded.decided.min(32) < recorded.period.0;
             let brief = early && snapshot.period_s < WHOLE * recorded.period.0 as f64 / 1e9;
             let moment = moment(self, layout, brief, snapshot);

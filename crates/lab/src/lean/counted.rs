@@ -8,7 +8,8 @@ use forebay_bench::counting::{CountError, Counts, Extent};
 use crate::trial::Case;
 use crate::{LabError, Progress};
 
-/// Returns the counts of each case, in order. If there is no counter, or no valgrind, it returns the reason instead.
+/// Returns the counts of each case, in order. If there is no counter or no valgrind, all counts are `None`, and the
+/// reason is returned beside them.
 pub(super) fn all(
     cases: &[Case],
     counter: Option<&Path>,

@@ -59,7 +59,7 @@ pub(super) fn shares(short: bool) -> &'static [f64] {
     }
 }
 
-/// Finds the capacity, then runs at each rate. The number of steps is two more than the number of rates.
+/// Finds the capacity, then runs at each rate. Makes two progress steps more than there are rates.
 pub(super) fn measure(short: bool, span: Duration, progress: &mut dyn Progress) -> Result<Load, LabError> {
     let case = Case::new("sfc_b", &["stages=1"]);
     progress.step("capacity, without a schedule");

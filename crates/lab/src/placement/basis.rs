@@ -55,15 +55,15 @@ pub struct Models {
 pub struct Candidate {
     /// The name.
     pub name: &'static str,
-    /// The largest variance under competition, over all functions (5).
+    /// The largest variance under competition, over all functions (the paper's condition 5).
     pub variance: Option<f64>,
     /// The function with the largest variance.
     pub varies_most: Option<String>,
-    /// The correlation with the solo rate (6).
+    /// The correlation with the solo rate (the paper's condition 6).
     pub correlation: f64,
     /// Whether the candidate is the solo rate itself.
     pub circular: bool,
-    /// Whether it qualifies by (5) and (6).
+    /// Whether the candidate qualifies by the conditions 5 and 6.
     pub qualifies: bool,
     /// The mean absolute error of λ for models with this metric, over runs that were left out of their fits. `None` if
     /// a function has no demand by this metric.
@@ -82,12 +82,13 @@ pub struct Fitted {
     pub model: FunctionModel,
 }
 
-/// The errors of predictions on runs to which models were not fitted.
+/// The errors of predictions on runs to which models were not fitted. λ, the drop, is the fraction of its rate that a
+/// function loses to competitors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Errors {
     /// The mean of `|predicted λ − λ| / λ` over samples whose λ is 0.05 or more.
     pub relative: f64,
-    /// The same mean for the best prediction that is the same number for all samples.
+    /// The same mean if the prediction is one number for all samples, for the best such number.
     pub of_constant: f64,
     /// The mean of `|predicted λ − λ|`.
     pub absolute: f64,
@@ -382,7 +383,7 @@ impl Models {
     #[must_use]
     pub fn registry(&self) -> String {
         let [cache, memory, link] = self.limits;
-        // The cache of this server has the same size whether functions may use 6 or 12 of its cores, so the limits are
+        // The cache of this server has the same size whether functions may use 6 or 12 of its cores. So the limits are
         // those of all cores.
         let limits = LoadLimits { cache, memory, link: Some(link), cores: None };
         let build = concat!("forebay ", env!("CARGO_PKG_VERSION"));

@@ -20,7 +20,7 @@ pub struct Drops {
     pub competitor: String,
     /// The competitor's metric x.
     pub metric: f64,
-    /// The simulated λ beside 0, 1, 2 … competitors.
+    /// The simulated drops λ (the fraction of its rate that the function loses) beside 0, 1, 2 … competitors.
     pub simulated: Vec<f64>,
     /// The predicted λ beside 0, 1, 2 … competitors.
     pub predicted: Vec<f64>,

@@ -17,7 +17,7 @@ pub struct Searched {
     pub domains: usize,
     /// The number of chains. Each has three functions.
     pub chains: usize,
-    /// The number of instances.
+    /// The number of instances that have a placement.
     pub instances: usize,
     /// The milliseconds of `exact`: median and maximum.
     pub exact_ms: [f64; 2],
@@ -42,11 +42,11 @@ pub struct Searched {
 /// The paper's times for the largest size, by domains: its heuristic and its enumeration, in milliseconds.
 pub(super) const PAPER_MS: [(usize, f64, f64); 2] = [(2, 17.0, 31_500.0), (4, 5_300.0, 1_858_000.0)];
 
-/// A time is the minimum of this many repetitions, which is the least disturbed.
+/// A time of `exact` is the minimum of this many repetitions, which is the least disturbed. Other methods run once.
 const REPEATS: usize = 3;
 /// The approximate number of placements that are enumerated for one size.
 const BUDGET: f64 = 3e6;
-/// This number in a short run.
+/// The same number for a short run.
 const SHORT_BUDGET: f64 = 2e4;
 /// The approximate number of placements that `exact` may examine before it stops with a gap.
 const NODES: u64 = 5_000_000;
@@ -168,7 +168,8 @@ fn timed<T, E>(repeats: usize, mut run: impl FnMut() -> Result<T, E>) -> Result<
     Ok((found, least))
 }
 
-/// Returns the median and the maximum, or 0 without values. Sorts the values.
+/// Returns the median and the maximum, or 0 without values. For an even number of values, the median is the larger of
+/// the two in the middle. Sorts the values.
 fn median_and_most(values: &mut [f64]) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let at = |at: usize| values.get(at).copied().unwrap_or_default();

@@ -41,7 +41,8 @@ pub struct Pair {
     pub bytes: u64,
     /// The footprint of the other thread, in bytes.
     pub competitor_bytes: u64,
-    /// The mean λ, measured. `None` if no round counts.
+    /// The mean drop λ (the fraction of its rate that the thread loses beside the other thread), measured. `None` if no
+    /// round counts.
     pub measured: Option<f64>,
     /// The ends of the 95 % interval of the measured λ.
     pub interval: Option<[f64; 2]>,
@@ -72,7 +73,8 @@ const ALLOWED: f64 = 0.01;
 const SETTLE: Duration = Duration::from_millis(20);
 /// The length of a span.
 const SPAN: Duration = Duration::from_millis(40);
-/// The assumed memory bandwidth. The machine does not report it, and two threads do not saturate it.
+/// The assumed memory bandwidth, in bytes per second. The machine does not report it, and two threads do not saturate
+/// it.
 const BANDWIDTH: f64 = 40e9;
 
 /// Runs pairs of threads.
