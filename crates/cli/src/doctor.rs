@@ -45,11 +45,13 @@ pub(crate) fn doctor(arguments: &args::Doctor) -> anyhow::Result<Answer> {
 
 /// The workers and ports of the pipeline, before cores are chosen.
 struct Intended {
+    /// The pipeline's name; `None` if no pipeline is given.
     pipeline: Option<String>,
     /// The core of each worker; `None` if it is chosen automatically.
     cores: Vec<Option<usize>>,
     pool: PoolOptions,
     ports: Vec<Port>,
+    /// The addresses for which the pipeline replies.
     addresses: Vec<IpAddr>,
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Caught {
 /// The thread that handles signals. It stops when this value is dropped.
 pub(crate) struct Followed {
     handle: Handle,
+    /// Set when the terminal has gone away.
     lost: Arc<AtomicBool>,
 }
 

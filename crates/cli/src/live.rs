@@ -45,7 +45,8 @@ pub(crate) fn is_in_foreground() -> bool {
 }
 
 impl Live {
-    /// Takes over the terminal. It is released when this value is dropped, or on a panic.
+    /// Takes over the terminal. It is released on a panic, or when this value is dropped while the process is in the
+    /// terminal's foreground.
     ///
     /// # Errors
     /// Drawing failed, or the process is in the background.
@@ -75,7 +76,7 @@ impl Live {
         Ok(())
     }
 
-    /// Waits up to `patience` for a key and handles it. Returns true if the user wants to quit.
+    /// Waits up to `patience`, less than a second, for a key and handles it. Returns true if the user wants to quit.
     ///
     /// # Errors
     /// The terminal has gone away, or the process is in the background. The caller must then [abandon](Self::abandon)
@@ -124,7 +125,7 @@ impl Live {
         std::mem::forget(self);
     }
 
-    /// Waits up to `patience` for a key.
+    /// Waits up to `patience` for a key. `patience` must be less than a second.
     ///
     /// # Errors
     /// The terminal has hung up (crossterm would then read from it forever), or the process is in the background.

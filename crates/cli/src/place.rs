@@ -101,7 +101,7 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
         if patience.stop.swap(true, Ordering::Relaxed) {
             bail!("place: --apply: interrupted: nothing has moved");
         }
-        // From here on, a signal ends the process.
+        // The flag is now set. So the next signal ends the process.
         placed.applied = running.apply(&chains, &placed, arguments)?;
     }
     let mut out = printed::out();

@@ -24,6 +24,7 @@ use crate::{args, printed};
 #[derive(Serialize)]
 struct Part<'a> {
     pipeline: &'a str,
+    /// The control period, in seconds.
     period_s: f64,
     /// The recorded controller.
     recorded: ControllerChoice<'a>,

@@ -163,7 +163,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };
     let started = if let Mode::Real { cores, .. } = &mode { Some(started(cores)) } else { None };
-    // From here on, a signal stops the run properly. Until here, while files are opened, it ends the process.
+    // From here on, SIGINT and SIGTERM stop the run properly. Until here, while files are opened, they end the process.
     let stop = stop_on_signals()?;
     let duration = arguments.duration.or_else(|| default_duration(&plans, simulated, events));
     let engine = Engine::start(plans, mode, duration, watch, &stop)?;

@@ -38,8 +38,9 @@ pub(crate) struct Start {
 
 /// A state that a run starts from.
 struct Kept {
+    /// The state file.
     state: PathBuf,
-    /// The pipeline's file, the alternative to the state.
+    /// The pipeline's file, the alternative to the state. `None` if the file does not exist.
     file: Option<String>,
 }
 
@@ -52,7 +53,9 @@ pub(crate) struct Replaced {
 }
 
 impl Start {
-    /// Chooses the configuration. Does not change the state file, because the configuration may still be refused.
+    /// Chooses the configuration. Without `--prefer`, the pipeline's file is chosen if it has changed since the state
+    /// was written, or if there is no state. Otherwise the state is chosen. Does not change the state file, because the
+    /// configuration may still be refused.
     pub(crate) fn choose(arguments: &args::Run, events: &Events) -> anyhow::Result<Self> {
         let Some(path) = &arguments.state else { return Self::from_file(arguments, None) };
         // Remove temporary files of this state file. No other run uses the state file, because this run has locked it.

@@ -169,6 +169,7 @@ pub struct Extents {
     /// Whether the experiment is short.
     #[serde(skip)]
     short: bool,
+    /// The control period, and the number of periods of a run of the static experiment.
     #[serde(skip)]
     span: Span,
     /// The maximum number of periods of a run with a steady load. `None`: each part decides.

@@ -20,8 +20,11 @@ const BUCKETS: usize = SUB + (TOP_BITS - SUB_BITS) as usize * SUB;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Histogram {
+    /// The sum of all values. Values that were taken back are subtracted.
     sum: Counter,
+    /// The largest value that was ever recorded, even if it was taken back.
     max: Counter,
+    /// The counts by bucket. All buckets above the one of `max` are empty.
     buckets: [Counter; BUCKETS],
 }
 
@@ -168,7 +171,9 @@ pub(crate) fn upper_bound(bucket: usize) -> u64 {
 pub struct Distribution {
     /// The counts by bucket. Buckets beyond the end are empty.
     counts: Vec<u64>,
+    /// The sum of the values, modulo 2^64.
     sum: u64,
+    /// The largest value, exactly; 0 without values.
     max: u64,
 }
 

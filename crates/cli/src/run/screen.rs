@@ -21,7 +21,8 @@ use crate::{args, plain, printed};
 const LOOK: Duration = Duration::from_millis(20);
 /// The default interval of the live table or of lines.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Shows the state of the run until it ends. Also prints events and traces, and lets `watcher` record events.
+/// Shows the state of the run until it ends. Also prints events and traces, and lets `watcher` record events. Sets
+/// `stop` if the user quits the live table.
 #[expect(clippy::too_many_arguments, reason = "each argument is another part of the run")]
 pub(super) fn show(
     engine: &Engine,
@@ -38,7 +39,8 @@ pub(super) fn show(
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
     // A service without a terminal writes only events.
     let lines = !quiet && (arguments.interval.is_some() || io::stderr().is_terminal());
-    // A file receives each event at once, so that it has the events before a crash.
+    // On a terminal, events wait while the table is drawn. A file receives each event at once, so that it has the
+    // events before a crash.
     let events_wait = io::stderr().is_terminal();
     let mut screen = if table { Screen::Free } else { Screen::None };
     let interval = arguments.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0));
@@ -100,7 +102,7 @@ pub(super) fn show(
 enum Screen {
     /// There is no terminal, or drawing failed. Lines are printed instead of the table.
     None,
-    /// The process is not in the foreground. The table is drawn when it is.
+    /// The process is not in the foreground. The table is drawn when the process is in the foreground again.
     Free,
     /// The table is on the terminal.
     Drawn(Box<Live>),

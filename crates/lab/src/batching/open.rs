@@ -100,7 +100,7 @@ pub struct Open {
     #[serde(flatten)]
     pub summary: Summary,
     /// The delay of the worst flow in the worst period that counts, as a multiple of its objective. The delay is taken
-    /// at the objective's percentile. At most 1 if no period was violated. `None` if no period counts.
+    /// at the objective's percentile. At most 1 if no period was violated. `None` if no period has such a delay.
     pub worst: Option<f64>,
 }
 

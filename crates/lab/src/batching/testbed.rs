@@ -205,8 +205,8 @@ impl Testbed {
     }
 }
 
-/// Runs a pipeline to the end, applying all changes on the way. Returns the report on the time after the controller
-/// settled.
+/// Runs a pipeline to the end, applying all changes on the way. The pipeline must have been started directly before,
+/// because the times of changes count from this call. Returns the report on the time after the controller settled.
 fn drive(scenario: &Scenario, instance: &dyn Instance, stop: &AtomicBool) -> Result<Report, LabError> {
     let began = Instant::now();
     let wait = |at: Nanos| {
@@ -239,7 +239,8 @@ fn drive(scenario: &Scenario, instance: &dyn Instance, stop: &AtomicBool) -> Res
     Ok(board.report(&first, &board.read(Tsc.now())))
 }
 
-/// Reloads the configuration with another objective for every flow that has one.
+/// Reloads the configuration with another objective for every flow that has one. These flows must be the first flows of
+/// the configuration.
 fn set_objective(scenario: &Scenario, instance: &dyn Instance, slo: Nanos) -> Result<(), String> {
     let flows = scenario.source.text().matches("\n    slo: ").count();
     let set = |source: forebay_pipeline::Source, flow| source.set(format!("flows.{flow}.slo={}ns", slo.0));
@@ -262,8 +263,8 @@ fn no_troubles(scenario: &Scenario, troubles: &[(String, String)]) -> Result<(),
 }
 
 impl Run {
-    /// Combines the periods that `watch` has recorded with the two reports. Takes them from `watch`, which is empty
-    /// then.
+    /// Combines the periods that `watch` has recorded with the two reports. Takes the periods from `watch`, which is
+    /// then empty.
     fn new(watch: &Watch, report: Report, whole: Report) -> Self {
         let (layout, moments, kept) = watch.take();
         let modules = layout.as_ref().map_or(0, |layout| layout.running().count());

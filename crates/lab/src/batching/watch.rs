@@ -58,7 +58,9 @@ impl Moment {
 /// A log that records the periods of a run.
 #[derive(Clone)]
 pub(super) struct Watch {
+    /// The index of the flow whose delay and objective are recorded.
     flow: usize,
+    /// The module whose trigger is recorded.
     module: Option<String>,
     /// A turn of at least this length is a stall of the machine. `None` in simulated time, which has no stalls.
     stall: Option<Nanos>,

@@ -30,7 +30,8 @@ pub enum Unread {
     OtherThread,
 }
 
-/// The beginning of the page (`struct perf_event_mmap_page`). The kernel writes it.
+/// The beginning of the page (`struct perf_event_mmap_page`). The kernel writes it. Some fields are not read; they keep
+/// the others at their offsets.
 #[repr(C)]
 pub(super) struct Page {
     version: AtomicU32,
