@@ -200,7 +200,9 @@ pub(crate) struct Verdict {
     pub(crate) outcome: ObjectiveOutcome,
 }
 
-/// Returns sentences on whether flows kept their objectives of delay and rate, if they have any.
+/// Returns sentences on whether flows kept their objectives of delay and of rate, if a flow has such an objective.
+/// Further sentences report rates that the controller does not control, and missed objectives of flows that a reload
+/// removed.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let delays = verdict("objectives", report, |flow| flow.slo_us.map(|_| flow.kept));
     let rates = verdict("rates", report, |flow| flow.min_rate_pps.or(flow.min_rate_bps).map(|_| flow.rate_kept));

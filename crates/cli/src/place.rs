@@ -134,7 +134,7 @@ impl Patience {
         Ok(Self { begin: Instant::now(), limit, what, stop, bar: RefCell::new(None) })
     }
 
-    /// Returns the limit of the next step. The next step has the same duration. If Ctrl-C was pressed, it is over at
+    /// Returns the limit of the next step, which has the same duration. If Ctrl-C was pressed, the next step is over at
     /// once.
     fn next(self, what: &'static str) -> Self {
         let (limit, stop) = (self.limit, Arc::clone(&self.stop));

@@ -128,7 +128,7 @@ fn example(kind: &str) -> Value {
     plain(written(&Source::new(text, kind, "")))
 }
 
-/// Returns parameters. Missing parameters become an empty mapping, so that they are equal to an empty example.
+/// Replaces missing parameters (null) with an empty mapping. Then they are equal to the parameters of an empty example.
 fn plain(params: Value) -> Value {
     if params.is_null() { Value::Object(Map::new()) } else { params }
 }

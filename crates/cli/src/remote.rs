@@ -232,7 +232,8 @@ fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
     }
 }
 
-/// Removes all elements except the module, flow or port called `name`. Returns an error if there is none.
+/// Keeps only the element called `name`. Returns an error if there is none; `kind` (module, flow or port) is the word
+/// for an element in the error.
 fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &String) -> anyhow::Result<()> {
     if !all.iter().any(|one| name_of(one) == name) {
         bail!("no {kind} is called '{name}'{}", nearest(name, all.iter().map(|one| name_of(one).as_str())));

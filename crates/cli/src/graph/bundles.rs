@@ -1,7 +1,8 @@
 //! Draws equal branches of a graph once, so that a gateway with 64 branches looks like one with a single branch.
 //!
 //! Two branches are equal if they have the same functions on the same workers, with gates of the same names, and lead
-//! to the same modules and ports. A module that also receives packets from outside the branch does not belong to it.
+//! to the same modules and ports. A module that also receives packets from outside a branch does not belong to the
+//! branch.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

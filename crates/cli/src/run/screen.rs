@@ -70,7 +70,7 @@ pub(super) fn show(
             watcher.look(Tsc.now());
             report_reopen_failures(events);
         }
-        // Events would overwrite the table, so they are printed when it is gone.
+        // Events would overwrite the table, so they are printed when the table is gone.
         if !(screen.is_drawn() && events_wait) {
             events.print();
         }

@@ -11,7 +11,8 @@ use crate::trial::Case;
 
 /// The number of decisions after which a controller counts as settled. Periods before that do not count.
 pub(super) const SETTLED: u32 = 10;
-/// The time of the first decision of a run. The interval doubles with each further decision until it is a period.
+/// The time from the start of a run to the first decision. The time between two decisions doubles with each decision,
+/// up to the control period.
 pub(super) const FIRST: Nanos = Nanos(1_000_000);
 /// The default percentile of packets that must keep objectives, as in the paper.
 const PERCENTILE: f64 = 95.0;

@@ -187,7 +187,8 @@ pub(super) fn objective(mean_us: f64) -> Nanos {
 /// Checks that the selected parts contain a use case of this name.
 ///
 /// # Errors
-/// Returns [`LabError::UseCase`] with the available names if they do not, and the errors of [`grid_pipelines`].
+/// Returns [`LabError::UseCase`] with the available names if no selected part contains such a use case, and the errors
+/// of [`grid_pipelines`].
 pub(super) fn known(requested: &str, settings: &BatchingSettings, extents: &Extents) -> Result<(), LabError> {
     let mut all = if settings.has(BatchingPart::Static) { pipelines(extents) } else { Vec::new() };
     all.extend(if settings.has(BatchingPart::Grid) { grid_pipelines(extents)? } else { Vec::new() });

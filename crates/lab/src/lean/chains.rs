@@ -40,7 +40,7 @@ pub struct Paper {
     pub chain: f64,
 }
 
-/// Table IV: chain A run to completion and pipelined, then chain B.
+/// Table IV: chain A run to completion and pipelined, then chain B. The order is that of [`cases`].
 const PAPER: [Paper; 4] = [
     Paper { functions: [("NAT", 210.3), ("DPI", 308.5), ("L3FWD", 160.6)], chain: 679.4 },
     Paper { functions: [("NAT", 69.3), ("DPI", 112.2), ("L3FWD", 26.1)], chain: 207.6 },

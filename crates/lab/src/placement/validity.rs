@@ -44,9 +44,9 @@ pub struct Pair {
     /// The mean drop λ (the fraction of its rate that the thread loses beside the other thread), measured. `None` if no
     /// round counts.
     pub measured: Option<f64>,
-    /// The ends of the 95 % interval of the measured λ.
+    /// The ends of the 95 % interval of the measured λ. `None` if fewer than two rounds count.
     pub interval: Option<[f64; 2]>,
-    /// The standard deviation of λ between two spans of the thread alone.
+    /// The standard deviation of λ between two spans of the thread alone. `None` if fewer than two rounds count.
     pub noise: Option<f64>,
     /// λ, simulated.
     pub simulated: f64,
@@ -117,7 +117,7 @@ pub(super) fn measure(
     let misses_own = |bytes: f64| (1.0 - own / bytes).max(0.0);
     let shared_ns = ((in_shared - in_own) / misses_own(shared / 4.0)).max(0.0);
     // If a memory is m times the shared cache, of which the share c is usable, a read misses with the probability 1 −
-    // c/m.
+    // c/m. So `over` is M·(1 − c/4) and `at` is M·(1 − c), where M is the additional time of a miss. `usable` is c.
     let [over, at] = [(beyond, shared * 4.0), (all, shared)]
         .map(|(time, bytes)| (time - in_own - shared_ns * misses_own(bytes)).max(0.0));
     let usable = ((over - at) / (over - at / 4.0)).clamp(0.25, 1.0);
