@@ -20,7 +20,7 @@ const NAME: usize = 22;
 const BATCH: usize = 32;
 /// The default measuring time per function.
 const TIME: Nanos = Nanos(600_000_000);
-/// An expected measuring time of at least this length is announced, in seconds.
+/// An expected measuring time is announced if it is at least this long, in seconds.
 const LONG_SECONDS: f64 = 1.0;
 /// If other programs took a larger fraction of the time than this, the fraction is reported.
 const STALLED_LIMIT: f64 = 0.01;

@@ -120,7 +120,8 @@ pub enum Unavailable {
 pub trait Group<const N: usize>: Send {
     /// Reads all counters at once into `reading`.
     ///
-    /// # Errors Returns the system's error. Then `reading` may be incomplete.
+    /// # Errors
+    /// Returns the system's error. Then `reading` may be incomplete.
     fn read(&mut self, reading: &mut Reading<N>) -> std::io::Result<()>;
 }
 

@@ -10,8 +10,8 @@ use crate::Counter;
 const SUB_BITS: u32 = 4;
 /// The number of buckets for each power of two.
 const SUB: usize = 1 << SUB_BITS;
-/// Values from 2^44 up (hours, in ticks) share the last bucket. A quantile in this bucket is reported as at most 2^44 -
-/// 1.
+/// Values from 2^44 up (hours, in ticks) share the last bucket. A quantile in this bucket is reported as
+/// less than 2^44.
 const TOP_BITS: u32 = 44;
 /// The number of buckets.
 const BUCKETS: usize = SUB + (TOP_BITS - SUB_BITS) as usize * SUB;

@@ -85,9 +85,8 @@ impl RunningPlacement {
     }
 
     /// Returns an error if more than `most` modules of split chains would move. A split chain is pipelined in the
-    /// placement, but its functions share their workers at present. The search does not limit the moves of these
-    /// functions completely, because it counts only functions that change domains, and these functions may also have to
-    /// move within their domain.
+    /// placement, but its functions share their workers at present. The search limits only the number of functions that
+    /// change domains. Functions of a split chain may also have to move within their domain.
     fn refuse_more(&self, placed: &Placed, wanted: &[WantedWorkers], most: Option<usize>) -> anyhow::Result<()> {
         let Some(most) = most else { return Ok(()) };
         let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();

@@ -79,7 +79,7 @@ pub struct Decomposed {
     /// The number of these periods in which an objective was missed; 0 if the flows were not moved.
     pub violated_before: usize,
     /// The number of periods from the move until the last period in which an objective was missed, short periods
-    /// included; 0 if no period missed one. `None` if no flows were moved.
+    /// included; 0 if no objective was missed. `None` if no flows were moved.
     pub until_kept: Option<usize>,
     /// The figures of the time until the flows were moved apart; if they were not moved, of the whole run. `None` if
     /// there was no whole period in it.

@@ -10,7 +10,8 @@ use super::drops::PAPERS;
 use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
-/// The errors of one type of predictions. λ, the drop, is `1 − rate / alone` (see [`Prediction::alone`]).
+/// The errors of one type of predictions. λ, the drop, is `1 − rate / alone`; `alone` is the rate without
+/// competitors and with packets in the cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
     /// The part of the figure: `function`, `chain`, `length` or `chains`.

@@ -116,8 +116,9 @@ impl Drop for Mapped {
 
 /// Reads one of the processor's counters.
 ///
-/// # Safety The processor must allow programs to read this counter; otherwise the kernel ends the process. `number`
-/// counts from 0.
+/// # Safety
+/// The processor must allow programs to read this counter; otherwise the kernel ends the process. Numbers begin with
+/// 0.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn processor_counter(number: u32) -> u64 {
