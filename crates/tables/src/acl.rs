@@ -3,7 +3,8 @@
 //! Rules come from code or from files ([`rule_file`]), which hold [`readable`] rules or ClassBench's ([`classbench`]).
 //! [`Classifier::build`] compiles a list once into an immutable value that is shared by `Arc` and replaced as a whole.
 //! [`Classifier::classify_batch`] classifies a batch of packets at a time so that their table look-ups overlap. The
-//! first rule that permits or denies a packet decides. A `count` rule before it counts the packet if it matches.
+//! first rule that permits or denies a packet decides. A `count` rule that matches before the deciding rule counts the
+//! packet.
 //!
 //! [`Classifier::build`] chooses the cheapest compiled form that fits ([`Backend`]). Compiling takes up to seconds. A
 //! list that is being changed is therefore kept in [`Tuples`] instead: a change takes a microsecond, but each packet
@@ -86,8 +87,9 @@ pub enum BuildError {
 /// The form into which a rule list is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// Field classes are crossed into one verdict, with a fixed number of table reads and no branch. For lists whose
-    /// tables stay small, which is most lists.
+    /// Each field of a packet is mapped to a class (values that match the same rules), and tables combine the classes
+    /// into one verdict, with a fixed number of table reads and no branch. For lists whose tables stay small, which is
+    /// most lists.
     Cross,
     /// The rule sets of source, destination and service are intersected bit by bit, up to 1 024 rules at a time. For
     /// every list, the memory grows linearly with the number of rules.
@@ -192,7 +194,7 @@ impl<A: RuleAddress> Classifier<A> {
     }
 
     /// Writes the verdict on each key, and counts a hit for each rule that decided or counted. `hits` should come from
-    /// [`Classifier::hits`]: rules whose numbers are not below its length share one counter.
+    /// [`Classifier::hits`]: rules whose numbers are beyond its counters share one counter.
     ///
     /// # Panics
     /// If `keys` and `verdicts` differ in length.

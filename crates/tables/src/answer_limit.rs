@@ -5,9 +5,9 @@
 
 use forebay_units::{Frequency, Ticks};
 
-/// Allows a number of answers per second on average. As many answers are allowed at once as in a second.
+/// Allows a number of answers per second on average. A burst may have as many answers as a second.
 pub struct AnswerLimit {
-    /// The time of a token, in ticks. If it is 0, no answer is allowed.
+    /// The time in which the bucket gains one token, in ticks. If it is 0, no answer is allowed.
     each: u64,
     /// The largest distance from now to `full_at` at which an answer is allowed, in ticks.
     burst: u64,

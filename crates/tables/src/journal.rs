@@ -33,8 +33,8 @@ pub trait Record: Copy + Send + 'static {
     /// Returns the time of the event, in nanoseconds after 1970.
     fn nanos(&self) -> u64;
 
-    /// Returns the line without a line break, for a file that belongs to `owner`. If it returns `None`, no line is
-    /// written.
+    /// Returns the line without a line break. `owner` is the name with which the file was opened
+    /// ([`JournalSlot::take`]). If the result is `None`, no line is written.
     fn line(&self, owner: &str, with: &Self::With) -> Option<String>;
 }
 
@@ -97,6 +97,8 @@ impl<R: Record> Default for JournalSlot<R> {
 
 impl<R: Record> JournalSlot<R> {
     /// Returns the journal of the file. Opens the file if it is not open yet; otherwise the arguments are not used.
+    /// `owner` is the name of the module or the state whose records the file has. It may appear in the lines.
+    /// `frequency` is the frequency of the workers' clock.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -147,7 +149,7 @@ struct State<R: Record> {
     completed: u64,
     /// True when the journal is being dropped. The thread then writes the remaining records and ends.
     ended: bool,
-    /// The first error of a write.
+    /// The first error of a write. It is kept until the journal ends, because lines are missing from then on.
     fault: Option<String>,
     /// The error of the last attempt to open the file again, if this attempt failed. No line is missing.
     not_reopened: Option<String>,
@@ -198,8 +200,9 @@ impl<R: Record> Journal<R> {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Returns a worker's line writer for this file, with a new ring. `counts` are the counters ([`COUNTERS`]), `rate`
-    /// is the largest number of lines per second, and `simulated` is true if the worker runs in simulated time.
+    /// Returns a worker's line writer for this file, with a new ring. `counts` are the counters ([`COUNTERS`]). `rate`
+    /// is the largest number of records per second, or `None` for no limit. `simulated` is true if the worker runs in
+    /// simulated time.
     pub fn line_writer(
         self: &Arc<Self>,
         with: Arc<R::With>,
@@ -218,7 +221,7 @@ impl<R: Record> Journal<R> {
     /// Waits until all records that are in the rings now are written.
     ///
     /// # Errors
-    /// The file could not be written or opened again.
+    /// The file could not be written or opened again, also earlier in the run, or the journal's thread has ended.
     pub fn flush(&self) -> Result<(), String> {
         let mut state = self.shared.lock();
         state.requested += 1;

@@ -84,7 +84,7 @@ impl<V> Entries<'_, V> {
         prefetch_read(self.slots, self.start.of(key.0));
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key, or `None` if the key is not in the table.
     #[inline(always)]
     pub fn get(&mut self, key: TableKey) -> Option<&mut V> {
         let mut at = self.start.of(key.0);
@@ -145,7 +145,7 @@ impl<V: Copy + Default> Keyed<V> {
         Entries { slots: &mut self.slots, start: self.start }
     }
 
-    /// Adds a value under a key that is not in the table, which the caller must have checked. Returns `None` if the
+    /// Adds a value under a key. The caller must have checked that the key is not in the table. Returns `None` if the
     /// table is full.
     pub fn insert(&mut self, key: TableKey, value: V) -> Option<&mut V> {
         if self.is_full() {
@@ -160,9 +160,9 @@ impl<V: Copy + Default> Keyed<V> {
         Some(&mut self.slots[at].value)
     }
 
-    /// Evicts the first entry in the next few slots for which `idle` returns true, and returns its value. Returns
-    /// `None` if there is none. The next call continues with the slots behind, so repeated calls examine the whole
-    /// table.
+    /// Searches the next 16 slots, evicts the first entry for which `idle` returns true, and returns its value. Returns
+    /// `None` if there is no such entry. The next call continues behind the last examined slot, so repeated calls
+    /// examine the whole table.
     pub fn forget_one(&mut self, idle: impl Fn(&V) -> bool) -> Option<V> {
         for _ in 0..EVICTION_LOOKS {
             let at = self.hand;

@@ -7,9 +7,10 @@
 //! # Memory
 //!
 //! The root takes 4 MiB. A system that maps memory lazily provides only the pages with routes. The rest grows with the
-//! routes: a prefix starts at most two runs of 4 bytes at its level, and each node on the path to it takes 64 bytes and
-//! four runs. A slot has a node only if several prefixes longer than the slot lie in it. A path has at most one node
-//! for each 8 bits after the first 24: one for IPv4, 13 for IPv6. With [`synthetic`] routes:
+//! routes: a prefix starts at most two runs of 4 bytes in the array (root or node) where it ends, and each node on the
+//! path to it takes 64 bytes and four runs. A slot has a node only if several prefixes longer than the slot lie in it.
+//! A path has at most one node for each 8 bits after the first 24: one for IPv4, 13 for IPv6. With [`synthetic`]
+//! routes:
 //!
 //! | routes | IPv4 look-up table | IPv4 in total | IPv6 look-up table | IPv6 in total |
 //! |---|---|---|---|---|
@@ -146,8 +147,8 @@ impl<A: Address> Table<A> {
         self.fib.prefetch(address);
     }
 
-    /// Makes the first step of the look-ups of all addresses. `begun` must be as long as `addresses`.
-    /// [`finish`](Self::finish) does the rest.
+    /// Makes the first step of the look-ups of all addresses. `begun` must be as long as `addresses`. It gets
+    /// intermediate results, which [`finish`](Self::finish) turns into next hops.
     #[inline(always)]
     pub fn begin_all(&self, addresses: &[A], begun: &mut [u32]) {
         self.fib.begin_all(addresses, begun);

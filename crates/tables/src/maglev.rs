@@ -17,7 +17,8 @@ use super::sessions::Seed;
 pub struct Member {
     /// The identity, from which the member's permutation is derived.
     pub identity: u64,
-    /// The member's share relative to the sum of all weights. A member with weight 0 gets no places.
+    /// The weight. The member gets about its weight divided by the sum of all weights of the places, and none if the
+    /// weight is 0.
     pub weight: u16,
 }
 
@@ -76,8 +77,8 @@ impl Maglev {
     /// Builds a table of `places` places over these members. Returns `None` if no member has a weight.
     ///
     /// # Errors
-    /// The number of places is not a prime (permutations would not reach all places), there are fewer places than
-    /// members, or there is not enough memory.
+    /// The number of places is out of range or not a prime (permutations would not reach all places), there are fewer
+    /// places than members with a weight, there are more than [`MOST_MEMBERS`] members, or there is not enough memory.
     pub fn new(places: u32, members: &[Member]) -> Result<Option<Self>, MaglevError> {
         if !(3..=MOST_PLACES).contains(&places) || !is_prime(places) {
             return Err(MaglevError::Places(places));

@@ -41,8 +41,8 @@ impl Martians {
         if self == Self::Drop { &SPECIAL } else { &NONE }
     }
 
-    /// Returns true if a packet must be dropped for its addresses. An IP header must be valid. Returns false for
-    /// packets other than IP.
+    /// Returns true if a packet must be dropped for its addresses. Returns false for packets other than IP. The caller
+    /// must have checked the IP header.
     pub fn refuses(self, packet: &mut Packet) -> bool {
         if self == Self::Pass {
             return false;

@@ -74,7 +74,7 @@ impl Plain {
         Tuple4::new(self.ip.source, self.ip.destination, ports, self.ip.protocol)
     }
 
-    /// Returns TCP's control bits; 0 for UDP.
+    /// Returns TCP's control bits (FIN is the lowest bit); 0 for UDP.
     #[inline(always)]
     #[must_use]
     pub fn flags(&self) -> u8 {

@@ -33,7 +33,7 @@ pub trait Key: Copy + Eq {
 
 /// A session's state. All-zero bytes must be a valid value, because unused memory is all zero.
 pub trait Session: Copy + FromZeros {
-    /// The type of its keys.
+    /// The type of the session's keys.
     type Key: Key;
     /// The largest number of keys a session can have: 1 or 2.
     const SIDES: u32;
@@ -44,12 +44,13 @@ pub trait Session: Copy + FromZeros {
         Self::SIDES
     }
 
-    /// Returns its key of `side`, 0 or 1. A key must not change while the session is in a table.
+    /// Returns the session's key of a side. `side` is below [`sides`](Self::sides). A key must not change while the
+    /// session is in a table.
     fn key(&self, side: u32) -> Self::Key;
 }
 
-/// A session that was found, and the side whose key found it. Valid until a session is removed
-/// ([`Sessions::removals`]).
+/// A session that was found, and the side whose key found it. The value is valid until any session is removed from the
+/// table ([`Sessions::removals`]).
 ///
 /// The number is twice the session's number, plus the side. The index stores the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,8 @@ pub enum Refused {
     /// The table holds as many sessions as it was made for.
     #[error("the table is full")]
     Full,
-    /// Neither bucket of the key nor the stash has a free slot, although the table is not full ([`Seed`]).
+    /// The index and its stash have no free slot for one of the session's keys, although the table is not full. This is
+    /// very unlikely, except for keys that were chosen to collide ([`Seed`]).
     #[error("the index has no free slot for this session's key")]
     Crowded,
 }
@@ -134,8 +136,8 @@ pub struct Sessions<S: Session> {
 
 /// The largest number of keys that are looked up together.
 pub const GROUP: usize = 32;
-/// The number of entries that an eviction examines, because sessions may have been prolonged since they were put into
-/// their slot of the wheel. If none of these sessions ends, the eviction examines more.
+/// The number of sessions that an eviction examines if all of them were prolonged since they were put into their slot
+/// of the wheel. If none of these sessions ever ends ([`NEVER`]), the eviction examines more.
 const EVICTION_LOOKS: usize = 16;
 /// The number of slots of the hash table in [`Sessions::first_ones`], which finds keys that occur twice.
 const FIRSTS: usize = 4 * GROUP;
@@ -166,18 +168,18 @@ impl<S: Session> Sessions<S> {
         Ok(Self { index, entries, wheel: Wheel::new(), grain: 0, seed, fresh: 1, free: 0, len: 0, removals: 0 })
     }
 
-    /// Makes the (empty) table ready for sessions that last up to `longest` slots. A session is removed at most 1/2048
-    /// of that time after its end. A session that lasts longer than the wheel covers is moved to a later slot once per
-    /// turn of the wheel. Without this call the wheel covers 4 096 time slots (512 seconds if a time slot is an eighth
-    /// of a second).
+    /// Makes the (empty) table ready for sessions that last up to `longest` time slots. [`expire`](Self::expire) can
+    /// remove a session at the latest 1/2048 of that time after its end. A session that lasts longer than the wheel
+    /// covers is moved to a later slot once per turn of the wheel. Without this call the wheel covers 4 096 time slots
+    /// (512 seconds if a time slot is an eighth of a second).
     #[must_use]
     pub fn lasting(mut self, longest: Slot) -> Self {
         self.last_up_to(longest);
         self
     }
 
-    /// Sets the longest time that sessions last from now on ([`lasting`](Self::lasting)). If the new time needs another
-    /// grain of the wheel, all sessions are put on a new wheel.
+    /// Sets the longest time that sessions last from now on ([`lasting`](Self::lasting)). If the slots of the wheel
+    /// must become longer or shorter for this time, all sessions are put on a new wheel.
     pub fn last_up_to(&mut self, longest: Slot) {
         let grain = (0..Slot::BITS).find(|grain| longest >> grain < wheel::SLOTS - 2).unwrap_or_default();
         if grain == self.grain {
@@ -249,8 +251,8 @@ impl<S: Session> Sessions<S> {
         &mut self.entries[found.number() as usize].session
     }
 
-    /// Returns a session that was found and its end time, so that the caller can prolong it as
-    /// [`keep_until`](Self::keep_until) does.
+    /// Returns a session that was found and its end time. The caller may prolong the session: it may set the end time
+    /// to a later one, as [`keep_until`](Self::keep_until) does.
     #[inline(always)]
     #[must_use]
     pub fn lasts(&mut self, found: Found) -> (&S, &mut Slot) {
@@ -264,7 +266,8 @@ impl<S: Session> Sessions<S> {
         self.entries[found.number() as usize].ends
     }
 
-    /// Prolongs the session to `ends`, which must not be before its present end.
+    /// Prolongs the session to `ends`, which must not be before its present end (use [`end_at`](Self::end_at) for
+    /// that).
     #[inline(always)]
     pub fn keep_until(&mut self, found: Found, ends: Slot) {
         self.entries[found.number() as usize].ends = ends;
@@ -303,7 +306,7 @@ impl<S: Session> Sessions<S> {
         for side in 0..session.sides() {
             let spot = if side == 0 { first } else { self.spot(session.key(side)) };
             if self.index.insert(spot, number << 1 | side).is_err() {
-                // A session with two keys is in the index under both or under neither.
+                // Removes the keys that are already in the index: a session has all of its keys in the index, or none.
                 (0..side).for_each(|side| self.unindex(&session, number, side));
                 return Err(Refused::Crowded);
             }
@@ -341,8 +344,8 @@ impl<S: Session> Sessions<S> {
     }
 
     /// Removes one session that has ended by `now` and returns it. Each session examined takes one from `looks`.
-    /// Returns `None` when `looks` is 0 or when all sessions up to `now` have been examined. The caller calls this from
-    /// time to time, so that many sessions that end at once do not delay packets.
+    /// Returns `None` when `looks` is 0 or when all sessions up to `now` have been examined. The caller calls this
+    /// regularly with a limited `looks`. So many sessions that end at once do not delay packets for long.
     pub fn expire(&mut self, now: Slot, looks: &mut u32) -> Option<S> {
         while *looks > 0 {
             let number = self.wheel.next(now >> self.grain)?;
@@ -357,7 +360,7 @@ impl<S: Session> Sessions<S> {
     }
 
     /// Evicts and returns the session that ends soonest among a few candidates, to make room for a new one. Returns
-    /// `None` if no session ever ends.
+    /// `None` if the table is empty or all its sessions end at [`NEVER`].
     #[inline]
     pub fn evict_soonest(&mut self) -> Option<S> {
         let (number, ahead) = self.wheel.soonest()?;

@@ -2,8 +2,8 @@
 //!
 //! A tick adds as many tokens as the rate has bits per second. A byte costs eight times as many tokens as a second has
 //! ticks. Both are whole numbers, so nothing is ever rounded and a bucket is exact to a fraction of a byte after any
-//! time. A packet takes one multiplication and no division. A time that is longer than the time to fill the bucket is
-//! shortened to it before the multiplication, so that no product overflows.
+//! time. A packet takes one multiplication and no division. An elapsed time that is longer than the time to fill the
+//! bucket is shortened to that time before the multiplication, so that no product overflows.
 
 use forebay_units::{BitRate, Bytes, Frequency, Ticks};
 
@@ -16,7 +16,7 @@ pub enum RateError {
     /// The rate is out of range.
     #[error("{0}: allowed are 1kbps to 1Tbps")]
     Rate(String),
-    /// The burst is 0 or too large to count.
+    /// The burst is 0 or more than [`Scale::most`]. The second text is that limit.
     #[error("{0}: allowed are 1B to {1}")]
     Burst(String, String),
 }
@@ -69,7 +69,7 @@ pub struct Rate {
     pub per_tick: u64,
     /// The number of tokens of a full bucket.
     pub full: u64,
-    /// The number of ticks that it takes to fill an empty bucket.
+    /// The number of ticks that it takes to fill an empty bucket, rounded up.
     pub fill: u64,
 }
 
@@ -91,8 +91,8 @@ impl Rate {
     #[inline]
     #[must_use]
     pub fn after(self, tokens: u64, span: Ticks) -> u64 {
-        // The product is at most a full bucket and a tick's tokens; `tokens` is at most a full bucket. The sum cannot
-        // overflow.
+        // The product is at most a full bucket plus the tokens of one tick, and `tokens` is at most a full bucket. So
+        // the sum cannot overflow ([`Scale::most`]).
         (tokens + span.0.min(self.fill) * self.per_tick).min(self.full)
     }
 

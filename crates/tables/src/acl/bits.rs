@@ -3,8 +3,8 @@
 //!
 //! The bit-vector scheme (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient
 //! Multi-dimensional Range Matching", SIGCOMM 1998). A field of n rules has up to 2n + 1 classes of n bits each. Lists
-//! are therefore cut into blocks of at most 1 024 rules: memory grows with the number of rules, not with its square,
-//! and a packet that an early block decides about skips the later blocks.
+//! are therefore cut into blocks of at most 1 024 rules: memory grows with the number of rules, not with its square. If
+//! a rule of an early block decides about a packet, the later blocks are not read.
 
 use super::budget::Budget;
 use super::fields::{AddressClasses, partition_addresses};
@@ -32,7 +32,8 @@ pub struct Bits<A: RuleAddress> {
 struct Block<A: RuleAddress> {
     /// The index of the block's first rule in the list.
     first_rule: usize,
-    /// The classes are already multiplied by the number of vectors per set, unlike those of `services`.
+    /// The classes of source addresses. The classes of `src` and `dst` are already multiplied by the number of vectors
+    /// per set, but those of `services` are not.
     src: AddressClasses<A>,
     dst: AddressClasses<A>,
     services: Services,
@@ -41,7 +42,7 @@ struct Block<A: RuleAddress> {
     service_sets: Vectors,
 }
 
-/// Rule sets as runs of vectors, each the size of a vector register.
+/// Rule sets, each of `vectors_per_set` adjacent vectors. A vector has the size of a vector register.
 #[derive(Clone, Debug)]
 struct Vectors {
     vectors_per_set: usize,
@@ -53,7 +54,7 @@ impl Vectors {
         Vectors { vectors_per_set: sets.words() / VECTOR_WORDS, vectors: sets.bits().as_chunks().0.into() }
     }
 
-    /// Returns the set that begins at vector `start`.
+    /// Returns the set that begins at the vector with the index `start`.
     #[inline]
     fn at(&self, start: usize) -> &[[u64; VECTOR_WORDS]] {
         &self.vectors[start..start + self.vectors_per_set]

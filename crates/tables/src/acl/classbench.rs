@@ -24,8 +24,8 @@ use super::rule_file::{AnyRule, Problem};
 /// The largest number of characters of a wrong value that an error repeats.
 const MAX_VALUE: usize = 60;
 
-/// Reads the fields of a rule, which follow the sign `@`. Also returns true if its flags column has a mask other than
-/// 0.
+/// Reads the fields of a rule, which follow the sign `@`. Also returns whether the rule's flags column has a mask other
+/// than 0.
 ///
 /// # Errors
 /// All problems of the line.

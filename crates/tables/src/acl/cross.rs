@@ -1,9 +1,10 @@
 //! A classifier that crosses field classes into a verdict, with a fixed number of reads and no branch.
 //!
 //! Recursive flow classification (Gupta and McKeown, SIGCOMM 1999) in its shallowest form. The classes of both
-//! addresses select an address set, the ports and the protocol select a service set, and both sets select the outcome.
-//! Every table entry stands for a set of rules, and equal sets share a number, so most tables are far smaller than the
-//! product of their fields. If they are not, this back end declines the list.
+//! addresses select an address set, and the ports and the protocol select a service set. Both sets select the outcome:
+//! the rule that decides, and the `count` rules that match before it. Every table entry stands for a set of rules, and
+//! equal sets share a number, so most tables are far smaller than the product of their fields. If the tables are too
+//! large, this back end declines the list.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,7 +23,7 @@ const MAX_RULES: usize = 4096;
 const MAX_ADDRESS_PAIRS: usize = 1 << 21;
 /// The largest number of pairs of an address set and a service set. It bounds the time to build.
 const MAX_OUTCOME_PAIRS: usize = 1 << 23;
-/// The steps that each number of a grid takes from the budget.
+/// The number of steps that an entry of a grid takes from the budget.
 const GRID_WORK: usize = 8;
 /// The largest size of all tables together, in bytes. Larger tables do not stay in the caches, and bit vectors are then
 /// faster.
@@ -64,8 +65,8 @@ impl Outcomes {
         Outcomes { verdicts, numbers: HashMap::new(), counted: Vec::new() }
     }
 
-    /// Returns the number of the outcome in which rule `decider`, or the default, decides after the `counted` rules.
-    /// Returns `None` if there are 65 536 other outcomes or the budget is spent.
+    /// Returns the number of the outcome in which rule `decider` decides after the `counted` rules. If `decider` is the
+    /// number of rules, the default decides. Returns `None` if there are 65 536 other outcomes or the budget is spent.
     fn number(&mut self, decider: u16, counted: &[u32], budget: &mut Budget) -> Option<u16> {
         if counted.is_empty() {
             return Some(decider);
@@ -176,8 +177,8 @@ impl<A: RuleAddress> Cross<A> {
         (cross.memory_bytes() <= MAX_BYTES).then_some(cross)
     }
 
-    /// Replaces the rules' numbers by `numbers`. Must be called at most once, because it uses the present numbers as
-    /// indices.
+    /// Replaces each rule's number, which is its index so far, by the entry of `numbers` at this index. Must be called
+    /// at most once.
     pub fn renumber(&mut self, numbers: &[u32]) {
         for verdict in &mut self.verdicts {
             if let Some(rule) = verdict.rule() {

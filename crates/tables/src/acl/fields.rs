@@ -1,4 +1,4 @@
-//! Divides the values of a field into classes that the rules do not distinguish.
+//! Divides the values of a field into classes: the same rules match all values of a class.
 //!
 //! The ends of the rules' ranges cut a field into intervals. Intervals with the same set of rules form a class (the
 //! equivalence classes of phase 0 in Gupta and McKeown, "Packet Classification on Multiple Fields", SIGCOMM 1999).

@@ -1,8 +1,8 @@
 //! A table of 16-bit numbers by row and column. A small table is flat; a larger one stores equal stretches of rows
 //! once.
 //!
-//! A rule changes a crossed table only within its own fields, so most of a row repeats the rows around it. A list of 1
-//! 000 rules crosses into millions of entries, but few stretches differ.
+//! Each rule changes a crossed table only in the rows and columns that the rule matches, so most of a row repeats the
+//! rows around it. The table of a list with a thousand rules can have millions of entries, but few different stretches.
 
 use std::collections::HashMap;
 
@@ -16,9 +16,10 @@ const FLAT_ENTRIES: usize = 1 << 15;
 /// A table of numbers by row and column.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// Entries of a row in a flat table, otherwise stretches of a row.
+    /// The number of entries of a row in a flat table; otherwise the number of stretches of a row.
     stride: u32,
-    /// For each stretch of a row, the index of its stored stretch in `numbers`. Empty in a flat table.
+    /// For each stretch of a row, the index of the equal stored stretch in `numbers`, counted in stretches. Empty in a
+    /// flat table.
     stretches: Box<[u16]>,
     numbers: Box<[u16]>,
 }
@@ -29,7 +30,7 @@ pub struct GridBuilder {
     flat: bool,
     stretches: Vec<u16>,
     numbers: Vec<u16>,
-    /// The index of each stored stretch.
+    /// The index of each stored stretch in `numbers`, counted in stretches.
     seen: HashMap<[u16; STRETCH], u16>,
 }
 

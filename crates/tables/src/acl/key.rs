@@ -10,8 +10,8 @@ use super::rule::RuleAddress;
 ///
 /// A key has no ports if the protocol has none or the packet is a fragment other than the first (RFC 791, section 3.2;
 /// RFC 8200, section 4.5). A rule that constrains ports does not match a key without ports, because the ports are
-/// unknown. An ICMP key has a type and a code in place of ports. A rule for exactly that protocol constrains the type
-/// and the code.
+/// unknown. An ICMP key has a type and a code in place of ports. In a rule for exactly the family's ICMP, the port
+/// fields constrain the type and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeaderKey<A> {
     src: A,
@@ -195,8 +195,8 @@ impl Hits {
         Hits::over((0..rules).map(|_| Counter::new()).collect(), [Counter::new()].into())
     }
 
-    /// Uses the given counters: one for each rule, and the first of `added` for all rules with greater numbers. If
-    /// `added` is empty, the hits of such rules are not counted.
+    /// Uses the given counters. `rules` has one counter for each rule number from 0. The first counter of `added`
+    /// counts all rules whose numbers are beyond `rules`. If `added` is empty, these rules are not counted.
     pub fn over(rules: Arc<[Counter]>, added: Arc<[Counter]>) -> Hits {
         Hits { rules, added, by_default: 0 }
     }
@@ -207,7 +207,7 @@ impl Hits {
         self.rules.iter().map(Counter::get).collect()
     }
 
-    /// Returns the number of packets that all rules with greater numbers matched together.
+    /// Returns the sum of the hits of all rules that have no counter of their own, because they were added later.
     pub fn added(&self) -> u64 {
         self.added.iter().map(Counter::get).sum()
     }

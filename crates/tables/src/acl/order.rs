@@ -2,10 +2,10 @@
 //!
 //! A label is a number that increases along the list. A rule keeps its label when rules are inserted or removed before
 //! it, whereas its position changes. A new rule gets a label between its neighbours' labels. When no label is free
-//! between them, the labels around the position are respaced. A respacing covers as few rules as suffice. If it happens
-//! often at one position, it covers more rules. So an insertion changes only a few labels on average, whatever the
-//! order of the insertions is (after Bender, Cole, Demaine, Farach-Colton and Zito, "Two Simplified Algorithms for
-//! Maintaining Order in a List", ESA 2002).
+//! between them, the labels around the position are respaced. A respacing covers as few rules as suffice. If respacings
+//! happen often at one position, they cover more and more rules. So an insertion changes only a few labels on average,
+//! whatever the order of the insertions is (after Bender, Cole, Demaine, Farach-Colton and Zito, "Two Simplified
+//! Algorithms for Maintaining Order in a List", ESA 2002).
 //!
 //! The list is cut into short pieces. An insertion or removal moves only the entries of one piece, and a position is
 //! found from the lengths of the pieces.
@@ -101,8 +101,9 @@ impl<A: RuleAddress> Order<A> {
         self.pieces[piece][at] = OrderedRule { label, rule, number };
     }
 
-    /// Inserts a rule before the one at `position`, or at the end, and returns its label. Calls `relabel` for each rule
-    /// whose label changes, in an order that keeps the labels increasing at each step.
+    /// Inserts a rule before the rule at `position`, or at the end if there is no such rule, and returns the label of
+    /// the new rule. Calls `relabel` for each rule whose label changes, in an order that keeps the labels increasing at
+    /// each step.
     pub fn insert(&mut self, position: usize, rule: Rule<A>, number: u32, mut relabel: impl FnMut(Step<A>)) -> Label {
         let (mut piece, mut at) = self.at(position.min(self.len));
         if piece == self.pieces.len() {
@@ -143,7 +144,7 @@ impl<A: RuleAddress> Order<A> {
         self.take(piece, at)
     }
 
-    /// Removes the rule with this label.
+    /// Removes the rule with this label and returns it, or `None` if no rule has the label.
     pub fn remove_labelled(&mut self, label: Label) -> Option<OrderedRule<A>> {
         let piece = self.pieces.partition_point(|piece| piece[0].label <= label).checked_sub(1)?;
         let at = self.pieces[piece].binary_search_by_key(&label, |removed| removed.label).ok()?;

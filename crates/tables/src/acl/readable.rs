@@ -216,8 +216,8 @@ fn shown(word: &str) -> String {
     word.chars().take(MAX_SHOWN).collect()
 }
 
-/// Returns the error of a word that is not a valid `what`. `names` are the words among which a similar one is
-/// suggested. `allowed` continues the sentence "allowed …".
+/// Returns the error of a word that is not a valid `what`. `names` are the words among which the error suggests a
+/// similar one. `allowed` continues the sentence "allowed …".
 fn wrong_word<'n>(
     word: &str,
     what: &'static str,

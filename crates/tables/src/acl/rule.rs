@@ -23,7 +23,7 @@ pub trait RuleAddress: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> +
     const MIN: Self;
     /// The protocol number of the family's ICMP.
     const ICMP: u8;
-    /// Returns the mask of a prefix of `length` bits. A longer length counts as the full length.
+    /// Returns the mask of a prefix of `length` bits. A length above [`RuleAddress::BITS`] counts as the full length.
     fn mask(length: u8) -> Self;
     /// Returns the last address of the prefix of `length` bits that starts at `self`.
     fn last(self, length: u8) -> Self;
@@ -286,7 +286,8 @@ impl<A: RuleAddress> Rule<A> {
         }
     }
 
-    /// Returns true if the rule constrains ports or ICMP types. The rule then does not match a packet that has neither.
+    /// Returns true if the rule constrains ports, or types and codes of ICMP. The rule then does not match a packet
+    /// without these fields.
     pub fn constrains_ports(&self) -> bool {
         !(self.sport.is_any() && self.dport.is_any())
     }

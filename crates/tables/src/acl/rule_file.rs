@@ -1,6 +1,6 @@
 //! Reads a file of rules, one per line. A line that begins with `@` has ClassBench's form, other lines are [readable].
 //!
-//! The order of the lines is the priority. `#` starts a comment. Empty lines are skipped.
+//! The order of the lines is the priority: the first line comes first. `#` starts a comment. Empty lines are skipped.
 
 mod errors;
 
@@ -25,8 +25,8 @@ pub struct RuleFile {
     pub v6: Vec<Rule6>,
     /// The line of each IPv6 rule, from 1.
     pub v6_lines: Vec<u32>,
-    /// The number of ClassBench rules whose flags column has a mask other than 0. They match more packets than the rule
-    /// in the file.
+    /// The number of ClassBench rules whose flags column has a mask other than 0. Flags are not matched, so these rules
+    /// match more packets than the file says.
     pub flags_ignored: usize,
     /// The sets that the file defines.
     pub sets: Sets,

@@ -99,8 +99,8 @@ impl Services {
 }
 
 /// The classes of a port field. The upper byte selects a block of 256 classes, and equal blocks are stored once. Rules
-/// make few different blocks, so the table stays in the first-level cache. A table of 65 536 entries would be too
-/// large.
+/// make few different blocks, so the table stays in the first-level cache. A table with an entry for each of the 65 536
+/// ports would be too large.
 #[derive(Clone, Debug)]
 struct PortClasses {
     /// The start of each upper byte's block in `classes`.
@@ -156,8 +156,8 @@ impl PortClasses {
 /// Returns the classes of the protocol word (the protocol number, and whether there are ports or an ICMP type), and the
 /// rule set of each.
 ///
-/// The rule sets of words without ports contain no rule that constrains ports. Rules that do not constrain ports are in
-/// every class of either port field, so any port value gives the right set for such keys.
+/// A key without ports needs no special case. The rule set of its protocol word contains no rule that constrains ports.
+/// All other rules are in every class of both port fields, so any port value gives the right set.
 fn protocol_classes<A: RuleAddress>(
     rules: &[Rule<A>],
     words: usize,

@@ -15,10 +15,11 @@ const BROAD: usize = 32;
 pub const NEAR: usize = 1_024;
 
 /// Returns the positions of the hidden rules of a list, in order, each with the position of the rule that hides it. If
-/// several earlier rules hide a rule, it is the broadest of these.
+/// several earlier rules hide a rule, the broadest of them is returned.
 ///
 /// In a list of up to 2 048 rules all pairs are compared. In a longer list each rule is compared with the rules that
-/// match the most packets, as estimated from prefix lengths, protocol and ports: 128 rules of 32 768, and at least 32.
+/// match the most packets, as estimated from prefix lengths, protocol and ports. The number of these rules is
+/// [`COMPARISONS`] divided by the list's length (128 for 32 768 rules), and at least 32.
 pub fn hidden<A: RuleAddress>(rules: &[Rule<A>]) -> Vec<(usize, usize)> {
     let mut deciding: Vec<_> = (0..rules.len()).filter(|at| rules[*at].action.decision().is_some()).collect();
     // The sort is stable: of equally broad rules, the first one is reported.

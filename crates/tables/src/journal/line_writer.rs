@@ -10,7 +10,7 @@ use rtrb::Producer;
 
 use super::{Journal, Record};
 
-/// The names of the counters of lines. The indices of the counters follow.
+/// The names of the counters of lines. The following constants are the indices of the counters.
 pub const COUNTERS: [&str; 4] = LINE_COUNTERS;
 /// The counter of records that were put into the ring.
 pub(super) const WRITTEN: usize = 0;
@@ -30,7 +30,8 @@ pub struct LineWriter<R: Record> {
     counts: Arc<[Counter]>,
     /// The largest number of records per second, if there is a limit.
     rate: Option<u32>,
-    /// The present second, and the number of records in it.
+    /// The second of the last record on the worker's clock, and the number of records in this second. Only used with
+    /// `rate`.
     second: (u64, u32),
     simulated: bool,
     /// True if the worker waits for room in the ring.
@@ -57,7 +58,7 @@ impl<R: Record> LineWriter<R> {
         Self { waits, ..self }
     }
 
-    /// Returns the journal to which it writes.
+    /// Returns the journal to which this line writer writes.
     pub fn journal(&self) -> &Journal<R> {
         &self.journal
     }

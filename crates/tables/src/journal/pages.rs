@@ -1,8 +1,9 @@
 //! Lines on their way into a file and, when the file is rotated, into the next one.
 //!
-//! If there is room at some time, each line is written completely or not at all. A new file begins with records that
-//! lead to the present state. The lines of a file that has been removed are counted as unwritten, because no program
-//! can read them.
+//! If the disk becomes full in the middle of a line, the rest of the line is written as soon as there is room. A line
+//! that is still incomplete when the next file begins or the journal ends counts as unwritten. A new file begins with
+//! records that lead to the present state. The lines of a file that has been removed are counted as unwritten, because
+//! no program can read them.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

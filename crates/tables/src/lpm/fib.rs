@@ -113,7 +113,8 @@ impl Row {
     }
 }
 
-/// A single prefix below a slot, and the value of the rest of the slot.
+/// A single prefix below a slot, and the value of the rest of the slot. A value is a next hop plus one, or
+/// [`UNCOVERED`].
 #[derive(Clone, Copy)]
 pub(super) struct Tail<A: Address> {
     pub(super) prefix: Prefix<A>,
@@ -211,7 +212,7 @@ impl<A: Address> Fib<A> {
         (address.first_word() >> (32 - ROOT_ROW_BITS)) as usize
     }
 
-    /// Returns the slot in the root's row. Bits above the lowest six are not part of it.
+    /// Returns the slot in the root's row, in the lowest six bits. [`Row::run`] ignores the higher bits.
     #[inline(always)]
     fn root_slot(address: A) -> u32 {
         address.first_word() >> (32 - ROOT_BITS)
@@ -243,7 +244,8 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// Turns a value into the next hop or [`NO_ROUTE`]. The default route covers addresses that no other route covers.
+    /// Turns a value (a next hop plus one, or [`UNCOVERED`]) into the next hop or [`NO_ROUTE`]. The default route
+    /// covers the addresses that no other route covers.
     #[inline(always)]
     fn next_hop(&self, value: u32) -> u32 {
         select_unpredictable(value == UNCOVERED, self.default, value.wrapping_sub(1))
@@ -270,9 +272,10 @@ impl<A: Address> Fib<A> {
         prefetch_read(&*self.root, Self::root_row(address));
     }
 
-    /// Makes the first step of the look-ups of all addresses. `begun` must be as long as `addresses`.
-    /// [`finish`](Self::finish) does the rest. Most routes are /24 or shorter. For these, this step reads all the
-    /// memory that the look-up needs. The step is so short that the processor overlaps the steps of several addresses.
+    /// Makes the first step of the look-ups of all addresses. `begun` must be as long as `addresses`. It gets the
+    /// entries of the root, which [`finish`](Self::finish) turns into next hops. Most routes are /24 or shorter. For
+    /// these, this step reads all the memory that the look-up needs. The step is so short that the processor overlaps
+    /// the steps of several addresses.
     // Not inlined: in a function of its own the compiler knows that `begun` is not part of the table, and reads the
     // table's pointers once instead of once per address.
     #[inline(never)]

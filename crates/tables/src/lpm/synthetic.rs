@@ -133,7 +133,8 @@ pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix
         });
         let length = length.unwrap_or(A::BITS);
         let mut address = A::unicast(&mut random);
-        // Draw an earlier prefix once, and put this one inside it if it is shorter. That is so about half of the time.
+        // Draw one earlier prefix. If it is shorter than the new prefix, which is so about half of the time, put the
+        // new prefix inside it.
         if let Some(&(parent, _)) = routes.get(random.index(routes.len()))
             && parent.length() < length
         {

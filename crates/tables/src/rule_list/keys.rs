@@ -33,8 +33,9 @@ pub fn key4(packet: &mut Packet, needs: Needs) -> Option<Key4> {
     }
 }
 
-/// Returns the key of an ICMP packet if a rule needs an ICMP type. A later fragment has a key without a type. Returns
-/// `None` for any other packet that ends before its code.
+/// Returns the key of an ICMP packet with its type and code. Called only if a rule needs an ICMP type. A fragment other
+/// than the first has a key without a type. Returns `None` if any other packet ends before its code, or if its upper
+/// protocol is not found.
 fn icmp_key<A: RuleAddress>(packet: &mut Packet, source: A, destination: A) -> Option<HeaderKey<A>> {
     match packet.upper() {
         Upper::Found { offset, .. } => {

@@ -1,8 +1,8 @@
 //! A rule list in the form that classifies packets: compiled, or as tuples while the list is being changed.
 //!
 //! Both forms give the same verdicts. The first change makes tuples out of the compiled form. A list without changes
-//! for a while is compiled again ([`super::rest`]) and keeps its tuples, so that the next change need not build them
-//! again. If tuples are faster for a list, or if the list is too costly to compile, it uses tuples from the start and
+//! for a while is compiled again ([`super::rest`]). It keeps its tuples, so that the next change need not build the
+//! tuples again. A list for which tuples are faster, or which is too costly to compile, uses tuples from the start and
 //! keeps them.
 
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Compiles a list once it has not changed for a while.
+//! Compiles a list after it has not changed for a while.
 //!
-//! The first change starts a thread of the control side, which waits for the pause and ends when the list is compiled.
-//! Workers then find the compiled list instead of the tuples. Verdicts are the same before and after, so nothing
-//! depends on the time.
+//! The first change starts a thread on the control side. The thread waits for a pause in the changes, compiles the
+//! list, and ends. Workers then use the compiled list instead of the tuples ([`Tuples`]). Verdicts are the same before
+//! and after, so nothing depends on the time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -16,8 +16,8 @@ use crate::acl::{BuildError, Classifier, Decision, Rule, RuleAddress, Tuples};
 /// rarely pause for longer, and after a pause one more second is not noticed.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
-/// The pause is at least this number times the time that compiling took last. So compiling one list takes only a small
-/// share of a core, however often the list changes.
+/// The pause is at least this number times the time that compiling took last. So compiling one list takes at most about
+/// a tenth of a core's time, however often the list changes.
 const SHARE: u32 = 10;
 
 /// Held while a list is compiled. Only one list is compiled at a time, because there may be more modules than cores.
@@ -88,7 +88,7 @@ pub(super) struct Snapshot {
 
 /// The compiled form of a snapshot.
 pub(super) struct Compiled {
-    /// As in the snapshot.
+    /// The number of change requests before the snapshot.
     changes: u64,
     v4: Option<Built<u32>>,
     v6: Option<Built<u128>>,

@@ -349,7 +349,7 @@ fn change(
         (Verb::Replace, None) => return Err(ChangeError::NoReplacement),
         (Verb::Replace, Some(number)) => {
             let position = lists.position_of(number)?;
-            // One rule is removed.
+            // The replaced rule makes room for one rule.
             if count4 + v4.len() > MAX_RULES + 1 || count6 + v6.len() > MAX_RULES + 1 {
                 return Err(ChangeError::Full);
             }

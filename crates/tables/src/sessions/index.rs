@@ -1,11 +1,11 @@
 //! The index from keys to entries: eight signatures and eight entry numbers to a cache line.
 //!
-//! A key has two buckets. The second follows from the first and the signature alone. This is the partial-key cuckoo
-//! hashing of Fan, Andersen, Kaminsky and Mitzenmacher ("Cuckoo filter", CoNEXT 2014), with a difference in place of
-//! the exclusive or, so that the number of buckets need not be a power of two. An entry can therefore move between its
-//! two buckets without a look at the entry itself. A breadth-first search finds the shortest sequence of moves to a
-//! free slot. If there is none, the entry goes into a small stash (Kirsch, Mitzenmacher and Wieder, "More robust
-//! hashing: cuckoo hashing with a stash", 2010).
+//! A key has two buckets. The second bucket is computed from the first bucket and the signature alone. So an entry can
+//! move between its two buckets without a read of its key. This is the partial-key cuckoo hashing of Fan, Andersen,
+//! Kaminsky and Mitzenmacher ("Cuckoo filter", CoNEXT 2014). They compute the second bucket with an exclusive or, which
+//! needs a power of two buckets. Here a difference allows any number of buckets. A breadth-first search finds the
+//! shortest sequence of moves to a free slot. If there is none, the entry goes into a small stash (Kirsch, Mitzenmacher
+//! and Wieder, "More robust hashing: cuckoo hashing with a stash", 2010).
 
 use forebay_memory::{NoMemory, Zeroed};
 use forebay_simd::{prefetch::prefetch_read, signatures};
@@ -162,8 +162,8 @@ impl Index {
         self.stash.iter().find(|(other, entry)| other.signature == spot.signature && is_it(*entry)).map(|found| found.1)
     }
 
-    /// Inserts an entry that is not in the index. It must not be 0, which marks a free slot. The index may move other
-    /// entries between their buckets. It is unchanged after an error.
+    /// Inserts an entry that is not in the index. The entry must not be 0, which marks a free slot. Other entries may
+    /// move between their buckets. After an error, the index is unchanged.
     #[inline]
     pub(super) fn insert(&mut self, spot: Spot, entry: u32) -> Result<(), Crowded> {
         if self.place(spot, entry) {
@@ -222,9 +222,9 @@ impl Index {
         self.make_way(spot, entry)
     }
 
-    /// Returns the bucket and the slot that `of` selects first in two buckets. `of` returns a bit mask of slots. Both
-    /// buckets are always read: the CPU cannot predict which bucket has the slot, and a mispredicted branch costs more
-    /// than the read.
+    /// Returns the first slot that `of` selects in two buckets, after the number of its bucket. `of` returns a bit mask
+    /// of the slots of a bucket. Both buckets are always read: the CPU cannot predict which bucket has the slot, and a
+    /// mispredicted branch costs more than the read.
     #[inline(always)]
     fn slot_of(&self, both: [Spot; 2], of: impl Fn(&Bucket) -> u8) -> Option<(u32, usize)> {
         let [first, second] = both.map(|spot| of(&self.buckets[spot.bucket as usize]));

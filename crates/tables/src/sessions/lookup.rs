@@ -70,7 +70,8 @@ impl<S: Session> Sessions<S> {
             }
         }
         for ((key, spot), found) in keys.iter().zip(&*spots).zip(found) {
-            // About one look-up in 2²⁸ meets another key's signature. Then all slots of the key are searched.
+            // About one look-up in 2²⁸ finds the entry of another key with the same signature. Then all slots of the
+            // key are searched. If nothing was found, the session may still be in the stash.
             if found.is_some() && !self.is(found.0, *key) || !found.is_some() && self.index.stashed() != 0 {
                 *found = self.find_at(*spot, *key);
             }
@@ -133,8 +134,8 @@ impl<S: Session> Sessions<S> {
         !self.entries[found.number() as usize].link.is_none() && self.is(found.0, key)
     }
 
-    /// Prefetches memory for up to `new` insertions. If the table does not have room for them, prefetches the index
-    /// buckets of the sessions that will probably be evicted, and calls `each` with each of these sessions.
+    /// Prepares up to `new` insertions. If the table does not have room for them, prefetches the index buckets of the
+    /// sessions that will probably be evicted, and calls `each` with each of these sessions. Otherwise does nothing.
     #[inline]
     pub fn make_ready(&self, new: usize, each: impl Fn(&S)) {
         let Some(first) = self.wheel.soonest().filter(|_| self.len() + new > self.capacity()) else { return };

@@ -4,7 +4,7 @@ use zerocopy::FromZeros;
 
 use super::{Key, Seed};
 
-/// Packs ports and protocol into one word.
+/// Packs ports (in host byte order) and protocol into one word.
 #[inline(always)]
 fn rest(source_port: u16, destination_port: u16, protocol: u8) -> u64 {
     u64::from(source_port) << 48 | u64::from(destination_port) << 32 | u64::from(protocol)

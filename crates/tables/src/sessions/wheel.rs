@@ -58,7 +58,7 @@ pub(super) struct Wheel {
     used: [u64; WORDS],
     /// A bit for each word of `used`, set if the word is not 0.
     words: u64,
-    /// The time up to which all slots have been examined.
+    /// The time up to which all slots have been examined, in slots of the wheel.
     at: u32,
 }
 

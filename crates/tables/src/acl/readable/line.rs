@@ -199,9 +199,8 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Parses values and ranges with commas between them. Returns the smallest number of ranges that contain exactly
-    /// these values, in order. `value` parses a value, and `names` are the names among which a similar one is
-    /// suggested.
+    /// Parses values and ranges with commas between them. Returns the fewest ranges that contain exactly these values,
+    /// in order. `value` parses a value. `names` returns the names among which an error suggests a similar one.
     pub(super) fn values<'n, N: Iterator<Item = &'n str>>(
         &mut self,
         what: &'static str,

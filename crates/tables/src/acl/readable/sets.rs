@@ -31,13 +31,13 @@ impl Members {
         self.v6.extend(&other.v6);
     }
 
-    /// Removes prefixes that other prefixes cover, and sorts the rest. No packet is then in two of them.
+    /// Removes prefixes that other prefixes cover, and sorts the rest. Then no address is in two prefixes.
     pub fn make_disjoint(&mut self) {
         disjoint(&mut self.v4);
         disjoint(&mut self.v6);
     }
 
-    /// Checks that neither family has more than `most` prefixes.
+    /// Checks that each family has at most `most` prefixes.
     ///
     /// # Errors
     /// A family has more.

@@ -46,8 +46,8 @@ impl<A: RuleAddress> fmt::Display for Readable<'_, A> {
         let is_v6 = A::ICMP == u128::ICMP;
         let family = if is_v6 { "ip6" } else { "ip" };
         let icmp = self.icmp();
-        // ICMP by name or number takes no ports. A rule whose types are out of range is written with a protocol mask
-        // instead.
+        // Ports are not allowed after the name or number of ICMP. So if `type` and `code` cannot express the rule's
+        // port fields, the protocol is written with a mask.
         let needs_mask =
             |number: &u8| [u32::ICMP, u128::ICMP].contains(number) && self.0.constrains_ports() && icmp.is_none();
         let exact = (protocol.mask() == u8::MAX).then_some(protocol.value()).filter(|number| !needs_mask(number));

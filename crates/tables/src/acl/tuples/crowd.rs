@@ -1,8 +1,8 @@
-//! Many rules of one pair of prefixes and one service, in order. Equal rules are examined once.
+//! Many rules of one pair of prefixes, in order. Equal rules are compared with a packet only once.
 //!
-//! Of equal rules only the first can decide, so packets walk the first rule of each shape. The other rules of the shape
-//! are kept behind it. Inserting or removing a rule, and finding the first of its shape, takes logarithmic time in the
-//! number of rules.
+//! Of equal rules only the first can decide. So a packet is compared only with the first rule of each shape
+//! ([`RuleShape`]). The other rules of the shape are kept in a second map. Inserting or removing a rule, and finding
+//! the first of its shape, takes logarithmic time in the number of rules.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

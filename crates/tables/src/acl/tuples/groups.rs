@@ -7,8 +7,8 @@ use super::super::rule::{Action, Rule, RuleAddress};
 use super::crowd::Crowd;
 use super::fold::Seeded;
 
-/// The largest number of rules of a pair that are all walked. If a pair has more, the rules with one protocol and one
-/// destination port are looked up by these.
+/// The largest number of rules of a pair that are all compared with a packet, one after the other. If a pair has more
+/// rules, those with exactly one protocol and one destination port are looked up by these two fields.
 const WALKED: usize = 8;
 
 /// The largest number of rules of one list that are kept in a sorted row. A longer list is a [`Crowd`], in which
@@ -68,7 +68,7 @@ impl Entry {
         (key.protocol_word() & mask == value) & between(self.sport, key.sport()) & between(self.dport, key.dport())
     }
 
-    /// Returns the rule's shape. It is equal for two rules exactly if they are equal except for their addresses.
+    /// Returns the rule's shape. Two rules have the same shape exactly if they differ in nothing but their addresses.
     pub fn shape(&self) -> RuleShape {
         let ports = [self.sport.0, self.sport.1, self.dport.0, self.dport.1, self.protocol.0, self.protocol.1];
         ports.into_iter().fold(self.action as RuleShape, |shape, field| shape << 16 | RuleShape::from(field))
@@ -86,7 +86,8 @@ fn service(protocol: u16, dport: u16) -> u32 {
     u32::from(protocol) << 16 | u32::from(dport)
 }
 
-/// Rules in order. Most lists have one rule, which is stored without another memory access.
+/// Rules in order. Most lists have one rule. It is stored without an allocation, so that packets need no further memory
+/// access.
 #[derive(Clone, Debug)]
 enum Entries {
     One(Entry),
@@ -206,7 +207,8 @@ impl Entries {
 /// The rules of one pair of prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// All rules of a small group. In a group with `services`: the rules that are not for exactly one service.
+    /// The rules that are compared with a packet one after the other: all rules of a small group. In a group with
+    /// `services`: the rules that are not for exactly one service.
     walked: Entries,
     /// The other rules of a group that has had more than [`WALKED`] rules. Boxed, so that most groups are small.
     services: Option<Box<Services>>,

@@ -1,4 +1,5 @@
-//! The prefixes that rules name in one field, each with a number, and the search for those that contain an address.
+//! The prefixes that rules name in one field, each with a number, and the search for the prefixes that contain an
+//! address.
 //!
 //! The search probes a hash table once for each prefix length in use, and nearly all probes find nothing. A filter
 //! avoids most of them: for each value of a hash, a byte counts the prefixes with that hash value. The filter is read
@@ -55,10 +56,10 @@ pub enum RuleRole {
     Counts,
 }
 
-/// The prefixes of the other field in the rules that name a prefix.
+/// The partners of a prefix: the prefixes of the other field in the rules that name this prefix.
 #[derive(Clone, Debug, Default)]
 struct Partners {
-    /// The number of rules for each length of the other prefix and each role. Counts of 0 are not stored.
+    /// The length of the partner, the role of the rules, and the number of such rules, which is never 0.
     rules: Vec<(u8, RuleRole, u32)>,
 }
 
