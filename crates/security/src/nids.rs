@@ -71,7 +71,7 @@ const DROPPED: usize = 3;
 const PASSED: usize = 4;
 const UNSEEN: usize = 5;
 /// Packets whose headers or session are hidden from rules that need them, and packets whose search took more steps than
-/// allowed. If the packet was dropped or another rule matched it, it is also counted there.
+/// allowed. A packet that was dropped, or that another rule matched, is also counted under that outcome.
 const UNDECIDED_PACKETS: usize = 6;
 /// The index, after the counters of a [`journal`], of the counter of alerts that a `threshold` suppresses.
 const LIMITED: usize = journal::COUNTERS.len();
@@ -109,7 +109,7 @@ pub struct Nids {
     number: u64,
     /// The rules that match the present packet, by index.
     matching: Vec<u32>,
-    /// The rules that match the present packet if its session matches too.
+    /// The rules that match the present packet if its session also passes their tests, by index.
     pending: Vec<u32>,
     /// The table of sessions, if one is configured.
     sessions: Option<Arc<SessionLookup>>,
@@ -295,7 +295,8 @@ impl Nids {
             let bits = &mut found[index * *words..][..*words];
             for string in hit.strings().map(|string| group.first + string) {
                 let (word, bit) = (&mut bits[string / 64], 1 << (string % 64));
-                // All strings that end within this one were already found together with it.
+                // If this string was found before, the remaining strings were found with it: they are shorter, and this
+                // string ends with them.
                 if *word & bit != 0 {
                     break;
                 }
@@ -308,7 +309,7 @@ impl Nids {
 
 /// Returns the gate and counter of a packet on which some rules are undecided. `judged` is the outcome of the rules
 /// that are decided. `drop` is the gate if an undecided rule has the action 'drop'. A matching rule with 'pass' still
-/// decides. Without a counter, the packet is only counted as undecided.
+/// decides. If the returned counter is `None`, the packet is only counted as undecided.
 #[cold]
 fn undecided_outcome(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
     match (judged, drop) {
@@ -326,7 +327,7 @@ impl Function for Nids {
         let mut counts = [0u64; PACKETS.len()];
         let mut begun = 0;
         let sessions = self.sessions.clone();
-        // Lent once a batch, when the first packet needs it.
+        // The table of sessions. It is lent at most once a batch, when the first packet needs it.
         let mut lent = None;
         // A batch is never larger than declared. If it were, it would be processed in parts.
         for part in batch.chunks_mut(most) {

@@ -102,7 +102,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The identity of a pattern: patterns with equal keys would find the same.
+/// The identity of a pattern: patterns with equal keys find the same bytes in every payload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     bytes: Vec<u8>,

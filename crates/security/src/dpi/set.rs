@@ -158,8 +158,8 @@ fn has_letters(entry: &Entry) -> bool {
     entry.pattern.bytes.iter().any(u8::is_ascii_alphabetic)
 }
 
-/// Returns the entries that may decide. The patterns of each class are searched for the patterns of this class and of
-/// stronger ones. The first match is enough, so this takes no longer than reading the patterns once a class.
+/// Returns the entries that may decide. The bytes of each pattern are searched for other patterns of its class and of
+/// stronger classes. The first match is enough, so for each class this takes at most one pass over the patterns.
 fn unshadowed(entries: &[Entry]) -> Result<Vec<&Entry>, SetError> {
     let mut classes: Vec<u16> = entries.iter().map(|entry| entry.class).collect();
     classes.sort_unstable();
@@ -228,8 +228,8 @@ impl<'a> Variants<'a> {
     }
 }
 
-/// Refuses patterns if too many of them have the same lower-case text, before they are compiled: every text that ends
-/// with it would list them all.
+/// Refuses patterns if too many of them have the same lower-case text. This is checked before they are compiled,
+/// because in the automaton every longer text with this end would list all of them.
 fn refuse_crowds(entries: &[&Entry]) -> Result<(), SetError> {
     let mut same_text: HashMap<Vec<u8>, usize> = HashMap::new();
     for entry in entries {

@@ -82,7 +82,7 @@ impl Patterns {
     /// errors.
     ///
     /// # Errors
-    /// A pattern has an unknown class, or there are too many patterns.
+    /// A pattern has an unknown class, there are too many patterns, or they cannot be compiled ([`SetError`]).
     pub fn new(
         patterns: Vec<(usize, Pattern)>,
         (classes, nocase, capacity): (Vec<String>, bool, usize),

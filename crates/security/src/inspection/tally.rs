@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_graph::{Outcome, Table, Verb};
 use forebay_measure::Counter;
 
-/// Counts by slot, summed over all workers.
+/// Counts by slot, summed over all workers. The owner gives a slot to each item ([`Tally::name`]).
 pub struct Tally {
     /// The number of slots.
     slots: usize,

@@ -45,12 +45,13 @@ impl Generations {
 struct Plane(Zeroed<[u64; 2]>);
 
 impl Plane {
-    /// Returns true if any of these bits of a row is set in this generation.
+    /// Returns true if any bit of `mask` is set in a row's present generation.
     fn get(&self, index: usize, generation: u64, mask: u64) -> bool {
         self.0.get(index).is_some_and(|[of, bits]| *of == generation && bits & mask != 0)
     }
 
-    /// Changes the bits of a row in this generation. Bits of an earlier generation count as unset.
+    /// Changes the bits of a row, whose present generation is `generation`. Bits of an earlier generation count as
+    /// unset.
     fn put(&mut self, index: usize, generation: u64, change: impl FnOnce(u64) -> u64) {
         if let Some([of, bits]) = self.0.get_mut(index) {
             let before = if *of == generation { *bits } else { 0 };
@@ -84,8 +85,8 @@ struct Names {
 }
 
 impl Names {
-    /// Returns the indices of names. `used` is true if packets will set the bits, and false if the module is created
-    /// only for a check.
+    /// Returns the indices of names, in the same order. `used` is true if packets will set the bits, and false if the
+    /// module is created only for a check.
     fn hold(&mut self, names: &[String], used: bool) -> Vec<Held> {
         let free = &mut self.free;
         self.by_name.retain(|_, known| {
@@ -119,8 +120,8 @@ impl Names {
 /// A worker's share of the sessions, and the number of shares.
 type Share = (usize, usize);
 
-/// The bits of all modules that use the same table. The modules own them: during a reload the new modules are created
-/// while the old ones still exist.
+/// The bits of all modules that use the same table. The modules own the bits, and this registry only refers to them.
+/// During a reload the new modules are created while the old ones still exist, so the bits are handed over.
 #[derive(Default)]
 struct Registry {
     names: Names,
@@ -145,7 +146,7 @@ fn shared<T>(
 
 /// A module's bits on one worker.
 pub struct SessionBits {
-    /// The plane and the mask of each bit, by the bit's number in the rules.
+    /// The index in `planes` and the mask of each bit, by the bit's number in the rules.
     positions: Box<[(usize, u64)]>,
     /// The planes that contain the module's bits.
     planes: Vec<Arc<Own<Plane>>>,

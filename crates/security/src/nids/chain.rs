@@ -1,4 +1,4 @@
-//! Options that depend on the position where others have matched, or on numbers that others have read.
+//! Options that depend on the position where other options have matched, or on numbers that other options have read.
 //!
 //! An option may match in several ways, and the next options may fit only one of them. Trying each way to its end takes
 //! exponential time. Instead, the matcher keeps the set of all states that the options so far can lead to, and applies
@@ -16,9 +16,9 @@ const MAX_STATES: usize = 16_384;
 /// The cursor and the variables after the options so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
-    /// The variables that `byte_extract` has set.
+    /// The variables that `byte_extract` has set. 0 if no later option depends on a variable.
     pub variables: [u32; 2],
-    /// The end of the last option, in bytes into the payload.
+    /// The end of the last option, in bytes into the payload. 0 if no later option depends on it.
     pub cursor: u32,
 }
 
@@ -49,7 +49,7 @@ impl States {
         Self { now: cache(), next: cache() }
     }
 
-    /// Adds a state after the option. Fails if there are too many states.
+    /// Adds a state after the option. Fails if there are [`MAX_STATES`] states already.
     fn push(&mut self, state: State) -> Result<(), Undecided> {
         if self.next.len() >= MAX_STATES.min(self.next.capacity()) {
             return Err(Undecided);
@@ -202,7 +202,8 @@ fn content(
         while let Some(state) = states.now.get(index).copied().filter(|state| state.variables == first.variables) {
             index += 1;
             let (from, end) = window(content, &state, bytes.len() as i64);
-            // The last position where it may begin. If it must be at the payload's end, this is the only position.
+            // The last position where the content may begin. If the content must be at the payload's end, only this
+            // position is searched.
             let last = end - length;
             let from = if content.end { from.max(bytes.len() as i64 - length) } else { from };
             if content.not {
@@ -263,13 +264,14 @@ fn window(content: &Content, state: &State, size: i64) -> (i64, i64) {
 
 /// A number that was read.
 pub struct Read {
-    /// Its value.
+    /// The number's value, after its mask.
     pub value: u32,
     /// The position after its bytes.
     pub end: usize,
 }
 
-/// Reads a number from the payload. Returns `None` if some of its bytes or all digits are missing.
+/// Reads a number from the payload. Returns `None` if the number begins outside the payload, if some of its bytes are
+/// missing, or if a number in text has no digit.
 #[must_use]
 pub fn read(number: &Number, payload: &[u8], state: &State) -> Option<Read> {
     let start = state.amount(number.offset) + if number.relative { i64::from(state.cursor) } else { 0 };

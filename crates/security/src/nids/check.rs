@@ -13,7 +13,7 @@ use super::regex::{Budget, SearchCache, Undecided, Walk};
 use super::rule::{ContentRange, Rule, Test};
 use super::view::View;
 
-/// The longest payload.
+/// The longest payload, in bytes.
 const MAX_PAYLOAD: usize = u16::MAX as usize;
 
 /// The searchers of a rule's contents.

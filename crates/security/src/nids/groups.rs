@@ -17,9 +17,9 @@ use crate::inspection::strings::{BuildError, Strings};
 /// Rules that are searched together.
 #[derive(Default)]
 pub struct Group {
-    /// The strings by which its rules are found.
+    /// The strings by which the group's rules are found; `None` if no rule is found by a string.
     pub strings: Option<Strings>,
-    /// The number of its first string. The strings of all groups of a module are numbered in sequence.
+    /// The number of the group's first string. The strings of all groups of a module are numbered in sequence.
     pub first: usize,
     /// The rules of each string, by index in [`Ruleset::rules`].
     pub rules: Vec<Box<[u32]>>,
@@ -41,7 +41,8 @@ struct ProtocolGroups {
 /// Groups by port.
 #[derive(Default)]
 struct GroupsByPort {
-    /// For each port, the number of its group plus 1; 0 if it has none. Empty if there are no groups.
+    /// For each port, the index of its group in `groups` plus 1; 0 if the port has no group. Empty if there are no
+    /// groups.
     numbers: Box<[u16]>,
     groups: Vec<Group>,
 }

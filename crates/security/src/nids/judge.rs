@@ -13,9 +13,10 @@ use super::view::View;
 use super::{ALERTED, CLEAN, DENIED, DROPPED, LIMITED, Nids, PASSED};
 
 impl Nids {
-    /// Tests the rules that may match the packet at `index`. The rules that match are in `matching` afterwards, and the
-    /// rules that also involve the session in `pending`. [`search`](Self::search) must have searched the batch before.
-    /// Each packet must be tested once, because matches are counted.
+    /// Tests the rules that may match the packet at `index`. Afterwards `matching` contains the rules that match, and
+    /// `pending` the rules that match except for tests of the session, which follow in
+    /// [`test_session`](Self::test_session). [`search`](Self::search) must have searched the batch before. Each packet
+    /// must be tested once, because matches are counted.
     pub(super) fn test_rules(&mut self, index: usize, view: &View, frame: &[u8], now: Ticks) {
         let Self {
             rules,
@@ -86,8 +87,8 @@ impl Nids {
     }
 
     /// Tests the packet's session for the rules that are `pending`. The session may be unknown, because the packet does
-    /// not show it or another module holds the table. Then a rule that depends on the session is undecided. Moves the
-    /// rules that match to `matching`, and changes the bits of the session as these rules specify.
+    /// not show it or another module holds the table of sessions. Then a rule that depends on the session is undecided.
+    /// Moves the rules that match to `matching`, and changes the bits of the session as these rules specify.
     #[inline(never)]
     pub(super) fn test_session(
         &mut self,

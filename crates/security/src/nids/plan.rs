@@ -2,8 +2,8 @@
 //!
 //! Ports with the same rules share a group. Rules for overlapping ranges, each shifted a little from the one before,
 //! then make many groups that contain nearly all of these rules. A file of a hundred kilobytes could thus take
-//! gigabytes. The memory of groups is therefore bounded. If it would be exceeded, rules with many ports are no longer
-//! found by port: they are tested on packets of any port, which takes longer and gives the same result.
+//! gigabytes. The memory of groups is therefore bounded. If the groups would take more, rules with many ports are no
+//! longer found by port. They are tested on packets of any port, which takes longer and gives the same result.
 
 use std::collections::HashMap;
 
@@ -40,13 +40,13 @@ pub struct ProtocolRules {
 /// Rules by port.
 #[derive(Default)]
 pub struct RulesByPort {
-    /// For each port, the number of its set plus 1; 0 if it has none. Empty if there are no sets.
+    /// For each port, the index of its set in `sets` plus 1; 0 if the port has no set. Empty if there are no sets.
     pub numbers: Box<[u16]>,
     /// Sets of rules; all ports with the same rules share a set.
     pub sets: Vec<Vec<u32>>,
 }
 
-/// The remaining budget. It is exceeded if one of its values would be less than 0.
+/// The remaining budget. The budget is exceeded if one of these values would become less than 0.
 struct PlanBudget {
     /// The number of further pairs of a rule and a port.
     port_entries: usize,

@@ -9,7 +9,8 @@ const MAX_DEPTH: usize = 16;
 /// The largest number of ranges in a set.
 const MAX_RANGES: usize = 10_000;
 
-/// A set of numbers, as sorted ranges. Ranges do not overlap and do not touch.
+/// A set of numbers, as sorted ranges from a first to a last number, both included. Ranges do not overlap and do not
+/// touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ranges(Vec<(u128, u128)>);
 
@@ -45,7 +46,7 @@ impl Ranges {
         Self(rest)
     }
 
-    /// Returns the numbers up to `most` that are in this set and not in the other one.
+    /// Returns the numbers up to `most` that are in this set but not in the other set.
     fn without(&self, other: &Self, most: u128) -> Self {
         // The complement of the union of this set's complement and the other set.
         let mut out = self.complement(most).0;
@@ -218,7 +219,7 @@ fn short(text: &str) -> String {
 /// Parses a set of addresses.
 ///
 /// # Errors
-/// The error and the allowed values.
+/// The text is not a set of addresses, or the set is empty. The message contains the allowed values.
 pub fn hosts(text: &str, variables: &Variables) -> Result<Hosts, String> {
     let all: Hosts = read(text, variables, 0)?;
     if all.size() == 0 { Err(format!("'{}' contains no address", short(text))) } else { Ok(all) }

@@ -1,8 +1,8 @@
 //! PCRE-compatible regular expressions over payloads, in bounded time and without allocation.
 //!
 //! An expression is compiled into a table (a deterministic automaton) if the table is small. Otherwise the search
-//! simulates a nondeterministic automaton: each byte then takes time in proportion to the number of states. Both
-//! methods do not backtrack, so no payload takes exponential time. Look-around, back-references and the end of a match
+//! simulates a nondeterministic automaton: each byte then takes time in proportion to the number of states. These two
+//! methods never backtrack, so no payload takes exponential time. Look-around, back-references and the end of a match
 //! need a backtracking search. That search counts its steps and gives up at a limit.
 
 mod plain;
@@ -38,7 +38,8 @@ pub struct Regex {
     relative: bool,
     /// The automaton that decides whether the expression matches; `None` if only a backtracking search can decide it.
     automaton: Option<CompiledRegex>,
-    /// The program of the backtracking search, which finds where the expression matches; `None` if it is not needed.
+    /// The program of the backtracking search, which finds where the expression matches; `None` if it is not needed or
+    /// would be too large.
     program: Option<Arc<Program>>,
 }
 
@@ -111,8 +112,9 @@ impl Regex {
         Ok(Self { text: text.to_owned(), relative, automaton, program })
     }
 
-    /// Must be called once after all options of the rule are parsed. If `find` is false, [`find`](Self::find) is not
-    /// needed, and its program is freed if an automaton exists.
+    /// Frees the program of the backtracking search if it is not needed: if `find` is false and the expression has an
+    /// automaton. `find` must be true if [`find`](Self::find) will be called. Must be called once, after all options of
+    /// the rule are parsed.
     ///
     /// # Errors
     /// The expression is too large for [`find`](Self::find).
@@ -146,13 +148,13 @@ impl Regex {
         matches!(self.automaton, Some(CompiledRegex::Table(_)))
     }
 
-    /// Returns true if searches with it need memory in [`Walk`].
+    /// Returns true if searches with this expression need memory in [`Walk`].
     #[must_use]
     pub fn walks(&self) -> bool {
         self.program.is_some()
     }
 
-    /// Creates a worker's memory for searches with it.
+    /// Creates a worker's memory for searches with this expression.
     #[must_use]
     pub fn cache(&self) -> SearchCache {
         SearchCache(match &self.automaton {

@@ -175,16 +175,16 @@ pub enum Track {
     Rule,
 }
 
-/// The effect of a limit, according to the number of matches within a period.
+/// The effect of a limit ([`Limit`]), according to the number of matches within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
-    /// The first matches do not count as matches (`detection_filter`).
+    /// The first `count` matches of a period do not count as matches (`detection_filter`).
     Filter,
-    /// The first matches are reported.
+    /// The first `count` matches of a period are reported.
     Limit,
-    /// Every nth match is reported.
+    /// Every match whose number in the period is a multiple of `count` is reported.
     Threshold,
-    /// The nth match is reported, and no other.
+    /// Only match number `count` of a period is reported.
     Both,
 }
 
@@ -348,8 +348,8 @@ impl Rule {
         self.flow.is_some_and(|flow| flow.established.is_some()) || self.bits.iter().any(BitStep::is_test)
     }
 
-    /// Returns the rank of the rule in the order of evaluation. Rules that only change bits come first. Rules that only
-    /// test bits come last.
+    /// Returns the rank of the rule in the order of evaluation. Rules that test no bits come first (0), then rules that
+    /// test and change bits (1). Rules that only test bits come last (2).
     #[must_use]
     pub fn evaluation_rank(&self) -> u8 {
         let tests = self.bits.iter().any(BitStep::is_test);
@@ -372,8 +372,8 @@ impl Rule {
         })
     }
 
-    /// Returns the content of [`fast`](Self::fast) in lower case. In this form it is searched together with the
-    /// contents of other rules. Afterwards, the test of the rule compares the exact bytes.
+    /// Returns the content of [`fast`](Self::fast) in lower case. In this form the content is searched together with
+    /// the contents of other rules. Afterwards, the test of the rule compares the exact bytes.
     pub fn folded(&self) -> Option<Vec<u8>> {
         self.fast().map(|content| content.bytes.to_ascii_lowercase())
     }

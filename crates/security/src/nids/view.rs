@@ -12,15 +12,16 @@ use crate::inspection::payload::{ICMPV6, PacketLayout};
 pub struct View {
     /// True for IPv6.
     pub v6: bool,
-    /// The source address as a number.
+    /// The source address as a number in host byte order; an IPv4 address has the lowest 32 bits.
     pub source: u128,
-    /// The destination address as a number.
+    /// The destination address, as `source`.
     pub destination: u128,
     /// Source and destination port of TCP and UDP, if the packet shows them.
     pub ports: Option<(u16, u16)>,
     /// The protocol above IP.
     pub protocol: u8,
-    /// True if the packet hides its protocol or its transport header.
+    /// True if the packet hides its protocol or its transport header: too many IPv6 extension headers, or a header that
+    /// is cut short or invalid.
     pub headers_hidden: bool,
     /// The time to live, or the hop limit.
     pub ttl: u8,
@@ -30,7 +31,8 @@ pub struct View {
     pub icmp: Option<(u8, u8)>,
     /// Start and end of the payload, in bytes into the frame.
     pub payload: (u16, u16),
-    /// Start of the IP header, and of the transport header (0 if the packet does not show it).
+    /// Start of the IP header and of the transport header, in bytes into the frame. The second is 0 if the packet does
+    /// not show a transport header.
     pub headers: (u16, u16),
 }
 
@@ -80,7 +82,8 @@ impl View {
         Some(view)
     }
 
-    /// Returns true if another packet belongs to the same TCP or UDP session, in either direction.
+    /// Returns true if another packet belongs to the same TCP or UDP session, in either direction. Returns false if one
+    /// of the packets does not show its ports.
     #[must_use]
     pub fn is_of_session(&self, other: &Self) -> bool {
         let (Some((from, to)), Some(others)) = (self.ports, other.ports) else { return false };
@@ -115,13 +118,14 @@ impl View {
         }
     }
 
-    /// Returns the reserved, don't fragment and more fragments bits of an IPv4 header, as the three low bits.
+    /// Returns the reserved, don't fragment and more fragments bits of an IPv4 header, as the three low bits. Returns
+    /// `None` for IPv6.
     #[must_use]
     pub fn fragment_bits(&self, frame: &[u8]) -> Option<u8> {
         frame.get(usize::from(self.headers.0) + 6).filter(|_| !self.v6).map(|byte| byte >> 5)
     }
 
-    /// Returns true if an IPv4 header has an option with this number, or any option.
+    /// Returns true if an IPv4 header has an option with the number `wanted`, or any option if `wanted` is `None`.
     #[must_use]
     pub fn has_option(&self, wanted: Option<u8>, frame: &[u8]) -> bool {
         let start = usize::from(self.headers.0);

@@ -16,7 +16,7 @@ pub struct BitNumbers {
 }
 
 impl BitNumbers {
-    /// Assigns numbers to the bits that a rule lists. Groups get their numbers in [`finish`](Self::finish).
+    /// Assigns numbers to the bits that a rule lists. The bits of groups are not known before [`finish`](Self::finish).
     ///
     /// # Errors
     /// The rules have too many bit names.

@@ -57,7 +57,8 @@ pub(super) fn drops(text: &str) -> bool {
     ["drop", "block", "sdrop"].contains(&word) || word.starts_with("reject")
 }
 
-/// Returns the number of a rule that may be invalid in any other way.
+/// Returns the number (`sid`) in the text of a rule, also if the rest of the rule is invalid. Returns `None` if the
+/// text has no valid number.
 pub(super) fn sid_of(text: &str) -> Option<u32> {
     let mut rest = text;
     while let Some(at) = rest.find("sid") {

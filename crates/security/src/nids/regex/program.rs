@@ -4,7 +4,8 @@ use super::syntax::{ByteSet, Count, Node, Position};
 
 /// The largest number of steps of a program.
 const MAX_STEPS: usize = 16_384;
-/// The largest number of slots of a search. They hold the ends of groups and the positions of repetitions.
+/// The largest number of slots of a search. Slots hold the starts and ends of groups, and the positions where
+/// repetitions began.
 pub const MAX_SLOTS: usize = 512;
 
 /// A step of a program.
@@ -22,15 +23,15 @@ pub enum Step {
     Jump(usize),
     /// Saves the position in a slot.
     Save(usize),
-    /// Fails if the position equals the one in the slot. This ends a repetition of an empty match.
+    /// Fails if the position equals the position in the slot. This ends a repetition of an empty match.
     Moved(usize),
-    /// Matches the bytes of a group. True: in either case.
+    /// Matches the bytes that a group has captured. The flag is true if letters match in either case.
     Back(usize, bool),
     /// Moves the position back by a number of bytes.
     Rewind(usize),
     /// Enters a part that is matched on its own. The second value is the step after the part.
     Enter(SubmatchKind, usize),
-    /// Leaves such a part.
+    /// Leaves a part that is matched on its own.
     Leave,
     /// The expression has matched.
     Match,

@@ -39,7 +39,7 @@ pub enum Node {
     Ahead(Box<Node>, bool),
     /// Look-behind: true if one of these parts must precede, false if none may. Each has its length in bytes.
     Behind(Vec<(Node, usize)>, bool),
-    /// The bytes that a group has captured. True: in either case.
+    /// The bytes that a group has captured. The flag is true if letters match in either case.
     Back(usize, bool),
 }
 
@@ -71,7 +71,7 @@ pub struct Count {
     pub least: u32,
     /// The greatest count; `None` for no limit.
     pub most: Option<u32>,
-    /// True if few repetitions are tried first.
+    /// True if the smallest number of repetitions is tried first.
     pub lazy: bool,
     /// True if the match is not tried with fewer repetitions later.
     pub possessive: bool,

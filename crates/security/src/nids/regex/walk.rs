@@ -1,8 +1,8 @@
 //! The backtracking search for expressions with look-around or back-references, and for the positions of matches.
 //!
-//! Its time can grow exponentially with the payload, so each step is counted, and a search that exceeds the limit ends
-//! undecided. The positions to go back to are in a list of bounded length, not on the thread's stack, so no payload can
-//! overflow the stack.
+//! The time of such a search can grow exponentially with the payload. So each step is counted, and a search that
+//! exceeds the limit ends undecided. The positions to go back to are in a list of bounded length, not on the thread's
+//! stack, so no payload can overflow the stack.
 
 use super::program::{MAX_SLOTS, Program, Step, SubmatchKind};
 use super::syntax::Position;

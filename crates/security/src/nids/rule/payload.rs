@@ -9,18 +9,18 @@ pub struct Content {
     pub bytes: Vec<u8>,
     /// True if ASCII letters match in either case.
     pub nocase: bool,
-    /// True if the payload must not contain them.
+    /// True if the payload must not contain the bytes.
     pub not: bool,
-    /// True if they are the string by which the rule is found (`fast_pattern`).
+    /// True if the bytes are the string by which the rule is found (`fast_pattern`).
     pub fast: bool,
-    /// True if they match in either case, anywhere, and no option is relative to them (`fast_pattern:only`).
+    /// True if the bytes match in either case, anywhere, and no option is relative to them (`fast_pattern:only`).
     pub only: bool,
-    /// The part of the payload in which they are searched.
+    /// The part of the payload in which the bytes are searched.
     pub place: ContentRange,
     /// The variables that replace numbers of `place`: the first replaces the offset or distance, the second the depth
     /// or within. `None` if the number applies.
     pub by: (Option<u8>, Option<u8>),
-    /// True if they must be at the end of the payload.
+    /// True if the bytes must be at the end of the payload.
     pub end: bool,
 }
 
@@ -66,7 +66,8 @@ pub enum NumberForm {
 /// A number in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// The number of bytes, or the greatest number of digits.
+    /// The number of bytes of a binary number, 0 to 4; 0 bytes have the value 0. For a number in text, the number of
+    /// bytes to read at most.
     pub bytes: u8,
     /// The position of its first byte.
     pub offset: Amount,
@@ -128,7 +129,7 @@ pub struct Jump {
     pub align: bool,
     /// The origin of the jump.
     pub base: Base,
-    /// The amount that is added at the end.
+    /// The number of bytes that are added to the target of the jump.
     pub post: Amount,
 }
 
@@ -145,7 +146,7 @@ pub enum Link {
         not: bool,
         /// True if the position is relative to the end of the previous option.
         relative: bool,
-        /// The position.
+        /// The position, in bytes.
         at: Amount,
     },
     /// A comparison of a number.

@@ -91,8 +91,8 @@ impl Building<'_> {
         Ok(Number { bytes, offset, relative: rest.relative, form, mask: rest.mask })
     }
 
-    /// Parses the arguments that may come in any order. `allowed` lists the arguments that only some options have, and
-    /// that this option has.
+    /// Parses the arguments that may come in any order. `allowed` lists the arguments of this option that not all
+    /// options of this file have ([`arguments`]).
     fn rest<'t>(
         &self,
         name: &str,
