@@ -212,7 +212,7 @@ impl<R: Record> Journal<R> {
     ) -> LineWriter<R> {
         let (sender, records) = RingBuffer::new(R::RING);
         let mut state = self.shared.lock();
-        // Rings of workers that have ended are removed once they are empty.
+        // The ring of a worker that has ended is removed if the ring is empty.
         state.rings.retain(|Ring { records, .. }| !records.is_abandoned() || !records.is_empty());
         state.rings.push(Ring { records, with, counts: Arc::clone(&counts) });
         LineWriter::new(sender, Arc::clone(self), counts, rate, simulated)

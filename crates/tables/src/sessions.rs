@@ -251,8 +251,8 @@ impl<S: Session> Sessions<S> {
         &mut self.entries[found.number() as usize].session
     }
 
-    /// Returns a session that was found and its end time. The caller may prolong the session: it may set the end time
-    /// to a later one, as [`keep_until`](Self::keep_until) does.
+    /// Returns a session that was found and its end time. The caller may set a later end time, as
+    /// [`keep_until`](Self::keep_until) does.
     #[inline(always)]
     #[must_use]
     pub fn lasts(&mut self, found: Found) -> (&S, &mut Slot) {
@@ -370,9 +370,9 @@ impl<S: Session> Sessions<S> {
         Some(self.remove(Found(soonest << 1)))
     }
 
-    /// Moves sessions that were prolonged to later slots, starting with `number`, until it meets a session that was not
-    /// prolonged or has examined [`EVICTION_LOOKS`] sessions. Returns the examined session that ends soonest, or `None`
-    /// if no session ends.
+    /// Examines sessions, starting with `number`, and moves prolonged sessions to later slots. Stops at a session that
+    /// was not prolonged, or after [`EVICTION_LOOKS`] sessions if one of them ends. Returns the examined session that
+    /// ends soonest, or `None` if no session ends.
     #[inline(never)]
     fn put_off_some(&mut self, number: u32, ends: Slot) -> Option<u32> {
         let mut soonest = Some((ends, number)).filter(|(ends, _)| *ends != NEVER);

@@ -207,7 +207,7 @@ impl<'a> Variants<'a> {
     }
 
     /// Returns true if every payload that contains `entry` also contains another of these patterns. `entry` must be one
-    /// of them.
+    /// of these patterns.
     fn shadow(&self, entry: &Entry) -> bool {
         let Pattern { bytes, nocase, .. } = &entry.pattern;
         let mut shadowed = false;

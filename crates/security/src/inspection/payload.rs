@@ -41,8 +41,8 @@ pub struct PacketLayout {
     /// True if the header above IP cannot be found, or the header of TCP, UDP or ICMP cannot be parsed. Its fields are
     /// then unknown, and everything behind the last header found is payload.
     pub headers_hidden: bool,
-    /// The payload. For TCP and UDP it begins after their headers, otherwise after the headers of the network layer. It
-    /// ends with the IP packet and does not include padding.
+    /// The payload. For TCP and UDP, the payload begins after the transport header, otherwise after the headers of the
+    /// network layer. It ends with the IP packet and does not include padding.
     pub payload: Range<usize>,
 }
 

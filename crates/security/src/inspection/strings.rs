@@ -117,7 +117,7 @@ fn table_bytes(strings: &[&[u8]], nocase: bool) -> usize {
     states * columns.next_power_of_two().min(256) * size_of::<u32>()
 }
 
-/// The strings that end at one position of a payload. Each is a suffix of the one before.
+/// The strings that end at one position of a payload. Each string is a suffix of the string before it.
 pub struct Found<'a> {
     automaton: AutomatonRef<'a>,
     state: StateID,
@@ -255,7 +255,7 @@ pub fn scan<'a, J: Iterator<Item = Job<'a>> + Clone>(
     }
 }
 
-/// Searches payloads in an interleaved way.
+/// Searches [`LANES`] payloads at a time. When fewer remain, they are searched one after the other.
 #[inline]
 fn search_interleaved<'a, A: StringAutomaton + 'a>(
     waiting: impl Iterator<Item = Lane<'a, A>>,

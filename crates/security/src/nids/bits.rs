@@ -187,7 +187,8 @@ impl SessionBits {
         Ok(Self { positions: held.iter().map(position).collect(), planes, generations, _held: held })
     }
 
-    /// Returns the row and the generation of a session's bits, if it may have any.
+    /// Returns the row and the present generation of a session's bits. Returns `None` if the session has no bits,
+    /// because it is unknown or not marked.
     fn generation(&self, row: Option<SessionRow>) -> Option<(usize, u64)> {
         let row = row.filter(|row| row.marked)?;
         Some((row.index, self.generations.lend()?.get(row)?))

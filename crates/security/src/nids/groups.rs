@@ -1,8 +1,8 @@
 //! Rules by the packets that they can match. For most packets, a few loads show that no rule matches.
 //!
 //! Rules are divided by protocol and then by port: rules with given destination ports, rules with given source ports,
-//! and all others. Each rule of a group is found by one of its contents. The contents of all rules of a group are
-//! searched at once, and only rules whose content occurs are tested. A payload is searched for up to three groups,
+//! and all others. Each rule of a group is found by one of the rule's contents. The contents of all rules of a group
+//! are searched at once, and only rules whose content occurs are tested. A payload is searched for up to three groups,
 //! interleaved with other packets.
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +23,7 @@ pub struct Group {
     pub first: usize,
     /// The rules of each string, by index in [`Ruleset::rules`].
     pub rules: Vec<Box<[u32]>>,
-    /// Rules without such a string, by index. They are always tested.
+    /// The group's rules that are not found by a string, by index. They are always tested.
     pub always: Box<[u32]>,
 }
 

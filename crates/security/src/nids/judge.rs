@@ -100,8 +100,8 @@ impl Nids {
         let Self { rules, limits, matching, pending, bits, undecided, views, .. } = self;
         let (before, Some(Some(view))) = (&views[..index], views.get(index)) else { return };
         let mut standing = sessions.as_deref().and_then(|sessions| sessions.standing(packet, now));
-        // The module that opens sessions may be behind this one. Then it has not seen the earlier packets of this
-        // batch, which may establish the session or set its bits.
+        // The module that opens sessions may be behind this module. Then that module has not seen the earlier packets
+        // of this batch, which may establish the session or set its bits.
         let is_unknown = standing.is_some_and(|standing| standing.row.is_none());
         let unsettled = is_unknown && before.iter().flatten().any(|other| view.is_of_session(other));
         if bits.is_some() {

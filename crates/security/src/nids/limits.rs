@@ -49,8 +49,8 @@ impl Limits {
         Ok(Self { windows: Keyed::new(most, seed)?, seed, frequency })
     }
 
-    /// Counts a match of a rule, by its index, and returns the result of the limit. Each call counts one match, so it
-    /// must be called once for each match and limit.
+    /// Counts a match of the rule with the index `rule`, and returns the result of the limit. The caller must call this
+    /// exactly once for each match and limit, because each call counts a match.
     pub fn count_match(&mut self, rule: u32, limit: &Limit, view: &View, now: Ticks) -> LimitResult {
         let (address, other) = match limit.track {
             Track::Source => (view.source, 0),

@@ -300,7 +300,7 @@ pub struct Rule {
     pub sid: u32,
     /// The generator ID (`gid`): 1 for text rules.
     pub generator: u32,
-    /// True if it is not reported (`noalert`).
+    /// True if matches of the rule are not reported (`noalert`).
     pub silent: bool,
     /// Its revision.
     pub revision: u32,
@@ -320,8 +320,8 @@ pub struct Rule {
     pub contents: Vec<Content>,
     /// Regular expressions. If the chain is empty, each is matched on its own.
     pub pcres: Vec<Pcre>,
-    /// All contents and expressions in order, together with the options that depend on others. Empty if no option
-    /// depends on another.
+    /// All options about the payload, in order. Empty if the matchers for contents and for single expressions suffice:
+    /// no option depends on another, except contents that are relative to other contents.
     pub chain: Vec<ChainStep>,
     /// `detection_filter`.
     pub filter: Option<Limit>,

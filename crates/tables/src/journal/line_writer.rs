@@ -16,7 +16,8 @@ pub const COUNTERS: [&str; 4] = LINE_COUNTERS;
 pub(super) const WRITTEN: usize = 0;
 /// The counter of records that were dropped because of the rate limit.
 const OVER_RATE: usize = 1;
-/// The counter of records that found the ring full, because they come faster than the thread writes lines.
+/// The counter of records that were dropped because the ring was full: records come faster than the thread writes
+/// lines.
 pub(super) const LOST: usize = 2;
 /// The counter of lines that could not be written, for example because the disk is full. Their records are counted
 /// under [`WRITTEN`], too. The journal's thread counts these lines.
@@ -34,7 +35,7 @@ pub struct LineWriter<R: Record> {
     /// `rate`.
     second: (u64, u32),
     simulated: bool,
-    /// True if the worker waits for room in the ring.
+    /// True if the worker waits for the thread when the ring is full.
     waits: bool,
     /// The latest time of a record. If the system's clock is set back, the times of a line writer stay constant and do
     /// not decrease.

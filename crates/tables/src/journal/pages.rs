@@ -110,7 +110,8 @@ impl<R: Record, O: Out> Page<R, O> {
     }
 
     /// If the present file was renamed, removed or truncated, continues with the next file and begins it with the
-    /// present state. Meanwhile it moves records from the rings to `taken`.
+    /// present state. While the state is written, records are moved from the rings to `taken`, so that the rings do not
+    /// become full.
     fn turn(&mut self, taken: &mut Vec<Taken<R>>, shared: &Shared<R>) -> io::Result<()> {
         let (turn, opened) = self.lines.out.look();
         self.not_reopened = opened.err().map(|error| error.to_string());

@@ -156,9 +156,11 @@ pub struct Fib<A: Address> {
     pub(super) nodes: Vec<[u128; 4]>,
     /// The numbers of unused nodes.
     pub(super) free_nodes: Vec<u32>,
+    /// The tails, by number.
     pub(super) tails: Vec<Tail<A>>,
     /// The numbers of unused tails.
     pub(super) free_tails: Vec<u32>,
+    /// The pool with the entries of all rows.
     pub(super) runs: Runs,
     /// The default route's next hop or [`NO_ROUTE`].
     pub(super) default: u32,

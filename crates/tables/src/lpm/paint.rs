@@ -1,8 +1,8 @@
 //! Writes the compressed table: routes are painted over its present content, shorter ones first.
 //!
-//! The same procedure builds and updates a table. It takes routes in [`Prefix`] order, so a covering prefix comes
-//! before the prefixes that it covers and is painted over by them. A full build paints all routes on an empty table. An
-//! update paints the changed prefix (with the covering value if it was removed) and all routes below it. Outside the
+//! The same procedure builds and updates a table. It takes routes in [`Prefix`] order. So a covering prefix comes
+//! before the prefixes that it covers, and these are painted over it. A full build paints all routes on an empty table.
+//! An update paints the changed prefix (with the covering value if it was removed) and all routes below it. Outside the
 //! first prefix, only the rows on the path to it are read and written.
 
 use super::fib::{Entry, Fib, ROOT_BITS, ROOT_ROW_BITS, Row, Tail};

@@ -79,8 +79,8 @@ address!(u128, Ipv6Addr, V6);
 
 /// A prefix whose host bits are zero and whose length fits its family.
 ///
-/// Prefixes are ordered by address, then by length. A prefix thus sorts before the prefixes that it covers, and these
-/// follow it without a gap. The construction of the table relies on this order.
+/// Prefixes are ordered by address, then by length. So the prefixes that a prefix covers follow it directly, without
+/// other prefixes between them. The construction of the table relies on this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {
     bits: A,

@@ -118,8 +118,8 @@ impl Family for u128 {
 
 /// Generates `count` different prefixes with next hops spread evenly below `next_hops` (at least 1), in random order.
 ///
-/// The same arguments give the same routes. This mix has about ten million IPv4 prefixes at most: the shorter lengths
-/// run out first, and other lengths replace them.
+/// The same arguments give the same routes. This mix has about ten million IPv4 prefixes at most: when all prefixes of
+/// a short length are used, prefixes of other lengths are drawn instead.
 pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix<A>, u32)> {
     let mut random = Random::new(seed);
     let mut seen = HashSet::with_capacity(count);

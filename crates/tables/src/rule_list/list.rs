@@ -44,11 +44,12 @@ impl List {
 /// The rules of one family, in one of two forms or in both. All changes go through `change`.
 #[derive(Clone)]
 pub struct Form<A: RuleAddress> {
-    /// The faster form. Present while it holds the current rules. It is then used for packets.
+    /// The faster form. It is only present while it holds the current rules. If it is present, packets use it.
     compiled: Option<Arc<Classifier<A>>>,
     /// The form that can change. A list that was compiled at the start has no tuples before its first change.
     tuples: Option<Box<Tuples<A>>>,
-    /// For a list that was not compiled at the start and has not been changed: its rules, and why it is not compiled.
+    /// The rules, and why they are not compiled: only for a list that was not compiled at the start and has not been
+    /// changed.
     listed: Option<(Arc<[Rule<A>]>, BuildError)>,
     /// The seed of the tuples' hashes.
     seed: u64,
@@ -160,18 +161,19 @@ impl<A: RuleAddress> Form<A> {
         self.compiled.is_some()
     }
 
-    /// Returns the rules in order, if they have not changed since they were compiled or since the start.
+    /// Returns the rules in order. Returns `None` if the rules have changed since the last compilation (or, if they
+    /// were never compiled, since the start).
     pub(super) fn rules(&self) -> Option<&[Rule<A>]> {
         let compiled = self.compiled.as_ref().map(|classifier| &**classifier.rules());
         compiled.or(self.listed.as_ref().map(|(rules, _)| &**rules))
     }
 
-    /// Returns why the rules are not compiled, if they have not been changed.
+    /// Returns why the rules were not compiled at the start. Returns `None` if they were compiled or have been changed.
     pub(super) fn not_compiled(&self) -> Option<&BuildError> {
         self.listed.as_ref().map(|(_, why)| why)
     }
 
-    /// Returns the tuples, if the rules have changed since they were compiled or since the start.
+    /// Returns the tuples if [`rules`](Self::rules) returns `None`: the rules have changed and are not compiled.
     pub(super) fn changing(&self) -> Option<&Tuples<A>> {
         self.tuples.as_deref().filter(|_| self.compiled.is_none() && self.listed.is_none())
     }

@@ -97,6 +97,7 @@ pub(super) struct Compiled {
 }
 
 impl Snapshot {
+    /// Compiles the rules. Waits first if another list is being compiled.
     pub(super) fn compile(self) -> Compiled {
         let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();

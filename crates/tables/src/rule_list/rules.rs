@@ -110,6 +110,7 @@ impl State {
 /// A module's rules, shared by the table and the thread that compiles them.
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// The two copies of the form that classifies packets.
     pub(super) live: Arc<Live<List, Log>>,
     /// Notified when the table is dropped.
     pub(super) going: Condvar,
@@ -270,7 +271,7 @@ fn by_family(rules: &[AnyRule]) -> (Vec<Rule4>, Vec<Rule6>) {
     (v4.collect(), v6.collect())
 }
 
-/// Searches the rules that changes have inserted for hidden ones.
+/// Searches for hidden rules: rules that changes have inserted, or rules that inserted rules hide.
 struct HiddenSearch {
     /// The number of pairs of rules that may still be compared.
     budget: usize,

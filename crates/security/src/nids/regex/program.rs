@@ -200,7 +200,8 @@ impl Compiler {
         Ok(())
     }
 
-    /// Compiles alternatives. Each moves the position back by its number of bytes first.
+    /// Compiles alternatives. The number of an alternative is the number of bytes by which it first moves the position
+    /// back: its length in a look-behind, otherwise 0.
     fn either<'n>(&mut self, all: impl ExactSizeIterator<Item = (&'n Node, usize)>) -> Result<(), String> {
         let (mut ends, count) = (Vec::new(), all.len());
         for (at, (node, back)) in all.enumerate() {

@@ -94,7 +94,7 @@ pub enum Operator {
     AtLeast,
     /// `&`: both have a bit in common.
     And,
-    /// `^`: they differ in a bit.
+    /// `^`: both differ in a bit.
     Xor,
 }
 
@@ -142,7 +142,7 @@ pub enum Link {
     Pcre(usize),
     /// A test whether the payload has a byte at a position.
     DataAt {
-        /// True if it must not have one.
+        /// True if the payload must not have a byte there.
         not: bool,
         /// True if the position is relative to the end of the previous option.
         relative: bool,
@@ -191,6 +191,6 @@ pub struct ChainStep {
 pub struct Pcre {
     /// The expression.
     pub regex: Regex,
-    /// True if it must not match.
+    /// True if the payload must not match.
     pub not: bool,
 }

@@ -26,13 +26,15 @@ pub type RuleShape = u128;
 /// A rule without its addresses, which have matched already.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
+    /// The position of the rule in the list.
     pub label: Label,
     /// The number under which the rule is counted.
     pub number: u32,
     sport: (u16, u16),
     dport: (u16, u16),
-    /// The value and the mask of the protocol word. In a rule about ports, they require that the key has ports; in a
-    /// rule about ICMP types, that it has a type.
+    /// The value and the mask of the protocol word ([`HeaderKey::protocol_word`]). If the rule constrains ports, the
+    /// mask contains [`NO_PORTS`], so only keys with ports match. If the rule constrains ICMP types, only keys with a
+    /// type match.
     protocol: (u16, u16),
     pub action: Action,
 }

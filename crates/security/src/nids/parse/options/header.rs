@@ -136,7 +136,7 @@ impl Building<'_> {
         Ok(())
     }
 
-    /// Fails if the rule is not for this protocol, TCP or ICMP.
+    /// Fails if the rule is not for `protocol`, which is TCP or ICMP. `name` is the option's name, for the error.
     fn require_protocol(&self, name: &str, protocol: Protocol) -> Result<(), String> {
         if self.rule.protocol == protocol {
             return Ok(());

@@ -10,7 +10,7 @@ const MAX_PARTS: usize = 64;
 /// The longest content, in bytes.
 const MAX_CONTENT: usize = 1_024;
 
-/// Options that modify the content before them. They may also follow after a comma in the content option.
+/// Options that modify the content before them. They may also be written inside the content option, after a comma.
 pub(in crate::nids) const MODIFIERS: [&str; 9] =
     ["nocase", "offset", "depth", "distance", "within", "startswith", "endswith", "fast_pattern", "rawbytes"];
 
@@ -54,7 +54,8 @@ fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Completes the tests of the payload after all options are parsed.
+/// Completes the tests of the payload after all options are parsed. `links` are the options about the payload, in
+/// order.
 pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
     for content in rule.contents.iter_mut().filter(|content| content.only) {
         if (ContentRange::Absolute { offset: 0, depth: None }) != content.place
@@ -65,7 +66,7 @@ pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
                 "'fast_pattern:only' is not allowed for a content with offset, depth, distance or within".to_owned()
             );
         }
-        // Snort searches for it only together with the contents of other rules, in either case.
+        // Snort searches for such a content only together with the contents of other rules, in either case.
         content.nocase = true;
     }
     rule.chain = chain(rule, links);
@@ -80,8 +81,9 @@ pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns all options about the payload in order if one of them depends on others in a way that the matcher for
-/// contents alone cannot handle. Otherwise returns an empty list.
+/// Returns the chain of a rule: all options about the payload, in order. Returns an empty list if the matchers for
+/// contents and for single expressions suffice: the rule has only contents and expressions, no `endswith` and no
+/// variables, and no option is relative except contents to other contents.
 fn chain(rule: &Rule, mut links: Vec<Link>) -> Vec<ChainStep> {
     let content = |link: &Link| match link {
         Link::Content(index) => Some(&rule.contents[*index]),
