@@ -73,7 +73,8 @@ const UNSEEN: usize = 5;
 /// Packets whose headers or session are hidden from rules that need them, and packets whose search took more steps than
 /// allowed. A packet that was dropped, or that another rule matched, is also counted under that outcome.
 const UNDECIDED_PACKETS: usize = 6;
-/// The index, after the counters of a [`journal`], of the counter of alerts that a `threshold` suppresses.
+/// The index of the counter of alerts that a `threshold` suppresses. This counter follows the counters of a
+/// [`journal`].
 const LIMITED: usize = journal::COUNTERS.len();
 
 /// The function `nids`.

@@ -5,7 +5,7 @@
 
 use forebay_units::{Frequency, Ticks};
 
-/// Allows a number of answers per second on average. A burst may have as many answers as a second.
+/// Allows a number of answers per second on average. All answers of a second may be sent at once.
 pub struct AnswerLimit {
     /// The time in which the bucket gains one token, in ticks. If it is 0, no answer is allowed.
     each: u64,

@@ -221,7 +221,8 @@ impl<R: Record> Journal<R> {
     /// Waits until all records that are in the rings now are written.
     ///
     /// # Errors
-    /// The file could not be written or opened again, also earlier in the run, or the journal's thread has ended.
+    /// The file could not be written, now or earlier. Or the last attempt to open the file again failed, or the
+    /// journal's thread has ended.
     pub fn flush(&self) -> Result<(), String> {
         let mut state = self.shared.lock();
         state.requested += 1;

@@ -10,7 +10,7 @@ use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::{Anchored, MatchKind, PatternID, dfa, nfa};
 use thiserror::Error;
 
-/// The number of payloads that are interleaved. The state of more does not fit into the registers.
+/// The number of payloads that are interleaved. The state of more payloads does not fit into the registers.
 const LANES: usize = 4;
 /// The largest memory of a transition table, in bytes. A larger automaton keeps its transitions as lists, which take a
 /// fraction of the memory and are slower.

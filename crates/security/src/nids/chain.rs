@@ -16,7 +16,7 @@ const MAX_STATES: usize = 16_384;
 /// The cursor and the variables after the options so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
-    /// The variables that `byte_extract` has set. 0 if no later option depends on a variable.
+    /// The variables that `byte_extract` has set. A variable on which no later option depends is 0.
     pub variables: [u32; 2],
     /// The end of the last option, in bytes into the payload. 0 if no later option depends on it.
     pub cursor: u32,

@@ -14,7 +14,7 @@ use crate::inspection::strings;
 
 /// The largest number of ports of a rule that is found by port. If the groups take too much, the next value is tried.
 const MANY_PORTS: [u128; 8] = [4_096, 1_024, 256, 64, 16, 4, 1, 0];
-/// The largest sum of the rules' numbers of ports.
+/// The largest number of pairs of a rule that is found by port and one of its ports.
 const MAX_PORT_ENTRIES: usize = 1 << 22;
 /// The largest memory of all groups by port, in bytes, as estimated before they are built.
 pub(super) const MAX_MEMORY: usize = 256 << 20;
@@ -157,7 +157,7 @@ impl RulesByPort {
                     budget.memory = budget.memory.checked_sub(memory(&rules, texts))?;
                     sets.push(rules.clone());
                     // There are at most as many sets as ports. If all 65 536 ports have different rules, the last
-                    // number does not fit: 0.
+                    // number does not fit and is 0, as for a port without a set.
                     let number = u16::try_from(sets.len()).unwrap_or(0);
                     known.insert(rules, number);
                     number

@@ -2,10 +2,10 @@
 //!
 //! A label is a number that increases along the list. A rule keeps its label when rules are inserted or removed before
 //! it, whereas its position changes. A new rule gets a label between its neighbours' labels. When no label is free
-//! between them, the labels around the position are respaced. A respacing covers as few rules as suffice. If respacings
-//! happen often at one position, they cover more and more rules. So an insertion changes only a few labels on average,
-//! whatever the order of the insertions is (after Bender, Cole, Demaine, Farach-Colton and Zito, "Two Simplified
-//! Algorithms for Maintaining Order in a List", ESA 2002).
+//! between them, the labels around the position are respaced: they get new values with larger gaps. A respacing covers
+//! as few rules as suffice. If respacings happen often at one position, they cover more and more rules. So an insertion
+//! changes only a few labels on average, whatever the order of the insertions is (after Bender, Cole, Demaine,
+//! Farach-Colton and Zito, "Two Simplified Algorithms for Maintaining Order in a List", ESA 2002).
 //!
 //! The list is cut into short pieces. An insertion or removal moves only the entries of one piece, and a position is
 //! found from the lengths of the pieces.

@@ -1,10 +1,10 @@
 //! The compressed table, which look-ups read.
 //!
-//! As in every multibit trie, pieces of the address index arrays: the first 24 bits index the root, and each further
-//! piece of 8 bits indexes a node. Arrays of routes consist of long stretches of equal values, so only the *runs* are
-//! stored. (Run-length compression with a bit vector: Degermark, Brodnik, Carlsson, Pink, "Small forwarding tables for
-//! fast routing lookups", SIGCOMM 1997. Counting the bits with the processor's instruction: Asai, Ohara, "Poptrie",
-//! SIGCOMM 2015. A root wide enough that most look-ups end there: both, and Zec, Rizzo, Mikuc, "DXR", CCR 2012.)
+//! As in every multibit trie, each array is indexed by a part of the address: the root by the first 24 bits, and a node
+//! by the next 8 bits. Arrays of routes consist of long stretches of equal values, so only the *runs* are stored.
+//! (Run-length compression with a bit vector: Degermark, Brodnik, Carlsson, Pink, "Small forwarding tables for fast
+//! routing lookups", SIGCOMM 1997. Counting the bits with the processor's instruction: Asai, Ohara, "Poptrie", SIGCOMM
+//! 2015. A root wide enough that most look-ups end there: both, and Zec, Rizzo, Mikuc, "DXR", CCR 2012.)
 //!
 //! A [`Row`] describes 64 slots in 16 bytes: a bit vector marks the slots where a new run starts, and the entries of
 //! the runs are adjacent in a block of the pool. A look-up loads the row and the entry. It needs no load to find the
