@@ -126,6 +126,7 @@ struct Shared<R: Record> {
     changed: Condvar,
     path: PathBuf,
     owner: String,
+    /// The frequency of the workers' clock.
     frequency: Frequency,
     /// Time of tick 0 in nanoseconds after 1970, as last measured by the thread. With it, workers need no system call
     /// for the time.

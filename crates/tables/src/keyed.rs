@@ -33,7 +33,9 @@ impl Default for TableKey {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Slot<V> {
+    /// The number of a [`TableKey`], or [`FREE`].
     key: u64,
+    /// The value of the key. Not used in a free slot.
     value: V,
 }
 
@@ -46,6 +48,7 @@ const EVICTION_LOOKS: usize = 16;
 /// A table of values by key.
 #[derive(Debug)]
 pub struct Keyed<V> {
+    /// The number of slots is a power of two and at least twice `most`.
     slots: Box<[Slot<V>]>,
     start: Start,
     len: usize,
@@ -60,7 +63,9 @@ pub struct Keyed<V> {
 /// 1997).
 #[derive(Clone, Copy, Debug)]
 struct Start {
+    /// An odd number that is derived from the seed.
     multiplier: u64,
+    /// The number of bits by which the product is shifted to the right to get a slot.
     shift: u32,
 }
 

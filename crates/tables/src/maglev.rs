@@ -141,6 +141,7 @@ impl Maglev {
 
 /// A member's state while the table is built.
 struct Turns {
+    /// The member's index in the list.
     number: u16,
     member: Member,
     /// The number of turns taken.

@@ -104,6 +104,7 @@ pub type Slot = u32;
 #[repr(C, align(64))]
 struct Entry<S> {
     session: S,
+    /// The links in the wheel. An entry that is not on the wheel is free.
     link: Link,
     /// The time at which the session ends if it is not prolonged. In a free entry: the number of the next free entry.
     ends: Slot,
@@ -130,7 +131,9 @@ pub struct Sessions<S: Session> {
     fresh: u32,
     /// The head of the list of free entries below `fresh`; 0 if there is none.
     free: u32,
+    /// The number of sessions.
     len: u32,
+    /// The number of sessions removed so far.
     removals: u64,
 }
 

@@ -105,6 +105,7 @@ impl fmt::Display for Pattern {
 /// The identity of a pattern: patterns with equal keys find the same bytes in every payload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
+    /// The bytes to search for, in lower case if `nocase` is true.
     bytes: Vec<u8>,
     nocase: bool,
 }

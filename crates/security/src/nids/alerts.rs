@@ -73,6 +73,7 @@ struct Line<'a> {
     destination: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     destination_port: Option<u16>,
+    /// The length of the payload, in bytes.
     payload: u16,
 }
 

@@ -179,6 +179,7 @@ struct Reader {
     indices: HashMap<(u32, u32), usize>,
     /// Rules that a newer revision replaces, with their lines.
     replaced: Vec<(Refused, usize)>,
+    /// The numbers of the bits of `flowbits`.
     bits: BitNumbers,
 }
 

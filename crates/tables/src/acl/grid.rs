@@ -21,14 +21,18 @@ pub struct Grid {
     /// For each stretch of a row, the index of the equal stored stretch in `numbers`, counted in stretches. Empty in a
     /// flat table.
     stretches: Box<[u16]>,
+    /// The entries, row by row, in a flat table; otherwise the different stretches, each once.
     numbers: Box<[u16]>,
 }
 
 /// A table that is being filled row by row.
 pub struct GridBuilder {
     columns: usize,
+    /// True if the finished table is flat.
     flat: bool,
+    /// As in [`Grid`].
     stretches: Vec<u16>,
+    /// As in [`Grid`].
     numbers: Vec<u16>,
     /// The index of each stored stretch in `numbers`, counted in stretches.
     seen: HashMap<[u16; STRETCH], u16>,

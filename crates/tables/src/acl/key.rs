@@ -16,7 +16,9 @@ use super::rule::RuleAddress;
 pub struct HeaderKey<A> {
     src: A,
     dst: A,
+    /// The source port or the ICMP type; otherwise 0.
     sport: u16,
+    /// The destination port or the ICMP code; otherwise 0.
     dport: u16,
     /// The protocol number, with [`NO_PORTS`] and [`TYPED`].
     protocol: u16,
@@ -182,6 +184,7 @@ impl std::fmt::Debug for Verdict {
 /// Counts the packets that each rule matched. One thread classifies and writes the counters; any thread may read them.
 #[derive(Debug)]
 pub struct Hits {
+    /// The counter of each rule, by the rule's number.
     rules: Arc<[Counter]>,
     /// One counter that all rules without an entry in `rules` share. These rules were added later.
     added: Arc<[Counter]>,

@@ -233,6 +233,7 @@ fn wrong_word<'n>(
 struct Protocol {
     word: String,
     is: ProtocolMatch,
+    /// True if a rule for the protocol may constrain ports.
     has_ports: bool,
     /// The address family, if the protocol's name implies it.
     family: Option<Family>,

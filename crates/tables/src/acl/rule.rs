@@ -70,6 +70,7 @@ address!(u128, Ipv6Addr, ICMPV6);
 /// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RulePrefix<A> {
+    /// The lowest address of the prefix.
     address: A,
     length: u8,
 }
@@ -168,7 +169,9 @@ impl fmt::Display for PortRange {
 /// A protocol number under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProtocolMatch {
+    /// The value of the compared bits. All other bits are 0.
     value: u8,
+    /// The bits that are compared.
     mask: u8,
 }
 

@@ -65,7 +65,9 @@ pub enum Step<A> {
 pub struct Tuples<A: RuleAddress> {
     sources: Prefixes<A>,
     destinations: Prefixes<A>,
+    /// The rules that permit or deny packets.
     deciding: Groups,
+    /// The `count` rules.
     counting: Groups,
     default: Verdict,
 }

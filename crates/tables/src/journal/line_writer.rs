@@ -25,6 +25,7 @@ pub(super) const UNWRITTEN: usize = 3;
 
 /// Puts a worker's records into its ring.
 pub struct LineWriter<R: Record> {
+    /// The worker's end of its ring.
     ring: Producer<R>,
     journal: Arc<Journal<R>>,
     /// The counters ([`COUNTERS`]).
@@ -34,6 +35,7 @@ pub struct LineWriter<R: Record> {
     /// The second of the last record on the worker's clock, and the number of records in this second. Only used with
     /// `rate`.
     second: (u64, u32),
+    /// True if the worker runs in simulated time. Then tick 0 is the start of 1970.
     simulated: bool,
     /// True if the worker waits for the thread when the ring is full.
     waits: bool,

@@ -72,6 +72,7 @@ pub(super) struct Page<R: Record, O: Out> {
     begun: bool,
     /// The error of the last attempt to open the file again, if this attempt failed.
     not_reopened: Option<String>,
+    /// The state that results from all records so far.
     memory: R::Memory,
     /// The formatting data of the latest record, which also serves for restated records.
     with: Option<Arc<R::With>>,
@@ -163,6 +164,7 @@ impl<R: Record, O: Out> Page<R, O> {
 /// still here at the end are counted as unwritten.
 struct Lines<O: Out> {
     out: O,
+    /// The bytes that are not in the file yet.
     bytes: Vec<u8>,
     /// The end of each line in `bytes`, and the counters of the line, if it is counted.
     ends: VecDeque<(usize, Option<Arc<[Counter]>>)>,

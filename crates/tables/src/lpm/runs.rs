@@ -24,6 +24,7 @@ fn outside() -> u32 {
 /// A pool of blocks of entries.
 #[derive(Clone)]
 pub(super) struct Runs {
+    /// The entries of all blocks.
     words: Vec<u32>,
     /// The starts of the free blocks of each class.
     free: [Vec<u32>; CLASSES.len()],

@@ -60,8 +60,11 @@ pub struct Form<A: RuleAddress> {
 /// Counts of the rules that need a protocol, ports, or an ICMP type.
 #[derive(Clone, Copy, Default)]
 pub struct Needs {
+    /// The number of rules that need a protocol.
     protocol: usize,
+    /// The number of rules that need ports.
     ports: usize,
+    /// The number of rules that need an ICMP type.
     icmp: usize,
 }
 

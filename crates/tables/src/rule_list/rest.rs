@@ -62,6 +62,7 @@ type Built<A> = Result<Arc<Classifier<A>>, BuildError>;
 /// A copy of a family's rules, to be compiled.
 struct FamilySnapshot<A> {
     rules: Vec<Rule<A>>,
+    /// The number under which each rule is counted.
     numbers: Vec<u32>,
     default: Decision,
 }
@@ -82,6 +83,7 @@ impl<A: RuleAddress> FamilySnapshot<A> {
 pub(super) struct Snapshot {
     /// The number of change requests before this copy. If the list has more by now, the copy is out of date.
     changes: u64,
+    /// `None` if the family has not changed since it was compiled; also for `v6`.
     v4: Option<FamilySnapshot<u32>>,
     v6: Option<FamilySnapshot<u128>>,
 }
@@ -90,6 +92,7 @@ pub(super) struct Snapshot {
 pub(super) struct Compiled {
     /// The number of change requests before the snapshot.
     changes: u64,
+    /// `None` if the snapshot does not have the family; also for `v6`.
     v4: Option<Built<u32>>,
     v6: Option<Built<u128>>,
     /// The time that compiling took.

@@ -25,7 +25,9 @@ const FREE: u32 = 0;
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
 struct Bucket {
+    /// The signature of each slot, or [`FREE`].
     signatures: [u32; WAYS],
+    /// The entry number of each slot, or [`FREE`].
     entries: [u32; WAYS],
 }
 
@@ -54,6 +56,7 @@ pub(super) struct Crowded;
 /// An index from keys to entries.
 pub(super) struct Index {
     buckets: Zeroed<Bucket>,
+    /// The entries for which no slot was found, each with its key's spot. At most [`STASH`].
     stash: Vec<(Spot, u32)>,
     /// The steps of the last search for a free slot, kept to reuse the memory.
     steps: Box<[SearchStep; SEARCH_STEPS]>,

@@ -82,8 +82,11 @@ impl Key for Tuple4 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromZeros)]
 #[repr(C)]
 pub struct Tuple6 {
+    /// Source address: the upper 64 bits, then the lower ones.
     source: [u64; 2],
+    /// Destination address: the upper 64 bits, then the lower ones.
     destination: [u64; 2],
+    /// As in [`Tuple4`].
     rest: u64,
 }
 

@@ -30,7 +30,9 @@ pub struct Entry {
     pub label: Label,
     /// The number under which the rule is counted.
     pub number: u32,
+    /// The first and the last source port.
     sport: (u16, u16),
+    /// The first and the last destination port.
     dport: (u16, u16),
     /// The value and the mask of the protocol word ([`HeaderKey::protocol_word`]). If the rule constrains ports, the
     /// mask contains [`NO_PORTS`], so only keys with ports match. If the rule constrains ICMP types, only keys with a

@@ -24,6 +24,7 @@ struct Arguments {
     base: Option<u8>,
     /// The mask (`bitmask`); 0 without one.
     mask: u32,
+    /// The factor by which the number is multiplied; without it, 1.
     multiplier: Option<u32>,
     /// The alignment; 0 without one.
     align: u8,
