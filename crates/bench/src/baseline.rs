@@ -42,9 +42,10 @@ pub struct Case {
     pub set: Vec<String>,
     /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`).
     pub modules: Vec<PartCounts>,
-    /// Instructions that belong to no module and no port, per packet that entered; calls of all modules and ports.
+    /// The instructions that belong to no module and no port. Its packets are the packets that entered the pipeline,
+    /// and its calls are the calls of all modules and ports.
     pub residue: PartCounts,
-    /// All instructions, with the packets and calls of the residue.
+    /// All instructions. Its packets and calls are those of the residue.
     pub whole: PartCounts,
 }
 
@@ -59,7 +60,7 @@ pub struct PartCounts {
     pub function: String,
     /// Instructions per packet, rounded to three decimal places; missing if there were no packets.
     pub ipp: Option<f64>,
-    /// Packets per call, rounded to three decimal places.
+    /// Packets per call, rounded to three decimal places; missing if there were no calls.
     pub packets_per_call: Option<f64>,
     /// Instructions.
     pub instructions: u64,

@@ -102,7 +102,8 @@ impl InstructionProfile {
         self.functions.iter().filter(|(name, _)| name.contains(part)).map(|(_, (own, _))| own).sum()
     }
 
-    /// Returns the instructions of the callees of functions whose names contain `part`, without their own instructions.
+    /// Returns the instructions of the callees of functions whose names contain `part`. The instructions of these
+    /// functions themselves ([`own`](Self::own)) are not included.
     #[must_use]
     pub fn called_by(&self, part: &str) -> u64 {
         self.functions.iter().filter(|(name, _)| name.contains(part)).map(|(_, (_, called))| called).sum()

@@ -30,10 +30,10 @@ const USE_CASES: &[(&str, &[&str])] = &[
     ("aes", &["n=2", "ends=2"]),
 ];
 
-/// Functions whose example does other work than the function of a busy worker, and the settings that change this.
+/// Functions whose example needs other settings to do the work of a busy worker, each with these settings.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    // At its default of 10 Mbit/s it would drop nearly all packets. At this rate, some packets pass at once, some wait,
-    // and some are dropped.
+    // At its default rate of 10 Mbit/s, the shaper would drop nearly all packets. At this rate, some packets pass at
+    // once, some wait, and some are dropped.
     ("shaper", &["modules.shaper.shaper.rate=20Gbps"]),
     // With the default, the file would be full before counting begins.
     ("tap", &["modules.tap.tap.most=1000000"]),
@@ -129,8 +129,8 @@ pub struct Counted {
     pub build: CountedBuild,
 }
 
-/// Counts pipelines in processes of `program`, one per core at a time. File names are relative to `folder`. Calls
-/// `done` for each pipeline that is finished.
+/// Counts pipelines in processes of `program`, one per core at a time. Returns the counts in the order of `requested`.
+/// File names are relative to `folder`. Calls `done` for each pipeline that is finished.
 ///
 /// # Errors
 /// The error of a pipeline that cannot be counted: of several, the first in the order of `requested`. After an error,
@@ -202,7 +202,8 @@ pub fn count(
     Ok(counted)
 }
 
-/// Returns the name of the pipeline for the counted program: built-in names stay, file names get the folder.
+/// Returns the pipeline as an argument of the counted program: a built-in name unchanged, a file name joined to
+/// `folder`.
 fn argument(pipeline: &str, folder: &Path) -> String {
     if forebay_pipeline::is_built_in(pipeline) {
         return pipeline.to_owned();

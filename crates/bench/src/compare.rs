@@ -26,9 +26,10 @@ pub const NOTHING: f64 = 0.005;
 /// The largest relative change of instructions that counts as no change. Other threads than the counted one also work
 /// (they write the files of `tap`), so that the fifth digit changes from run to run.
 const NOT_COUNTED: f64 = 0.0005;
-/// The comparison stops when no interval of a part larger than [`SMALL`] extends further than this from its centre.
+/// The comparison stops when the intervals of all parts larger than [`SMALL`] are narrow enough: when none of them
+/// extends further than this from its centre.
 const FINE: f64 = 0.01;
-/// The share of the whole below which a part may have a wider interval.
+/// The share of the whole's ticks per packet up to which a part is small. The interval of a small part may be wider.
 const SMALL: f64 = 0.02;
 
 /// One of the two sides of a comparison.
@@ -102,7 +103,8 @@ pub struct Part {
     pub verdict: Verdict,
     /// Ticks per packet of both sides: the median of all runs.
     pub cpp_ticks: [Option<f64>; 2],
-    /// The relative change of ticks.
+    /// The relative change of ticks: 0.01 is an increase of 1 %. `None` if too few pairs of runs have the part on both
+    /// sides.
     pub change: Option<Interval>,
     /// Instructions per packet of both sides, if they were counted.
     pub ipp: [Option<f64>; 2],
@@ -123,7 +125,8 @@ pub struct Comparison {
     pub seconds: f64,
     /// Modules, ports, hand-overs, the residue and the whole.
     pub parts: Vec<Part>,
-    /// The change of the share of time in which a worker slept or waited.
+    /// The change of the share of time in which a worker slept or waited: 0.01 is an increase of one percentage point.
+    /// Of several workers, the worker with the largest share counts. `None` if the system does not report the share.
     pub slept: Option<Interval>,
     /// Set if workers sleep or wait for more of the time. Then fewer packets pass, even if no part costs more.
     pub less_busy: Option<Why>,
@@ -147,7 +150,8 @@ pub struct ComparisonProgress {
     pub widest: Option<f64>,
 }
 
-/// A run's figures: ticks and packets per call of each part, and the largest share of time that a worker slept.
+/// A run's figures: for each part, ticks per packet and packets per call (in this order); and the largest share of time
+/// that a worker slept.
 struct Figures {
     parts: HashMap<String, [Option<f64>; 2]>,
     slept: Option<f64>,
@@ -213,7 +217,7 @@ pub fn compare<S: Side>(
         let [Some(first), Some(second)] = pair else { continue };
         pairs.push([first, second]);
         let over = began.elapsed() >= time;
-        // The figures of idle runs have no change at any number of pairs.
+        // If the runs had no packets, more pairs of runs do not help.
         if pairs.len() == FIRST && change(&pairs, ALL).is_none() {
             return Err(CompareError::Nothing);
         }
@@ -248,7 +252,7 @@ fn names(counted: &[Measurement; 2]) -> Vec<String> {
     names
 }
 
-/// True if the part's ticks per packet are more than [`SMALL`] of the whole's.
+/// True if the part's ticks per packet are more than the share [`SMALL`] of the whole's ticks per packet.
 fn is_large(pairs: &[[Figures; 2]], name: &str) -> bool {
     let Some([first, _]) = pairs.first() else { return false };
     let (part, all) = (first.get(name, 0), first.get(ALL, 0));

@@ -37,7 +37,8 @@ const TUNABLES: &str = "glibc.cpu.hwcaps=-ERMS,-FSRM,-RTM,-MOVBE,-AVX512F,-AVX51
     glibc.cpu.x86_non_temporal_threshold=0xc0000";
 /// The environment variables that valgrind needs.
 const ENVIRONMENT: [&str; 3] = ["PATH", "TMPDIR", "VALGRIND_LIB"];
-/// The symbol of the counted function: a turn, in `serve`. Older builds have it in another module.
+/// The pattern of the counted function's symbol. The function runs one turn (`counted` in `serve`). Older builds have
+/// it in another module.
 const INSIDE: &str = "*::counting::*counted*";
 
 /// The name of the profile's file.
@@ -79,7 +80,8 @@ pub struct Served {
     pub packets: u64,
     /// By module: its name, packets and calls.
     pub modules: Vec<(String, u64, u64)>,
-    /// Modules that ran as one, by index: the first one has the packets and calls of all.
+    /// Groups of modules that ran as one (folded), by index. The first module of a group has the packets and calls of
+    /// the whole group.
     #[serde(default)]
     pub folds: Vec<Vec<usize>>,
     /// By port: its name, received packets and sent packets.
@@ -109,8 +111,8 @@ pub struct Counts {
     pub served: Served,
     /// All instructions of all workers, ports and the engine included, without `checks`.
     pub all: u64,
-    /// Instructions of pointer checks of `core` in builds without optimisation; 0 in other builds. They branch on the
-    /// order of two addresses, which is not fixed. The counts of parts include them.
+    /// Instructions of pointer checks of `core` in builds without optimisation; 0 in other builds. The checks branch on
+    /// the order of two addresses, which is not fixed. The counts of modules and ports include them.
     #[serde(skip)]
     pub checks: u64,
     /// By module: instructions of its function's calls.
@@ -249,7 +251,8 @@ impl Counts {
     }
 
     /// Returns instructions per packet of the module or port of this name
-    /// ([`TimedPart::name`](crate::ticks::TimedPart::name)).
+    /// ([`TimedPart::name`](crate::ticks::TimedPart::name)). `None` for a hand-over, for an unknown name, or without
+    /// packets.
     #[must_use]
     pub fn per_packet(&self, name: &str, kind: PartType) -> Option<f64> {
         let ports = || self.served.ports.iter().zip(&self.ports);
@@ -270,7 +273,8 @@ impl Counts {
         (packets > 0).then(|| instructions as f64 / packets as f64)
     }
 
-    /// Returns packets per call of the module or port of this name, while it was counted.
+    /// Returns packets per call of the module or port of this name, while it was counted. `None` as for
+    /// [`per_packet`](Self::per_packet), or without calls.
     #[must_use]
     pub fn packets_per_call(&self, name: &str, kind: PartType) -> Option<f64> {
         let served = &self.served;

@@ -1,7 +1,8 @@
 //! Measures the disturbance of a worker in a span of time: what the system did with its core.
 //!
 //! Another thread reads all values from `/proc`, at both ends of the span, so the worker is not slowed down. The
-//! time-stamp counter continues to count while another program has the core; these figures show for how long.
+//! time-stamp counter continues to count while another program has the core. The values from `/proc` show for how long
+//! the worker did not have its core.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +98,7 @@ impl Witness {
         Self { at: Tsc.now(), threads, stolen }
     }
 
-    /// Returns the disturbances since `earlier`, by worker, for threads that exist in both.
+    /// Returns the disturbances since `earlier`, by worker. A thread that only one of the two readings has is left out.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Vec<Disturbance> {
         let span_s = Tsc.frequency().seconds(self.at.since(earlier.at));

@@ -5,9 +5,10 @@ use serde::Serialize;
 /// The share of the values that is left out at each end.
 const TRIMMED: f64 = 0.2;
 /// The number of standard errors that an interval extends to each side. A comparison examines many figures many times
-/// (for example forty modules after each of ten rounds), and none may be called changed by chance. With forty pairs,
-/// the probability of a value beyond this is 6 in 100 000 (Student's distribution). So at worst about one comparison in
-/// fifty is wrong. Far fewer are wrong if the examinations depend on each other.
+/// (for example forty modules after each of ten rounds), and none of them may be reported as changed by chance. With
+/// forty pairs, the probability that a value is outside of the interval by chance is 6 in 100 000 (Student's
+/// distribution). So at worst about one comparison in fifty is wrong. Far fewer are wrong if the examinations depend on
+/// each other.
 const ERRORS: f64 = 4.5;
 
 /// The least number of values for a useful interval.
@@ -25,8 +26,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the interval of the trimmed mean of these values (Yuen 1974: from the winsorised variance), or `None`
-    /// with too few values.
+    /// Returns the interval of the trimmed mean of these values (Yuen 1974: from the winsorised variance). `None` if
+    /// there are fewer than [`LEAST`] values, or if one of them is not finite.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         let count = values.len();
         if count < LEAST || values.iter().any(|value| !value.is_finite()) {

@@ -26,7 +26,7 @@ pub enum GateCause {
     Batches,
     /// Both have changed. They cannot be separated, because the present build's batches cannot be changed.
     CodeOrBatches,
-    /// A module gets another share of the packets.
+    /// A module gets another share of the packets than before.
     Traffic,
     /// The module is new.
     Appeared,
@@ -58,7 +58,7 @@ impl GateCause {
 pub struct CauseShare {
     /// The cause.
     pub cause: GateCause,
-    /// Instructions per packet.
+    /// The change that this cause explains, in instructions per packet. Negative for a decrease.
     pub ipp: f64,
 }
 
@@ -79,21 +79,21 @@ pub enum GateVerdict {
 /// A figure that has changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The module, `(residue)` or `(all)`.
+    /// The name of the module or port, `(residue)` or `(all)`.
     pub part: String,
-    /// The module's function.
+    /// The module's function or the port's type; empty for `(residue)` and `(all)`.
     pub function: String,
     /// The result.
     pub verdict: GateVerdict,
-    /// Instructions per packet of the baseline.
+    /// Instructions per packet of the baseline. `None` if only the present build has the module, or packets in it.
     pub before: Option<f64>,
-    /// Instructions per packet of the present build.
+    /// Instructions per packet of the present build. `None` if only the baseline has the module, or packets in it.
     pub now: Option<f64>,
     /// The relative change. `None` if only one side has the module, or if the baseline has 0 instructions per packet.
     pub change: Option<f64>,
     /// Packets per call of the baseline and of the present build.
     pub packets_per_call: [Option<f64>; 2],
-    /// The causes, the most important first.
+    /// The causes, the most important first. For `(all)`, in instructions per packet that entered.
     pub why: Vec<CauseShare>,
     /// For `(all)`: the parts that contribute most, in instructions per packet that entered.
     pub mostly: Vec<(String, f64)>,
@@ -126,7 +126,8 @@ impl Compared {
     }
 }
 
-/// The largest relative difference in calls per visit of a module at which a count has the batches of the baseline.
+/// A count has the batches of the baseline if its calls per visit differ from the baseline's by at most this share. A
+/// visit is one packet in one module.
 const REACHED: f64 = 0.05;
 
 /// Compares the present counts of a pipeline with the baseline. `other` is the present build's count with other
@@ -200,9 +201,9 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
 }
 
 /// Returns the factor by which batches have become smaller; a factor below 1 means larger batches. Among the findings
-/// beyond the limit, the finding with the largest change of batches decides. `None` if none of them has other batches
-/// than the baseline. The caller then counts the present build once more with batches changed by this factor, for
-/// `other` of [`compare`].
+/// beyond the limit, the finding with the largest change of batches decides. The caller counts the present build once
+/// more, with batches changed by this factor, and passes this count to [`compare`] as `other`. Returns `None` if none
+/// of the findings beyond the limit has other batches than the baseline. Then no other count is needed.
 #[must_use]
 pub fn wants(before: &Case, now: &Case, limit: f64) -> Option<f64> {
     let compared = compare(before, now, None, limit);
@@ -257,7 +258,8 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: GateC
     let (were, are) = (visits(before), visits(now));
     let Some(batches) = why.iter_mut().find(|why| why.cause == GateCause::Batches) else { return why };
     if were > 0.0 && (were - are).abs() > 1e-9 * were && calls[1] != calls[0] {
-        // More visits, with calls as large as before. The rest is the effect of smaller calls.
+        // The calls of the additional visits, with as many packets per call as before. The rest is the effect of fewer
+        // packets per call.
         let part = batches.ipp * (are - were) * (calls[0] / were) / (calls[1] - calls[0]);
         batches.ipp -= part;
         why.push(CauseShare { cause: modules, ipp: part });
@@ -300,7 +302,7 @@ fn finding(before: &PartCounts, now: &PartCounts, mut why: Vec<CauseShare>, limi
     })
 }
 
-/// Returns the finding for a module that only one side has.
+/// Returns the finding for a module that only one side has, or that has packets on one side only.
 fn alone(part: &PartCounts, verdict: GateVerdict, cause: GateCause) -> Finding {
     let (ipp, gone) = (part.per_packet(), cause == GateCause::Vanished);
     let packets = part.calls_per_packet().filter(|calls| *calls > 0.0).map(f64::recip);

@@ -36,10 +36,10 @@ const ITEMS: usize = 4_000_000;
 const ROOM: usize = 1_024;
 /// The number of round trips of a cache line in a run.
 const ROUND_TRIPS: u64 = 50_000;
-/// The number of cache lines that are handed over in turn. There are so many that the cache of a core has lost a line
-/// before its next turn.
+/// The number of cache lines that are handed over in turn. There are so many that a core's cache no longer contains a
+/// line when the turn of this line comes again.
 const LINES: usize = 1 << 18;
-/// The number of lines of a run.
+/// The number of hand-overs of lines in a run. Each of the [`LINES`] lines is handed over twice.
 const LINES_MOVED: usize = 1 << 19;
 
 /// A cache line.

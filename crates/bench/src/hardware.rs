@@ -54,8 +54,8 @@ pub struct HardwareCounts {
 pub struct Hardware {
     /// Instructions per core cycle, idle turns included.
     pub ipc: Option<f64>,
-    /// Instructions per core cycle of busy turns. [`HardwareCounts::figures`] cannot know it, because the counters are
-    /// read from outside, for whole spans. [`Measurement`](crate::measurement::Measurement) fills it in from the
+    /// Instructions per core cycle of busy turns. [`HardwareCounts::figures`] leaves it `None`, because its counters
+    /// are read from outside, for whole spans. [`Measurement`](crate::measurement::Measurement) fills it in from the
     /// workers' own meters.
     pub eipc: Option<f64>,
     /// Core cycles of busy turns per packet: the core cycles of the span, multiplied by the busy share of the time.
@@ -178,7 +178,7 @@ impl HardwareCounts {
         let of_cycles = |event: Event| ratio(sum(event)?, sum(Event::CoreCycles)?);
         Hardware {
             ipc: of_cycles(Event::Instructions),
-            // It is a figure of busy turns, but the span includes idle ones.
+            // The counters include idle turns, but the eIPC is a figure of busy turns.
             eipc: None,
             core_cpp: per_packet(Event::CoreCycles).map(|cycles| cycles * busy),
             l1d_misses: per_packet(Event::L1dMisses),

@@ -20,11 +20,11 @@ pub use figure::Figure;
 /// The name that stands for the whole chain among the modules.
 pub const CHAIN: &str = "(all)";
 
-/// Selects a part of the history. `None` selects everything.
+/// Selects a part of the history. A field that is `None` selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Selects one pipeline: by its name, by the argument that it was named by (`usecase:NAME`, `function:NAME`, a
-    /// file), or by either of them with its settings.
+    /// file), or by one of the two followed by its settings.
     pub pipeline: Option<String>,
     /// Selects one module, or [`CHAIN`].
     pub module: Option<String>,
@@ -105,7 +105,7 @@ pub struct Step {
     pub to: f64,
     /// The relative change; `None` if `from` is 0.
     pub change: Option<f64>,
-    /// True if the two measurements were made on different CPUs, which may be the only change.
+    /// True if the two measurements were made on different CPUs. Then the step may have no other cause.
     pub other_cpu: bool,
 }
 
@@ -129,7 +129,8 @@ pub struct Series {
     pub pipeline: String,
     /// Its settings.
     pub set: Vec<String>,
-    /// The instruction set of the counted values; `None` if they are not counted, or it is unknown.
+    /// The instruction set of the counted values. `None` if the values are not counts, or if the instruction set is
+    /// unknown.
     pub instruction_set: Option<String>,
     /// The module, or [`CHAIN`].
     pub module: String,
@@ -155,7 +156,7 @@ pub struct History {
 }
 
 impl History {
-    /// Returns the selected history of the measurements in `saved`.
+    /// Returns the selected history of the measurements in `saved`, which must be in order of time.
     ///
     /// # Errors
     /// [`ChoiceError`].

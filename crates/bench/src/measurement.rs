@@ -145,8 +145,8 @@ pub struct Chain {
     pub ipp: Option<f64>,
     /// Instructions that belong to no module and no port, per packet that entered.
     pub residue_ipp: Option<f64>,
-    /// Ticks per packet that entered that belong to no module, no port and no hand-over: measured, not calculated as a
-    /// difference.
+    /// Ticks that belong to no module, no port and no hand-over, per packet that entered. They are measured, not
+    /// calculated as a difference.
     pub residue_ticks: Option<f64>,
     /// The sum of the ticks of all modules, ports and hand-overs and of the residue, per packet that entered. Each is
     /// measured by itself, so the difference from `cpp_ticks` shows the error of `cpp_ticks`.
@@ -197,13 +197,13 @@ pub struct Measurement {
     /// The reasons for missing processor events.
     #[serde(default)]
     pub unavailable: BTreeMap<Event, String>,
-    /// The reason why `ipc` and `core_cpp` of modules, and `eipc`, are missing, if they are.
+    /// The reason why `ipc` and `core_cpp` of modules, and `eipc`, are missing. `None` if they are not missing.
     #[serde(default)]
     pub unmetered: Option<String>,
     /// The search for the non-drop and partial drop rates, if there was one.
     #[serde(default)]
     pub search: Option<Rates>,
-    /// Lines that are missing in files of modules; left out if none are.
+    /// Lines that are missing in files of modules. The list is left out of the JSON text if it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_lines: Vec<LostLines>,
 }

@@ -31,7 +31,7 @@ struct ThreadMeter<O> {
     why_not: WhyNot,
 }
 
-/// Creates a meter for a worker. If it cannot be read, the reason is stored in `why_not`.
+/// Creates a meter for a worker. If its counters cannot be opened or read, the reason is stored in `why_not`.
 pub(crate) fn meter(why_not: &WhyNot) -> Box<dyn Meter> {
     let open = || OwnGroup::open(EVENTS);
     Box::new(ThreadMeter { open, group: None, why_not: Arc::clone(why_not) })

@@ -13,7 +13,7 @@ use crate::compare::Side;
 use crate::measurement::Measurement;
 use crate::program::{PARENT, Stamp, last_lines};
 
-/// The name of a variable that gives the environment of each run another size. Its value has no meaning.
+/// The variable that gives the environment of each run another size. Only the length of its value matters.
 const FILLER: &str = "FOREBAY_FILLER";
 
 /// A build of Forebay, and the pipeline that it measures.
@@ -48,12 +48,12 @@ pub enum BuildError {
         /// The program.
         program: PathBuf,
     },
-    /// The program failed.
+    /// The program failed, or did not print the expected result.
     #[error("{} {}: {output}", .program.display(), .arguments.join(" "))]
     Failed {
         /// The program.
         program: PathBuf,
-        /// Its arguments.
+        /// Its arguments. For a measurement, without those that every run has (`--json`, `--duration`, `--no-count`).
         arguments: Vec<String>,
         /// The end of its error output.
         output: String,

@@ -30,8 +30,8 @@ pub(crate) const SCHEMA: u32 = 1;
 /// The name of the module behind the measured function.
 const AFTER: &str = "after";
 
-/// Functions whose example does other work than the function of a busy worker, and the settings that change this. The
-/// settings of the gate come before these.
+/// Functions whose example needs other settings to do the work of a busy worker, each with these settings. They follow
+/// the settings of the gate (`FUNCTIONS` in `cases`), and override them.
 const FUNCTIONS: &[(&str, &[&str])] = &[
     // The tap would stop copying at its limit. No disk keeps up with a copy of every packet, so it writes to
     // `/dev/null`.
@@ -65,8 +65,8 @@ pub struct Costed {
     /// The part of `t0_s` that the engine's stopwatch assigns to no module: choosing the module and taking its packets
     /// from the queue.
     pub dispatch_s: f64,
-    /// The share of the variance of the time per packet between batch sizes that the line explains. `None` if there is
-    /// no variance.
+    /// How well the line fits: the share of the variance that it explains. The variance is that of the time per packet
+    /// between batch sizes. `None` if there is no variance.
     pub r2: Option<f64>,
     /// `(T0 + B·T1) / (B·(T0 + T1))` for the largest batch B: the cost of a packet in full batches, relative to its
     /// cost in batches of one. At 1, batches save nothing.
@@ -106,7 +106,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The largest batches that are allowed. The minimum is 4, because fitting a line needs three sizes.
+    /// The allowed values of the largest batch ([`batch`](Self::batch)). The minimum is 4, because fitting a line needs
+    /// three sizes.
     pub const BATCHES: std::ops::RangeInclusive<usize> = 4..=forebay_packet::MAX_BATCH;
 
     /// The default effort for this largest batch.
@@ -290,6 +291,9 @@ impl Costed {
         // By size: calls per packet that comes to the module, and ticks of the whole pipeline per packet.
         let whole: Vec<_> = sizes.iter().map(|it| (1.0 / it.packets, it.whole / (it.calls * it.packets))).collect();
         let line = fit::line(&whole)?;
+        // `dispatch` is the part of T0 that timed calls do not include. `besides` is the time of all other modules and
+        // the engine per packet, with full batches: the whole time without the timed calls of this module and their
+        // dispatch.
         let mut dispatch = line.each - timed.clamp(0.0, line.each);
         let besides = line.fixed + line.each / full.packets - each(full) - dispatch / full.packets;
         let mut costs: Vec<_> = whole.iter().map(|(calls, whole)| (*calls, whole - besides)).collect();

@@ -57,7 +57,8 @@ impl Rates {
         }
     }
 
-    /// Returns the non-drop and the partial drop rate, or `None` if the search is void.
+    /// Returns the non-drop and the partial drop rate, in packets per second. A rate is `None` if the search did not
+    /// find it; both are `None` if the search is void.
     #[must_use]
     pub fn rates(&self) -> (Option<f64>, Option<f64>) {
         if self.void { (None, None) } else { (self.ndr.pps, self.pdr.pps) }
@@ -86,8 +87,8 @@ pub fn check(plans: &mut [Plan]) -> Result<(), TrialError> {
     Load::of(plans).map(|_| ())
 }
 
-/// Runs `plans` on `cores` and searches for `time`. Calls `report` before every trial. The pipeline has ended when this
-/// returns.
+/// Runs `plans` on `cores` and searches for both rates. `time` limits the duration of the search; the last trial may
+/// exceed it. Calls `report` before every trial. The pipeline has ended when this returns.
 ///
 /// # Errors
 /// [`RatesError`].

@@ -25,7 +25,7 @@ const LONGEST: usize = 64;
 /// whole file.
 const MOST: u64 = 64 << 20;
 
-/// A pipeline, in a form that can be named again.
+/// A pipeline, described so that a later measurement can use the same pipeline.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// `usecase:NAME`, `function:NAME`, or the absolute path of a file.
@@ -44,8 +44,8 @@ impl fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// Reads the present state of a pipeline that is named by `usecase:NAME`, `function:NAME` or the absolute path of a
-    /// file.
+    /// Creates the subject for a pipeline and reads the present contents of its file. `pipeline` is `usecase:NAME`,
+    /// `function:NAME` or the absolute path of a file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -325,7 +325,8 @@ impl MeasurementStore {
         let mut folders = Vec::new();
         for entry in fs::read_dir(&self.0)? {
             let path = entry?.path();
-            // Other files in the store are ignored. A measurement that is being saved has a name with a dot.
+            // Other files in the store are ignored. The folder of a measurement that is being saved has a name that
+            // begins with a dot.
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if !hidden && path.join(FILE).exists() {
                 folders.push(path);

@@ -1,11 +1,12 @@
-//! Finds the rates that a pipeline forwards without loss (NDR) and with little loss (PDR). It runs short trials, and
-//! some of them may be bad.
+//! Finds the rates that a pipeline forwards without loss (NDR) and with little loss (PDR), by short trials. Some of the
+//! trials may be bad by chance.
 //!
-//! The method follows MLRsearch (draft-ietf-bmwg-mlrsearch, "Multiple Loss Ratio Search"). There are several trials at
-//! a load. A load becomes a lower or an upper bound when no further trial could change the decision, given the share of
-//! trial time that may exceed the loss. All goals share the trials. Phases with short trials and wide bounds come
-//! before phases with long trials and narrow bounds. If loads contradict each other (a lower load loses packets and a
-//! higher load does not), the lowest load with losses counts.
+//! The method follows MLRsearch (draft-ietf-bmwg-mlrsearch, "Multiple Loss Ratio Search"). A trial is good if it loses
+//! at most the share of packets that the goal allows ([`Goal::loss`]); otherwise it is bad. There are several trials at
+//! a load. A load is good if its bad trials take at most the share [`Goal::exceed`] of the trial time. A load becomes a
+//! lower bound (good) or an upper bound (bad) when no further trial could change the decision. All goals share the
+//! trials. Phases with short trials and wide bounds come before phases with long trials and narrow bounds. If loads
+//! contradict each other (a lower load loses packets and a higher load does not), the lowest load with losses counts.
 //!
 //! This module does not depend on how trials run: [`Trials`] runs them; tests use a model.
 
@@ -151,16 +152,17 @@ pub fn search<T: Trials>(
 struct Phase {
     /// The length of a trial, in seconds.
     span: f64,
-    /// The total length of trials of this phase that decide about a load when they disagree, in seconds.
+    /// The total length of the trials of this phase at one load after which a decision is certain, in seconds. If the
+    /// trials agree, fewer of them decide.
     sum: f64,
     /// The largest distance between the bounds, as a share of the upper bound.
     width: f64,
 }
 
-/// Returns the phases; the last one has the requested precision. The length of its trials is 1/75 of the time limit,
-/// with which an undisturbed search needs half of the time. If one in five trials is bad by chance, 98 of 100 searches
-/// end within 2 % of the true rate with these numbers of trials per load. With one trial in the first phase, and three
-/// and five in the last phases, 95 of 100 searches do.
+/// Returns the phases; the last one has the requested precision. The length of the last phase's trials is 1/75 of the
+/// time limit. With this length, an undisturbed search needs half of the time limit. If one in five trials is bad by
+/// chance, 98 of 100 searches end within 2 % of the true rate with these numbers of trials per load. With one trial in
+/// the first phase, and three and five in the last phases, 95 of 100 searches do.
 fn phases(limits: &Limits) -> [Phase; 4] {
     let last = (limits.time.as_secs_f64() / 75.0).clamp(0.005, 2.0);
     let phase = |part: f64, trials: f64, widths: f64| {
@@ -199,8 +201,9 @@ impl Load {
             };
             *sum += span;
         }
-        // Trials of earlier phases are shorter, and weak evidence for long ones. Good short trials do not count. The
-        // time of bad short trials counts only beyond the share that the goal allows next to the good short trials.
+        // Trials of earlier phases are shorter, and weak evidence for long ones. Good short trials do not count. In the
+        // time of all short trials, the share `exceed` may be bad: only the time of bad short trials beyond this share
+        // counts.
         bad += (bad_short - good_short * goal.exceed / (1.0 - goal.exceed)).max(0.0);
         let whole = (good + bad).max(phase.sum);
         let allowed = whole * goal.exceed;
@@ -243,7 +246,8 @@ struct Search<'a, T: Trials> {
     loads: Vec<Load>,
     /// The result so far. [`search`] fills in the rates and bounds at the end.
     outcome: Outcome,
-    /// By goal: the lower bound of the last phase that had one.
+    /// By goal: the lower bound of the last phase that is complete. `None` if no phase is complete or this phase found
+    /// no lower bound.
     lower: Vec<Option<f64>>,
     report: &'a mut dyn FnMut(&SearchProgress<'_>),
 }
@@ -279,9 +283,9 @@ impl<T: Trials> Search<'_, T> {
         Ok(Completion::Done)
     }
 
-    /// Returns the load to decide next. `None` if the bounds are close enough, or if there are none within the limits.
-    /// `hint` has the bounds of the previous phase, which are tried first. `step` is the relative distance of the next
-    /// load that is outside of known bounds; it doubles with each use.
+    /// Returns the load to decide next. `None` if the bounds are close enough, or if no further bound can be within the
+    /// limits. `hint` has the bounds of the previous phase, which are tried first. `step` is the relative distance of
+    /// the next load from the known bound if the load is outside of known bounds; it doubles with each use.
     fn next(&self, goal: &Goal, phase: &Phase, hint: Bounds, step: &mut f64) -> Option<f64> {
         let Limits { least_pps: least, most_pps: most, .. } = self.limits;
         match self.bounds(goal, phase) {

@@ -11,8 +11,8 @@
 //!   segment, `k` segments that leave the share `1 - R²` of the squares save `(n-k)/2 · log2(1+n) − (n−1)/2 · log2(1 +
 //!   n(1−R²))` bits. Only shares appear, so the result does not depend on the scale or the offset of the values.
 //!
-//! For a given number of segments, the least squares are found exactly (Bellman 1961). So is the best description:
-//! a number of segments is skipped only if a bound shows that it cannot be the best.
+//! For a given number of segments, the least squares are found exactly (Bellman 1961). The best description is found
+//! exactly, too: a number of segments is skipped only if a bound shows that it cannot be the best.
 //!
 //! Counted figures have no noise: each change is a step.
 

@@ -32,7 +32,7 @@ pub struct Timed {
     pub hertz: f64,
     /// The processor's counts of the measured span.
     pub counted: HardwareCounts,
-    /// The reason why workers have no metered figures, if they have none.
+    /// The reason why workers have no metered figures. `None` if they have some.
     pub unmetered: Option<String>,
     /// Disturbances of the workers during the measured span.
     pub disturbances: Vec<Disturbance>,
@@ -69,7 +69,7 @@ impl Timed {
         self.per_packet(share * self.report.duration_s * self.hertz)
     }
 
-    /// Ticks per packet that entered that belong to no module, no port and no hand-over. The residue is measured, not
+    /// Ticks that belong to no module, no port and no hand-over, per packet that entered. This residue is measured, not
     /// calculated as a difference.
     #[must_use]
     pub fn residue(&self) -> Option<f64> {

@@ -66,10 +66,10 @@ pub struct Load {
     pps: f64,
     /// The names of the sources.
     ports: Vec<String>,
-    /// The number of packets that may wait at the end of a trial.
+    /// The number of packets, over all sources, that may wait at the end of a trial without being counted as lost.
     waiting: f64,
-    /// The additional number of waiting packets for sources that send in bursts, at the configured rate; it is
-    /// proportional to the load.
+    /// The number of packets that may wait in addition because sources send in bursts, at the configured load. For
+    /// another load it changes in proportion.
     burst: f64,
 }
 
@@ -265,7 +265,8 @@ impl Bench for Real {
     }
 }
 
-/// Runs trials in simulated time with given costs of calls: the limit is known, and every run is the same.
+/// Runs trials in simulated time with given costs of calls. So the rate that the pipeline can forward is known, and
+/// every run has the same result.
 pub struct Emulated<S: Scheduler> {
     bench: Virtual<S>,
     load: Load,

@@ -229,7 +229,8 @@ impl Connection {
     fn handshake(&mut self, flags: u8, reply: bool) -> Phase {
         let complete = match (self.seen & (OPENED | ANSWERED), reply, flags & (SYN | ACK)) {
             (OPENED, true, both) if both == SYN | ACK => {
-                // After a reset, an answer to a SYN belongs to a new connection.
+                // If a connection was established before this SYN, the answer shows that a new connection replaces it.
+                // The new connection is not marked.
                 let kept = if self.seen & ESTABLISHED == 0 { MARKED } else { 0 };
                 self.seen = self.seen & (kept | !MARKED) | ANSWERED;
                 false

@@ -30,11 +30,12 @@ pub struct Misses {
     pub last: f64,
 }
 
-/// Runs `program count PIPELINE` under callgrind with caches of these sizes in bytes, until `stop` is set. Sizes are
-/// rounded down to a size that can be simulated.
+/// Runs `program count PIPELINE` under callgrind with simulated caches. `caches` has the sizes of the first-level data
+/// cache and of the last-level cache, in bytes. Each is rounded down to a size that can be simulated. If `stop` is set
+/// meanwhile, the run is killed.
 ///
 /// # Errors
-/// [`CountError`]; [`CountError::Failed`] if it was stopped.
+/// [`CountError`]; [`CountError::Failed`] if `stop` was set.
 pub fn misses(
     program: &Path,
     pipeline: &str,

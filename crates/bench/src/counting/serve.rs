@@ -18,14 +18,14 @@ use crate::named::{NAMES, Named, NamedPort, PortCalls};
 const SLICE: Nanos = Nanos(10_000);
 /// The number of slices after which counting ends even if too few packets entered.
 const PATIENCE: usize = 100_000;
-/// The simulated cost of a module's call, similar to real functions. So packets have the distances that they have for a
-/// busy worker: meters and timers see time pass, and a scheduler that shares time has time to share.
+/// The simulated cost of a module's call, similar to real functions. So packets are as far apart in time as on a busy
+/// worker: meters and timers see time pass, and a scheduler that shares time has time to share.
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 
 /// Runs the counted pipeline and returns its packets and calls. `NAMES` modules and ports, from the index `first` on,
-/// are called through named functions. `load` creates the plans. From then on, this process's memory blocks start at
-/// pages ([`align_to_pages`](allocator::align_to_pages)) if its allocator is
-/// [`AligningAllocator`](allocator::AligningAllocator).
+/// are called through named functions. `load` creates the plans, one per worker. If the allocator of this process is
+/// [`AligningAllocator`](allocator::AligningAllocator), its memory blocks start at pages from this call on
+/// ([`align_to_pages`](allocator::align_to_pages)).
 ///
 /// # Errors
 /// The pipeline cannot be created.
@@ -86,7 +86,8 @@ fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortC
     Ok(Tally::of(&workers, calls).since(&before))
 }
 
-/// Runs until `packets` have entered since the start, or no more packets come.
+/// Runs until `packets` packets have entered since the start, but at most [`PATIENCE`] slices of simulated time.
+/// `until` is the time up to which the workers have run, and is advanced.
 fn run<S: Scheduler>(
     workers: &mut [Worker<Simulated, S>],
     until: &mut Ticks,
@@ -103,8 +104,8 @@ fn run<S: Scheduler>(
     }
 }
 
-/// Runs a counted turn: [`INSIDE`](super::INSIDE) is its symbol. The code that calls turns in simulated time and
-/// allocates memory is outside.
+/// Runs a turn whose instructions are counted: [`INSIDE`](super::INSIDE) matches the symbol of this function. The code
+/// that calls turns in simulated time and allocates memory is outside of it, and is not counted.
 #[inline(never)]
 fn counted<S: Scheduler>(worker: &mut Worker<Simulated, S>) -> Next {
     worker.turn()
@@ -156,7 +157,7 @@ impl Tally {
         Self { packets: entered(workers), modules, ports, port_calls }
     }
 
-    /// Returns the counts since `before`, without the properties of the pipeline.
+    /// Returns the counts since `before`. The fields that describe the pipeline are left empty.
     fn since(self, before: &Self) -> Served {
         let since = |now: Vec<(String, u64, u64)>, before: &[(String, u64, u64)]| {
             let pairs = now.into_iter().zip(before);

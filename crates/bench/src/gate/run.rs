@@ -34,7 +34,7 @@ pub enum GateError {
         /// The pipelines of the baseline.
         there: String,
     },
-    /// Another build does not list its pipelines.
+    /// A build does not list its built-in pipelines.
     #[error(transparent)]
     Other(#[from] crate::process::BuildError),
     /// There is no pipeline to compare.
@@ -155,8 +155,9 @@ impl Gate<'_> {
         Ok((answer, now.cases))
     }
 
-    /// Compares with another build, which counts the same pipelines now. These are `pipelines` with the settings `set`,
-    /// or all built-in pipelines if none is named. Pipelines that only one of the builds has are listed in the answer.
+    /// Compares with the build `other`, which counts the same pipelines now. The compared pipelines are `pipelines`
+    /// with the settings `set`, or all built-in pipelines if `pipelines` is empty. Pipelines that only one of the
+    /// builds has are listed in the answer, and are not compared.
     ///
     /// # Errors
     /// [`GateError`].

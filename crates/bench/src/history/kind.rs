@@ -43,8 +43,8 @@ impl<'s> ValueGroup<'s> {
 pub(super) struct Build<'s> {
     /// The instruction set, if known.
     pub(super) set: Option<&'s str>,
-    /// True for a build with internal checks. False if the version did not report its build profile, because
-    /// measurements of builds with checks are rarely saved.
+    /// True for a build with internal checks. If the version did not report its build profile, the build is assumed to
+    /// have no checks (false), because measurements of builds with checks are rarely saved.
     pub(super) debug: bool,
 }
 
@@ -54,7 +54,7 @@ impl<'s> Build<'s> {
         Self { set: measurement.instruction_set.as_deref(), debug: measurement.profile.as_deref() == Some("debug") }
     }
 
-    /// Returns the build configuration of the counts in `saved`, if it has any.
+    /// Returns the build configuration of the counts in `saved`. `None` if there are no counts.
     pub(super) fn counted(saved: &'s Saved) -> Option<Self> {
         let measurement = &saved.measurement;
         let of_module =

@@ -22,7 +22,7 @@ use super::{Effort, ProfileError};
 
 /// The time for which the pipeline runs before the measurement begins: tables and caches fill.
 const WARM_UP: Duration = Duration::from_millis(10);
-/// The time after which no packets of the previous trigger remain.
+/// The time after a change of the trigger until no packets of the previous trigger remain.
 pub(super) const SETTLE: Duration = Duration::from_millis(1);
 /// The hold time of all modules. It is so long that packets always wait for a full batch.
 const HOLD: Nanos = Nanos(1_000_000_000);
@@ -40,7 +40,7 @@ const ROUNDING: f64 = 0.01;
 const AGAIN: u32 = 6;
 /// The shortest span.
 pub(super) const SHORTEST: Duration = Duration::from_micros(100);
-/// The number of undisturbed rounds that are enough.
+/// If a size has at least this many undisturbed rounds, its other rounds do not count.
 const ENOUGH: usize = 4;
 /// If a module receives no packet in this time, and the worker had [`TURNS`] busy turns in it, the module is
 /// unreachable.
@@ -144,7 +144,7 @@ pub(super) fn measure(
     }
 }
 
-/// Returns, for each module, true if it received packets. Waits for `span` first.
+/// Waits for `span`, then returns, for each module, true if it has received packets since the start.
 pub(super) fn reached(instance: &dyn Instance, span: Duration) -> Vec<bool> {
     let board = instance.board();
     std::thread::sleep(span);
@@ -158,9 +158,9 @@ pub(super) fn fill(instance: &dyn Instance, modules: usize, batch: usize) -> Res
     instance.act(&(0..modules).flat_map(wait).collect::<Vec<_>>())
 }
 
-/// Measures modules that do the same work, for each size of [`sizes`] in this order. All of them get batches of the
-/// measured size, and the first one is timed. Afterwards, and if a size cannot be measured, these modules wait for full
-/// batches again. The error is the reason for the user.
+/// Measures modules that do the same work, with each size of [`sizes`]; the samples are in the order of these sizes.
+/// All of `modules` get batches of the measured size, and the first one is timed. Afterwards, and if a size cannot be
+/// measured, these modules wait for full batches again. The error is a text for the user: the reason.
 pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]) -> Result<Measured, String> {
     let (board, sizes) = (instance.board(), sizes(effort.batch));
     let mut measured = Measured { samples: vec![Vec::new(); sizes.len()], stalled: (0.0, 0.0) };
@@ -201,7 +201,7 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
 }
 
 /// Measures a span and extends it until a call was timed. Returns the sample and the length of the whole span in
-/// seconds. Returns the reason if no packet comes, the pipeline has ended, or the worker does not run.
+/// seconds. The error is the reason: no packet comes, the pipeline has ended, or the worker does not run.
 fn look(
     instance: &dyn Instance,
     board: &Arc<PipelineCounters>,

@@ -24,7 +24,7 @@ use super::{Costed, Effort, Profile, ProfileError, Progress};
 
 /// The time for which a pipeline runs to find out which modules receive packets.
 const LOOK: Duration = Duration::from_millis(100);
-/// Types of ports that are not replaced.
+/// Types of ports that are not replaced. Ports of type `pcap` that read a file are not replaced either.
 const PLAYED: &[&str] = &["generator", "sink", "ring"];
 /// The largest file whose contents are included in a key, in bytes.
 const LARGEST_FILE: u64 = 1 << 28;
@@ -122,7 +122,7 @@ impl Shape<'_> {
     /// Adds a text, or the parameters of the state that has this name. If a file has this name, its contents are added
     /// too.
     fn text(&mut self, text: &str) {
-        // The name of a state stands for its parameters, and the name of a file for its contents.
+        // A state's parameters replace its name. A file's contents are added to its name.
         if let Some(state) = self.state.get(text) {
             // A state does not refer to other states.
             let states = std::mem::replace(&mut self.state, &Value::Null);
@@ -230,7 +230,7 @@ impl Pipeline {
             if !PLAYED.contains(&kind) && enters {
                 replaced.push((port.clone(), kind.to_owned()));
             }
-            // A generator cannot send packets.
+            // A generator cannot send packets, so the packets that leave through this port go to an additional sink.
             if enters && leaves && (!PLAYED.contains(&kind) || kind == "generator") {
                 source = source.set(format!("ports.{}={{ sink: {{}} }}", out_of(port)));
                 of_both.push(port.as_str());

@@ -183,8 +183,9 @@ impl Distributor {
         });
     }
 
-    /// Calls `pass` for each packet and assigns the packet to the gate that it returns. `pass` gets the session of a
-    /// plain packet whose key is on the side `side`, and `None` for other packets and packets without a session.
+    /// Calls `pass` for each packet, and assigns the packet to the gate that `pass` returns. `pass` gets the packet's
+    /// session if the packet is plain and its key is the session's key of this `side` ([`Balanced::CLIENT`] or
+    /// [`Balanced::SERVER`]). Otherwise `pass` gets `None`.
     #[inline(always)]
     fn each(
         &mut self,
@@ -212,8 +213,8 @@ impl Distributor {
         }
     }
 
-    /// Forwards a plain packet of a session that it does not change. Returns false if the packet needs the general
-    /// case.
+    /// Forwards a plain packet that does not change the state of its session. `found` is this session. Returns false if
+    /// the packet needs the general case ([`forward_any`](Self::forward_any)); then the packet is not changed.
     #[inline(always)]
     fn forward_plain(&mut self, packet: &mut Packet, found: Found, outputs: Outputs) -> bool {
         // Only a plain packet is found by its key.
@@ -234,8 +235,8 @@ impl Distributor {
         true
     }
 
-    /// Translates a plain reply of a session that it does not change. Returns false if the packet needs the general
-    /// case.
+    /// Translates a plain reply that does not change the state of its session. `found` is this session. Returns false
+    /// if the packet needs the general case ([`back_any`](Self::back_any)); then the packet is not changed.
     #[inline(always)]
     fn back_plain(&mut self, packet: &mut Packet, found: Found) -> bool {
         let Some(plain) = Plain::known_mut(packet) else { return false };
@@ -262,8 +263,9 @@ impl Distributor {
         true
     }
 
-    /// Returns the address and port of the service to which a backend's packet with this 5-tuple belongs, as `replies:
-    /// endpoint` does: by its source. Returns `None` if the source is not a backend with `mode: nat`.
+    /// Returns the address and port of the service to which a backend's packet with this 5-tuple belongs. The source of
+    /// the packet identifies the service (`replies: endpoint`). Returns `None` if the source is not a backend with
+    /// `mode: nat`.
     fn service_of(&self, server: Tuple4) -> Option<([u8; 4], u16)> {
         self.services.service_of(server.source(), server.ports().0, server.protocol())
     }
@@ -303,7 +305,7 @@ impl Distributor {
         }
     }
 
-    /// Returns the session of a key, if it has not ended.
+    /// Returns the session of a key, or `Found::NONE`. A session whose time-out is over is removed and not returned.
     fn live(&mut self, key: Tuple4) -> Found {
         let found = self.table.find(key);
         if !found.is_some() || self.table.ends(found) > self.now {

@@ -121,7 +121,7 @@ impl Params {
             return Err(SetupError::at("services", message));
         }
         let (services, places) = (self.services.len() as u64, self.places.unwrap_or(PLACES));
-        // A table that exceeds its own limit gets that error instead.
+        // If `places` exceeds the limit of a single table, `Maglev::new` reports that below.
         if places <= MOST_PLACES && services * u64::from(places) > ALL_PLACES {
             let message = format!(
                 "{places} places of each of {services} services: allowed are {ALL_PLACES} over all services, {} of \

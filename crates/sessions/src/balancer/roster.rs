@@ -63,10 +63,10 @@ impl Roster {
         self.present.iter().map(|index| self.get(*index))
     }
 
-    /// Takes over a configuration's backends. A known backend keeps its entry and its sessions. The entry of a former
-    /// backend is reused once the backend has no sessions. Returns false if there are not enough entries: then the
-    /// former backends are only marked as not present, and the caller must end their sessions and call this again.
-    /// Allocates memory, which is acceptable once per configuration.
+    /// Takes over a configuration's backends. A known backend (with the same service, address, port and `mode`) keeps
+    /// its entry and its sessions. The entry of a former backend is reused once the backend has no sessions. Returns
+    /// false if there are not enough entries. Then the former backends are only marked as not present: the caller must
+    /// end their sessions and call this again. Allocates memory, which is acceptable once per configuration.
     pub(super) fn adopt(&mut self, services: &Services) -> bool {
         let key = |hop: Hop, service: Name, end: Name| (service, end, hop == Hop::Route);
         let known: HashMap<_, u16> = (0u16..)

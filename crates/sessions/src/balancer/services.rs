@@ -51,6 +51,7 @@ pub(crate) enum Replies {
 pub(crate) struct Name(u64);
 
 impl Name {
+    /// Creates a name. `address` is in host byte order: 192.0.2.10 is `0xc000_020a`. Port 0 means all ports.
     #[inline(always)]
     pub(super) fn new(address: u32, port: u16, protocol: u8) -> Self {
         Self(u64::from(address) << 32 | u64::from(port) << 16 | u64::from(protocol))
@@ -62,11 +63,13 @@ impl Name {
         Self::new(u32::from_be_bytes(tuple.destination()), tuple.ports().1, tuple.protocol())
     }
 
+    /// Returns the address, in host byte order.
     #[inline(always)]
     pub(super) fn address(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
+    /// Returns the port. 0 means all ports.
     #[inline(always)]
     pub(super) fn port(self) -> u16 {
         (self.0 >> 16) as u16
@@ -88,8 +91,8 @@ impl Name {
         self == other || all && self.of_all_ports() == other.of_all_ports()
     }
 
-    /// Returns the name as a number, which is unique. Maglev derives a backend's permutation from it, so a change would
-    /// move sessions to other backends.
+    /// Returns the name as a number, which is unique. Maglev derives a backend's permutation from this number. So a
+    /// change of the numbers would move sessions to other backends.
     pub(super) fn as_word(self) -> u64 {
         self.0
     }
@@ -185,8 +188,9 @@ impl Services {
         }
     }
 
-    /// Returns the first backend, from index `first` on, whose address and port are also those of another service's
-    /// backend, and that other backend. Their packets could not be assigned to a service.
+    /// Finds the first backend, from index `first` on, that shares an address and port with a backend of another
+    /// service with `mode: nat`. Returns both backends, the new one first. Their packets could not be assigned to one
+    /// service.
     pub(super) fn ambiguous(&self, first: usize) -> Option<(Backend, Backend)> {
         let (before, new) = self.backends.split_at(first);
         let translated = || before.iter().filter(|backend| backend.hop == Hop::Route);

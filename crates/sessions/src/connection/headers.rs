@@ -21,8 +21,8 @@ pub enum Shown<T> {
     Error(T),
     /// A fragment of a datagram, including a first fragment.
     Fragment,
-    /// An ICMP message that is neither a query, nor a reply, nor a known error. It has a direction, but no reply
-    /// belongs to it.
+    /// Any other ICMP message: not a query, not a reply, and not a known error. It has a direction, but no message
+    /// replies to it.
     Message(Headers<T>),
     /// The transport header is cut short, or an ICMP error does not quote the ports of a packet.
     Malformed,
@@ -74,8 +74,8 @@ impl Shown<Tuple6> {
     }
 }
 
-/// Classifies a packet by its transport header. `tuple` makes the 5-tuple from ports and protocol. `quoted` returns the
-/// 5-tuple of the packet that an ICMP error quotes.
+/// Classifies a packet by its transport header. `is_between_neighbours` gets the type of an ICMP message. `tuple` makes
+/// the 5-tuple from ports and protocol. `quoted` returns the 5-tuple of the packet that an ICMP error quotes.
 fn transport<T>(
     packet: &mut Packet,
     types: Types,
@@ -130,8 +130,8 @@ fn icmp<T>(
     }
 }
 
-/// Returns the ports of the packet that an ICMP error quotes. An error always quotes eight bytes of the transport (RFC
-/// 792).
+/// Returns the ports of the packet that an ICMP error quotes. `start` has the first eight bytes of the packet's
+/// transport header: an error always quotes them (RFC 792).
 fn quoted_ports(protocol: u8, start: &[u8; 8], types: Types) -> Option<(u16, u16)> {
     let word = |at: usize| u16::from_be_bytes([start[at], start[at + 1]]);
     match protocol {
