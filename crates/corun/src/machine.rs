@@ -2,8 +2,8 @@
 //! threads.
 //!
 //! The source of a function always has packets, so the function runs as fast as it can. A span counts only if no packet
-//! was lost, and if other programs and the host of a virtual machine together had none of the cores for more than the
-//! share [`ALLOWED`] of the span.
+//! was lost and all cores were available: other programs and the host of a virtual machine together may have had a core
+//! for at most the share [`ALLOWED`] of the span.
 
 mod look;
 mod seats;

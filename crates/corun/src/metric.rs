@@ -100,7 +100,7 @@ impl Metric {
         matches!(self, Self::Ticks | Self::TicksPerSharedLine)
     }
 
-    /// Returns whether it comes from a simulation of caches. Competitors cannot change it then.
+    /// Returns whether the metric comes from a simulation of caches. Then competitors cannot change it.
     #[must_use]
     pub fn is_simulated(self) -> bool {
         matches!(self, Self::SimulatedInstructions | Self::SharedLines | Self::MemoryLines | Self::Footprint)
@@ -113,7 +113,7 @@ impl Metric {
         direct.contains(&self)
     }
 
-    /// Returns the x of (7) for a value of the metric.
+    /// Returns x for a value of the metric. The demand is `1/x` (7).
     #[must_use]
     pub fn demand(self, value: f64) -> f64 {
         let value = value.max(LEAST);

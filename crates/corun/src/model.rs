@@ -1,5 +1,6 @@
 //! Fits models of functions to records: the competing levels, the fit, its intervals, and its errors on runs to which
-//! it was not fitted.
+//! it was not fitted. A competing level is the load of the competitors on the cache or on memory, as a fraction of the
+//! largest load ([`Models::limits`]).
 
 use std::collections::BTreeMap;
 
@@ -157,8 +158,8 @@ impl Loads<'_> {
         Some(sum)
     }
 
-    /// Returns the loads of the strongest synthetic competitors on all cores, which are the limits. `None` if no run
-    /// beside synthetic competitors on all cores is known.
+    /// Returns the limits: the largest load on the cache and the largest load on memory of synthetic competitors on all
+    /// cores. `None` if no such run is known.
     fn limits(&self, records: &Records) -> Option<LoadLimits> {
         let all = records.seats.competitors.len();
         let is_whole = |sample: &&Sample| {
@@ -181,8 +182,8 @@ impl Loads<'_> {
     }
 }
 
-/// Returns the co-runs of a function, one for each set of competitors: λ and the competing levels, as medians over all
-/// passes. Sets with an unknown load are left out.
+/// Returns the co-runs of a function, one for each set of competitors: λ and the competing levels (0 to 1), as medians
+/// over all passes. Sets with an unknown load are left out.
 fn co_runs(record: &FunctionRecord, loads: &Loads<'_>, limits: &LoadLimits) -> Vec<(CoRun, Vec<Competitor>)> {
     let mut by_set: BTreeMap<&[Competitor], Vec<&Sample>> = BTreeMap::new();
     for sample in &record.samples {
@@ -251,8 +252,8 @@ fn fit(record: &FunctionRecord, metric: f64, loads: &Loads<'_>, limits: &LoadLim
     Some(Fit { model, trial: trial(record, &runs, method) })
 }
 
-/// Returns the parameters that fit at least [`GROUPS`] co-runs, and the mean absolute error of λ for co-runs that are
-/// left out.
+/// Fits a model to `runs`, of which there must be at least [`GROUPS`]. Also returns the mean absolute error of λ for
+/// co-runs that are left out of a fit.
 fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
     match method {
         FitMethod::Lms => Some((least_mean_squares(runs, STEP, PASSES)?, held_out_error(runs))),
@@ -261,8 +262,9 @@ fn fitted(runs: &[CoRun], method: FitMethod) -> Option<(Fitted, Option<f64>)> {
 }
 
 /// Returns half the width of the 95 % interval of a predicted λ. The width follows from the errors of the co-runs of
-/// the fit and from the noise of a measured λ, because these errors may be small by chance. The interval is at least so
-/// wide that it contains each of these co-runs if λ is predicted from the others. `None` if there are too few runs.
+/// the fit, or from the noise of a measured λ if the noise is larger: the errors may be small by chance. The interval
+/// is at least so wide that it contains each of these co-runs if λ is predicted from the others. `None` if there are
+/// too few runs.
 fn interval(fitted: &Fitted, runs: &[CoRun], noise: f64, method: FitMethod) -> Option<f64> {
     let parameters = if matches!(fitted.shape, Shape::Linear) { 3 } else { 4 };
     let degrees = runs.len().checked_sub(parameters).filter(|degrees| *degrees > 1)?;

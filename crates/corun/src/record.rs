@@ -137,12 +137,12 @@ pub struct Span {
     pub stalls: Option<f64>,
     /// The misses of the last-level cache.
     pub llc_misses: Option<f64>,
-    /// The bytes to and from memory, of all cores that share the cache.
+    /// The bytes to and from memory, of all last-level caches of the machine together.
     pub memory_bytes: Option<f64>,
 }
 
 impl Span {
-    /// Returns the packets per second, of the time in which the function had its core.
+    /// Returns the packets per second of the time in which the function had its core.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.packets as f64 / (self.seconds * (1.0 - self.away))

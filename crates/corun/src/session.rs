@@ -1,4 +1,4 @@
-//! Selects the next run, keeps the results, and decides when to end. It has no clock or thread.
+//! Selects the next run, keeps the results, and decides when to end. This module has no clock and no thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

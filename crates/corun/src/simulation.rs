@@ -14,15 +14,15 @@ const NEXT_TO_NONE: f64 = 0.1;
 /// The smallest cache that is simulated, in bytes.
 const SMALLEST: u64 = 16 << 10;
 
-/// The name in [`Records::unavailable`] of the reason for missing simulated figures.
+/// The key in [`Records::unavailable`] under which the reason for missing simulated figures is stored.
 pub const UNAVAILABLE: &str = "simulated";
 
 /// A function that counts a subject's misses in a first and a last cache of these sizes, in bytes.
 pub type Count<'a> = dyn Fn(&Subject, [u64; 2]) -> Result<Misses, CountError> + 'a;
 
 /// Simulates caches for those functions of `subjects` that have runs in `records` but no simulation. If a simulation
-/// fails, the reason is stored in the records, and the next function is simulated. If no simulation is possible at all,
-/// it ends.
+/// fails, the reason is stored in the records, and the next function is simulated. If no simulation is possible at all
+/// (valgrind is missing), the reason is stored, and the remaining functions are skipped without an error.
 ///
 /// # Errors
 /// Returns [`Interrupted`] if `stop` was set. `records` contains all simulations until then.

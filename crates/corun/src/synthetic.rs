@@ -46,7 +46,7 @@ pub struct Memory {
     stream: Vec<u64>,
 }
 
-/// The number of lines used so far. One thread writes it.
+/// The number of lines used so far. Only the competitor's thread writes the counters.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// The lines in random order.
@@ -77,8 +77,9 @@ impl Memory {
         self.rings.contains_key(&demand.bytes.max(LINE * WALKS)) && (demand.streamed == 0 || !self.stream.is_empty())
     }
 
-    /// Generates the load of `demand` until `stop` is set. Returns at once if the memory was not allocated for this
-    /// demand.
+    /// Generates the load of `demand` until `stop` is set. The memory must have been allocated for this demand
+    /// ([`has`](Self::has)). Without its walk, the function returns at once; without its stream, there are only walked
+    /// lines.
     pub fn compete(&mut self, demand: Demand, stop: &AtomicBool, lines: &Lines) {
         let Some(ring) = self.rings.get(&demand.bytes.max(LINE * WALKS)) else { return };
         let count = ring.len() / WORDS;

@@ -149,7 +149,7 @@ struct Group {
     keys: [Tuple4; GROUP],
     /// TCP's control bits, and whether the key was reversed.
     flags: [(u8, bool); GROUP],
-    /// The spot of each key.
+    /// The first bucket and the signature of each key, by which the key is looked up and inserted.
     spots: [Spot; GROUP],
 }
 
@@ -163,11 +163,13 @@ struct NewConnections {
 }
 
 impl Firewall {
-    /// Applies the rules to the `missing` packets that would open a connection, all at once. These packets are plain,
-    /// have flags that open, and are the first of their connection. The other packets are handled one by one.
+    /// Applies the rules, all at once, to packets that would open a connection. These packets are in `missing` (their
+    /// keys were not found), plain, have flags that open, and are the first of their connection in the group. The
+    /// caller handles the other packets one by one.
     #[inline(never)]
     fn judge_new(&mut self, tracker: &Tracker<Tuple4>, group: &Group, missing: u32) -> NewConnections {
-        // If this group could exceed the limit of half-open connections, the rules would be evaluated for nothing.
+        // If this group could exceed the limit of half-open connections, leave its TCP packets to `judge_one`, which
+        // checks the limit before it evaluates the rules.
         let tcp = tracker.has_room_for(GROUP, &self.settings);
         let opens = |at: &usize| match group.keys[*at].protocol() {
             0 => false,
@@ -291,8 +293,8 @@ impl Function for Firewall {
                 if found.is_some() && (table.removals() == removals || table.is_still(found, key)) {
                     let (tracked, ends) = table.lasts(found);
                     let connection = tracked.connection;
-                    // A flag that an established TCP connection always has is missing, so the packet needs the full
-                    // check.
+                    // A packet of an established TCP connection always has the flag ACK. A packet without it needs the
+                    // full check.
                     let odd = connection.phase() == Phase::TcpEstablished && flags & ACK == 0;
                     if *ends > now && connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
                         *ends = self.settings.timeouts.end(connection.phase(), now);

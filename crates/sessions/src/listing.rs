@@ -110,9 +110,9 @@ const ROWS: usize = 4_096;
 const WALK: u32 = 1 << 16;
 
 impl View {
-    /// Visits all entries from a position (worker, table, index) on. Calls `each` with the worker and the row of each
-    /// matching entry, until `each` returns false. With `ends`, matching entries are ended instead. Returns the number
-    /// of ended entries. Returns an error if a worker does not respond.
+    /// Visits all entries from the position `from` (worker, table, index) on, or all entries if it is `None`. Calls
+    /// `each` with the worker and the row of each matching entry, until `each` returns false. With `ends`, matching
+    /// entries are ended instead. Returns the number of ended entries. Returns an error if a worker does not respond.
     fn walk(
         &self,
         select: &Selector,

@@ -125,14 +125,14 @@ const ADDRESSES: u32 = 4_096;
 /// Default for the maximum number of sessions.
 const SESSIONS: usize = 1 << 16;
 
-/// Protocol, outside end and inside end of a forward.
+/// A forward: protocol, outside end and inside end. An end is an address, in host byte order, and a port.
 type Forwarded = (u8, (u32, u16), (u32, u16));
 
 /// A validated state `nat`, from which each worker makes its translator.
 pub struct Nat {
     /// The key of the workers' translators. The next configuration takes over the translators if its key is the same.
     key: String,
-    /// The first outside address, and the number of outside addresses.
+    /// The first outside address, in host byte order, and the number of outside addresses.
     pool: (u32, u32),
     /// The first and the last outside port.
     ports: (u16, u16),
@@ -240,7 +240,7 @@ impl DeclareState for Nat {
 }
 
 impl Forward {
-    /// Validates a forward. The pool is given by its first address and the number of addresses.
+    /// Validates a forward. The pool is given by its first address (in host byte order) and the number of addresses.
     fn read(&self, (first, count): (u32, u32)) -> Result<Forwarded, String> {
         let read = |field: &str, text: &str| {
             let parsed: Result<std::net::SocketAddrV4, _> = text.parse();
@@ -269,7 +269,7 @@ impl Forward {
     }
 }
 
-/// Parses a pool: returns its first address and the number of addresses.
+/// Parses a pool: returns its first address, in host byte order, and the number of addresses.
 fn pool(text: &str) -> Result<(u32, u32), String> {
     let (address, length) = text.split_once('/').unwrap_or((text, "32"));
     let bad = || format!("'{text}' is neither an IPv4 prefix such as 192.0.2.0/28 nor an IPv4 address");
@@ -291,8 +291,9 @@ fn pool(text: &str) -> Result<(u32, u32), String> {
     Ok((first, count as u32))
 }
 
-/// Rewrites the source (on the way out) or the destination (on the way in) of a packet whose headers are complete.
-/// Returns `None` for other packets, which may then be changed in part and must be dropped.
+/// Replaces the source (on the way out) or the destination (on the way in) of a packet by `becomes`, an address and a
+/// port. Returns `None` if the packet's headers are not complete. The packet may then be changed in part and must be
+/// dropped.
 pub(crate) fn translate(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
     packets::translate(packet, direction, becomes)
 }

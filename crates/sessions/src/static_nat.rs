@@ -126,7 +126,7 @@ fn not_ipv4(packet: &mut Packet) -> Gate {
 }
 
 impl Translator {
-    /// Returns the new address, or `None` if the address has no mapping in this direction.
+    /// Returns the new address, or `None` if the address has no mapping in this direction. Both are in host byte order.
     #[inline]
     fn translate(self, mappings: &Mappings, address: u32) -> Option<u32> {
         match self.direction {

@@ -15,13 +15,13 @@ use crate::record::Load;
 
 /// The counters of the whole machine, which take long to read.
 ///
-/// They are read before the thread leaves its core, so they cover a longer time than the span. Only rates are computed
-/// from them.
+/// The measuring thread reads them before it leaves its core ([`LEAVE`](super::LEAVE)) and again after the span, so
+/// they cover a longer time than the span. Only rates are computed from them.
 pub(super) struct SlowSnapshot {
     at: Instant,
     /// The bytes to and from memory so far, if the kernel counts them.
     bytes: Option<u64>,
-    /// By core: the time so far in which the host of this virtual machine had it.
+    /// By core: the time so far in which the host of this virtual machine had the core.
     stolen: BTreeMap<usize, Nanos>,
 }
 

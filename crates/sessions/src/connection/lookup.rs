@@ -83,8 +83,8 @@ impl LentSessions<'_> {
     }
 
     /// Looks up the session of a packet. ICMP errors and other messages without an answer have no session: the result
-    /// then has default values. Returns `None` if the session cannot be known, because the packet is a fragment, is not
-    /// IP, or its transport header is cut short.
+    /// then has default values. Returns `None` if the session cannot be known: the packet is a fragment or not IP, or
+    /// its transport header is cut short.
     #[inline(never)]
     pub fn standing(&self, packet: &mut Packet, now: Ticks) -> Option<SessionStanding> {
         match Shown::<Tuple4>::of(packet) {

@@ -41,7 +41,7 @@ impl SlotClock {
         (now.0 >> self.shift) as Slot
     }
 
-    /// Converts slots into whole seconds, rounded.
+    /// Converts slots into seconds, rounded to whole seconds.
     #[must_use]
     pub fn seconds(self, slots: Slot) -> u64 {
         (f64::from(slots) / self.rate).round() as u64
@@ -134,7 +134,7 @@ impl Timeouts {
         self.0.into_iter().max().unwrap_or_default()
     }
 
-    /// Returns the end of a connection in this phase, after a packet at `now`.
+    /// Returns the slot in which a connection in this phase ends if no packet comes after slot `now`.
     #[inline(always)]
     #[must_use]
     pub fn end(&self, phase: Phase, now: Slot) -> Slot {

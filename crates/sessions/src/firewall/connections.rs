@@ -127,7 +127,8 @@ impl Connections {
 
 /// A worker's connections, for [session lookups](SessionLookup). The methods are those of [`SessionLookup`].
 ///
-/// A connection over IPv4 has its number in the table as the index of its row. Over IPv6, `most + 1` is added.
+/// The index of a row ([`SessionRow::index`]) is the connection's number in the table of its IP version. For IPv6,
+/// `most + 1` is added, so that the indices of both versions differ.
 pub struct ConnectionLookup {
     key: String,
     tables: Arc<Own<Tables>>,

@@ -20,7 +20,7 @@ pub(super) const CONNECTIONS: TableType = TableType {
 /// A 5-tuple that can be shown.
 trait Ends {
     fn protocol(&self) -> u8;
-    /// Returns the source and the destination as they are shown.
+    /// Returns the source and the destination as they are shown. The third end is `None`.
     fn ends(&self) -> [Option<End>; 3];
 }
 

@@ -132,8 +132,8 @@ impl OperatorSide {
         self.open.get(usize::from(table)).map_or(0, |open| open.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of entries of all tables. If it is 0, possibly nothing wakes the worker, and the worker does
-    /// not respond.
+    /// Returns the number of entries of all tables. If this is 0 and no packets come, the worker may not be woken. Then
+    /// it does not respond to requests.
     pub(super) fn open(&self) -> usize {
         self.open.iter().map(|open| open.load(Ordering::Relaxed)).sum()
     }
@@ -203,8 +203,8 @@ pub(super) fn serve_request(tables: &mut impl WorkerTables, looks: u32) -> bool 
     let Some(mut request) = worker_side.current.take().or_else(|| worker_side.requests.pop().ok()) else {
         return false;
     };
-    // Only one request is in progress at a time, so there is room for its response. If there is not, the response
-    // waits.
+    // Normally there is room for the response, because only one request is in progress at a time. Without room, the
+    // request stays in `current`, and its response is sent later.
     let done = request.advance(tables, looks) && !tables.worker_side().responses.is_full();
     let worker_side = tables.worker_side();
     if done {

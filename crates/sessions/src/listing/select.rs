@@ -181,7 +181,8 @@ pub(super) fn position(line: &str) -> Result<(usize, u8, u32), String> {
     })
 }
 
-/// Fuzz target: each text is parsed or refused, and neither panics.
+/// Fuzz target: parses each line as a filter, as a line of a table and as a position. Errors are allowed, panics are
+/// not.
 pub fn fuzz_selector(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let names = ["inside", "peer", "outside"];

@@ -17,13 +17,13 @@ pub struct LogParams {
     pub(super) file: String,
 }
 
-/// A port in use: worker and number of workers, protocol, inside end and outside end.
+/// A port in use: worker and number of workers, protocol, inside end and outside end. Addresses are in host byte order.
 type Given = ((u16, u16), u8, (u32, u16), (u32, u16));
 
 /// The bindings in use, as the lines so far record them.
 #[derive(Default)]
 pub(crate) struct Live {
-    /// Time of the last line.
+    /// Time of the last line, in nanoseconds after 1970.
     last: u64,
     /// Workers that have written a start event.
     begun: BTreeSet<(u16, u16)>,
@@ -100,7 +100,8 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     nanos: u64,
-    /// Time of the allocation, for a binding that is repeated from an earlier file.
+    /// Time of the allocation, in nanoseconds after 1970, for a binding that is repeated from an earlier file. `None`
+    /// for a new event.
     since: Option<u64>,
     event: Event,
     protocol: u8,

@@ -4,7 +4,7 @@ use super::Nat;
 use super::deterministic::{Blocks, Range};
 use forebay_tables::sessions::Seed;
 
-/// The rule that assigns both.
+/// The rule that assigns an outside address and a range of its ports to an inside address.
 #[derive(Clone, Copy)]
 pub(super) struct Allotment {
     /// Number of outside addresses.
@@ -26,8 +26,8 @@ impl Allotment {
         Self { count: nat.pool.1, ports, pairing: Seed::new(secret), blocks: nat.blocks }
     }
 
-    /// Returns the outside address's number in the pool, and the range of ports. Returns `None` if there are no ports
-    /// for the inside address.
+    /// Returns the outside address's number in the pool, and the range of ports, for an inside address in host byte
+    /// order. Returns `None` if there are no ports for the inside address.
     #[inline(always)]
     pub(super) fn of(&self, inside: u32) -> Option<(u32, Range)> {
         match self.blocks.as_ref().and_then(|blocks| blocks.of(inside)) {

@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 pub(super) struct Endpoint(u64);
 
 impl Endpoint {
-    /// Creates an endpoint: `side` is 0 inside, 1 outside.
+    /// Creates an endpoint: `address` is in host byte order, `side` is 0 inside, 1 outside.
     pub(super) fn new(address: u32, port: u16, protocol: u8, side: u64) -> Self {
         Self(u64::from(address) << 32 | u64::from(port) << 16 | u64::from(protocol) << 8 | side)
     }
@@ -39,8 +39,8 @@ impl Key for Endpoint {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(super) struct Binding {
-    /// The inside port. With several workers, a number derived from the outside port, because bindings need a unique
-    /// key ([`Bindings::insert`]).
+    /// The inside port. If the binding is not shared (with several workers), a number derived from the outside port
+    /// instead, because bindings need a unique key ([`Bindings::insert`]).
     pub(super) inside: Endpoint,
     pub(super) outside: Endpoint,
     /// Number of sessions that use the binding. A forward counts one more, so that it is never released.
@@ -197,7 +197,7 @@ impl Bindings {
         self.table.get_mut(found).sessions += 1;
     }
 
-    /// Adds a permanent binding.
+    /// Adds a permanent binding. Its port is not checked against the limit of its inside address, but is counted.
     pub(super) fn forward(&mut self, inside: Endpoint, outside: Endpoint) -> Result<(), Refused> {
         let of = self.tenants.as_ref().map_or(Found::NONE, |tenants| tenants.find(tenant(inside)));
         let new = Binding { inside, outside, sessions: 1, tenant: 0, forward: 1, from_outside: 1, _spare: [0; 6] };

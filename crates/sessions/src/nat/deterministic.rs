@@ -36,7 +36,7 @@ pub(super) const LEAST: usize = 32;
 /// First and last port, both included.
 pub(super) type Range = (u16, u16);
 
-/// The computed mapping.
+/// The computed mapping. Addresses are in host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     /// The first inside address, and the number of inside addresses.
@@ -166,8 +166,9 @@ impl Blocks {
         Ok(Filter::Net { net, inside, outside })
     }
 
-    /// Returns the numbers of the inside addresses whose address on one side lies in the network `net`. On this side,
-    /// `base` is the first address, and each address belongs to `each` consecutive inside addresses.
+    /// Returns the numbers of the inside addresses (from the first inside address) whose address on one side lies in
+    /// the network `net`. On this side, `base` is the first address, and each address belongs to `each` consecutive
+    /// inside addresses.
     fn numbers(&self, net: ipnet::Ipv4Net, base: u32, each: u32) -> std::ops::Range<u32> {
         let number = |address: u64| {
             let number = address.saturating_sub(u64::from(base)) * u64::from(each);
@@ -190,7 +191,7 @@ enum Filter {
     },
 }
 
-/// Parses a prefix: returns its first address and the number of addresses.
+/// Parses a prefix: returns its first address, in host byte order, and the number of addresses.
 fn prefix(text: &str) -> Result<(u32, u64), String> {
     let net: ipnet::Ipv4Net = text
         .parse()

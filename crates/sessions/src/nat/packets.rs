@@ -26,7 +26,7 @@ fn fields(protocol: u8, direction: Direction) -> Option<(usize, usize)> {
 }
 
 /// Rewrites the source (on the way out) or the destination (on the way in) of a packet whose headers are complete.
-/// Returns `None` if they are not.
+/// Returns `None` if they are not. The packet may then be changed in part.
 pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, port): ([u8; 4], u16)) -> Option<()> {
     rewrite_ipv4_address(packet, direction == Direction::In, address)?;
     let (protocol, start) = packet.transport()?;
@@ -36,8 +36,9 @@ pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, por
     Some(())
 }
 
-/// Writes a port and updates the checksum, if there is one. Returns the checksum before and after, or `None` if there
-/// is no checksum or the header does not contain it.
+/// Writes a port and updates the checksum, if there is one. Returns the checksum before and after. Returns `None` if
+/// there is no checksum or the header does not contain it (the port is written all the same), or if the header does not
+/// contain the port.
 fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16) -> Option<(u16, u16)> {
     let (sum_at, port_at) = fields(protocol, direction)?;
     let field: &mut [u8; 2] = header.get_mut(port_at..)?.first_chunk_mut()?;

@@ -39,12 +39,13 @@ impl Ports {
         Ok(Self { used: Zeroed::new(addresses as usize * 3 * WORDS)?, random: secret })
     }
 
-    /// Returns the random number of a future draw: SplitMix64 (Steele, Lea, Flood 2014).
+    /// Returns the random number of a future draw; `draws` is 1 for the next draw. SplitMix64 (Steele, Lea, Flood
+    /// 2014).
     fn drawn(&self, draws: u64) -> u64 {
         mix(self.random.wrapping_add(GAMMA.wrapping_mul(draws)))
     }
 
-    /// Returns the port of a range at which a search begins. The next search has the number 1.
+    /// Returns the port of a range at which a future search begins; `searches` is 1 for the next search.
     fn start(&self, searches: u64, (first, last): (u16, u16)) -> u16 {
         first + (self.drawn(searches) % (u64::from(last - first) + 1)) as u16
     }
@@ -73,9 +74,9 @@ impl Ports {
         prefetch_read(&self.used, Self::word(address, protocol, port));
     }
 
-    /// Allocates a port in a range, for the address with this number in the pool. `right` returns true for the port,
-    /// and the port has the parity of `like`. Returns `None` if all such ports are in use, or if `right` returned false
-    /// for `looks` free ports.
+    /// Allocates a port of a range, for the address with the number `address` in the pool. Only free ports that have
+    /// the parity of `like`, and for which `right` returns true, are suitable. Returns `None` if no port is suitable,
+    /// or after `right` has returned false for `looks` free ports.
     pub(super) fn take(
         &mut self,
         address: u32,

@@ -36,7 +36,7 @@ pub(crate) struct Translator {
     table: Sessions<Translation>,
     bindings: Bindings,
     ports: Ports,
-    /// The first address of the pool, and the number of addresses.
+    /// The first address of the pool, in host byte order, and the number of addresses.
     pool: (u32, u32),
     when_full: WhenFull,
     filtering: Filtering,
@@ -107,8 +107,8 @@ impl Translator {
         Ok(new)
     }
 
-    /// Returns the session of a packet that has not ended. `tuple` is the packet's 5-tuple before or after its
-    /// translation. The session does not change.
+    /// Returns the session of a packet, if the session has not ended. `tuple` is the packet's 5-tuple before or after
+    /// its translation. The session does not change.
     pub(super) fn known(&self, tuple: Tuple4, now: Ticks) -> Option<FoundSession> {
         let now = self.clock.slot(now);
         [(tuple, Direction::Out), (tuple.reversed(), Direction::In)].into_iter().find_map(|(key, inside)| {
@@ -247,8 +247,8 @@ impl Translator {
         });
     }
 
-    /// Translates a plain packet of a session that it does not change. Returns false if the packet needs the general
-    /// case.
+    /// Translates a plain packet that does not change the state of its session. `found` is this session. Returns false
+    /// if the packet needs the general case ([`step`](Self::step)); then the packet is not changed.
     #[inline(always)]
     fn quickly(&mut self, packet: &mut Packet, found: Found, direction: Direction) -> bool {
         // Only a plain packet is found by its key.
@@ -258,7 +258,7 @@ impl Translator {
         if !(live && session.connection.goes_on(plain.flags(), session.is_reply(direction))) {
             return false;
         }
-        // A packet to the pool itself has two sessions.
+        // A packet from inside to an address of the pool belongs to two sessions (hairpinning).
         let to = u32::from_be_bytes(plain.ip.destination).wrapping_sub(self.pool.0);
         if direction == Direction::Out && to < self.pool.1 {
             return false;
@@ -329,7 +329,7 @@ impl Translator {
     }
 
     /// Translates any packet in one direction and returns its session. Returns `Found::NONE` for an ICMP error and for
-    /// a packet that passes unchanged. As an error returns the gate to which the packet goes instead.
+    /// a packet that passes unchanged. The error is the gate to which the packet goes instead.
     #[inline(never)]
     fn step(&mut self, packet: &mut Packet, direction: Direction, outputs: Outputs) -> Result<Found, Gate> {
         if direction == Direction::In && self.leads_to_pool(packet) == Some(false) {
@@ -377,6 +377,6 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// Drops packets whose destination is not in the pool.
+    /// The value of [`others`](Self::others) that drops the packets.
     pub(crate) const DROP_OTHERS: Gate = NO_SESSION;
 }

@@ -25,7 +25,9 @@ pub struct Mapping {
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub(super) struct Prefix {
+    /// The first address, in host byte order.
     pub(super) start: u32,
+    /// The netmask, in host byte order.
     pub(super) mask: u32,
 }
 

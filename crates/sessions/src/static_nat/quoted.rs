@@ -12,9 +12,10 @@ const ERRORS: [u8; 4] = [3, 4, 11, 12];
 /// Length of an ICMP error's own header, which is followed by the quoted packet.
 const HEADER: usize = 8;
 
-/// Rewrites one address of the quoted packet, the destination if `destination` is true, and the quoted checksums that
-/// cover it (RFC 3022 section 4.3). `translate` returns the new address. Nothing changes if it returns `None`, if the
-/// message is not one of [`ERRORS`], or if the quoted header is incomplete.
+/// Rewrites one address of the quoted packet: the destination if `destination` is true, otherwise the source. Updates
+/// the quoted checksums that cover the address (RFC 3022 section 4.3), and the message's own checksum. `translate`
+/// returns the new address; addresses are in host byte order. The packet's bytes stay unchanged if `translate` returns
+/// `None`, if the message is not one of [`ERRORS`], or if the quoted header is incomplete.
 pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
     let Some((ICMP, start)) = packet.transport() else { return };
     // An error belongs to the session of the packet that it quotes.

@@ -12,9 +12,10 @@ use crate::nat::reasons::{FULL, NO_PORT, NO_SESSION, NOT_INSIDE};
 use crate::nat::translation::{Direction, Translation};
 use crate::nat::{Filtering, WhenFull};
 
-/// Limit of a search for a port, per worker. With several workers a port is suitable only if replies to it reach the
-/// session's worker. With n workers about one port in n is suitable, so a search of 64·n free ports fails by chance
-/// once in e⁶⁴ times. The limit keeps a packet from searching all 65536 ports when most suitable ports are in use.
+/// Limit of free ports that a search examines, to be multiplied by the number of workers. With several workers a port
+/// is suitable only if replies to it reach the session's worker. With n workers about one port in n is suitable, so a
+/// search of 64·n free ports fails by chance once in e⁶⁴ times. The limit keeps a packet from searching all 65536 ports
+/// when most suitable ports are in use.
 const LOOKS: usize = 64;
 
 impl Translator {
@@ -160,7 +161,8 @@ pub(super) fn inside_endpoint(inside: Tuple4) -> Endpoint {
     Endpoint::new(u32::from_be_bytes(inside.source()), inside.ports().0, inside.protocol(), 0)
 }
 
-/// Returns the hash that selects the worker of a reply.
+/// Returns the hash that selects the worker of a reply: a packet from the peer (`address` and `remote`) to the outside
+/// address `outer` (in host byte order) and `port`.
 fn outside_hash((address, remote): ([u8; 4], u16), outer: u32, port: u16, protocol: u8) -> u32 {
     let wide = |address: [u8; 4]| {
         let mut wide = [0; 16];
