@@ -1,5 +1,5 @@
-//! An allocator that can start blocks of memory at whole pages, so that the way they are copied does not depend on
-//! chance.
+//! An allocator that can start blocks of memory at whole pages. Then the C library copies the blocks in the same way in
+//! every process.
 //!
 //! glibc copies blocks of more than eight vectors (256 bytes with AVX) backwards instead of forwards if destination and
 //! source are less than 256 bytes apart modulo 4096. The number of its loop iterations depends on the destination's
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The modulus for addresses, in bytes.
 const PAGE: usize = 4096;
-/// Sizes of blocks that start at pages, in bytes. No loop of the C library runs for smaller blocks. Larger blocks
+/// Sizes of blocks that start at pages, in bytes. The C library copies smaller blocks without a loop. Larger blocks
 /// always come from the system and start at the same offset of a page by themselves (`DEFAULT_MMAP_THRESHOLD_MAX` in
 /// `malloc.c`).
 const ALIGNED: RangeInclusive<usize> = 129..=1 << 25;

@@ -42,10 +42,10 @@ pub struct Case {
     pub set: Vec<String>,
     /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`).
     pub modules: Vec<PartCounts>,
-    /// The instructions that belong to no module and no port. Its packets are the packets that entered the pipeline,
-    /// and its calls are the calls of all modules and ports.
+    /// The residue: the instructions that belong to no module and no port. Its packets are the packets that entered the
+    /// pipeline, and its calls are the calls of all modules and ports.
     pub residue: PartCounts,
-    /// All instructions. Its packets and calls are those of the residue.
+    /// All instructions. The packets and calls are those of the residue.
     pub whole: PartCounts,
 }
 

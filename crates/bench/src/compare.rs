@@ -23,8 +23,8 @@ const LOOK: usize = 10;
 /// The largest relative change of ticks that counts as no change. The position of a program's code in memory has an
 /// effect of this size.
 pub const NOTHING: f64 = 0.005;
-/// The largest relative change of instructions that counts as no change. Other threads than the counted one also work
-/// (they write the files of `tap`), so that the fifth digit changes from run to run.
+/// The largest relative change of instructions that counts as no change. Besides the counted thread, other threads work
+/// too (they write the files of `tap`), so the fifth digit changes from run to run.
 const NOT_COUNTED: f64 = 0.0005;
 /// The comparison stops when the intervals of all parts larger than [`SMALL`] are narrow enough: when none of them
 /// extends further than this from its centre.

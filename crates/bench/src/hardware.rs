@@ -2,8 +2,8 @@
 //!
 //! Each worker's thread is counted from outside: the measuring thread opens the counters by thread number before the
 //! span, and reads them at both ends. The worker does no additional work and runs at its normal speed. So the counts
-//! cover whole spans, idle turns included. The figures of parts of turns come from the worker's own meter
-//! ([`ticks`](crate::ticks)).
+//! cover whole spans, idle turns included. The figures of busy turns, modules and ports come from the worker's own
+//! meter ([`ticks`](crate::ticks)).
 
 use std::collections::BTreeMap;
 

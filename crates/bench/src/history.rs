@@ -1,7 +1,7 @@
 //! Saved measurements over time: a series of each figure for each module, and the steps of each series.
 //!
 //! A series belongs to one pipeline with one list of settings, and its counts to one build configuration. Otherwise,
-//! differences that were requested would appear as steps.
+//! differences that the user has made on purpose (other settings, another build) would appear as steps.
 
 mod figure;
 mod kind;

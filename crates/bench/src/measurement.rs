@@ -105,7 +105,7 @@ pub struct Worker {
     /// Turns with work.
     #[serde(default)]
     pub busy_turns: u64,
-    /// Ticks per busy turn that belong to no module, no port and no hand-over.
+    /// Ticks that belong to no module, no port and no hand-over, per busy turn.
     pub residue_ticks_per_turn: Option<f64>,
     /// Machine stalls. Their ticks are left out of all other figures.
     #[serde(default)]

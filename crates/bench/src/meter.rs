@@ -1,6 +1,7 @@
 //! The meter of a worker: instructions and core cycles of its thread, read in user space.
 //!
-//! The counts of [`hardware`](crate::hardware) are of whole spans, from outside; this meter separates parts of turns.
+//! The counts of [`hardware`](crate::hardware) are of whole spans, from outside. This meter is read within turns, so it
+//! separates busy turns, modules and ports.
 
 use std::sync::{Arc, OnceLock};
 

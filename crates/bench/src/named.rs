@@ -21,7 +21,7 @@ type Receive = fn(&mut dyn Port, &mut Batch, &Intake<'_>) -> Ready;
 /// The signature of the named functions that call [`Port::send`].
 type Send = fn(&mut dyn Port, &mut Batch, Ticks);
 
-/// A module's function, called through the named functions of a number.
+/// A module's function, called through the named functions of one number (an index of `CALLS`).
 pub(crate) struct Named {
     function: Box<dyn Function>,
     call: Call,
@@ -63,7 +63,7 @@ pub(crate) struct PortCalls {
     pub(crate) send: Counter,
 }
 
-/// A port, called through the named functions of a number. It counts the calls.
+/// A port, called through the named functions of one number (an index of `CALLS`). It counts the calls.
 pub(crate) struct NamedPort {
     port: Box<dyn Port>,
     receive: Receive,

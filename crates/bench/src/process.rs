@@ -100,7 +100,7 @@ impl MeasuredBuild {
             .stdin(Stdio::null())
             .output()
             .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
-        // Exit code 1 means that the run is void. Its measurement contains this.
+        // Exit code 1 means that the run is void. The measurement states this too (`chain.void`).
         self.check_unchanged()?;
         let done = matches!(output.status.code(), Some(0 | 1));
         let measurement: Option<Measurement> = serde_json::from_slice(&output.stdout).ok().filter(|_| done);

@@ -106,8 +106,8 @@ impl Machine {
         Self { seats, subjects, span, stop, demands, beyond, memories, running: None, alone: None, unavailable, tree }
     }
 
-    /// Starts competitors, one on each core. If one of them cannot run, ends the others and returns an error. The
-    /// caller ends them by [`leave`].
+    /// Starts competitors, one on each core; there are at most as many as cores. If one of them cannot run, ends the
+    /// others and returns an error. The caller ends the returned competitors by [`leave`].
     fn join(&mut self, competitors: &[Competitor]) -> Result<Vec<Rival>, Trouble> {
         let mut rivals = Vec::new();
         let cores = self.seats.competitors.clone();

@@ -39,7 +39,7 @@ pub struct Models {
     pub metric: Metric,
     /// The reason for the choice.
     pub choice: Choice,
-    /// The loads at which a competing level is 1. `None` if there is no run beside a synthetic competitor.
+    /// The loads at which a competing level is 1. `None` if no run beside synthetic competitors on all cores is known.
     pub limits: Option<LoadLimits>,
     /// The model of each function, with its figures.
     pub functions: BTreeMap<String, Fit>,

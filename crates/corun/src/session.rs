@@ -9,7 +9,7 @@ use crate::synthetic::Demand;
 
 /// Performs runs: on this machine, or in a test.
 pub trait Bench {
-    /// Starts a function alone on its core.
+    /// Starts a function alone on its core. After an error, [`end`](Self::end) is not called.
     ///
     /// # Errors
     /// Returns [`Trouble`] if the function cannot run, or if the user has interrupted the measurement.
@@ -22,7 +22,7 @@ pub trait Bench {
     /// Returns [`Trouble`] if the run does not count or fails, or if the user has interrupted the measurement.
     fn sample(&mut self, competitors: &[Competitor]) -> Result<Sample, Trouble>;
 
-    /// Ends the function that was started.
+    /// Ends the function that was started. Called also after an error of [`sample`](Self::sample).
     ///
     /// # Errors
     /// Returns [`Trouble`] if the function failed.

@@ -34,7 +34,7 @@ pub(crate) trait WorkerTables {
     /// table that does not exist.
     fn index_limit(&self, table: u8) -> u32;
 
-    /// Returns the row at an index, or `None` if there is no entry or it has ended.
+    /// Returns the row at an index, or `None` if there is no entry or the entry has ended.
     fn row(&self, table: u8, index: u32) -> Option<Row>;
 
     /// Ends the entry at an index, if there is one.

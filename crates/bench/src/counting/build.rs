@@ -1,4 +1,4 @@
-//! Identifies the counted program: counts of some builds cannot be compared.
+//! Identifies the counted program, because not all builds have counts that can be compared.
 
 use forebay_measure::machine::c_library;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Counts data cache misses per packet in two simulated caches. Like instruction counts, they are the same in every
-//! run.
+//! Counts data cache misses per packet in two simulated caches. Like instruction counts, the numbers of misses are the
+//! same in every run.
 //!
 //! Callgrind simulates a first-level data cache and a last-level cache (valgrind manual, "Cache simulation options").
 //! Its caches have lines of 64 bytes, and their number of lines is a power of two.

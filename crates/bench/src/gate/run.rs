@@ -199,8 +199,8 @@ impl Gate<'_> {
 }
 
 /// Returns the batch size for the second count. It is `factor` times `batch`, so that a module whose batches have
-/// become smaller by `factor` may have its earlier batches. If this is the present size, returns half of it; `None` if
-/// half of it is 0.
+/// become smaller by `factor` may have its earlier batches. If the result is `batch` again, returns half of `batch`, or
+/// `None` if that is 0.
 fn other_batch(batch: usize, factor: f64) -> Option<usize> {
     let wanted = (batch as f64 * factor).round().clamp(1.0, LARGEST) as usize;
     let other = if wanted == batch { batch / 2 } else { wanted };
@@ -310,8 +310,8 @@ impl Changes {
     }
 }
 
-/// Returns the changes from one baseline to another. A pipeline of both has the same name and the same settings.
-/// Without `before`, all pipelines are new.
+/// Returns the changes from one baseline to another. A pipeline is in both if both have it with the same name and the
+/// same settings. Without `before`, all pipelines are new.
 #[must_use]
 pub fn changes(before: Option<&Baseline>, now: &Baseline, limit: f64) -> Changes {
     let find = |baseline: Option<&'_ Baseline>, like: &Case| -> Option<Case> {

@@ -69,8 +69,9 @@ impl Distributor {
         })
     }
 
-    /// Begins a call of a module with these services. If the services are those of a new configuration, takes them
-    /// over. Removes sessions that have ended: examines one for each of `packets` packets, and [`ENDS`] more.
+    /// Begins a call of a module with these services. Must come first in each call, because it sets the present time
+    /// slot. If the services are those of a new configuration, takes them over. Removes sessions that have ended:
+    /// examines one for each of `packets` packets, and [`ENDS`] more.
     #[inline]
     pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32, services: &Arc<Services>) {
         if !self.is_of(services) {

@@ -37,7 +37,8 @@ pub enum Shown<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers<T> {
     /// The 5-tuple. For an ICMP query the port of the side that sends the query is the identifier (RFC 5508 section
-    /// 3.1), and the other port is a number that marks a query. Ports are 0 if the protocol has none.
+    /// 3.1). The other port is the identifier plus a number for the type of query. Ports are 0 if the protocol has
+    /// none.
     pub tuple: T,
     /// IP protocol number.
     pub protocol: u8,

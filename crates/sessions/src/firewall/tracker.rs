@@ -63,8 +63,8 @@ impl<T: Tuple> Tracker<T> {
         Found::NONE
     }
 
-    /// Returns the connection of a packet with this 5-tuple, if it has not ended. The connection does not change. The
-    /// indices of rows begin at `first`.
+    /// Returns the connection of a packet with this 5-tuple, if the connection has not ended. The connection does not
+    /// change. The index of its row is `first` plus its number in the table.
     pub(super) fn known(&self, tuple: T, now: Slot, first: usize) -> Option<FoundSession> {
         let (key, turned) = tuple.ordered();
         let found = self.table.find(key);

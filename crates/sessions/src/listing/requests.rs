@@ -139,7 +139,7 @@ impl OperatorSide {
     }
 
     /// Sends a request and waits for the response. Returns `None` if no response comes within [`PATIENCE`], or no
-    /// module serves requests.
+    /// module serves requests. Only one request to a worker's tables is in progress at a time: other callers wait.
     pub(super) fn request(&self, mut request: Request) -> Option<Request> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let OperatorRings { requests, responses, number } = rings.as_mut()?;
@@ -235,8 +235,9 @@ impl ServingModule {
         Self { operators, period: frequency.ticks(Nanos(250_000_000)), next: Ticks::ZERO, waits: false }
     }
 
-    /// Returns true if the module should publish and check now. This is so four times per second, and at once if there
-    /// are new entries and the module will not be woken. `empty` is true if the tables have no entries.
+    /// Returns true if the module should publish and check now, and then call [`schedule`](Self::schedule). This is so
+    /// four times per second, and at once if there are new entries and the module will not be woken. `empty` is true if
+    /// the tables have no entries.
     #[inline(always)]
     pub(crate) fn is_due(&self, now: Ticks, empty: bool) -> bool {
         now >= self.next || !(self.waits || empty)

@@ -192,7 +192,7 @@ impl Bindings {
         may.then_some(found)
     }
 
-    /// Adds a session to an existing binding.
+    /// Adds a session to an existing binding. When the session ends, [`release`](Self::release) must be called.
     pub(super) fn hold(&mut self, found: Found) {
         self.table.get_mut(found).sessions += 1;
     }

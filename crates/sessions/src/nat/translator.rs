@@ -131,8 +131,8 @@ impl Translator {
         self.table.get_mut(found).connection.mark();
     }
 
-    /// Begins a call: removes sessions that have ended. Examines one session for each of `packets` packets, and
-    /// [`ENDS`] more.
+    /// Begins a call: sets the present time slot, so it must come first in each call, and removes sessions that have
+    /// ended. Examines one session for each of `packets` packets, and [`ENDS`] more.
     #[inline]
     pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32) {
         self.now = self.clock.slot(context.now());
@@ -219,8 +219,8 @@ impl Translator {
         }
     }
 
-    /// Prefetches the entries that are needed if packets open sessions. `missing` has the bits of the packets' keys in
-    /// `keys`.
+    /// Prefetches the entries that are needed if packets open sessions. Bit n of `missing` is set if no session was
+    /// found for the key at index n of `keys`.
     #[inline(never)]
     fn make_ready(&self, keys: &[Tuple4; GROUP], missing: u32) {
         let (mut remaining, mut searches) = (missing, 0);

@@ -18,7 +18,7 @@ const HEADER: usize = 8;
 /// `None`, if the message is not one of [`ERRORS`], or if the quoted header is incomplete.
 pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
     let Some((ICMP, start)) = packet.transport() else { return };
-    // An error belongs to the session of the packet that it quotes.
+    // An error belongs to the session of the packet that it quotes, so a stored session hash may become wrong.
     packet.forget_session();
     // The rest of the frame after the datagram is padding.
     let end = packet.network_end();
