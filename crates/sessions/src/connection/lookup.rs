@@ -74,7 +74,8 @@ pub enum LentSessions<'a> {
 }
 
 impl LentSessions<'_> {
-    /// Marks the session of a row that was just found. The mark ends with the session.
+    /// Marks the session of this row, which [`standing`](Self::standing) must have returned during this loan of the
+    /// table. The mark ends with the session.
     pub fn mark(&mut self, row: SessionRow) {
         match self {
             Self::Connections(table) => table.mark(row),
