@@ -92,8 +92,11 @@ impl Declare for ExactMatch {
         let words: Vec<KeyWord> = fields.iter().flat_map(Field::words).map(|(word, _)| word).collect();
         words.iter().for_each(|word| needs.add(word));
         if !(1..=MOST_WORDS).contains(&words.len()) {
-            let message =
-                format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), words.len());
+            let message = format!(
+                "{} fields take {} words of 8 bytes: allowed are 1 to {MOST_WORDS} words",
+                fields.len(),
+                words.len()
+            );
             return Err(SetupError::at("fields", message));
         }
         let missed = if let NoMatch::Gate(number) = miss { Some(number) } else { None };

@@ -177,8 +177,8 @@ fn faults_are_named() {
     let fields = |fields: Value| refusal(json!({ "fields": fields, "rules": [] }));
     for (error, message) in [
         (fields(json!(["ipv4.dest"])), "fields[0]: 'ipv4.dest' is not a field: allowed are ether.dst,"),
-        (fields(json!([])), "fields: 0 fields in 0 words of 8 bytes: allowed are 1 to 8"),
-        (fields(json!(["ipv6.src", "ipv6.dst", "ipv6.src", "ipv6.dst", "ipv6.hops"])), "fields: 5 fields in 9 words"),
+        (fields(json!([])), "fields: 0 fields take 0 words of 8 bytes: allowed are 1 to 8 words"),
+        (fields(json!(["ipv6.src", "ipv6.dst", "ipv6.src", "ipv6.dst", "ipv6.hops"])), "fields: 5 fields take 9 words"),
         (fields(json!([{ "raw": { "offset": 1, "length": 17 } }])), "the length is 17 bytes: allowed are 1 to 16"),
         (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 256 } }])), "256 is not a mask of 1 bytes"),
         (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 0 } }])), "0 is not a mask of 1 bytes"),

@@ -26,7 +26,10 @@ pub(super) const DROPS: &[Reason] = &[
         name: "held_full",
         help: "The limit of packets that wait for all neighbours together is reached ('held').",
     },
-    Reason { name: "resolving_full", help: "The limit of neighbours for which packets wait is reached ('resolving')." },
+    Reason {
+        name: "resolving_full",
+        help: "The list of neighbours for which packets wait is full (parameter 'resolving').",
+    },
     Reason {
         name: "table_full",
         help: "There is no room for the neighbour: permanent neighbours use all slots for its address.",
