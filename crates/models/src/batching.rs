@@ -50,7 +50,8 @@ impl Line {
 pub struct Module {
     /// The time that a call uses of the worker.
     pub cpu: Line,
-    /// The delay of packets in a call. It equals `cpu` for functions; it differs if the call only wakes another thread.
+    /// The delay of packets in a call. Equal to `cpu` for functions. Different from `cpu` if the call only wakes another
+    /// thread.
     pub delay: Line,
     /// Packets per batch on arrival, from 1 to the largest batch. A module without a trigger is called with such
     /// batches.
@@ -60,7 +61,7 @@ pub struct Module {
 /// Packets that take the same path and have a delay objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// The indices of its modules; each index at most once.
+    /// The indices of its modules, in the order in which packets pass them; each index at most once.
     pub path: Vec<usize>,
     /// Packets per second.
     pub rate: f64,
@@ -163,8 +164,8 @@ impl Model {
         Self { turn: seconds, ..self }
     }
 
-    /// Adds packets that belong to no flow: `rates` are the total rates by module. A rate is at least the sum of its
-    /// flows' rates.
+    /// Adds packets that belong to no flow. `rates` has the total rate of each module, in packets per second. A rate
+    /// below the sum of the rates of the module's flows is replaced by this sum.
     #[must_use]
     pub fn with_rates(mut self, rates: impl IntoIterator<Item = f64>) -> Self {
         self.rates.iter_mut().zip(rates).for_each(|(rate, all)| *rate = rate.max(all));

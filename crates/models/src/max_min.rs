@@ -25,7 +25,7 @@ pub struct Shares {
     /// The rate of each demand.
     pub rates: Vec<f64>,
     /// The promised part of each rate: the smaller of promise and offer. If a resource is too small for all of these
-    /// parts, each demand on it gets the same share of its part.
+    /// parts, each demand on it gets the same fraction of its part.
     pub promised: Vec<f64>,
 }
 
@@ -48,7 +48,8 @@ pub fn share(demands: &[Demand], capacities: &[f64]) -> Shares {
     Shares { rates: fill(&then.collect::<Vec<_>>(), capacities), promised }
 }
 
-/// A rate that increases with the level: `weight · level`, limited to `least` and `most`.
+/// A rate that increases with the level, the common variable of progressive filling: `weight · level`, limited to
+/// `least` and `most`.
 struct Riser<'d> {
     weight: f64,
     least: f64,
@@ -87,8 +88,8 @@ fn fill(risers: &[Riser<'_>], capacities: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Returns the level at which a resource is used up. Infinite if it is enough for all rates, or if only rates that no
-/// longer increase use it. `rates` are `None` while they increase.
+/// Returns the level at which a resource is used up. Infinite if the resource is enough for all rates, or if no rate
+/// that still increases uses it. `rates` are `None` while they increase.
 fn level(risers: &[Riser<'_>], rates: &[Option<f64>], resource: usize, capacity: f64) -> f64 {
     let mut remaining = capacity;
     // The levels at which a rate begins or ends to increase, each with the change of the resource used per unit of

@@ -17,13 +17,13 @@ const FORGETTING: f64 = 0.8;
 const CHANGED: f64 = 0.25;
 /// The initial weight of the profile, relative to a period with many calls.
 const PRIOR: f64 = 0.5;
-/// The number of timed calls in a period with half the weight of a period with very many calls.
+/// A period with this number of timed calls has half the weight of a period with very many calls.
 const FEW_CALLS: f64 = 16.0;
 /// The batch size whose cost a rotation does not change. A positive rotation makes smaller batches more expensive and
 /// larger batches cheaper.
 const PIVOT: f64 = 8.0;
-/// The usual rotation from the profile. The square of a period's noise divided by this value reduces the rotation
-/// (ridge regression).
+/// The usual rotation from the profile. The usual distance of points divided by this value, squared, is added to the
+/// denominator of the rotation. So the rotation is smaller if points vary more (ridge regression).
 const TURNED: f64 = 0.25;
 /// The multiple of the usual distance beyond which a point counts as an outlier.
 const FAR: f64 = 3.0;
@@ -52,8 +52,8 @@ pub struct Online {
     weight: f64,
     /// The weighted mean of the points' packets per call.
     packets: f64,
-    /// The weighted mean of the points' reach: the cost that a rotation by 1 adds there, relative to the profile's
-    /// cost.
+    /// The weighted mean of the points' reach. The reach is the cost that a rotation by 1 adds at the packets per call
+    /// of a point, relative to the profile's cost.
     reach: f64,
     /// The weighted mean of the points' cost, relative to the profile's cost.
     cost: f64,

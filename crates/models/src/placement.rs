@@ -8,10 +8,11 @@
 //!
 //! The model differs from the paper in these points, each with a test. Each shared resource has its own
 //! [normaliser](Limits), so that a new function does not change other functions' models. In (11), a function does not
-//! compete for the cache with the functions of its segment, because the first of them has already brought the packets
-//! into the cache. For the link, the paper does not define this: here a function competes with all functions on its
-//! domain whose chains have another home, including its own segment. Each chain has its own home domain, the domain of
-//! its network interface.
+//! compete for the cache with the functions of its segment (successive functions of the chain on one domain), because
+//! the first of them has already brought the packets into the cache. For the link, the paper does not say whether a
+//! function competes with its segment. Here it competes with all functions on its domain whose chains have another
+//! home, including the functions of its segment. Each chain has its own home domain, the domain of its network
+//! interface.
 
 mod assignment;
 pub mod baselines;

@@ -9,8 +9,8 @@
 //! For given prices of the limits, each `b_v` is independent of the others, within its bounds: `gain/b² = weight · (sum
 //! of the prices of its limits)`. The remaining problem is the dual, a concave function with one price for each limit.
 //! Coordinate ascent sets one price after the other to the value at which its limit is reached but not exceeded. This
-//! always converges to the optimum. Newton steps for all prices together, between the rounds, make it fast. No step may
-//! decrease the dual, because the iteration could then cycle.
+//! always converges to the optimum. Newton steps for all prices together, between the rounds, make the ascent fast. No
+//! step may decrease the dual, because the iteration could then cycle.
 
 /// A variable.
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +65,12 @@ pub(crate) struct Solution {
 const EXACT: f64 = 1e-10;
 /// The least room of a limit, relative to the limit, to which the tolerance is applied.
 const NEXT_TO_NOTHING: f64 = 1e-5;
-/// The number of rounds after which the present result is used. It is far more than needed.
+/// The number of rounds after which the present result is used. This is far more than needed.
 const ROUNDS: usize = 1_000;
 /// The largest relative decrease of the dual by rounding.
 const ROUNDING: f64 = 1e-14;
-/// The curvature, relative to the curvature if limits had no common variables, below which it is only a rounding error.
+/// The relative curvature below which a curvature counts as a rounding error. It is relative to the curvature that
+/// limits without common variables would have.
 const FLAT: f64 = 1e-10;
 /// The number of rounds between two trials in which the prices of limits that are not reached are set to 0.
 const SLOW: usize = 4;
@@ -270,9 +271,9 @@ impl Dual<'_> {
         }
     }
 
-    /// Solves `H·direction = excess` by conjugate gradients. H is the dependence of the limits `free` on each other's
-    /// prices, and `slopes` has the slope of each variable. If a part of the excess is along a direction in which no
-    /// variable changes, returns this direction, too.
+    /// Solves `H·direction = excess` by conjugate gradients. H has the derivatives of the sums of the limits `free` by
+    /// the prices of these limits, with the opposite sign. `slopes` has the same derivative of each variable's part. If
+    /// a part of the excess is along a direction in which no variable changes, returns this direction, too.
     fn direction(&self, free: &[usize], excess: &[f64], slopes: &[f64]) -> (Vec<f64>, Option<Vec<f64>>) {
         let of = |limit: usize| self.limits[limit].terms;
         let diagonal: Vec<f64> = free.iter().map(|&at| of(at).iter().map(|&term| slopes[term]).sum::<f64>()).collect();

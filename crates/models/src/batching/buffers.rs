@@ -11,8 +11,8 @@ const LARGE_ENOUGH: f64 = 0.7;
 
 impl Model {
     /// Returns the modules whose buffers should be bypassed. A buffer is not needed if arriving batches are large
-    /// enough or not smaller than the trigger. It must not be used if waiting for one batch takes longer than the
-    /// objective of a flow.
+    /// enough or not smaller than the trigger. A buffer must not be used if waiting for one batch takes longer than
+    /// the objective of a flow.
     #[must_use]
     pub fn needless_buffers(&self, measured: &Measured<'_>) -> Vec<usize> {
         let (triggers, tightest) = (measured.triggers, self.tightest());
@@ -53,7 +53,7 @@ impl Model {
         self.modules()[at].ingress >= LARGE_ENOUGH * self.largest()
     }
 
-    /// Returns whether a buffer with this trigger should not be used. `tightest` is the shortest objective through the
+    /// True if a buffer with this trigger should be bypassed. `tightest` is the shortest objective through the
     /// module, in seconds.
     fn is_needless(&self, at: usize, trigger: usize, tightest: f64) -> bool {
         let arriving = self.modules()[at].ingress;
@@ -80,10 +80,10 @@ impl Model {
 
     /// Returns the modules, each with all costs that depend on its trigger.
     ///
-    /// A module without a buffer is called with the batches that leave the nearest buffer before it. So the module of
-    /// this buffer gets its costs: the full cost of a call, and the cost of a packet in proportion to the share of
-    /// packets that continue to it. If a module is behind several buffers, each of them gets its costs. The costs of
-    /// packets that passed no buffer stay with the module.
+    /// A module without a buffer is called with the batches that leave the nearest buffer before it. So its costs are
+    /// added to the module of this buffer: the whole cost per call, and the cost per packet times the fraction of the
+    /// buffer's packets that continue to the module without a buffer. If a module is behind several buffers, its costs
+    /// are added to the module of each buffer. The costs of packets that passed no buffer stay with the module.
     #[must_use]
     pub fn attributed(&self, triggers: &[usize]) -> Vec<Module> {
         let mut ways: Vec<(usize, usize, f64)> = Vec::new();

@@ -1,7 +1,7 @@
 //! Decides which flows can share a worker (Batchy section 4.4, "control-flow decomposition").
 //!
-//! A packet waits for at most one turn. A turn takes at most as long as all modules of the worker with full batches. If
-//! this alone exceeds a flow's objective, no triggers help: some flows must move to another worker.
+//! A packet waits for at most one turn. A turn takes at most the time in which each module of the worker processes a
+//! full batch. If this time alone exceeds a flow's objective, no triggers help: some flows must move to another worker.
 //!
 //! The paper always moves flows without an objective, and checks only the objective of a flow that is added. This
 //! implementation also checks the objectives of the flows that are already on the worker.
@@ -11,9 +11,9 @@ use super::Model;
 /// The flows that stay and the modules that move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decomposition {
-    /// The flows that stay together.
+    /// The flows that stay together on the worker.
     pub stay: Vec<usize>,
-    /// The modules that move: only other flows pass them.
+    /// The modules that move to another worker. No flow in `stay` passes them.
     pub go: Vec<usize>,
 }
 
@@ -27,9 +27,10 @@ impl Model {
         (0..self.flows().len()).filter(|&flow| turn >= self.flows()[flow].slo).collect()
     }
 
-    /// Divides the flows if some of them cannot keep their objectives together. Flows stay in the order of their
-    /// objectives, the tightest first, if a turn is then still short enough for all flows that stay. The tightest flow
-    /// always stays. Returns `None` if all objectives can be kept, or if the flows that stay pass all modules.
+    /// Divides the flows if some of them cannot keep their objectives together. Flows are examined in the order of
+    /// their objectives, the tightest first. A flow stays if a turn with its modules is still short enough for all
+    /// flows that stay. The tightest flow always stays. Returns `None` if all objectives can be kept, or if the flows
+    /// that stay pass all modules.
     #[must_use]
     pub fn decomposition(&self) -> Option<Decomposition> {
         if self.inherent_violations().is_empty() {
@@ -55,7 +56,7 @@ impl Model {
         (!go.is_empty()).then_some(Decomposition { stay, go })
     }
 
-    /// True if all flows can run on one worker again: a turn with full batches takes less than the part `part` of each
+    /// True if all flows can run on one worker again: a turn with full batches takes less than `part` times each
     /// objective. `part` should be less than 1. Otherwise, flows that were just joined may be divided again.
     #[must_use]
     pub fn fits_together(&self, part: f64) -> bool {

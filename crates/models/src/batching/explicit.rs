@@ -1,7 +1,8 @@
 //! The model by executions (Batchy equations 8 to 10): a weighted-fair scheduler calls module v `x_v` times per second,
 //! each time with all packets that have arrived. The paper leaves a controller for this model to later work.
 //!
-//! The formulation is equivalent to the other one: with `x = R/b`, both give the same load and the same delays.
+//! This formulation is equivalent to the model by triggers ([`run_to_completion`](super::run_to_completion)): with `x =
+//! R/b`, both give the same load and the same delays.
 
 use super::{Infeasible, Model};
 

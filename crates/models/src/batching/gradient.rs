@@ -17,8 +17,9 @@ const RESIDUE: f64 = 1e-13;
 impl Model {
     /// Returns the triggers after one step.
     ///
-    /// Only modules with a trigger and with packets take part. The step brings no flow beyond its guarded objective; if
-    /// a flow is already beyond it, its delay does not increase.
+    /// Only modules with a trigger and with packets take part. The step brings no flow beyond its guarded objective, the
+    /// objective without the reserve ([`Measured::guard`]). The delay of a flow that is already beyond its guarded
+    /// objective does not increase.
     #[must_use]
     pub fn gradient_step(&self, measured: &Measured<'_>) -> Vec<usize> {
         let bounds = self.bounds(measured);
@@ -49,8 +50,8 @@ impl Model {
         now.to_vec()
     }
 
-    /// Returns, by module, the direction of the step: the load decreases fastest in it while the delays of flows in
-    /// violation do not increase. 0 for modules that do not change.
+    /// Returns the direction of the step, with one component for each module; 0 for modules that do not change. In this
+    /// direction, the load decreases fastest while the delays of flows in violation do not increase.
     fn direction(&self, bounds: &[Bound], measured: &Measured<'_>) -> Vec<f64> {
         let now = measured.triggers;
         let triggers: Vec<f64> = now.iter().map(|&trigger| trigger as f64).collect();
@@ -68,8 +69,9 @@ impl Model {
             let residue = RESIDUE * size(&down);
             step.iter_mut().filter(|by| by.abs() <= residue).for_each(|by| *by = 0.0);
             if size(&step) <= NOTHING * size(&down) {
-                // The load cannot decrease while these delays stay the same. If it could decrease together with the
-                // delay of a flow, this flow is removed and the loop starts again.
+                // No step decreases the load and keeps the delays of all flows in `rows`. If no flow has a negative
+                // share, there is no step. With a negative share, the load and the delay of this flow can decrease
+                // together. The flow with the most negative share is removed from `rows`, and the loop starts again.
                 let shares = basis.shares(&along);
                 let least = shares.iter().copied().fold(0.0, f64::min);
                 if least >= -NOTHING * size(&shares) {
@@ -115,12 +117,14 @@ impl Model {
 struct Shared {
     /// By flow: the length of its row in each group.
     rows: Vec<Vec<f64>>,
-    /// By group: indices in `free` with their slopes, normalised to length 1.
+    /// By group: the index of each module in `free` (see [`new`](Self::new)) with its slope. The slopes of a group are
+    /// normalised to length 1.
     groups: Vec<Vec<(usize, f64)>>,
 }
 
 impl Shared {
-    /// Creates the rows of `flows` for the modules `free`. Vectors have one component for each module in `free`.
+    /// Creates the rows of `flows` for the modules `free`. The vectors of the other methods have one component for
+    /// each module in `free`.
     fn new(model: &Model, flows: &[usize], free: &[usize]) -> Self {
         let mut passing = vec![Vec::new(); model.modules().len()];
         for (row, &flow) in flows.iter().enumerate() {

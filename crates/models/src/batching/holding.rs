@@ -23,7 +23,7 @@ impl Model {
             let better = self.candidates(arrivals, &best).into_iter().map(|more| {
                 let mut barred: Vec<usize> = barred.iter().copied().chain(more).collect();
                 barred.sort_unstable();
-                // The other modules can use the time that these modules needed.
+                // Packets no longer wait in the barred modules. Other modules can use this time.
                 let found = self.fullest_triggers(arrivals, &barred);
                 (load(&found), found, barred)
             });

@@ -59,8 +59,9 @@ impl Basis {
         rest
     }
 
-    /// Returns the coefficient of each row in the part of a vector that rows can form: `(MMᵀ)⁺M` times the vector. If
-    /// rows depend on each other, the coefficients have the least sum of squares.
+    /// Returns a coefficient for each row. The rows times their coefficients add up to the vector without the part that
+    /// is orthogonal to all rows: `(MMᵀ)⁺M` times the vector. If rows depend on each other, the coefficients have the
+    /// least sum of squares.
     pub(super) fn shares(&self, vector: &[f64]) -> Vec<f64> {
         // With the rows as L·Q: Lᵀ·shares = Q·vector. The number of independent equations is the number of vectors in
         // the basis.

@@ -9,7 +9,7 @@ use super::Model;
 use super::measured::{Bound, Measured};
 use crate::separable::{self, Limit, Term};
 
-/// A flow is brought below its limit by this relative distance. It is larger than errors of the solver and of rounding.
+/// The relative distance by which a flow is brought below its limit. Larger than errors of the solver and of rounding.
 const MARGIN: f64 = 1e-5;
 /// The largest difference from a whole number at which a trigger counts as whole.
 const WHOLE: f64 = 1e-7;
@@ -18,9 +18,9 @@ impl Model {
     /// Returns triggers with which flows in violation are within their guarded objectives again, according to the
     /// model.
     ///
-    /// No trigger is cut below the size of arriving batches. If such triggers are too large for a flow, all buffers on
-    /// its path are bypassed, which also reduces the delays of other flows. Triggers that must not change stay as they
-    /// are.
+    /// No trigger is cut below the size of arriving batches. If even the lowest triggers are too large for a flow, all
+    /// buffers on its path are bypassed: their triggers are 0. This also reduces the delays of other flows. Triggers
+    /// that must not change stay as they are.
     #[must_use]
     pub fn recovery(&self, measured: &Measured<'_>) -> Vec<usize> {
         let now = measured.triggers;

@@ -88,8 +88,8 @@ impl Model {
             prices[flow_of(limit)] = price;
         }
         let mut batches = solved.values;
-        // `delays` adds in another order, so a rounding error may exceed an objective. Batches are reduced until none
-        // is exceeded.
+        // `delays` adds in another order, so a rounding error may exceed an objective. Batches are reduced until no
+        // objective is exceeded.
         let mut back = f64::EPSILON;
         while !self.is_feasible(&batches) && back < 1.0 {
             batches.iter_mut().for_each(|batch| *batch -= (*batch - 1.0) * back);

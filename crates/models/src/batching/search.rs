@@ -71,7 +71,7 @@ pub(super) struct Search<'s> {
     pub(super) segments: &'s Segments,
     /// The size of the largest batch, a whole number.
     pub(super) largest: f64,
-    /// By segment: the largest batch to which it may be raised; 0 if it must not be raised.
+    /// By segment: the value to which its batch may be raised; 0 if the batch must not be raised.
     pub(super) caps: Vec<f64>,
     /// By segment: the batch in which packets arrive.
     pub(super) arrived: Vec<f64>,
@@ -79,7 +79,8 @@ pub(super) struct Search<'s> {
     pub(super) batches: Vec<f64>,
     /// By segment: the batch in which packets leave.
     pub(super) leaving: Vec<f64>,
-    /// By segment: the additional delay, in seconds, if packets leave in larger batches than `batches`.
+    /// By segment: the additional delay, in seconds, if a module inside it gathers packets, so that packets leave in
+    /// larger batches than `batches`.
     pub(super) inside: Vec<f64>,
     /// By stop: the delay of the flow before this stop, in seconds.
     pub(super) spent: Vec<f64>,
@@ -256,8 +257,8 @@ impl<'s> Search<'s> {
             if step <= 1.0 {
                 break;
             }
-            // Later segments increase by whole packets. The time that one packet less leaves may be too short for this,
-            // and the time that three packets less leave may be enough.
+            // The batches of later segments increase by whole packets. One packet less here may leave too little time
+            // for this, while three packets less may leave enough time.
             step = if step > 4.0 { (step / 2.0).ceil() } else { step - 1.0 };
         }
         self.caps[at] = cap;

@@ -14,7 +14,7 @@ pub(super) struct Segment {
     pub(super) first: usize,
     /// The segment from which all its packets come, if there is one.
     pub(super) before: Option<usize>,
-    /// The number of packets that arrive together, for each packet in a batch that leaves the segment before.
+    /// The size of arriving batches, as a fraction of the batches that leave the segment before.
     pub(super) kept: f64,
     /// Packets per batch on arrival, if there is no segment before.
     pub(super) ingress: f64,
@@ -75,7 +75,7 @@ pub(super) struct Segments {
     pub(super) order: Vec<usize>,
     /// By module: the next module in the same segment.
     pub(super) next: Vec<Option<usize>>,
-    /// By segment: the index of its first stop in `at`. One more entry has the end.
+    /// By segment: the index of its first stop in `at`. An additional last entry has the length of `at`.
     begin: Vec<usize>,
     /// The indices of all stops, sorted by segment.
     at: Vec<usize>,

@@ -13,16 +13,15 @@ use super::{Flow, Model};
 pub struct Arrivals {
     /// By module: the module from which all its packets come, if there is one. It has a lower index.
     pub before: Vec<Option<usize>>,
-    /// By module: the number of packets that arrive together, for each packet in a batch that leaves the module before;
-    /// 0 to 1.
+    /// By module: the size of arriving batches, as a fraction of the batches that leave the module before; 0 to 1.
     pub kept: Vec<f64>,
     /// By module: the number of buffers over which its packets are spread evenly, one for each worker that runs it; at
     /// least 1.
     pub buffers: Vec<f64>,
     /// By module: its configured trigger; 0 if there is none.
     pub stated: Vec<usize>,
-    /// The additional worker time of a packet for each batch that it waits for, in this module and elsewhere, in
-    /// seconds.
+    /// The additional worker time, in seconds, of a packet for each batch that it waits for. The worker spends this time
+    /// in the module where the packet waits, and elsewhere.
     pub held: f64,
     /// The additional worker time, in seconds, of a packet that has waited for a batch before, for each further batch.
     /// It is used if it is more than `held`.

@@ -19,7 +19,7 @@ pub enum Checked {
     NotRefuted(usize),
 }
 
-/// The reason why a certificate is wrong. Each is a defect of the search.
+/// The reason why a certificate is wrong. Each reason means that the search has a defect.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refuted {
     /// The problem or the placement is invalid.
@@ -33,14 +33,14 @@ pub enum Refuted {
         /// The value in the certificate.
         certificate: f64,
     },
-    /// A chain is below its least rate or was rejected.
+    /// A chain is below its least rate, or was rejected although the problem requires it.
     #[error("chain {chain} forwards {rate} packets a second: at least {least} are required")]
     Least {
         /// The chain, from 0.
         chain: usize,
         /// Its rate.
         rate: f64,
-        /// Its least rate.
+        /// Its least rate; with [`Objective::Cores`], the larger of its least and its offered rate.
         least: f64,
     },
     /// More functions change their domains than allowed.

@@ -109,13 +109,14 @@ pub fn exact_for(
 struct Search<'s> {
     space: &'s Space,
     effort: &'s Effort<'s>,
-    /// The order in which chains are placed, by kin: each kin appears once per member, without others between.
+    /// The kin of each chain, in the order in which chains are placed. The members of a kin follow each other.
     order: Vec<usize>,
     /// The slice that is searched now.
     slice: Slice,
     /// Two sets of prices: all prices 0 (`FREE`), and the prices with a low bound at the root (`PRICED`).
     prices: [Prices; 2],
-    /// By kin: the ways that use equal domains in their order. At the root, the others have the same values.
+    /// By kin: the indices of the ways that use equal domains in their order. At the root, each other way has the same
+    /// value as one of these ways.
     firsts: Vec<Vec<usize>>,
     improve: Improve<'s>,
     /// The value of the best placement so far; −∞ without one.

@@ -3,8 +3,9 @@
 //!
 //! `λ = α·a + β·b + C`, where a is the competing level of the cache (1 if the function reads packets from another
 //! domain) and b is the competing level of the memory controller or of the link. By default, the squared errors are
-//! minimised with `α, β, C ≥ 0` and `α + β + C ≤ 1`. Then more load never increases a rate, and λ is never below 0 or
-//! above 1. The bounds of the exact search depend on this. The paper's least mean squares has no such constraints.
+//! minimised with `α, β, C ≥ 0` and `α + β + C ≤ 1`. Under these constraints, more load never increases a rate, and λ
+//! is from 0 to 1. The bounds of the exact search depend on both facts. The paper's least mean squares has no
+//! constraints.
 
 use super::model::{Sensitivity, Shape};
 
@@ -41,9 +42,9 @@ impl Fitted {
 
 /// Fits by least squares under the constraints, with terms of this shape. Returns `None` without co-runs.
 ///
-/// The constraints are four planes in the space of the three parameters. On the intersection of some of these planes,
-/// the least squares without constraints are the optimum if they are within the other planes. All sixteen sets of
-/// planes are tried.
+/// The constraints are four planes in the space of the three parameters. For each of the sixteen sets of planes, the
+/// least squares on the intersection of its planes are calculated, and are used if they are on the allowed side of the
+/// other planes. The best of these results is the optimum.
 #[must_use]
 pub fn non_negative(runs: &[CoRun], shape: Shape) -> Option<Fitted> {
     if runs.is_empty() {
@@ -73,8 +74,8 @@ pub fn saturating(runs: &[CoRun]) -> Option<Fitted> {
     fits.min_by(|a, b| a.error.total_cmp(&b.error))
 }
 
-/// Returns the fit with the shape that predicts left-out co-runs better, by five-fold cross-validation, and the mean
-/// absolute error of λ for these co-runs. `None` without co-runs.
+/// Fits both shapes, and returns the fit whose shape predicts left-out co-runs better (five-fold cross-validation),
+/// with the mean absolute error of λ for the left-out co-runs. `None` without co-runs.
 #[must_use]
 pub fn by_held_out_error(runs: &[CoRun]) -> Option<(Fitted, f64)> {
     const GROUPS: usize = 5;
@@ -95,9 +96,9 @@ pub fn by_held_out_error(runs: &[CoRun]) -> Option<(Fitted, f64)> {
     found.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Fits by the paper's least mean squares (Widrow and Hoff 1960, normalised): after each co-run, the parameters move by
-/// `step` against its error. All co-runs are used `passes` times. Parameters may become negative. Returns `None`
-/// without co-runs.
+/// Fits by the paper's least mean squares (Widrow and Hoff 1960, normalised): after each co-run, the parameters change
+/// by `step` times the correction for its error. All co-runs are used `passes` times. Parameters may become negative.
+/// Returns `None` without co-runs.
 #[must_use]
 pub fn least_mean_squares(runs: &[CoRun], step: f64, passes: usize) -> Option<Fitted> {
     let mut parts = [0.0; 3];

@@ -41,8 +41,8 @@ impl<'s> Improve<'s> {
     }
 
     /// Returns a first placement, by chain, and its value. Places chains one after the other, each in its best
-    /// remaining way, and then improves the placement by moves. When the time is over, each chain gets the way that is
-    /// best for itself, without moves. `None` if no placement was found.
+    /// remaining way, and then improves the placement by moves. When the time is over, each chain gets the way with the
+    /// best value of this chain alone, and no moves are made. `None` if no placement was found.
     pub(super) fn start(&mut self) -> Option<(Vec<usize>, f64)> {
         self.remaining = START;
         let chains = self.space.chains.len();
@@ -77,7 +77,8 @@ impl<'s> Improve<'s> {
     /// then by moves. Returns the best placement found and its value, which may be that of `from`. `None` without
     /// `from`.
     pub(super) fn wander(&mut self, from: Option<&[usize]>, effort: u64) -> Option<(Vec<usize>, f64)> {
-        /// At the start and at the end, a change that reduces the value by this share is accepted with probability 1/e.
+        /// A change that reduces the value by this fraction of the best value is accepted with probability 1/e: at the
+        /// start, and at the end.
         const HEAT: [f64; 2] = [3e-3, 3e-5];
         const LOOK_EVERY: u64 = 1_000;
         let mut now = from?.to_vec();
@@ -183,7 +184,8 @@ impl<'s> Improve<'s> {
         }
     }
 
-    /// Returns true and updates `best` if this placement is better. `false` if cores, values or time do not suffice.
+    /// Returns true and updates `best` if this placement is better. Returns false without a calculation if there are
+    /// too few cores, no more placements may be valued, or the time is over.
     fn try_out(&mut self, chosen: &[usize], best: &mut f64) -> bool {
         if self.remaining == 0 || self.is_over || !self.space.fits(chosen) {
             return false;
@@ -198,7 +200,8 @@ impl<'s> Improve<'s> {
         is_better
     }
 
-    /// Gives a chain the best of its ways, or of the ways that differ in one function.
+    /// Gives a chain the best of its ways. If the chain has many ways, only ways that differ in the domain of one
+    /// function are tried.
     fn move_chain(&mut self, chain: usize, chosen: &mut [usize], best: &mut f64) {
         let listed = &self.space.chains[chain];
         let mut to = chosen[chain];

@@ -9,8 +9,8 @@
 pub struct Domain {
     /// The number of cores that functions may use.
     pub cores: usize,
-    /// The class of the domain. Domains of one class have equal cores, interfaces and distances, so that exchanging two
-    /// of them changes nothing.
+    /// The class of the domain. If several domains have one class, exchanging two of them must change nothing: they
+    /// have equal cores and limits, each function has the same rate alone on them, and no chain has its home on them.
     pub class: usize,
     /// The loads at which a competing level is 1.
     pub limits: Limits,
@@ -45,8 +45,8 @@ pub enum Shape {
     /// Proportional, as in (7) and (8).
     #[default]
     Linear,
-    /// Replaces `f` by `f·(1 + h) / (f + h)`, with h above 0: the first competitors have a larger effect than the last
-    /// competitors ("decreasing gradient", the paper's property 2). It is 1 if f is 1.
+    /// Replaces `f` by `f·(1 + h) / (f + h)`, with h above 0. The first competitors have a larger effect than the last
+    /// competitors ("decreasing gradient", the paper's property 2). The result is 1 if f is 1.
     Saturating(f64),
 }
 
@@ -109,8 +109,8 @@ pub struct Problem {
 pub enum Way {
     /// Each function has its own core: the domain of each function.
     Split(Vec<usize>),
-    /// Copies of the whole chain, each on one core, with sessions distributed among them: the domain of each copy.
-    /// Empty if the chain is rejected.
+    /// Copies of the whole chain, each on one core, with sessions distributed among them: the domain of each copy. The
+    /// list is empty if the chain is rejected.
     Whole(Vec<usize>),
 }
 
@@ -197,7 +197,7 @@ pub enum ProblemError {
     Placement(String),
 }
 
-/// A function on a core, as its competitors see it.
+/// A function on a core, with the properties that competition depends on.
 struct Seat<'p> {
     chain: usize,
     /// The function, or the whole chain as one function.
@@ -279,8 +279,7 @@ impl Problem {
         self.check_classes()
     }
 
-    /// Checks that exchanging two domains of a class changes nothing. The search relies on this, because it examines
-    /// only one of the two orders.
+    /// Checks that exchanging two domains of a class changes nothing. The search examines only one of the two orders.
     fn check_classes(&self) -> Result<(), ProblemError> {
         for (domain, own) in self.domains.iter().enumerate() {
             let of = self.domains.iter().position(|other| other.class == own.class).unwrap_or(domain);
@@ -417,7 +416,8 @@ impl Problem {
 
 impl Chain {
     /// Returns the whole chain on one core as one function. Its rate alone is `1/Σ(1/P)`, its demand is the sum of the
-    /// demands, and its parameters are means weighted by the time of the functions on the home domain.
+    /// demands, and its parameters are the means of the functions' parameters, weighted by each function's time per
+    /// packet on the home domain.
     #[must_use]
     pub fn whole(&self) -> Function {
         let domains = self.functions.first().map_or(0, |function| function.rates.len());
@@ -461,13 +461,13 @@ impl Chain {
         self.weight * rate.min(self.rate)
     }
 
-    /// Returns the largest number of cores that it can run on.
+    /// Returns the largest number of cores that the chain can run on.
     #[must_use]
     pub fn most_cores(&self) -> usize {
         self.functions.len().max(self.copies)
     }
 
-    /// Returns the smallest number of cores that it can run on.
+    /// Returns the smallest number of cores that the chain can run on.
     #[must_use]
     pub fn fewest_cores(&self) -> usize {
         if self.copies > 0 { 1 } else { self.functions.len() }

@@ -2,9 +2,9 @@
 //! depends only on the loads.
 //!
 //! The resources are the cache, the link and the memory of each domain. A way adds a load to some of them. A function's
-//! rate is a constant minus one term for each resource that it competes for. So for given loads, the value of each
-//! chain is independent of the other chains. Every term increases with its load, so more load never increases a value.
-//! The bounds of the search rely on this.
+//! rate is a constant minus one [term](Term) for each resource that the function competes for. So for given loads, the
+//! value of each chain is independent of the other chains. Every term increases with its load, so more load never
+//! increases a value. The bounds of the search rely on this.
 
 use std::rc::Rc;
 
@@ -43,8 +43,8 @@ impl Term {
         }
     }
 
-    /// Returns a lower bound of the mean increase per unit of load, from `loads` to any loads up to `most`. It is the
-    /// slope of the chord, because the term is concave. 0 if the load is already `most`.
+    /// Returns a lower bound of the mean increase per unit of load, from `loads` to any loads up to `most`. The bound
+    /// is the slope of the chord, because the term is concave. 0 if the load is already `most`.
     fn slope(&self, loads: &[f64], most: &[f64]) -> f64 {
         let room = most[self.resource] - loads[self.resource];
         if room <= 1e-12 * most[self.resource] {
@@ -79,22 +79,22 @@ impl Seat {
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) way: Way,
-    /// Its domains, each with the number of cores that it uses there. If functions move, one more entry has the number
-    /// of domains as index and the number of functions that move, as in [`Space::cores`].
+    /// The domains of the way, each with the number of cores that the way uses there. If functions move, an additional
+    /// last entry has the number of domains as index and the number of functions that move, as in [`Space::cores`].
     pub(super) used: Vec<(usize, usize)>,
     /// Its domains in the order of their first use.
     pub(super) firsts: Vec<usize>,
-    /// By resource: the loads that it adds to the loads that every way of its chain has.
+    /// The loads that the way adds to the loads that all ways of its chain have, each with the index of the resource.
     pub(super) loads: Vec<(usize, f64)>,
     /// Its functions. Copies on one domain have one seat. Empty if the chain is rejected.
     pub(super) seats: Vec<Seat>,
-    /// Its value if the value does not depend on the rate.
+    /// The way's value, if the value does not depend on the rate.
     fixed: Option<f64>,
 }
 
 impl Choice {
-    /// Subtracts its cores and moves from `remaining`. If there are too few, returns `false`, and `remaining` may be
-    /// changed in part.
+    /// Subtracts the way's cores and moves from `remaining` (see [`Space::cores`]). Returns `false` if there are too
+    /// few. Some entries of `remaining` may then be changed already, so the caller must discard it.
     pub(super) fn is_taken_from(&self, remaining: &mut [usize]) -> bool {
         let mut take = |&(domain, cores): &(usize, usize)| match remaining[domain].checked_sub(cores) {
             Some(fewer) => {
@@ -106,7 +106,7 @@ impl Choice {
         self.used.iter().all(&mut take)
     }
 
-    /// True if there are enough cores and moves for it.
+    /// True if `remaining` has enough cores and moves for the way.
     pub(super) fn fits(&self, remaining: &[usize]) -> bool {
         self.used.iter().all(|&(domain, cores)| cores <= remaining[domain])
     }
@@ -224,7 +224,7 @@ pub(super) struct Space {
     pub(super) chains: Vec<Rc<Listed>>,
     /// Groups of chains; each chain is in one of them.
     pub(super) kin: Vec<Kin>,
-    /// By resource: the load that every placement has. Loads of ways are in addition to it.
+    /// By resource: the load that every placement has. The loads of ways are added to this load.
     pub(super) always: Vec<f64>,
     /// By resource: a lower bound of the load of every placement, from the number of cores.
     pub(super) least: Vec<f64>,

@@ -1,8 +1,8 @@
 //! Calculates a bound of all placements, or of a slice of them, before any chain is placed.
 //!
-//! Each chain takes its best way as if it were alone, but pays for its cores and for its load on the slice's resource
-//! (a Lagrangian relaxation). Prices with a low bound are found by a subgradient method. Equal domains have one price,
-//! so only one of several ways that differ in the numbering of equal domains is needed.
+//! Each chain gets its best way as if it were alone, minus a price for its cores and for its load on the slice's
+//! resource (a Lagrangian relaxation). Prices with a low bound are found by a subgradient method. Equal domains have
+//! one price, so only one of several ways that differ in the numbering of equal domains is needed.
 
 use super::{Level, Search, Space};
 use crate::placement::model::Problem;
@@ -39,27 +39,29 @@ pub(super) struct OpenSlice {
     pub(super) bound: f64,
 }
 
-/// The prices that remaining chains pay, so that together they do not use more than is available.
+/// The prices of cores and of load for the chains that are not placed yet. With suitable prices, these chains together
+/// use no more than is available.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prices {
     /// The price of a core, by domain.
     pub(super) cores: Vec<f64>,
     /// The price of a unit of the slice's load.
     pub(super) load: f64,
-    /// By kin: a bound of each way that is valid at all nodes, sorted by falling bound.
+    /// By kin: each way's bound, which is valid at all nodes, with the way's index; sorted by falling bound.
     pub(super) limits: Vec<Vec<(f64, usize)>>,
 }
 
 impl Prices {
-    /// Returns a bound of the ways that are not listed. If the price of load is negative, it includes the payment for
-    /// the whole demand of the chain.
+    /// Returns a bound of the ways that are not listed. A negative price of load adds to the value of a way. Then the
+    /// bound includes this gain for the whole demand of the chain.
     pub(super) fn ceiling(&self, listed: &Listed) -> f64 {
         listed.ceiling + (-self.load).max(0.0) * listed.demand
     }
 }
 
 impl Space {
-    /// Returns the slice of all placements, by the load of the cache that is the home of most chains.
+    /// Returns the slice that contains all placements. Its resource is the cache of the domain that is the home of most
+    /// chains.
     pub(super) fn slice(&self, problem: &Problem) -> Slice {
         let homes = |domain: usize| problem.chains.iter().filter(|chain| chain.home == domain).count();
         let resource = (0..problem.domains.len()).max_by_key(|&domain| homes(domain)).unwrap_or(0);
@@ -165,7 +167,7 @@ impl Search<'_> {
     }
 
     /// Returns, for each domain, the number of used cores minus the number of available cores. Negative values become 0
-    /// if the cores have no price. Equal domains get the mean of their values.
+    /// if the price of the cores is 0. Equal domains get the mean of their values.
     fn excess(&self, wanted: &[usize], prices: &Prices) -> Vec<f64> {
         let classes = &self.space.classes;
         let of = |at: usize| {

@@ -5,19 +5,19 @@ use crate::placement::model::{Chain, Function, Placement, Problem, Shape, Way};
 use crate::placement::wanted::{Objective, Wanted};
 
 /// The largest number of ways of a chain. If there are more, only ways with at most two changes of domain are listed.
-/// The same number is allowed again for copies.
+/// For ways with copies of the chain, the same number is allowed in addition.
 const MOST_WAYS: usize = 20_000;
 /// The largest number of functions in all ways of a chain. A very long chain still has [`FEW_WAYS`] ways.
 const MOST_SEATS: usize = 400_000;
 /// The least number of ways of a chain.
 const FEW_WAYS: usize = 16;
-/// The approximate largest number of ways of all chains together, which limits memory and time. Ways that short chains
-/// do not need are available to longer chains.
+/// The approximate largest number of ways of all chains together, which limits memory and time. If short chains have
+/// fewer ways than their share, longer chains may have more.
 const ALL_WAYS: usize = 100_000;
 /// The approximate largest number of functions in all ways of all chains together.
 const ALL_SEATS: usize = 1_000_000;
-/// The number of domains for which a way with all copies on the domain is listed, if a number of copies has too many
-/// ways.
+/// If a number of copies has too many ways, only ways with all copies on one domain are listed, for this number of
+/// domains.
 const FEW_DOMAINS: usize = 4;
 
 /// Returns the term of a function that competes for a resource. The arguments are the fields of [`Term`].
@@ -29,7 +29,8 @@ fn term(function: &Function, resource: usize, scale: f64, own: f64, limit: f64) 
     Term { resource, scale, own, per_limit: 1.0 / limit, half }
 }
 
-/// Returns the number of ways to list for each chain, so that all chains together do not have too many.
+/// Returns the number of ways to list for each chain. All chains together have about [`ALL_WAYS`] ways and
+/// [`ALL_SEATS`] functions in these ways at most.
 pub(super) fn shares(problem: &Problem) -> Vec<usize> {
     let domains = problem.domains.len();
     let cores = problem.domains.iter().map(|domain| domain.cores).sum::<usize>();
