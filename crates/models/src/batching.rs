@@ -50,8 +50,8 @@ impl Line {
 pub struct Module {
     /// The time that a call uses of the worker.
     pub cpu: Line,
-    /// The delay of packets in a call. Equal to `cpu` for functions. Different from `cpu` if the call only wakes another
-    /// thread.
+    /// The delay of packets in a call. Equal to `cpu` for functions. Different from `cpu` if the call only wakes
+    /// another thread.
     pub delay: Line,
     /// Packets per batch on arrival, from 1 to the largest batch. A module without a trigger is called with such
     /// batches.

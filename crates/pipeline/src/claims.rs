@@ -9,15 +9,15 @@ use crate::section::{entries, kind_of};
 use crate::source::Source;
 use crate::yaml::Node;
 
-/// Returns the files that the parts of `section` have read since the last call, and clears the list. So it must be
-/// called after each section is created.
+/// Returns the files that were read since the last call as reads of `section`, and clears the list. So the caller must
+/// call this function after it has created the parts of each section.
 pub(crate) fn reads_of(section: &'static str, environment: &SetupEnvironment) -> Vec<Read> {
     let reads = environment.files.reads.take();
     reads.into_iter().map(|(name, path)| Read { section, name, path }).collect()
 }
 
 /// Adds a fault for each file that parts of one configuration use in conflicting ways. Ignores the files of a running
-/// configuration. `reloads` is true if there is one.
+/// configuration. `reloads` is true if the configuration replaces a running one.
 pub(crate) fn claim_all(
     root: &Node,
     (source, reloads): (&Source, bool),
@@ -40,8 +40,8 @@ pub(crate) fn claim_all(
     }
 }
 
-/// Claims the configuration's own file or the standard input for reading. A reload does not read the standard input
-/// here.
+/// Claims the configuration's own file or the standard input for reading. If `reloads` is true, the standard input is
+/// not claimed, because a reload does not read it here.
 pub(crate) fn claim_configuration(source: &Source, reloads: bool, files: &mut Files, faults: &mut FaultCollector) {
     let who = "the configuration";
     let claimed = match &source.path {

@@ -1,9 +1,9 @@
 //! Turns the text of a configuration into a draft of its pipeline, or finds all of its faults.
 //!
-//! The steps follow each other once. The text becomes a tree, which is checked against the schema ([`Tree`]). The
-//! states and functions are created, and the ports are checked ([`Created`]). The lines connect them, and each further
-//! section is read for them ([`Connected`]). If there is no fault so far, all parts are put in topological order
-//! ([`Draft`]), and are checked together.
+//! Each step is done once, in this order. The text becomes a tree, which is checked against the schema ([`Tree`]). The
+//! states and functions are created, and the ports are checked ([`Created`]). The lines connect the functions and
+//! ports, and the other sections, which name them, are read ([`Connected`]). If there is no fault so far, all parts are
+//! put in topological order ([`Draft`]), and are checked together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -107,7 +107,7 @@ pub(crate) fn compile(
     finish(std::mem::take(&mut faults))?;
     let draft = connected.in_order(tree);
     together::check(&draft, &mut faults);
-    // A running pipeline is not refused because of where its modules run.
+    // With an arrangement, the configuration runs already. It is not refused because of the workers of its modules.
     if arrangement.is_none() {
         held::check(&draft, &mut faults);
     }
@@ -116,7 +116,7 @@ pub(crate) fn compile(
 }
 
 /// The text as a tree, and the settings that concern the pipeline as a whole. After an error, a setting has its
-/// default.
+/// default, except that a `batch` that is out of range becomes the largest allowed batch.
 struct Tree {
     root: Node,
     /// The stamps of the files that the text names.
@@ -182,7 +182,7 @@ struct Created {
     workers: Workers,
     /// The number of workers in the text.
     worker_sections: usize,
-    /// The workers of each module in the text.
+    /// The workers of each module according to the text, without the arrangement.
     configured: Vec<Vec<usize>>,
     /// The states that could be created, by name.
     state: BTreeMap<String, CreatedState>,

@@ -93,7 +93,7 @@ pub(crate) struct CreatedState {
     /// The parameters and files that it was created from.
     pub(crate) identity: Identity,
     pub(crate) object: SharedState,
-    /// The objects that it [hands over](forebay_graph::Setup::handed_over). If the state is taken over, it does not
-    /// request them again.
+    /// The objects that the state [hands over](forebay_graph::Setup::handed_over). They are kept here because a state
+    /// that is taken over is not created again, and so does not request them again.
     pub(crate) handed_over: Vec<HandedOver>,
 }

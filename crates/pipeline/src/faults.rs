@@ -63,8 +63,9 @@ impl FaultCollector {
         self.of_values.range(key.clone()..).next().is_some_and(|(found, _)| found.starts_with(&key))
     }
 
-    /// Adds the fault that the reader of the value at `path` found. Ignored if the value, a value above it or a value
-    /// below it has a fault already, except if that fault is vague.
+    /// Adds the fault that the reader of the value at `path` found. Ignores it if the value, a value above it or a
+    /// value below it has a fault already. There is one exception: a vague fault of the value itself is replaced, if
+    /// `message` is not a general message of the deserializer.
     pub(crate) fn add_at(&mut self, root: &Node, path: &[&str], message: &str) {
         self.add_value(root, path, Fault::new(message));
     }

@@ -76,10 +76,10 @@ pub(crate) fn folds(
 }
 
 /// Returns the first group of each module, identified by its first member. Modules with the same function, number of
-/// gates and workers are in one group. Their parameters may differ: the folded function keeps those of each branch
-/// ([`forebay_graph::Declare::FOLD`]). A module is alone if its function does not fold, if it has a buffer of its own,
-/// or if a port sends packets to it. Later rounds only compare sources and targets, so every other difference must be
-/// checked here.
+/// gates and workers are in one group. Their parameters may differ: the folded function keeps the parameters of each
+/// branch ([`forebay_graph::Declare::FOLD`]). A module is alone if its function does not fold, if it has a buffer of
+/// its own, or if a port sends packets to it. Later rounds only compare sources and targets, so every other difference
+/// must be checked here.
 fn first_groups(modules: &[ModuleDraft], entries: &[Option<Target>], placement: &Placement) -> Vec<usize> {
     let mut known = HashMap::new();
     let group = |(number, module): (usize, &ModuleDraft)| {

@@ -1,7 +1,7 @@
 //! Checks that modules cannot hold all packets of a pool.
 //!
 //! Functions hold packets for up to several seconds. If functions hold all chunks of the pool, no packet can enter
-//! until a held packet leaves. Then not even the fragment or the reply can enter that a held packet waits for.
+//! until a held packet leaves. Then even the fragment or the reply that a held packet waits for cannot enter.
 
 use forebay_graph::{Placement, SetupError, Target};
 use forebay_packet::pool::MOST_CHUNKS;
@@ -9,8 +9,8 @@ use forebay_packet::pool::MOST_CHUNKS;
 use crate::draft::{Draft, ModuleDraft};
 use crate::faults::FaultCollector;
 
-/// Refuses modules that together may hold so many packets of a worker's pool that not even one batch of other packets
-/// can enter.
+/// Adds a fault if modules together may hold so many packets of a worker's pool that less than one batch of other
+/// packets can enter.
 pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
     let (chunks, most) = (draft.pool.chunks, draft.pool.chunks.saturating_sub(draft.batch));
     for worker in 0..draft.placement.workers {

@@ -50,7 +50,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Returns whether this is a function that has state of each session, or looks it up.
+    /// True if this is a function that keeps state for each session, or looks up such state.
     pub(crate) fn is_keyed(&self) -> bool {
         let known = forebay_graph::functions();
         known.iter().any(|known| known.name == self.kind && known.is_keyed(&self.params))

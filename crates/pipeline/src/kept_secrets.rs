@@ -1,7 +1,7 @@
 //! Restores the secrets of a shown configuration that comes back changed.
 //!
 //! A client reads the configuration with `***` in the place of each secret, changes the text, and sends it back. Each
-//! `***` then stands for the secret that is in force in its place.
+//! `***` then stands for the secret in the same place of the configuration that is in force.
 
 use crate::Source;
 use crate::faults::FaultCollector;
@@ -91,13 +91,14 @@ fn has_placeholder(text: &str) -> bool {
 }
 
 /// Returns the element of `others`, a list of the running configuration, that an element of the new list stands for.
-/// This is the element that is shown in the same way. If there is none and the lists have the same length, it is the
-/// element at the same index, if it begins in the same way.
+/// This is an element that is shown in the same way; the element at the same index is preferred. Without such an
+/// element, it is the element at the same index, if the lists have the same length and both elements begin in the same
+/// way.
 fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) -> Option<&'o Node> {
     let new = item.to_json();
     let shown = |other: &Node| {
         let mut shown = other.clone();
-        // Below a function with secrets, within a parameter that has one.
+        // First as the value of a secret parameter, then as another value below a kind with secrets.
         hide(&mut shown, true, true);
         let whole = shown.to_json();
         let mut shown = other.clone();

@@ -61,7 +61,7 @@ pub struct Prepared {
     made: PipelineParts,
     /// The running configuration that it will replace.
     running: Option<PipelineParts>,
-    /// The number of file claims of the running pipeline: the first ones in the environment's list.
+    /// The number of file claims of the running pipeline. They are the first claims in `environment.files.used`.
     used: usize,
     /// The modules and states that write files, and the files.
     writes: Vec<(String, String)>,
@@ -203,8 +203,8 @@ impl Prepared {
         faults.finish(&self.source.file, &self.source.text, &self.source.sets)
     }
 
-    /// Adds each module to the plan of every worker. Only on the workers that run the module and do not take it over,
-    /// its function is created.
+    /// Adds each module to the plan of every worker. Creates the module's function only on the workers that run the
+    /// module and do not take it over.
     fn make_modules(&mut self, plans: &mut [Plan], faults: &mut FaultCollector) {
         let Self { draft, environment, made, running, .. } = self;
         let parted = running.as_ref().map(|running| made.parted(running)).unwrap_or_default();

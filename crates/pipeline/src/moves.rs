@@ -31,7 +31,7 @@ pub struct Moving {
     pub forgetful: Vec<String>,
 }
 
-/// Why modules cannot move.
+/// The reason why modules cannot move.
 #[derive(Debug, Error)]
 pub enum MoveError {
     /// No module has this name.
@@ -74,8 +74,8 @@ pub enum MoveError {
         /// The number of workers in the configuration.
         workers: usize,
     },
-    /// Modules that share sessions must move together, and they are more than the allowed number. Or no allowed part of
-    /// the moves is possible without the rest.
+    /// More moves were requested than allowed, and no smaller number of them can be made without the others. For
+    /// example, modules that share sessions must move together.
     #[error("none of {wanted} moves is possible if at most {most} may be made: {why}")]
     TooFew {
         /// The number of wanted moves.

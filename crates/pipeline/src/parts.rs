@@ -27,10 +27,11 @@ pub struct PipelineParts {
     pub(crate) modules: Things,
     pub(crate) ports: Things,
     pub(crate) state: BTreeMap<String, CreatedState>,
-    /// The objects that replicas of one module share ([`Setup::once_per_module`]), that [last](Setup::lasting), and
-    /// that are [handed over](forebay_graph::Setup::handed_over), by key.
+    /// By key: the objects that replicas of one module share
+    /// ([`Setup::once_per_module`](forebay_graph::Setup::once_per_module)), that [last](forebay_graph::Setup::lasting)
+    /// as long as the pipeline runs, and that are [handed over](forebay_graph::Setup::handed_over).
     pub(crate) tables: BTreeMap<ObjectKey, SharedState>,
-    /// The owner of each object that is handed over.
+    /// The name of the module or state that owns each object that is handed over.
     pub(crate) handed_over: BTreeMap<HandedOver, String>,
     /// The readers and writers of files.
     pub(crate) files: Files,
@@ -106,9 +107,9 @@ impl PipelineParts {
         [of("modules", &self.modules, &running.modules), of("ports", &self.ports, &running.ports)].concat()
     }
 
-    /// Returns the modules that must be created again because the group that they run in as one has changed. Modules
-    /// that run as one are taken over together, and only if all of them are unchanged. A module that left its group is
-    /// also created again.
+    /// Returns the modules that must be created again because their group, the modules that run as one with them, has
+    /// changed. Modules that run as one are taken over together, and only if all of them are unchanged. A module that
+    /// left its group is also created again.
     pub(crate) fn parted<'a>(&'a self, running: &'a Self) -> HashSet<&'a str> {
         let folds = |made: &'a Self| {
             let members = made.folds.iter().flat_map(|fold| fold.iter().map(move |member| (member.as_str(), fold)));
@@ -130,8 +131,8 @@ impl PipelineParts {
         remade.flatten().chain(alone).map(String::as_str).collect()
     }
 
-    /// Claims a file that the command line uses, for the whole run and all its configurations. `who` names the user in
-    /// messages, and `written` is true if it writes the file.
+    /// Claims a file that the command line uses, for the whole run and all its configurations. `who` names the user of
+    /// the file in messages. `written` is true if this user writes the file.
     ///
     /// # Errors
     /// Returns a message if the pipeline uses the file in a conflicting way.
@@ -177,9 +178,9 @@ impl PipelineParts {
 /// Returns the worker from which the module on `worker` is taken over; `None` if the module is created again. The
 /// module was on the workers `before` and will be on the workers `on`, one of which is `worker`.
 ///
-/// A module that was on one worker and will be on one worker moves with its state. Otherwise, a worker keeps its
-/// module. If the state of the module is `keyed` by sessions, it keeps the module only if the set of workers is the
-/// same, so that the same sessions come to the worker.
+/// A module that was on one worker and will be on one worker moves with its state. Otherwise, a worker keeps the module
+/// if it ran the module before. If `keyed` is true, the module has state for each session. Then a worker keeps the
+/// module only if the set of workers does not change, because the same sessions must come to the worker.
 pub(crate) fn taken_over(before: &[usize], on: &[usize], worker: usize, keyed: bool) -> Option<usize> {
     match (before, on) {
         ([old], [_]) => Some(*old),

@@ -52,8 +52,8 @@ impl FaultCollector {
     }
 }
 
-/// Returns the name of a configuration file as messages show it. If no file has this name, parts of it are hidden,
-/// because it may be a key or a setting in the wrong place.
+/// Returns the name of a configuration file as messages show it. If no file has this name, parts of the name are
+/// hidden, because the name may be a key or a setting in the wrong place.
 #[must_use]
 pub fn shown_file(file: &str) -> String {
     match file {

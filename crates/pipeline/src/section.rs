@@ -12,8 +12,8 @@ pub(crate) fn entries<'r>(root: &'r Node, section: &str) -> impl Iterator<Item =
     node.and_then(Node::as_map).into_iter().flat_map(|map| map.iter())
 }
 
-/// Returns the only key of a module, port or state, which is its kind, with the parameters. `None` if it does not have
-/// exactly one key.
+/// Returns the entry with the kind of a module, port or state as its key, and with the parameters as its value. `None`
+/// if the module, port or state does not have exactly one key.
 pub(crate) fn kind_of(entry: &Entry) -> Option<&Entry> {
     let mut kinds = entry.value.as_map()?.iter();
     kinds.next().filter(|_| kinds.next().is_none())

@@ -61,8 +61,8 @@ pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
     }
 }
 
-/// Hides the secret in a text. If the text is an association, its secret is the value of `key`, except if that is a
-/// file name. In other texts the whole text is the secret.
+/// Hides the secrets in a text. A text without `=` is a secret as a whole. In other texts, such as ESP associations,
+/// the value of each secret parameter is hidden (`key=…`), except if the value is a file name (`@…`).
 fn hidden(text: &str) -> String {
     if !text.contains('=') {
         return SECRET.to_owned();

@@ -22,7 +22,7 @@ pub struct Source {
     pub(crate) base: PathBuf,
     /// Settings, `key=value`, applied in order.
     pub(crate) sets: Vec<String>,
-    /// All settings that the user gave. They include the parameters of a use case, which its text contains already.
+    /// All settings that the user gave. They include the parameters of a use case, whose values are in `text` already.
     pub(crate) given: Vec<String>,
     /// The folders whose files the configuration may name. `None` allows all files.
     pub(crate) allowed_folders: Option<Vec<PathBuf>>,
@@ -67,7 +67,8 @@ impl Source {
         Self { allowed_folders: Some(folders), ..self }
     }
 
-    /// Returns the same configuration with this section `workers`. Removes other settings of that section.
+    /// Returns the same configuration with a setting that replaces the section `workers` by the YAML text `workers`.
+    /// Removes other settings of that section.
     pub(crate) fn with_workers(&self, workers: &str) -> Self {
         let setting = [format!("workers={workers}")];
         let (sets, given) = (with_settings(&self.sets, &setting), with_settings(&self.given, &setting));

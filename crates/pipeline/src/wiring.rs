@@ -19,7 +19,7 @@ pub(crate) struct PortEnd {
     pub(crate) place: SourceLocation,
     /// Whether a setting created the port. Then the text has no port of this name.
     pub(crate) new: bool,
-    /// Whether packets enter and leave by the port. `None` if its parameters have errors.
+    /// Whether packets enter by the port, and whether packets leave by the port. `None` if its parameters have errors.
     pub(crate) ways: Option<(bool, bool)>,
 }
 

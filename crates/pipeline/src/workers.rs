@@ -18,7 +18,8 @@ pub(crate) struct Workers {
     pub(crate) cores: Vec<Option<usize>>,
     /// The workers of each module, lowest first. Modules are in order of definition.
     pub(crate) modules: Vec<Vec<usize>>,
-    /// By worker, its place in the text if it must have something to run. Empty if the section is missing.
+    /// By worker: its place in the text, or `None` for a worker with an empty list of modules, which may have nothing
+    /// to run. The list is empty if the section is missing.
     places: Vec<Option<SourceLocation>>,
 }
 

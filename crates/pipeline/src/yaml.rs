@@ -225,8 +225,8 @@ pub(crate) fn parse(text: &str, faults: &mut Vec<LocatedFault>) -> Result<Node, 
 const SHIELDS: [char; 2] = ['\u{e000}', '\u{e001}'];
 
 /// Replaces the brackets of gates by other characters. YAML forbids brackets in plain text inside `[ ]` and `{ }`, so
-/// that `path: [vlans[100], fw]` would be an error. A bracket directly after a name has no other meaning there. So it
-/// is hidden from the scanner, and restored in the text of the value.
+/// that `path: [vlans[100], fw]` would be an error. A bracket directly after a name has no other meaning there. So such
+/// a bracket is hidden from the scanner, and restored in the text of the value.
 fn shield_gates(text: &str) -> Cow<'_, str> {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if text.contains(SHIELDS) {

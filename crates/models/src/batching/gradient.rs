@@ -17,8 +17,8 @@ const RESIDUE: f64 = 1e-13;
 impl Model {
     /// Returns the triggers after one step.
     ///
-    /// Only modules with a trigger and with packets take part. The step brings no flow beyond its guarded objective, the
-    /// objective without the reserve ([`Measured::guard`]). The delay of a flow that is already beyond its guarded
+    /// Only modules with a trigger and with packets take part. The step brings no flow beyond its guarded objective,
+    /// the objective without the reserve ([`Measured::guard`]). The delay of a flow that is already beyond its guarded
     /// objective does not increase.
     #[must_use]
     pub fn gradient_step(&self, measured: &Measured<'_>) -> Vec<usize> {

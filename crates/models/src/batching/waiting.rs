@@ -20,8 +20,8 @@ pub struct Arrivals {
     pub buffers: Vec<f64>,
     /// By module: its configured trigger; 0 if there is none.
     pub stated: Vec<usize>,
-    /// The additional worker time, in seconds, of a packet for each batch that it waits for. The worker spends this time
-    /// in the module where the packet waits, and elsewhere.
+    /// The additional worker time, in seconds, of a packet for each batch that it waits for. The worker spends this
+    /// time in the module where the packet waits, and elsewhere.
     pub held: f64,
     /// The additional worker time, in seconds, of a packet that has waited for a batch before, for each further batch.
     /// It is used if it is more than `held`.

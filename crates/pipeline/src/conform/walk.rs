@@ -36,16 +36,19 @@ pub(crate) struct Wrong {
     pub(crate) path: Vec<String>,
     /// The message, the value and what is allowed; without a place or a path.
     pub(crate) fault: Fault,
-    /// Whether the path ends with the wrong key, and the message is about its mapping.
+    /// True if the path ends with a wrong or missing key. The message is then about the mapping to which the key
+    /// belongs.
     pub(crate) of_key: bool,
-    /// Whether the violation is about a mapping or list as a whole, or about a key. Its place is then that of the key.
+    /// True if the violation is about a mapping or list as a whole, or about a key. The violation is then reported at
+    /// the place of the key, not of the value.
     pub(crate) whole: bool,
-    /// Whether the reader of the value may replace the message by a more precise one.
+    /// True if the reader of the value may replace the message by a more precise one.
     pub(crate) vague: bool,
     /// The bounds of a quantity, if the message does not state them.
     pub(crate) bounds: Option<String>,
-    /// Whether the value has a type that the rule does not allow. If several forms are allowed, this form was not
-    /// meant.
+    /// True if the value has a type that the rule does not allow, is none of the rule's constants, does not match its
+    /// pattern, or fits none of its forms. If the rule is one of several allowed forms, the user did not mean this
+    /// form.
     other: bool,
 }
 
@@ -76,7 +79,7 @@ impl Rules {
         for _ in 0..MOST_REFERENCES {
             let Some(reference) = rule["$ref"].as_str() else { break };
             let target = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
-            // The schema is generated, so that every reference exists.
+            // The schema is generated, so every reference exists.
             rule = target.unwrap_or(&Value::Bool(true));
         }
         rule
@@ -134,7 +137,7 @@ impl<'r> Walk<'r> {
     /// this function, not [`check`](Self::check), because secrets would otherwise be shown.
     fn value(&mut self, rule: &'r Value, node: &Node) {
         let before = self.hidden;
-        // Other parameters of the same module are quoted.
+        // Messages quote the parameters of the same module that contain no secret.
         if before == Some(PARAMETERS) && self.path.len() > PARAMETERS {
             self.hidden = None;
         }
@@ -158,12 +161,12 @@ impl<'r> Walk<'r> {
         if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { quote(text) }
     }
 
-    /// Returns a number for a message: hidden if it may be a secret.
-    /// Returns a text for the value of a fault: without quotes and shortened, or `***`.
+    /// Returns a text for the value of a fault: without quotes and shortened, or `***` if it may be a secret.
     fn secretly(&self, text: &str) -> String {
         if self.hidden.is_some() { HIDDEN.to_owned() } else { short(text) }
     }
 
+    /// Returns a number for a message: hidden if it may be a secret.
     fn shown_number(&self, number: &serde_json::Number) -> String {
         if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { format!("'{number}'") }
     }

@@ -19,7 +19,7 @@ const FILES: [&str; 9] = ["file", "patterns", "read", "routes", "rules", "sessio
 /// The words of a configuration that may be secrets.
 pub(crate) struct SecretWords<'t> {
     text: &'t str,
-    /// The words that are hidden as whole words.
+    /// The words that are hidden if a message contains the whole word.
     whole: BTreeSet<String>,
     /// Every part of [`SHORTEST`] characters of the words that may be a key.
     parts: HashSet<Vec<char>>,
@@ -72,8 +72,8 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Adds the words of a line within `code`, except the names of `name=value`. Words of the comment after it are
-    /// added if they have a digit.
+    /// Adds the words of a line from the beginning of `code` on. The names in `name=value`, and the words of the
+    /// comment after `code`, are added only if they have a digit.
     fn note_values(&mut self, line: &str, code: Range<usize>) {
         for word in words(&line[code.start..]) {
             let at = word.as_ptr() as usize - line.as_ptr() as usize;
@@ -130,7 +130,7 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Returns a message without these words, and without any other text that looks like a key.
+    /// Returns a message in which [`HIDDEN`] replaces these words, and any other text that looks like a key.
     pub(crate) fn remove(&self, message: &str) -> String {
         let mut secret: Vec<Range<usize>> = Vec::new();
         if !self.parts.is_empty() {

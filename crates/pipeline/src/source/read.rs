@@ -15,8 +15,8 @@ use crate::yaml::MAX_TEXT;
 /// The name of the standard input in messages.
 const STDIN: &str = "stdin";
 
-/// The first bytes of a capture. They replace the bytes of a capture file that is too long to read, so that it is
-/// recognized.
+/// The first bytes of a capture. They stand for the contents of a capture file that is too long to read, so that
+/// [`Source::of`] still reports a capture.
 const CAPTURE: &[u8] = &[0xa1, 0xb2, 0xc3, 0xd4];
 
 /// Returns whether a regular file begins like a capture.

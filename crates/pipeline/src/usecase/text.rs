@@ -79,9 +79,9 @@ impl Text {
         self.generator_of(name, 1, destinations.len() as u64 * vlans.max(1), 0, &lines);
     }
 
-    /// Writes a generator with the lines `lines`. Its rate and its number of sessions are the `share`-th part of those
-    /// of the use case; the number of sessions is a multiple of `round`. Its frames are `more` bytes longer than those
-    /// of the use case.
+    /// Writes a generator with the lines `lines`. Its rate and its number of sessions are those of the use case,
+    /// divided by `share`. The number of sessions is then rounded up to a multiple of `round`. Its frames are `more`
+    /// bytes longer than those of the use case.
     pub(super) fn generator_of(&mut self, name: &str, share: u64, round: u64, more: u64, lines: &[String]) {
         self.generator_with(name, (share, round), &(self.size + more).to_string(), lines);
     }
@@ -134,7 +134,8 @@ impl Text {
     }
 
     /// Writes a branch from the gate `from` through `modules` to the output port, and its flow `name`. The path of the
-    /// flow is `before`, then the branch. The first module gets the buffer of the use case.
+    /// flow is `before`, which is empty or ends with an arrow, and then the branch. The first module gets the buffer of
+    /// the use case.
     pub(super) fn branch(&mut self, name: &str, before: &str, from: &str, modules: &[String], slo: Option<Nanos>) {
         self.branch_to("out", name, before, from, modules, slo);
     }
