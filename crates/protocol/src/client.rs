@@ -19,7 +19,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// The longest response, in bytes. Without a limit, a response that does not end would fill the memory.
 const MAX_RESPONSE: u64 = 256 << 20;
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// No process listens at the path.
@@ -93,8 +93,8 @@ pub struct Client {
     writer: BufWriter<UnixStream>,
     /// The time limit of a whole response.
     patience: Duration,
-    /// Whether the responses of a stream are awaited. The server sends them when there is something to report, so the
-    /// time limit counts only from the first byte of a response.
+    /// True after a request for a stream of responses. The server sends these responses when there is something to
+    /// report, so the time limit counts only from the first byte of a response.
     is_stream: bool,
     /// The instance, once it has responded to `hello`.
     hello: Option<Hello>,
@@ -171,8 +171,8 @@ impl Client {
         self.response()
     }
 
-    /// Sends a request whose responses come when there is something to report, without a time limit. Returns the first
-    /// response.
+    /// Sends a request whose responses come when there is something to report. Returns the first response. From now on,
+    /// responses on this connection may begin at any time.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -184,7 +184,8 @@ impl Client {
     }
 
     /// Changes a table: sends `request`, then the lines of `changes` and the empty line that ends them. Empty lines of
-    /// `changes` are skipped. Returns the response to all changes.
+    /// `changes` are skipped. Returns the response to all changes. If reading `changes` fails, the request is
+    /// incomplete, and the connection cannot be used any more.
     pub fn change(&mut self, request: &Request, changes: &mut dyn Read) -> Result<Response, ClientError> {
         self.send(request)?;
         let mut changes = BufReader::with_capacity(1 << 16, changes);

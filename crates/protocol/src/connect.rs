@@ -8,7 +8,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Connects to the socket at `path`. If the listener's queue of connections is full, the call waits up to `patience`.
+/// Connects to the socket at `path`. If the listener's queue of connections is full, the call waits up to `patience`;
+/// with 0, it does not wait.
 ///
 /// # Errors
 /// Errors of the system's `connect`; [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue stayed full.

@@ -19,7 +19,7 @@ const LONGEST_NAME: usize = 40;
 /// The age up to which a named socket without a listener is kept, because its process may be about to listen.
 const NEW: Duration = Duration::from_secs(60);
 
-/// Why no socket was found.
+/// The reason why no socket was found.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LocateError {
     /// No pipeline runs.
@@ -38,8 +38,8 @@ pub enum LocateError {
         name: String,
         /// The names of all running pipelines.
         running: Vec<String>,
-        /// A suggestion, such as `" (did you mean 'edge'?)"`. It is empty here: a program that talks to a user may set
-        /// it.
+        /// A suggestion, such as `" (did you mean 'edge'?)"`. This crate leaves it empty. A program that talks to a
+        /// user may set it.
         hint: String,
     },
     /// Several pipelines have this name.

@@ -137,7 +137,8 @@ impl WorkerSnapshot {
         self.away_s.is_some_and(|away| away > 0.0 && away >= 0.5 * self.long_s)
     }
 
-    /// Returns whether a turn with something to do took at least `seconds`. Only turns of 50 µs and more are known.
+    /// Returns whether a turn with something to do took at least `seconds`. Only turns of 50 µs and more are known, and
+    /// only by class of length. So a turn that took less than twice `seconds` may be missed.
     #[must_use]
     pub fn had_turn_of(&self, seconds: f64) -> bool {
         let shortest = |class: usize| LONG.0 as f64 / 1e9 * f64::from(1_u32 << class);

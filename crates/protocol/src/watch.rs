@@ -1,8 +1,8 @@
 //! The messages of a stream of counters. Each message contains only the changes since the message before.
 //!
 //! A stream begins with a full [report](crate::Response::Report), and has another one after each change of the
-//! configuration. The indices in a [`Tick`] are those of the lists in that report. Elements without any change are left
-//! out. Elements are written in columns, which is a quarter of the size of objects.
+//! configuration. The indices in a [`Tick`] are those of the lists in the last full report. Elements without any change
+//! are left out. Elements are written in columns, which is a quarter of the size of objects.
 
 use std::collections::BTreeMap;
 
@@ -29,11 +29,11 @@ pub struct Tick {
     /// Dropped packets, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropped: BTreeMap<String, u64>,
-    /// Modules that processed packets.
+    /// Modules that processed or dropped packets.
     pub modules: ModuleColumns,
     /// Flows with packets that left.
     pub flows: FlowColumns,
-    /// Ports with packets.
+    /// Ports with packets or errors.
     pub ports: PortColumns,
     /// For each worker, the share of its time in which it had something to do, in thousandths.
     pub busy: Vec<u16>,
@@ -184,6 +184,7 @@ impl Tick {
     }
 
     /// Adds the interval to `whole`, a report of everything before it. Only the counters that a tick carries change.
+    /// `failed` is not added, because the report counts refused packets and errors separately.
     ///
     /// Returns `false`, and changes nothing, if an index is out of range or the columns differ in length: the stream
     /// and the report belong to different configurations.
