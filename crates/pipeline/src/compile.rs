@@ -121,8 +121,11 @@ struct Tree {
     root: Node,
     /// The stamps of the files that the text names.
     stamps: Stamps,
+    /// The pipeline's name; by default the name of the file without its folder and extension.
     name: String,
+    /// The largest batch, in packets.
     batch: usize,
+    /// The seed of all random numbers.
     seed: u64,
     pool: PoolSection,
     fold: Fold,
@@ -228,6 +231,7 @@ impl Created {
 /// The modules and ports with their connections, in the order of the text. All lists by module have this order, until
 /// [`in_order`](Self::in_order) sorts them.
 struct Connected {
+    /// The requested core of each worker.
     cores: Vec<Option<usize>>,
     state: BTreeMap<String, CreatedState>,
     modules: Vec<Option<CreatedModule>>,
@@ -235,12 +239,13 @@ struct Connected {
     ends: Ends,
     reads: Vec<Read>,
     wiring: Wiring,
-    /// The modules in topological order.
+    /// The indices of the modules in topological order. Empty if there is a cycle, which is then in the faults.
     order: Vec<usize>,
     buffers: Vec<Buffer>,
     shares: Vec<Share>,
     flows: Vec<FlowPlan>,
     placement: Placement,
+    /// The controller and its settings; `None` without one, or if the section has errors.
     control: Option<Settings>,
 }
 

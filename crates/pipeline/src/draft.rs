@@ -19,7 +19,9 @@ pub(crate) struct Draft {
     /// The text as a tree, for the places of later faults.
     pub(crate) root: Node,
     pub(crate) name: String,
+    /// The largest batch, in packets.
     pub(crate) batch: usize,
+    /// The seed of all random numbers.
     pub(crate) seed: u64,
     /// The requested core of each worker.
     pub(crate) cores: Vec<Option<usize>>,
@@ -30,9 +32,11 @@ pub(crate) struct Draft {
     /// The target of each port's packets; `None` if no packets enter by the port.
     pub(crate) entries: Vec<Option<Target>>,
     pub(crate) flows: Vec<FlowPlan>,
+    /// The workers of each module and port.
     pub(crate) placement: Placement,
     /// The groups of modules that run as one.
     pub(crate) folds: Vec<Vec<usize>>,
+    /// The states that modules share, by name.
     pub(crate) state: BTreeMap<String, CreatedState>,
     /// The files that were read during the check.
     pub(crate) reads: Vec<Read>,

@@ -26,7 +26,9 @@ impl Source {
 
 /// A `***` of a text and the secret that it stands for.
 struct Kept {
+    /// The line of the value that contains the `***`, from 1.
     line: u32,
+    /// The column of this value, from 1. The `***` may come later in the value.
     column: u32,
     secret: String,
 }

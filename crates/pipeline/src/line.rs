@@ -5,7 +5,9 @@ use crate::wording::quote;
 /// A name on a line, with its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop<'a> {
+    /// A module or port, or [`DROP`].
     pub(crate) name: &'a str,
+    /// The text in brackets after the name; `None` without brackets.
     pub(crate) gate: Option<&'a str>,
 }
 

@@ -39,7 +39,9 @@ pub struct PipelineParts {
     pub(crate) words: BTreeMap<String, Word>,
     /// The names of modules that run as one, by group, in the order of branches.
     pub(crate) folds: Vec<Vec<String>>,
+    /// The largest batch, in packets.
     pub(crate) batch: usize,
+    /// The seed of all random numbers.
     pub(crate) seed: u64,
     pub(crate) scheduler: SchedulerKind,
     /// The number of chunks of the packet pool, and the longest frame in bytes.

@@ -102,7 +102,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// A setting, `key=value`, and its parts that may be secrets.
 struct Setting<'t> {
     text: &'t str,
-    /// The parts of its path. The flag is true if the part may be a secret.
+    /// The parts of its path. The flag is true if the part may be a secret. Empty if the text has no `=`.
     path: Vec<(&'t str, bool)>,
     /// The value; `None` if the text has no `=`.
     value: Option<&'t str>,

@@ -99,6 +99,7 @@ impl Ends {
 /// An edge from a module to another module or to a port, with the place of its line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
+    /// The index of the module.
     pub(crate) from: usize,
     /// The number of the gate. `None` if the module could not be created, so that its gates are not known.
     pub(crate) gate: Option<usize>,

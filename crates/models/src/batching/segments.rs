@@ -47,7 +47,9 @@ impl Segment {
 /// The visit of a flow with an objective to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
+    /// The index in [`Segments::all`].
     pub(super) segment: usize,
+    /// The index in [`Segments::flows`], which differs from the index in the model.
     pub(super) flow: usize,
     /// True if the flow leaves after this segment.
     pub(super) last: bool,
@@ -56,7 +58,7 @@ pub(super) struct Stop {
 /// A flow with an objective.
 #[derive(Clone, Debug)]
 pub(super) struct BoundedFlow {
-    /// Its stops, in the packets' order.
+    /// The indices of its stops in [`Segments::stops`], in the packets' order.
     pub(super) stops: std::ops::Range<usize>,
     /// The time for waits and for the costs per packet, in seconds: the objective without the turn and without the
     /// costs per call.
@@ -70,6 +72,7 @@ pub(super) struct Segments {
     pub(super) all: Vec<Segment>,
     /// The stops of all flows, flow by flow, in the packets' order.
     pub(super) stops: Vec<Stop>,
+    /// The flows with packets and objectives.
     pub(super) flows: Vec<BoundedFlow>,
     /// Segments in the packets' order.
     pub(super) order: Vec<usize>,

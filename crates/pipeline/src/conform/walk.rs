@@ -27,6 +27,7 @@ const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 /// A schema with its compiled patterns.
 pub struct Rules {
     schema: Value,
+    /// The compiled patterns, by their text in the schema.
     patterns: HashMap<String, Regex>,
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn has_secret(rule: &Value) -> bool {
 /// The state of a walk through a schema and a value.
 struct Walk<'r> {
     rules: &'r Rules,
+    /// The keys and list indices from the root to the present value.
     path: Vec<String>,
     /// The violations so far.
     found: Vec<Wrong>,

@@ -19,11 +19,17 @@ pub(super) struct Text {
     lines: String,
     flows: String,
     workers: String,
+    /// The offered rate of all generators together. `None` means as many packets as the worker accepts.
     rate: Option<PacketRate>,
+    /// The least number of sessions.
     sessions: u64,
+    /// The length of frames, in bytes.
     size: u64,
+    /// The delay objective of flows, if there is one.
     slo: Option<Nanos>,
+    /// The trigger of each branch's first module, in packets; 0 without a trigger.
     trigger: u64,
+    /// The hold limit of each branch's first module. `None` if the configuration does not set it.
     hold: Option<Nanos>,
 }
 
