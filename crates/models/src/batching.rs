@@ -36,8 +36,7 @@ impl Line {
     }
 
     /// Returns the batchiness (Batchy section 3): the cost of a packet in a batch of `largest`, relative to its cost
-    /// alone, `(T0 + B·T1) / (B·(T0 + T1))`. It is 1/B if the whole cost is per call, and 1 if it is per packet. It is
-    /// also 1 if both costs are 0.
+    /// alone, `(T0 + B·T1) / (B·(T0 + T1))`. The batchiness is 1/B if only T0 is above 0, and 1 if T0 is 0.
     #[must_use]
     pub fn batchiness(self, largest: f64) -> f64 {
         let alone = largest * self.at(1.0);
@@ -95,7 +94,7 @@ pub enum ModelError {
         /// The number of modules.
         modules: usize,
     },
-    /// A path contains a module twice, so that its cost would be counted twice.
+    /// A path contains a module twice. The module's cost would be counted twice.
     #[error("flow {flow}: module {module} is on its path twice")]
     Twice {
         /// The flow.

@@ -92,7 +92,8 @@ pub fn rearrange(
     Ok(prepared)
 }
 
-/// Checks a configuration, and compares its files with those of the running pipeline.
+/// Checks a configuration. Also checks that its files are not in conflict with files that the running pipeline uses,
+/// and that no setting changes that cannot change while packets run.
 fn prepared(
     source: &Source,
     conditions: Conditions,

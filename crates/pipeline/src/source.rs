@@ -225,7 +225,7 @@ impl Node {
     }
 }
 
-/// Returns whether `null` is a value at this key, and does not mean that the key is left out. It is a value for a
+/// Returns whether `null` is a value at this key, and does not mean that the key is left out. `null` is a value for a
 /// function, kind of port or kind of state without parameters, and for the controller `null`.
 fn is_null_a_value(key: &str) -> bool {
     key == "control.batching" || is_kind(key)

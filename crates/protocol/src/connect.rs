@@ -1,4 +1,4 @@
-//! Connects with a time limit, and reads the listener's process ID. The standard library has neither.
+//! Connects with a time limit, and reads the listener's process ID. The standard library does neither.
 
 use std::io;
 use std::mem::offset_of;

@@ -20,8 +20,9 @@ impl Model {
         buffered.filter(|&at| self.is_needless(at, triggers[at], tightest[at])).collect()
     }
 
-    /// Returns modules that may get a buffer, with its trigger: one packet more than the arriving batch. Modules with
-    /// the largest saving per delay come first. All of them together keep each flow within its objective.
+    /// Returns modules that may get a buffer, each with the trigger of the buffer: one packet more than the arriving
+    /// batch. Modules with the largest saving per delay come first. With all these buffers together, each flow stays
+    /// within its objective.
     #[must_use]
     pub fn new_buffers(&self, measured: &Measured<'_>) -> Vec<(usize, usize)> {
         let (bounds, tightest) = (self.bounds(measured), self.tightest());

@@ -1,9 +1,9 @@
 //! The step of the paper's full controller (Batchy section 4.3 and appendix D): one projected-gradient step in each
 //! period, from the present state, on the model by triggers (equations 11 to 13).
 //!
-//! It differs from the paper in two points where the published step overshoots. The remaining time of a flow is divided
-//! by the *sum* of the delays that the step adds along its path. A whole trigger is rounded up only if all flows have
-//! time for it.
+//! This implementation differs from the paper in two points where the published step overshoots. The remaining time of
+//! a flow is divided by the *sum* of the delays that the step adds along its path. A whole trigger is rounded up only
+//! if all flows have time for it.
 
 use super::Model;
 use super::measured::{Bound, Measured, ROUNDING};
@@ -27,7 +27,8 @@ impl Model {
         let step = self.direction(&bounds, measured);
         let rooms: Vec<f64> = bounds.iter().map(|bound| bound.limit.max(bound.delay)).collect();
         let mut length = self.longest(&bounds, now, &step);
-        // A trigger that is limited to 1 frees less delay than the step assumes. Then a shorter step is tried.
+        // No trigger becomes less than 1. So a trigger that the step would lower further frees less delay than the step
+        // assumes. Then a shorter step is tried.
         while length > 0.0 {
             let wanted: Vec<f64> = now.iter().zip(&step).map(|(now, by)| *now as f64 + length * by).collect();
             let clamp = |(now, wanted): (&usize, &f64)| match *now {

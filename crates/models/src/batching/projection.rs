@@ -1,7 +1,8 @@
 //! Projects vectors onto the space orthogonal to given vectors: `I − Mᵀ(MMᵀ)⁺M`, where these vectors are the rows of M.
 //!
 //! With an orthonormal basis Q of the rows, `Mᵀ(MMᵀ)⁺M` is `QᵀQ`, for any rank, and no matrix is inverted. Each step
-//! takes the row with the largest relative remainder, so that the result does not depend on the order of the rows.
+//! takes the row with the largest remainder relative to its length. So the result does not depend on the order of the
+//! rows.
 
 /// The relative remainder below which a row counts as dependent on others.
 const DEPENDENT: f64 = 1e-9;

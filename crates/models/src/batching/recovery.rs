@@ -2,8 +2,8 @@
 //! again.
 //!
 //! Triggers are cut where the reduction of delay costs the least saving. This is the convex programme of the optimum
-//! with the present triggers as upper bounds. It handles all flows together: a cut that helps several flows is used for
-//! all of them, and the result does not depend on the order of the flows.
+//! with the present triggers as upper bounds. The programme handles all flows together: a cut that helps several flows
+//! counts for each of them, and the result does not depend on the order of the flows.
 
 use super::Model;
 use super::measured::{Bound, Measured};

@@ -1,8 +1,8 @@
 //! The modules of a model as segments: chains of modules that are called with the same batches.
 //!
-//! If a module receives all its packets from a module that gathers, and the packets stay together, it gets the same
-//! batches and needs no trigger. So a chain of five modules is one unknown with the costs of all five. Segments are
-//! sorted in the order in which packets pass them, whatever the order of their definition is.
+//! If a module receives all its packets from a module that gathers, and the packets stay together, the module gets the
+//! same batches and needs no trigger. So a chain of five modules is one unknown with the costs of all five. Segments
+//! are sorted in the order in which packets pass them, not in the order of the configuration.
 
 use super::Model;
 use super::waiting::Arrivals;

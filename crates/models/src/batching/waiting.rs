@@ -110,9 +110,9 @@ impl Model {
         self.turn() + flow.path.iter().map(of_module).sum::<f64>()
     }
 
-    /// Returns, for each module, the time in seconds for which its buffer may hold a packet, whatever later modules do:
-    /// its modelled wait for a batch, and a share of the remaining time of its flows in proportion to this wait.
-    /// Infinite if no flow has an objective.
+    /// Returns, for each module, the time in seconds for which its buffer may hold a packet: the module's modelled wait
+    /// for a batch, plus a share of the remaining time of its flows in proportion to this wait. So later modules can
+    /// hold the packet for their times, too. Infinite if no flow has an objective.
     ///
     /// Along a path whose objective can be kept, the sum of holds, turn and calls does not exceed the objective.
     #[must_use]
