@@ -7,8 +7,8 @@ use std::ptr;
 use crate::pool::{Chunk, cache};
 use crate::{MAX_BATCH, Packet};
 
-/// The largest number of packets that are moved by a copy of fixed length. It copies this number of slots, even if
-/// fewer have packets.
+/// Up to this number of packets are moved by a copy of fixed length, which always copies this number of slots. Slots
+/// without packets are copied too.
 const FEW: usize = 8;
 
 /// Holds up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
@@ -90,7 +90,7 @@ impl Batch {
         Some(unsafe { self.slots[last].assume_init_read() })
     }
 
-    /// Moves all packets to `to`, which must be empty, in order. Up to [`FEW`] packets are copied. For more packets,
+    /// Moves all packets, in order, to `to`, which must be empty. Up to [`FEW`] packets are copied. For more packets,
     /// the two batches swap their slots, and with these their capacities. This batch is empty afterwards.
     #[inline]
     pub fn hand_over(&mut self, to: &mut Batch) {

@@ -37,7 +37,8 @@ const OTHER: u8 = 1;
 const HIDDEN: u8 = 2;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
-/// A reserved protocol number, which no packet has (IANA, *Assigned Internet Protocol Numbers*).
+/// A reserved protocol number, which no packet has (IANA, *Assigned Internet Protocol Numbers*). The metadata has this
+/// number if the search found no transport layer.
 const RESERVED: u8 = 255;
 
 /// The protocol that a frame carries above Ethernet and its tags.
@@ -86,10 +87,10 @@ impl Packet {
             return None;
         }
         let start = usize::from(layers.offset());
-        // SAFETY: `kind` is IPv4 only if `network` is inside the frame and the whole fixed header follows it.
-        // `find_network`, `is_plain_ipv4`, `place_ipv4` and similar methods set it; `strip` and `truncate` reset the
-        // layers if the header would leave the frame. So the header lies in the chunk, past the metadata, and is
-        // initialised. `Ipv4` has alignment 1 and every bit pattern is valid. `&mut self` makes the access exclusive.
+        // SAFETY: `kind` is IPv4 only if the whole fixed header at `offset` is inside the frame. `find_network`,
+        // `is_plain_ipv4`, `place_ipv4` and similar methods set both; `strip` and `truncate` reset the layers if the
+        // header would leave the frame. So the header lies in the chunk, past the metadata, and is initialised. `Ipv4`
+        // has alignment 1 and every bit pattern is valid. `&mut self` makes the access exclusive.
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(start).cast::<Ipv4>() })
     }
 
@@ -107,9 +108,9 @@ impl Packet {
     }
 
     /// Returns true if the frame is IPv4 without options directly above Ethernet, its header is valid
-    /// ([`Ipv4::is_valid`]), and neither address begins with an octet that is set in `marked`. Nearly all frames pass
-    /// this test, which takes few instructions. `false` gives no information about the frame. If the layers were
-    /// unknown before the call, they are known after it only if it returns `true`.
+    /// ([`Ipv4::is_valid`]), and `marked` is false for the first octet of both addresses. Nearly all frames pass this
+    /// test, which takes few instructions. `false` gives no information about the frame. If the layers were unknown
+    /// before the call, they are known after it only if it returns `true`.
     #[inline]
     pub fn is_plain_ipv4(&mut self, marked: &[bool; 256]) -> bool {
         let Some(frame) = self.view::<Untagged>(0) else { return false };
@@ -187,9 +188,9 @@ impl Packet {
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(data).cast::<[u8; N]>() })
     }
 
-    /// Removes `n` bytes from the frame's start. An IPv4 header must start `offset` bytes after them. Does the same as
-    /// [`strip`](Self::strip) and [`place_ipv4`](Self::place_ipv4) in fewer instructions. Returns `false` and changes
-    /// nothing if the frame ends before the fixed header does.
+    /// Removes `n` bytes from the frame's start. An IPv4 header must start `offset` bytes after the removed bytes. Does
+    /// the same as [`strip`](Self::strip) and [`place_ipv4`](Self::place_ipv4) in fewer instructions. Returns `false`
+    /// and changes nothing if the frame ends before the fixed header does.
     #[inline(always)]
     pub fn unwrap_to_ipv4(&mut self, n: usize, offset: usize) -> bool {
         let fits = self.len().checked_sub(size_of::<Ipv4>()).and_then(|most| most.checked_sub(n));

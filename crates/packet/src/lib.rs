@@ -1,8 +1,8 @@
 //! Pool, packet, batch and header views: the base types of the data plane.
 //!
 //! A [`Pool`] is a hard-limited set of chunks. A [`Packet`] owns one chunk; dropping the packet returns the chunk, so
-//! that safe code can neither leak a chunk nor free it twice. A [`Batch`] is a bounded array of packets; all other
-//! crates process packets in batches. [`wire`] holds the protocol headers, one protocol per file.
+//! safe code cannot return a chunk twice. A [`Batch`] is a bounded array of packets; all other crates process packets
+//! in batches. [`wire`] holds the protocol headers, one protocol per file.
 
 mod batch;
 pub mod host_address;

@@ -74,6 +74,7 @@ pub(crate) struct Metadata {
     pub flow: u32,
     /// The session hash. 0 if it has not been computed.
     pub session: u32,
+    /// The metadata words ([`Word`]). 0 in a fresh packet.
     pub words: [u32; WORDS],
     /// Offset of the transport layer. Undefined while `layers` has no protocol. 1 if there is no transport layer.
     pub transport: u16,
@@ -97,7 +98,7 @@ pub(crate) struct Metadata {
 pub(crate) struct Layers(u32);
 
 impl Layers {
-    /// Unknown.
+    /// No layer has been located.
     pub const UNKNOWN: Self = Self(0);
 
     /// Returns layers whose network layer has this kind and begins `distance` bytes after `data`, modulo 2¹⁶. The
@@ -121,6 +122,7 @@ impl Layers {
         (self.0 >> 16) as u16
     }
 
+    /// Returns the same network layer with this IP protocol number.
     #[inline]
     pub fn with_protocol(self, protocol: u8) -> Self {
         Self(self.0 & 0xffff_00ff | u32::from(protocol) << 8)

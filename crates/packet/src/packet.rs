@@ -129,8 +129,8 @@ impl Packet {
     #[inline]
     fn longest(&self) -> usize {
         let meta = self.meta();
-        // Subtracted as 16-bit numbers. So the compiler knows that a length below it also fits into 16 bits, and leaves
-        // out the comparison of lengths before a copy.
+        // The offsets are subtracted as 16-bit numbers. So the compiler knows that a length up to the difference fits
+        // into 16 bits, and leaves out the comparison of lengths before a copy.
         usize::from(meta.end - meta.data)
     }
 
@@ -175,8 +175,8 @@ impl Packet {
     }
 
     /// Cuts the frame to `n` bytes. A shorter frame stays as it is. If the cut may have touched the layers, they become
-    /// unknown. Bytes that a capture cut off followed the removed ones, so no byte is [missing](Self::missing)
-    /// afterwards.
+    /// unknown. If bytes are removed, the number of [missing](Self::missing) bytes becomes 0, because the bytes that a
+    /// capture cut off came after them.
     #[inline]
     pub fn truncate(&mut self, n: usize) {
         if n >= self.len() {
@@ -186,7 +186,8 @@ impl Packet {
         let meta = self.meta_mut();
         meta.len = n as u16;
         let end = usize::from(meta.data) + n;
-        // The first eight bytes of a message that ends a chain of IPv6 headers are read (`wire::ipv6`).
+        // `wire::ipv6` reads the first eight bytes of a mobility, HIP or Shim6 header before it counts as the upper
+        // layer.
         if end < usize::from(meta.layers.offset()) + size_of::<Ipv6>() || end < usize::from(meta.transport) + 8 {
             self.forget_layers();
         }

@@ -73,7 +73,7 @@ pub struct Pool {
     _open: Arc<OpenGuard>,
 }
 
-/// All clones of a handle share it. Its drop closes the pool.
+/// A guard that all clones of a handle share. When it is dropped, it closes the pool.
 struct OpenGuard(Arc<Inner>);
 
 /// A pool, which handles and caches share. It lives until it is closed and idle
@@ -168,15 +168,16 @@ impl Pool {
     }
 
     /// Adds up to `n` empty packets to `batch`, limited by the batch's room and the pool's free chunks. Returns the
-    /// number added. Packets that the pool could not provide are counted.
+    /// number added. Packets that the pool could not provide are counted as [exhausted](Self::exhausted).
     #[inline]
     pub fn fill(&self, batch: &mut Batch, n: usize) -> usize {
         self.fill_as(batch, &self.inner.fresh, units(n), |_, ()| {})
     }
 
     /// Adds up to `n` packets to `batch` that have `len` bytes (at most the [`frame_limit`](Self::frame_limit)) and
-    /// arrived at `arrival`. Returns the number added, as [`fill`](Self::fill) does. The metadata is written once.
-    /// After `fill`, the caller would write it a second time. The content of the frames is undefined (old data).
+    /// arrived at `arrival`. Returns the number added, as [`fill`](Self::fill) does. The length and the arrival are
+    /// written together with the rest of the metadata. After `fill`, the caller would have to write the metadata a
+    /// second time. The content of the frames is undefined (old data).
     #[inline]
     pub fn fill_arrived(&self, batch: &mut Batch, n: usize, len: usize, arrival: Ticks, clock: ArrivalClock) -> usize {
         self.fill_as(batch, &self.inner.arrived(len, arrival, clock), units(n), |_, ()| {})
@@ -376,8 +377,8 @@ impl Inner {
 
     /// Removes a closed pool from the registry once all its chunks are in the backing and no thread has a cache of it.
     /// An empty cache that remained would be used for the next pool with the same number. Once the pool is closed,
-    /// `out` never rises from 0 and no cache is created. So whichever of the events comes last finds the other
-    /// conditions met.
+    /// `out` never rises from 0 and no cache is created. So the last of the three events (the pool is closed, its last
+    /// chunk returns, its last cache is removed) finds that the two other conditions are met.
     fn release_if_idle(&self) {
         let idle = || self.out.load(Ordering::SeqCst) == 0 && self.caches.load(Ordering::SeqCst) == 0;
         if self.closed.load(Ordering::SeqCst) && idle() {

@@ -18,9 +18,9 @@ use crate::wire::udp::Udp;
 use crate::{Network, Packet};
 
 /// The 5-tuple of one packet. Addresses are in network order; an IPv4 address fills the first four bytes. Ports are 0
-/// if the packet has none (other protocols), and in fragments. The first fragment contains the ports, but with them it
-/// would belong to another session than the other fragments of its datagram. Another worker would then get it, and no
-/// worker could reassemble the datagram.
+/// if the packet has none (other protocols), and in fragments. The first fragment contains the ports, but its key does
+/// not. Otherwise it would belong to another session than the other fragments of its datagram, another worker would get
+/// it, and no worker could reassemble the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     /// The address family. Addresses of two families may have the same bytes. The family is not part of the hash.
@@ -127,8 +127,9 @@ fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u1
 /// Returns the hash of one side of a session: the high and low half of its address, and its port.
 #[inline]
 fn side((high, low): (u64, u64), port: u16) -> u64 {
-    // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4). If it only filled some bits
-    // beside the address, it would cancel out against an interface identifier counted in the same bits.
+    // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4). If it changed only a few bits,
+    // sessions that count up the port and the interface identifier (the low half of an IPv6 address) in the same bits
+    // would get the same word.
     mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
@@ -189,7 +190,8 @@ impl Packet {
     }
 
     /// Returns the protocol, source port and destination port of TCP, UDP, UDP-Lite, SCTP and DCCP. All of them start
-    /// with the two ports.
+    /// with the two ports. Returns `None` for another protocol, for a fragment other than the first, and if the IP
+    /// packet ends before the ports.
     #[inline]
     pub fn ports(&mut self) -> Option<(u8, u16, u16)> {
         let (protocol, offset) = self.transport()?;
@@ -240,7 +242,8 @@ impl Packet {
     #[inline]
     pub fn session_hash(&mut self) -> u32 {
         if self.meta().session == 0 {
-            // Without the key in memory, and with the known zeros of an IPv4 address, a plain packet takes fewer steps.
+            // For a plain packet, no `SessionKey` is written to memory, and the zeros of an IPv4 address are known at
+            // compile time. This takes fewer instructions.
             let hash = match self.plain_session() {
                 Some((header, source_port, destination_port)) => {
                     let words = |address: [u8; 4]| (u64::from(u32::from_be_bytes(address)) << 32, 0);

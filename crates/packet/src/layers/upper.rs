@@ -1,4 +1,4 @@
-//! Reports whether the header above IP is present, and which fields a filter cannot read if it is not found.
+//! Reports whether the header above IP is present. If it cannot be found, reports which fields a filter cannot read.
 //!
 //! "There is no header" and "the header cannot be found" are different results. A filter that confuses them forwards
 //! packets that it was configured to drop (RFC 7113 section 3, RFC 9098 section 5).

@@ -32,7 +32,7 @@ impl Packet {
     }
 
     /// Sets the number of bytes that a capture cut off the frame's end. Returns `false`, and sets the number to 0, if
-    /// the chunk has neither four free bytes after the frame nor 64 before it.
+    /// fewer than four bytes after the frame and fewer than 64 bytes before it are free.
     #[inline]
     pub fn set_missing(&mut self, bytes: u32) -> bool {
         if bytes == 0 {

@@ -1,8 +1,9 @@
 //! A thread's own free chunks of each pool.
 //!
 //! Returning a packet and taking the next one needs a few instructions here, without locks or atomics. An empty cache
-//! refills half of its size from the pool; a full cache returns half. If a thread has no cache of a pool yet, or is
-//! ending, chunks go directly to the pool.
+//! refills half of its size from the pool; a full cache returns half. The first chunk that a thread takes or returns
+//! creates its cache of the pool. On a thread that is ending, and in a closed pool of which the thread has no cache,
+//! chunks go directly to the pool.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -37,7 +38,7 @@ thread_local! {
     static AT_EXIT: AtExit = const { AtExit };
 }
 
-/// Its drop, when the thread ends, returns the thread's chunks.
+/// Returns the thread's chunks when it is dropped, at the end of the thread.
 struct AtExit;
 
 impl Drop for AtExit {

@@ -64,8 +64,8 @@ const MOST_STRIDE: usize = 1 << 17;
 /// Memory for chunks at a fixed stride. The native pool uses it, and so do drivers that may choose their own layout.
 pub struct Slab {
     layout: Layout,
-    /// A stack: the chunk returned last is the warmest. If it were a queue, threads whose packets in flight vary by
-    /// more than their caches hold would walk through the whole pool and find every chunk cold.
+    /// A stack: the chunk returned last is the warmest. With a queue, a thread whose number of packets in flight varies
+    /// by more than the size of its cache would use all chunks of the pool in turn. Every chunk would then be cold.
     free: Mutex<Vec<Chunk>>,
     memory: Region,
 }
@@ -114,8 +114,8 @@ pub(super) fn native(options: PoolOptions) -> Result<Slab, PoolError> {
     Slab::new(layout, stride(end), options.chunks, options.populated)
 }
 
-/// Returns the distance between chunks that hold `end` bytes: an odd number of cache lines. An even number (above all 2
-/// 048 bytes) would map the headers of neighbouring chunks to few sets of the first-level cache.
+/// Returns the distance between chunks that hold `end` bytes: an odd number of cache lines. An even number (above all
+/// 32 lines) would map the headers of neighbouring chunks to few sets of the first-level cache.
 fn stride(end: usize) -> usize {
     (end.div_ceil(LINE) | 1) * LINE
 }

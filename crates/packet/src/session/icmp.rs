@@ -2,7 +2,7 @@
 //! determines the session of the error.
 //!
 //! So queries and errors reach the worker that has their session. For example, a translator finds a query by its
-//! identifier (RFC 5508 section 3.1) and an error by the quoted packet (section 4.2). The key does not contain which
+//! identifier (RFC 5508 section 3.1) and an error by the quoted packet (section 4.2). The key does not depend on which
 //! side sent the query: queries of both sides with one identifier reach one worker, which has separate sessions for
 //! them.
 //!

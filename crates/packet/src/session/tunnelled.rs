@@ -1,8 +1,8 @@
 //! The session of a packet in a GTP-U tunnel: the session of the inner packet.
 //!
 //! The length distinguishes an Ethernet PDU (TS 23.501 section 5.6.10.2) from an IP packet: the length in an IP header
-//! is the length of the T-PDU. The version alone is not enough: an Ethernet address that starts with 4 or 6 would be
-//! parsed as an IP header, and the session would change from one frame to the next.
+//! is the length of the T-PDU. The version alone is not enough: an Ethernet address whose first hexadecimal digit is 4
+//! or 6 would be parsed as an IP header, and the session would change from one frame to the next.
 
 use zerocopy::FromBytes;
 

@@ -59,7 +59,7 @@ impl Arp {
     }
 
     /// Parses the bytes after the Ethernet header. Returns `None` if they are too short, name another hardware or
-    /// protocol, or are neither a request nor a reply.
+    /// protocol, or have another operation code than that of a request or reply.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<&Self> {
         let (arp, _) = Self::ref_from_prefix(bytes).ok()?;

@@ -80,9 +80,10 @@ pub fn is_right20(bytes: &[u8]) -> bool {
     sum20_to_64(bytes).is_multiple_of(0xffff)
 }
 
-/// Returns the ones' complement sum of 20 bytes in 64 bits. 2^64 is 1 modulo 0xffff, so carries are added at the bottom
-/// as in 16 bits. The third word of an IPv4 header is read separately, in the same size in which a changed time to live
-/// writes it: a wider load of recently written data waits until the store has reached the cache.
+/// Returns the ones' complement sum of 20 bytes in 64 bits. 2^64 is 1 modulo 0xffff, so a carry out of the 64 bits is
+/// added to the lowest bit. The third word of an IPv4 header (time to live, protocol, checksum) is read separately, as
+/// 4 bytes, because `Ipv4::decrement_ttl` writes 4 bytes: a wider load of recently written data waits until the store
+/// has reached the cache.
 #[inline]
 fn sum20_to_64(bytes: &[u8]) -> u64 {
     let Some((first, rest)) = bytes.split_first_chunk::<8>() else { return 0 };

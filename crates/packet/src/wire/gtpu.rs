@@ -166,7 +166,7 @@ pub struct Message<'a> {
     pub teid: u32,
     /// The sequence number, if present.
     pub sequence: Option<u16>,
-    /// The QoS flow in a PDU Session Container, if present.
+    /// The QoS flow in a PDU Session Container, 0 to 63, if present.
     pub qfi: Option<u8>,
     /// The type of the first extension header that must be understood and is not supported.
     pub not_understood: Option<u8>,
@@ -222,7 +222,8 @@ impl<'a> Message<'a> {
     /// Reads an extension header of type `kind`, or records that the header is not understood.
     fn understand(&mut self, kind: u8, header: &[u8]) {
         if kind == extension::PDU_SESSION_CONTAINER {
-            // In both directions, the flow is the lower six bits of the second byte (TS 38.415 section 5.5.2).
+            // In both directions, the flow is the lower six bits of the second byte after the length (TS 38.415 section
+            // 5.5.2).
             self.qfi = header.get(2).map(|byte| byte & 0x3f);
         } else if kind & 0x80 != 0 && self.not_understood.is_none() {
             self.not_understood = Some(kind);
@@ -241,7 +242,7 @@ pub enum Signal {
     ErrorIndication {
         /// The tunnel endpoint identifier that does not exist.
         teid: u32,
-        /// The destination address of the T-PDU.
+        /// The destination address of the datagram in which the T-PDU arrived.
         peer: IpAddr,
     },
     /// Supported extension headers notification (section 7.2.3), with [`SUPPORTED`].

@@ -63,9 +63,9 @@ pub fn sum_over_ipv6(header: &Ipv6, message: &[u8]) -> u16 {
     checksum::add(checksum::add(addresses, rest), checksum::sum(message))
 }
 
-/// Updates the checksum of an ICMPv4 message after a word in it changed from `old` to `new`. It adds the difference, so
-/// a wrong checksum stays wrong. Returns the checksum before and after, or `None` if the message ends before the
-/// checksum.
+/// Updates the checksum of an ICMPv4 message after a word in it changed from `old` to `new`. The function adds the
+/// difference, so a wrong checksum stays wrong. Returns the checksum before and after, or `None` if the message ends
+/// before the checksum.
 ///
 /// RFC 1624 equation 3 cannot distinguish a sum that is zero because all words are zero from one where words cancel
 /// out. Their complements differ: 0xffff or 0 (RFC 1071). An ICMPv4 message has no pseudo header and can be all zeros:

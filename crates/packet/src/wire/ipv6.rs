@@ -145,8 +145,8 @@ fn walk(frame: &[u8], start: usize) -> Option<HeaderChain> {
                 let Some(header) = header else { return cut };
                 (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
             }
-            // The same format. If no header follows, the packet is a message of this protocol, which counts as the
-            // upper layer, so that filters can name it. Otherwise the next header counts.
+            // The same format. If no header follows, the packet is a message of this protocol. The protocol then counts
+            // as the upper layer, so that filters can name it. Otherwise the walk continues with the next header.
             MOBILITY | HIP | SHIM6 => {
                 let Some(header) = header else { return cut };
                 if header[0] == NO_NEXT_HEADER {

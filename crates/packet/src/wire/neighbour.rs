@@ -55,9 +55,10 @@ const FIXED: usize = 24;
 pub struct Said {
     /// The IPv6 address that the message is about.
     pub target: [u8; 16],
-    /// Flags of an advertisement.
+    /// Flags of an advertisement ([`ROUTER`], [`SOLICITED`], [`OVERRIDE`]); reserved in a solicitation.
     pub flags: u32,
-    /// The link-layer address in its option: the source's in a solicitation, the target's in an advertisement.
+    /// The source's link-layer address in a solicitation, the target's in an advertisement. `None` if the message has
+    /// no option with this address.
     pub link_layer: Option<MacAddress>,
 }
 
