@@ -19,13 +19,13 @@ const ASSUMED: Profiled = Profiled { line: Line { fixed: 40e-9, each: 10e-9 }, d
 
 /// The weight of a period in the estimate of shared time.
 const LEARN: f64 = 0.5;
-/// The least part of T0 that remains after shared time is subtracted.
+/// The least fraction of T0, the time per call, that remains after shared time is subtracted.
 const LEAST: f64 = 0.1;
 /// The number of periods after which the cost in a period's totals no longer rises. Calls that become slower later are
 /// not counted as shared time.
 const SETTLES: u32 = 16;
-/// The part of the calls per packet of the most informative period from which a period is as informative and replaces
-/// it.
+/// A period replaces the most informative period ([`Learnt::most`]) if it has at least this fraction of that period's
+/// calls per packet.
 const AS_MANY: f64 = 0.75;
 
 /// The cost of each module.
@@ -76,9 +76,10 @@ impl Costs {
 pub struct Learnt {
     /// The measured times of calls, by module.
     modules: Vec<Online>,
-    /// The most informative period. With many packets per call, ports and caches hide the shared time.
+    /// The most informative period: a recent one with few packets per call. With many packets per call, ports and
+    /// caches hide the shared time. `None` before the first period with calls.
     most: Option<PeriodTotals>,
-    /// Shared time per call, in seconds.
+    /// Shared time per call, in seconds. `None` before the first period with calls.
     shared: Option<f64>,
 }
 

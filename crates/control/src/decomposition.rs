@@ -1,8 +1,8 @@
 //! Splits flows to several workers and merges them again (Batchy section 4.4). Modules that make a flow's objective
 //! impossible move to a worker of their own, and move back when there is time for them.
 //!
-//! A packet that arrives just after its port was read waits for the end of that turn, and departs at the end of the
-//! next turn. So a turn with full batches may take at most half of an objective. (The paper allows the whole
+//! A packet that arrives just after its port was read waits for the end of the current turn, and departs at the end of
+//! the next turn. So a turn with full batches may take at most half of an objective. (The paper allows the whole
 //! objective.) Such a wait is the worst case and rarely happens, so modules move only if packets are also late.
 
 use forebay_models::batching::{Flow, Line, Model, Module};
@@ -31,7 +31,8 @@ const FITS: f64 = 0.8;
 const BUSY: f64 = 0.8;
 /// The part of a turn that a move must save to be worth a worker.
 const WORTH: f64 = 0.1;
-/// The least part of the configured length of a period that is used. The first periods are shorter and are ignored.
+/// A period is used if it has at least this fraction of the configured length. The first periods are shorter and are
+/// ignored.
 const WHOLE: f64 = 0.9;
 
 /// A move of modules to another worker.
@@ -49,7 +50,8 @@ pub struct Move {
     pub why: MoveReason,
     /// The flow whose objective leaves the least time for a turn, if any flow has an objective.
     pub flow: Option<usize>,
-    /// The time of a turn with the largest batches if the modules are on one worker with the others, in seconds.
+    /// The time of a turn with the largest batches, in seconds, if these modules run on one worker with the modules
+    /// that they leave or join.
     pub turn_s: f64,
     /// The pipeline after the move.
     pub layout: Layout,
@@ -74,7 +76,7 @@ pub struct Decomposer {
     guard: f64,
     /// The configured period, in seconds.
     period_s: f64,
-    /// By flow: the modules on its path.
+    /// By flow: the modules on its path, in ascending order. Unlike a path in the layout, it is never left out.
     ways: Vec<Vec<usize>>,
     assignment: Assignment,
     /// By worker: the number of successive periods in which its flows could not share it.
@@ -102,7 +104,7 @@ pub struct Unmoved {
     pub worker: usize,
     /// The flow that cannot keep its objective there.
     pub flow: usize,
-    /// True if a worker is missing; false if no module can move.
+    /// True if all allowed workers are in use; false if the modules that can move would save too little of a turn.
     pub workers: bool,
 }
 
@@ -234,7 +236,8 @@ impl Decomposer {
         None
     }
 
-    /// Returns a move of an added worker's modules back, if they have fitted their former worker for long enough.
+    /// Returns the move of an added worker's modules back to their former worker, if they have fitted there for enough
+    /// periods.
     fn merge(&mut self, layout: &Layout, snapshot: &Snapshot) -> Option<Move> {
         let busy =
             |worker: usize| snapshot.workers.get(worker).map_or(0.0, |of| of.busy_s / of.there_s(snapshot.period_s));
@@ -267,8 +270,8 @@ impl Decomposer {
         None
     }
 
-    /// Returns the model of these workers. It contains only flows with packets, and modules with packets, because the
-    /// others take no time.
+    /// Returns the model of these workers. It contains only flows and modules with packets, because other flows and
+    /// modules take no time.
     fn group(&self, layout: &Layout, snapshot: &Snapshot, workers: &[usize]) -> Group {
         let here = |at: &usize| layout.modules[*at].workers.iter().any(|worker| workers.contains(worker));
         let called = |at: &usize| snapshot.modules[*at].packets > 0 || snapshot.modules[*at].queued > 0;

@@ -9,11 +9,12 @@ use forebay_protocol::{Layout, Snapshot};
 
 use crate::period::{full, queues};
 
-/// The weight of a period.
+/// The weight of the last period in a learnt cost.
 const LEARN: f64 = 0.25;
 /// The weight of a change of triggers. It is larger, because a change is seen in one period only.
 const LEARN_CHANGE: f64 = 0.5;
-/// The part of a price that is dropped in a period that does not show the price. Holding is thus tried again later.
+/// The fraction by which a learnt cost is reduced in a period that does not show this cost. Holding is thus tried again
+/// later.
 const FORGET: f64 = 1.0 / 256.0;
 /// The largest number of batches that a packet waits for on average in a period that counts as without holding.
 const NONE_HELD: f64 = 0.01;
@@ -37,11 +38,12 @@ const ALIKE: f64 = 0.25;
 pub(crate) struct Holding {
     /// The number of periods with packets so far. In the first period, the caches are still cold.
     periods: u32,
-    /// The figures without holding. `took` is smoothed over several periods.
+    /// The last period without holding, to which other periods are compared. Its `took` is smoothed over several such
+    /// periods. `None` before the first such period, and after packets have taken other paths.
     free: Option<Observation>,
     /// True if the cost may fall in the next period, because caches are still warming up.
     warms: bool,
-    /// The period before, if it was useful.
+    /// The previous period. `None` if it was the first period with packets, or if `learn` ignored it.
     last: Option<Observation>,
     /// The extra seconds per packet for each batch that it waits for, compared with packets that do not wait.
     each: f64,
@@ -76,8 +78,9 @@ impl Observation {
 
     /// Returns the extra seconds per packet for each additional batch that packets wait for in the period `now`,
     /// compared with this period. `snapshot` and `packets` are the snapshot and the entered packets of `now`. The time
-    /// saved by fewer calls is calculated from the costs of modules. If these costs are wrong, the error is in this
-    /// result, so that both together still give the measured difference.
+    /// saved by fewer calls is calculated from the costs of modules, and added to the measured difference. If these
+    /// costs are wrong, the result contains the opposite error. So the result minus the calculated saving is still the
+    /// measured difference.
     fn price(&self, now: &Self, snapshot: &Snapshot, packets: f64) -> f64 {
         let saved = snapshot
             .modules
@@ -156,7 +159,7 @@ impl Holding {
         {
             self.each = (self.each + LEARN * (free.price(&now, snapshot, packets) - self.each)).max(0.0);
         }
-        // Too few packets are held to show the price. The price is reduced, so that holding is tried again.
+        // Too few packets are held to show the cost. The learnt cost is reduced, so that holding is tried again.
         if held <= MANY_HELD {
             self.each *= 1.0 - FORGET;
         }
@@ -168,11 +171,11 @@ impl Holding {
     }
 
     /// Returns whether the cost of packets without holding must be measured before packets are held. In the first
-    /// period, packets may have started to arrive late. It is then unknown whether a worker will have spare time,
-    /// except if packets queue already.
+    /// period, the first packets may have arrived only near its end. It is then unknown whether a worker will have
+    /// spare time, except if packets queue already.
     pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
         let may_show = Self::shows(snapshot) || self.periods == 1 && !queues(snapshot);
-        // Packets that queue meanwhile would be late.
+        // If packets queue, the controller does not wait until caches are warm: the packets would be late.
         let warms = self.warms && !queues(snapshot);
         (self.free.is_none() || warms) && may_show && snapshot.modules.iter().all(|module| module.trigger == 0)
     }

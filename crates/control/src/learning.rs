@@ -13,28 +13,28 @@ use forebay_units::Percentile;
 use crate::memory::Memory;
 use crate::period::{chosen, full_turns, is_another, rate};
 
-/// The part of an objective that queues at ports may take if a worker's load is at least `BUSY`. With longer queues,
-/// packets cost too much time, and larger batches are the remedy. The wait at ports is then not counted as residual,
-/// although the queue remains for one more period. This does not apply if a turn takes that long, because packets then
-/// wait for turns.
+/// The fraction of an objective that the wait at ports may take if a worker's load is at least `BUSY`. A longer wait
+/// shows that packets cost too much time and that larger batches are needed. The wait at ports is then not counted as
+/// residual, although the queue remains for one more period. Exception: if a turn with the largest batches takes as
+/// long as the wait, packets wait for turns, and the wait is counted.
 const QUEUES: f64 = 0.5;
 /// The least load of a worker whose queues show that packets cost too much time. If the load is lower, packets queue
 /// because they arrive in bursts.
 const BUSY: f64 = 0.9;
 /// The largest part of an objective that the residual is assumed to take before any trigger is set.
 const PRESUMED: f64 = 0.15;
-/// The weight of a period.
+/// The weight of the last period in a residual.
 const LEARN: f64 = 0.5;
-/// The part of its objective below which each flow must be, so that residuals are reduced although a miss is
-/// remembered.
+/// While a miss is remembered, residuals are reduced only if the delay of each flow is below this fraction of its
+/// objective.
 const EASY: f64 = 0.75;
-/// The weight of such a period, multiplied by the number of periods for which the miss is remembered.
+/// The weight of a period in such a reduction, multiplied by the number of periods for which the miss is remembered.
 const EASED: f64 = 1.0;
 
 /// The learnt residual delays.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Learning {
-    /// By flow: the residual delay in seconds.
+    /// By flow: the residual delay in seconds. `None` until packets of a flow with an objective have departed.
     residuals: Vec<Option<f64>>,
     /// By module: its trigger in the last period.
     before: Vec<usize>,
@@ -65,20 +65,21 @@ struct FlowSample {
     holds: f64,
     /// The largest residual, in seconds, that is assumed without measurement if no trigger is set.
     first: f64,
-    /// The residual without the wait at ports, in seconds, if this wait is so long that larger batches are the remedy.
+    /// The residual without the wait at ports, in seconds, if this wait is so long that larger batches are needed
+    /// (`QUEUES`). Otherwise `None`.
     overloaded: Option<f64>,
-    /// The part of its objective that the flow takes.
+    /// The flow's delay, divided by its objective.
     part: f64,
     /// True if the flow missed its objective.
     missed: bool,
-    /// True in the first period in which no trigger is set on the flow's path. Packets that departed in it may have
-    /// waited for the trigger that was removed.
+    /// True in the first period in which no trigger is set on the flow's path. Packets that departed in this period may
+    /// have waited for the trigger that was removed.
     freed: bool,
 }
 
 impl Learning {
     /// Learns from a period. `arrives` is, by module, the number of packets that arrive at once. `stalled` is true if
-    /// the machine stalled. Must be called once per period.
+    /// the machine stalled in the period (`period::stalled`). Must be called once per period.
     pub(crate) fn pass(&mut self, layout: &Layout, snapshot: &Snapshot, arrives: &[f64], stalled: bool) {
         self.residuals.resize(layout.flows.len(), None);
         let packets = rate(snapshot);
@@ -118,7 +119,8 @@ impl Learning {
         for sample in all {
             let (most, least) = (sample.most, (sample.most - sample.holds).max(0.0));
             let seen = (most - sample.waits).clamp(least, most);
-            // The effect of triggers on turns is unknown until the first trigger is set.
+            // The effect of triggers on turns is unknown until the first trigger is set. Until then, the residual is
+            // presumed to include one turn with the largest batches, up to `first`.
             let presumed = if sample.holds > 0.0 { 0.0 } else { turn.min(sample.first) };
             let known = self.residuals[sample.flow].unwrap_or(most);
             let learnt = match sample.overloaded {
@@ -167,7 +169,8 @@ fn sample_of(
     let takes = chosen(seen, delay, oldest);
     let most = (takes - calls).max(0.0);
     let (queues, turn, full_turn, busy) = at_ports(snapshot, loads, of.percentile);
-    // Larger batches make packets cheaper. A wait at ports that expensive packets cause must not prevent them.
+    // Larger batches make packets cheaper. If packets wait at ports because they cost too much time, this wait must not
+    // prevent larger batches.
     let overloaded = (busy && queues > full_turn.max(QUEUES * slo)).then(|| (most - queues).max(turn));
     let part = takes / slo;
     Some(FlowSample {

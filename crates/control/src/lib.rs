@@ -1,6 +1,10 @@
 //! Batch control: chooses triggers and hold limits while a pipeline runs, so that every flow keeps its delay objective
 //! and packets cost as little time as possible (`docs/control.md`).
 //!
+//! A *trigger* is the number of packets with which a module is called. Packets wait in the buffer before the module
+//! until there are so many. With trigger 0, they do not wait. A *hold limit* is the longest time for which packets wait
+//! for the trigger.
+//!
 //! A [`ControllerRunner`] receives a snapshot each period and returns the changes to make. It uses no workers, clocks
 //! or threads, so that it decides in the same way for a running pipeline, in simulated time and for a recording.
 

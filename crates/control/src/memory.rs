@@ -21,7 +21,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Advances by one period.
+    /// Advances by one period. Halves `periods` when more than twice as many periods have passed since the failure.
     pub(crate) fn pass(&mut self) {
         self.since = self.since.saturating_add(1);
         if self.since > 2 * self.periods {

@@ -40,8 +40,8 @@ fn arrivals(layout: &Layout, snapshot: &Snapshot) -> Vec<f64> {
 /// Returns the number of packets that arrive at once at a module.
 ///
 /// At a module behind a port, packets that came together only because they waited for a turn are not counted. Their
-/// number depends on the length of turns, and triggers that depend on it would change it. It is calculated from the
-/// mean wait at ports: packets that arrive evenly wait half a turn on average.
+/// number depends on the length of turns, and so on the triggers: triggers that were chosen from it would change it
+/// again. The number is calculated from the mean wait at ports: packets that arrive evenly wait half a turn on average.
 fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
     let (module, of) = (&snapshot.modules[at], &layout.modules[at]);
     let waits = of.workers.iter().filter_map(|worker| Some(snapshot.workers[*worker].port_wait_s?.mean));

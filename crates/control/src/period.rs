@@ -1,4 +1,6 @@
 //! Properties of a whole period: whether it is usable, whether packets queue, and the delays of flows.
+//!
+//! The *machine* is the host or another thread that has a worker's core for some time.
 
 use forebay_protocol::{
     FlowLayout, Layout, Snapshot,
@@ -25,7 +27,8 @@ pub(crate) fn is_another(was: f64, is: f64) -> bool {
     (is - was).abs() > ANOTHER * was
 }
 
-/// Returns whether the machine stalled for long in this period, so that its figures say nothing about the next one.
+/// Returns whether the machine stalled for long in this period: a worker had a turn that was much longer than its calls
+/// can take. The figures of the period then say nothing about the next one.
 pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
     let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
     // If the system reports the time that the machine took, this time is already excluded from the figures, and they
@@ -50,9 +53,10 @@ pub(crate) fn full_turns(layout: &Layout, snapshot: &Snapshot) -> impl Iterator<
     (0..layout.workers).map(turn)
 }
 
-/// Returns whether packets queue at ports because a worker is slow: they wait, and longer than a turn if the worker is
-/// always busy. A worker whose packets are generated on request is always busy without queues. If it also gets other
-/// packets, these usually wait for at most one turn.
+/// Returns whether packets queue at ports because a worker is slow. For a worker with spare time, packets queue if they
+/// wait at all. For a worker that is always busy, packets queue if their mean wait is longer than a turn. A worker
+/// whose packets are generated on request is always busy without queues. If it also gets other packets, these usually
+/// wait for at most one turn.
 pub(crate) fn queues(snapshot: &Snapshot) -> bool {
     let queues = |worker: &WorkerSnapshot| {
         let turn = worker.busy_s / worker.busy_turns.max(1) as f64;
@@ -82,8 +86,9 @@ pub(crate) fn longest_delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option
     layout.flows.iter().zip(delays(layout, snapshot)).map(longest).collect()
 }
 
-/// Returns a flow's delay at its percentile, including the age of the oldest waiting packet. If the machine took time
-/// from workers, the delay without that time is used, because the oldest packet may be waiting only for the machine.
+/// Returns a flow's delay at its percentile, but at least the age of the oldest waiting packet. If the machine took
+/// time from workers, the delay without that time is used, because the oldest packet may be waiting only for the
+/// machine.
 pub(crate) fn chosen(flow: &FlowSnapshot, delay: DelaySnapshot, oldest: f64) -> f64 {
     flow.undisturbed_s.unwrap_or(delay.chosen.max(oldest))
 }

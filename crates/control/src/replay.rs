@@ -14,7 +14,8 @@ use crate::costs::Costs;
 use crate::outlook::Outlook;
 use crate::recording::{Begin, Period};
 
-/// The least part of the configured length that a period of full length has. The first periods are shorter.
+/// A period counts as one of full length if it has at least this fraction of the configured length. The first periods
+/// are shorter.
 const FULL: f64 = 0.95;
 
 /// A period with both decisions.
@@ -61,7 +62,7 @@ pub struct ReplayedDecision {
 pub struct Worst {
     /// The flow.
     pub flow: usize,
-    /// The part of its objective that it takes. Above 1, it misses the objective.
+    /// The flow's delay, divided by its objective. Above 1, the flow misses its objective.
     pub part: f64,
 }
 

@@ -1,10 +1,11 @@
 //! `fair`: the explicit-scheduling model (Batchy equations 8 to 10) for the weighted-fair scheduler, with rate
 //! objectives.
 //!
-//! Equations 8 to 10 determine executions per second, `x_v`. Triggers implement them, `b_v = R_v/x_v`. They are the
-//! triggers with the least load within all delay objectives, as `optimal` computes them. A weight of this engine is a
-//! share of ticks: module v gets the time of its executions, `x_v·T0_v + R_v·T1_v`. If there is not enough time for all
-//! packets, `R_v` is reduced: rate objectives come first, and the remaining time gives max-min fair rates.
+//! Equations 8 to 10 determine executions per second, `x_v`. This controller sets triggers `b_v = R_v/x_v` instead,
+//! where `R_v` is the rate of packets: the triggers with the least load within all delay objectives, as `optimal`
+//! computes them. A weight of this engine is a share of ticks: module v gets the time of its executions, `x_v·T0_v +
+//! R_v·T1_v`, with the time `T0_v` per call and `T1_v` per packet. If there is not enough time for all packets, `R_v`
+//! is reduced: rate objectives come first, and the remaining time gives max-min fair rates.
 
 mod admitted;
 mod demands;
@@ -54,9 +55,9 @@ impl Controller for Fair {
 }
 
 impl Fair {
-    /// Sets the triggers. Packets of a flow that gets less than it offers wait for their turn, whatever the triggers
-    /// are. The delay objective of this flow is ignored until the flow gets its rate. If the flow is late, it is
-    /// reported as a flow whose objective is not kept.
+    /// Sets the triggers. Packets of a flow that gets less than it offers wait in a queue, whatever the triggers are.
+    /// The delay objective of this flow is ignored until the flow gets its rate. If the flow is late, it is reported as
+    /// a flow whose objective is not kept.
     fn set_triggers(
         &mut self,
         layout: &Layout,
@@ -119,7 +120,7 @@ impl Fair {
 
 /// Returns why a gate cannot pass as many packets as one of its flows needs. Either there is not enough time for the
 /// stated rates, or there is not enough time for the other packets that pass the gate together with the flow. `with` is
-/// another flow of the gate, if there is one.
+/// another flow of the gate, if there is one, and `module` is the gate's module.
 fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, usize), guard: f64) -> ShortCause {
     let stated = |gate: &Gate, flow: usize, part: f64| {
         layout.flows[flow].min_rate.map_or(0.0, |stated| stated.min(gate.offered * part))
@@ -168,7 +169,8 @@ fn needs(
             }
             let most: f64 =
                 parts(layout, at).filter_map(|(worker, _)| demands.whole.get(worker)).fold(0.0, |a, b| a.max(*b));
-            // If fewer packets are to be admitted, additional time must not admit them.
+            // If only a part of the packets is to be admitted, modules before gates get no headroom: with more time,
+            // they would admit more packets.
             let headroom = if *part < 1.0 && demands.before[at] > 0.0 { 1.0 } else { HEADROOM };
             need(at, (headroom * rates[at]).max(promised[at])).max(START * most)
         })

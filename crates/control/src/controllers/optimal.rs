@@ -23,7 +23,7 @@ const WORTH: f64 = 0.02;
 /// The rate in packets per second up to which a module counts as idle. Flows without packets have such a rate.
 const IDLE: f64 = 1.0;
 
-/// The weight of a period in the strain.
+/// The weight of the last period in the [`Strain`].
 const LEARN: f64 = 0.25;
 /// The largest strain that is learnt.
 const MOST_STRAINED: f64 = 2.0;
@@ -31,10 +31,10 @@ const MOST_STRAINED: f64 = 2.0;
 /// The part of a worker's time to keep in reserve.
 const IN_RESERVE: f64 = 0.05;
 
-/// The relative excess over the smallest possible lateness up to which the current triggers are kept.
+/// The current triggers are kept up to this relative excess over the smallest possible [`lateness`].
 const LENIENT: f64 = 0.25;
 
-/// The part of the reserve of objectives that the current triggers may use before they are changed.
+/// The fraction of the reserve of objectives that the current triggers may use before they are changed.
 const TOUCHED: f64 = 0.5;
 
 /// Solves the model to its optimum.
@@ -179,7 +179,8 @@ impl Strain {
         let busy = snapshot.workers.iter().map(|worker| worker.busy_s / snapshot.period_s).fold(0.0, f64::max);
         if predicted > 0.0 && !stalled {
             let seen = (busy / predicted).clamp(1.0, MOST_STRAINED);
-            // A worker that is busy all the time may lack much more time than is visible.
+            // A worker that is busy all the time may lack much more time than is visible. So the strain does not
+            // decrease then.
             self.0 = if !snapshot.workers.iter().any(|worker| full(worker, snapshot)) {
                 self.0 + LEARN * (seen - self.0)
             } else {

@@ -58,7 +58,7 @@ pub(super) fn begin(begin: &Begin) -> Checked {
         number("module", module.leader, modules)?;
         module.workers.iter().try_for_each(|worker| number("worker", *worker, layout.workers))?;
         module.before.iter().try_for_each(|before| number("module", *before, modules))?;
-        // Arrivals are computed from module to module.
+        // Arrivals are computed module by module, in ascending order, each from the module before it.
         let is_ordered = module.entry || module.before.len() != 1 || module.before[0] < at;
         check(is_ordered, || {
             format!(

@@ -10,7 +10,7 @@ use super::demands::Demands;
 /// The number of steps into which the arriving packets are divided.
 const STEPS: u32 = 32;
 
-/// The least share of a worker's time in modules before gates for which a limit is considered.
+/// A limit is considered only if modules before gates take more than this share of a worker's available time.
 const MUCH: f64 = 0.25;
 /// The least relative improvement of rates that justifies admitting fewer packets. Packets that are not admitted are
 /// lost, whatever their flow is.
@@ -20,18 +20,18 @@ const WORTH: f64 = 0.1;
 pub(super) struct Admitted {
     /// The demands of the packets that are admitted.
     pub(super) demands: Demands,
-    /// By gate: the rate that it gets.
+    /// By gate: the rate that it gets, in packets per second.
     pub(super) shares: Shares,
     /// By gate: true if the gate gets less than arrives.
     pub(super) restricted: Vec<bool>,
-    /// The part of the packets for modules before gates that is admitted; 1 without a limit.
+    /// The fraction of the packets for modules before gates that is admitted; 1 without a limit.
     pub(super) part: f64,
 }
 
 /// The value of rates.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
-    /// The part of the promised rates that gates get; 1 without promises.
+    /// The fraction of the promised rates that gates get; 1 without promises.
     kept: f64,
     /// The lowest rate of a gate, divided by its weight.
     least: f64,
@@ -57,8 +57,8 @@ impl Worth {
 }
 
 impl Admitted {
-    /// Finds the part of the packets with which rates are best. All packets are admitted if fewer packets do not
-    /// improve the rates enough.
+    /// Finds the fraction of the packets to admit that gives the best rates ([`Worth`]). Admits all packets if no
+    /// smaller fraction improves the rates enough.
     pub(super) fn new(layout: &Layout, demands: &Demands) -> Self {
         let requested = demands.requested(layout);
         let with = |demands: Demands, part: f64| {

@@ -17,15 +17,15 @@ const RECENT: f64 = 0.5;
 /// The packets per second below which a rate counts as 0. Without this limit, the rate of a flow that has stopped would
 /// never reach 0, because it is halved every period.
 const SOME: f64 = 1.0;
-/// The part of the largest batch that shows a full port. If at least as many packets arrive at once at the module
-/// behind a port on average, further packets wait at the port.
+/// A port counts as full if the module behind it gets at least this fraction of the largest batch at once, on average.
+/// Further packets then wait at the port.
 const FULL: f64 = 0.9;
 /// The load from which a worker counts as having no spare time.
 const BUSY: f64 = 0.95;
 /// The assumed packets per second at a gate if an unknown number of packets wait at its port.
 const UNKNOWN_RATE: f64 = 1e12;
 /// The largest multiple of a flow's promised rate that is reserved at its gate. Packets are processed in the order of
-/// arrival, so the packets of other flows that arrive between them need time, too.
+/// arrival, so the packets of other flows that arrive between the flow's packets need time, too.
 const ALONG: f64 = 10.0;
 /// The least share of a worker's time that counts as available for modules.
 const LEAST: f64 = 0.05;
@@ -37,7 +37,8 @@ pub(super) struct Rates {
     came: Vec<f64>,
     /// By flow: the packets per second that departed.
     departed: Vec<f64>,
-    /// By module: the packets that arrive at once. A period that does not show this number leaves it as it is.
+    /// By module: the packets that arrive at once. The number does not change in a period without packets at the
+    /// module.
     together: Vec<f64>,
     /// By flow: the bytes per departed packet; 0 before the first packet has departed.
     bytes: Vec<f64>,
@@ -46,10 +47,12 @@ pub(super) struct Rates {
 /// A module at which flows get their rates. A running module that is on no flow's path is a gate without flows.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
+    /// The module's number.
     pub(super) module: usize,
-    /// The flows whose gate this is, each with its part of their packets.
+    /// The flows whose gate this is, each with its fraction of the packets of all these flows. The fractions add up to
+    /// 1.
     pub(super) flows: Vec<(usize, f64)>,
-    /// The packets per second that arrive here.
+    /// The packets per second that arrive here; [`UNKNOWN_RATE`] if the port before the gate is full.
     pub(super) offered: f64,
     /// The packets per second that must pass so that each flow gets its promised rate, or its offered rate if that is
     /// less. At most `offered`.
@@ -105,8 +108,8 @@ impl Rates {
     }
 
     /// Returns the pipeline with all rate objectives in packets per second, by the mean length of each flow's packets.
-    /// Returns `None` if all are in packets already. Before a flow's first packet has departed, its packets count as
-    /// the shortest.
+    /// Returns `None` if all are in packets already. Before a flow's first packet has departed, its packets are assumed
+    /// to have the shortest length.
     pub(super) fn in_packets(&self, layout: &Layout) -> Option<Layout> {
         if layout.flows.iter().all(|flow| flow.min_rate_bits.is_none()) {
             return None;
@@ -142,7 +145,8 @@ fn gates(layout: &Layout) -> Vec<Option<usize>> {
 }
 
 impl Demands {
-    /// Computes the demands of the last periods. `guard` is the part of each objective that is kept in reserve.
+    /// Computes the demands from the rates of the last periods. `guard` is the fraction of each objective that is kept
+    /// in reserve.
     pub(super) fn new(layout: &Layout, snapshot: &Snapshot, rates: &Rates, guard: f64) -> Self {
         let packet = |at: usize| cost(snapshot, at).at(snapshot.modules[at].batch().unwrap_or(1.0).max(1.0));
         let per_call = |at: usize| packet(at) / snapshot.modules[at].batch().unwrap_or(1.0).max(1.0);
@@ -181,7 +185,7 @@ impl Demands {
         Self { gates, before, remaining: Vec::new(), whole, packet }.with_remaining_time(layout)
     }
 
-    /// Returns the demands if modules before gates receive only the part `part` of the arriving packets.
+    /// Returns the demands if modules before gates receive only the fraction `part` of the arriving packets.
     pub(super) fn admitting(&self, layout: &Layout, part: f64) -> Self {
         let gate = |gate: &Gate| {
             let offered = if self.is_behind(layout, gate) { part * gate.offered } else { gate.offered };
@@ -266,8 +270,8 @@ impl Gate {
         let part = |flow: usize| if all > 0.0 { departed[flow] / all } else { 1.0 / flows.len() as f64 };
         let flows: Vec<_> = flows.iter().map(|&flow| (flow, part(flow))).collect();
         // Packets are processed in the order of arrival. The gate must therefore let through so many packets that each
-        // flow's part of them is the promised rate. With a flow of very few packets, this would be all packets of the
-        // other flows, so the number is limited.
+        // flow's part of them is the promised rate. If the flow has very few of the packets, the gate would have to let
+        // through nearly all packets of the other flows. So the number is limited to `ALONG` times the promised rate.
         let promised = |&(flow, part): &(usize, f64)| {
             let claim = (layout.flows[flow].min_rate.unwrap_or(0.0) / (1.0 - guard)).min(offered * part);
             claim * part.recip().min(ALONG)
@@ -276,7 +280,8 @@ impl Gate {
         Self { module, flows, offered, promised }
     }
 
-    /// Returns the modules from the gate on, each with its part of the packets that the gate lets through.
+    /// Returns the modules from the gate on, each with its fraction of the packets that the gate lets through. A module
+    /// on the paths of several flows is returned once for each of these flows.
     pub(super) fn behind<'l>(&'l self, layout: &'l Layout) -> impl Iterator<Item = (usize, f64)> + 'l {
         let of_flow = |&(flow, part): &'l (usize, f64)| self.way(layout, flow).map(move |at| (at, part));
         let alone = self.flows.is_empty().then_some((self.module, 1.0));

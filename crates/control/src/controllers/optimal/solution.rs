@@ -41,7 +41,8 @@ pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
         return best;
     }
     let whole = solution(whole);
-    // A smaller batch at one module means fewer packets at once for the later modules.
+    // A smaller batch at one module means fewer packets at once for the later modules, whose packets may then wait
+    // longer. The reduced triggers are used if no flow exceeds its limit because of them.
     let delays = best.predicted.delays.iter().zip(&whole.predicted.delays);
     let kept = |(flow, (was, is)): (&Flow, (&Option<f64>, &Option<f64>))| {
         is.is_none_or(|is| is <= was.unwrap_or(0.0).max(flow.slo))
