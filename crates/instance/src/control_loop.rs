@@ -204,7 +204,7 @@ impl Decider {
         Nanos((FIRST.0 << self.decided.min(32)).min(self.control_loop.settings.period.0))
     }
 
-    /// Sets this objective for every flow that has one.
+    /// Sets the delay objective of every flow that has one to `slo`.
     pub(crate) fn set_objectives(&mut self, slo: Nanos, log: Option<&mut (dyn Log + 'static)>) {
         self.runner.set_objectives(slo);
         if let Some(log) = log {
@@ -213,8 +213,8 @@ impl Decider {
     }
 
     /// Returns the actions for the period after `now`, from the counters of the period before `now`. `away` is the time
-    /// that the machine took from each worker since the run began. The caller must apply the actions and
-    /// [note](ControlLoop::note) an error.
+    /// that the machine (the host, or other threads on its core) took from each worker since the run began. The caller
+    /// must apply the actions and [note](ControlLoop::note) an error.
     pub(crate) fn decide(&mut self, now: Ticks, away: &[Away], log: Option<&mut (dyn Log + 'static)>) -> &[Action] {
         let start = Tsc.now();
         self.decided = self.decided.saturating_add(1);

@@ -54,7 +54,7 @@ pub struct Cores {
     /// The cores of workers that another pipeline uses, too.
     shared: Vec<usize>,
     /// The cores that the process was allowed to run on when cores were chosen for the first time. The thread that
-    /// chooses again may have fewer by then.
+    /// chooses cores again after a reload may be restricted to fewer cores.
     allowed: Vec<usize>,
 }
 
@@ -91,7 +91,7 @@ impl Cores {
     pub(crate) fn choose_next(&self, requested: &[Option<usize>]) -> Result<Self, CoreError> {
         let numbers = if self.allowed.is_empty() { allowed_cores() } else { self.allowed.clone() };
         let allowed = cores_here(&numbers);
-        // Without locks each pipeline chooses as if no other one existed.
+        // Without a folder for locks, each pipeline chooses cores as if no other pipeline existed.
         let folder = own_folder().ok();
         let lock = |core: usize| match (self.held.get(&core), &folder) {
             (Some(held), _) => Claim::Ours(Arc::clone(held)),
@@ -147,8 +147,8 @@ pub fn choose_of(requested: &[Option<usize>], allowed: &[Core]) -> Result<Cores,
 }
 
 /// Chooses a core for each worker among the `allowed` cores, and locks it with `lock`. If another pipeline has a chosen
-/// core that was not requested, chooses again without it as long as others are free. The field `allowed` of the result
-/// is empty: the caller sets it.
+/// core that was not requested, chooses again and avoids that core as long as other cores are free. The field `allowed`
+/// of the result is empty: the caller sets it.
 fn claim(requested: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> Claim) -> Result<Cores, CoreError> {
     let (mut held, mut foreign) = (BTreeMap::new(), Vec::new());
     loop {

@@ -190,7 +190,8 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
 
     fn end(&self) -> Outcome {
         let mut workers = self.worker_set();
-        // Reads the threads' times now: the system does not report a thread that has ended.
+        // Reads the time that the machine took from the threads now, because the system does not report a thread that
+        // has ended.
         drop(self.board.state().machine.taken(Duration::ZERO));
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut workers.threads);

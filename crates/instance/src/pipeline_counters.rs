@@ -39,7 +39,8 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
 }
 
-/// The time that the machine has taken from workers since they began. It has no threads in simulated time.
+/// The time that the machine (the host, or other threads on the workers' cores) has taken from workers since they
+/// began. In simulated time, no threads are watched.
 #[derive(Default)]
 pub(crate) struct Machine {
     threads: Vec<Watched>,
@@ -47,8 +48,8 @@ pub(crate) struct Machine {
     steal_read: Option<Instant>,
 }
 
-/// The largest age of a steal time for controllers. They may decide every few milliseconds, and reading it takes longer
-/// than reading other counts.
+/// The largest age of a steal time for controllers. Controllers may decide every few milliseconds, and reading the
+/// steal time takes longer than reading other counts.
 const STEAL_AGE: Duration = Duration::from_millis(100);
 
 /// A worker's thread.
@@ -56,7 +57,8 @@ struct Watched {
     thread: WorkerThread,
     /// The system's counts when the watch began.
     before: Away,
-    /// The counts since then, when last read. They are kept because the system does not report a thread that has ended.
+    /// The counts since then, at the last reading. They are kept because the system does not report a thread that has
+    /// ended.
     taken: Away,
 }
 

@@ -26,10 +26,10 @@ pub enum ReloadError {
     /// The configuration has errors.
     #[error(transparent)]
     Problems(#[from] Problems),
-    /// There are no cores for its workers.
+    /// There are no cores for the workers of the configuration.
     #[error(transparent)]
     Cores(#[from] CoreError),
-    /// Its workers cannot be created.
+    /// The workers of the configuration cannot be created.
     #[error(transparent)]
     Make(#[from] MakeError),
     /// A worker cannot be started.
@@ -56,7 +56,8 @@ pub enum ReloadError {
     Ending,
 }
 
-/// A new configuration with everything that it needs to take over. It is not in force yet, and dropping it undoes it.
+/// A new configuration with everything that it needs to take over. It is not in force yet. If it is dropped, everything
+/// that was created for it is removed.
 struct Prepared<S: Scheduler> {
     change: ConfigurationChange,
     made: PipelineParts,
@@ -129,8 +130,9 @@ impl<S: Scheduler + 'static> Running<S> {
         accept: &mut dyn FnMut() -> std::io::Result<()>,
     ) -> Result<Reloaded, ReloadError> {
         let frequency = Tsc.frequency();
-        // Checks the cores first, before it creates files and opens ports. After an error, everything that was created
-        // is dropped before the function returns. The drop waits for the threads of the workers that were to join.
+        // The cores are checked first, before files are created and ports are opened. After an error, everything that
+        // was created is dropped before the function returns. The drop waits for the threads of the workers that were
+        // to join.
         let cores = self.choose_beside(checked.cores())?;
         let loaded = checked.open()?;
         let mut workers = self.worker_set();

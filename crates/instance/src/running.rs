@@ -76,7 +76,8 @@ impl<S: Scheduler + 'static> Running<S> {
         let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok());
         for thread in numbers.filter(|thread| !worker_threads.contains(thread)) {
-            // A thread may have ended meanwhile. Without the right to change it, it stays where it is.
+            // A thread may have ended meanwhile. If this process may not restrict a thread, the thread stays where it
+            // is.
             let _ = restrict(thread, &cores);
         }
     }

@@ -62,7 +62,8 @@ pub(crate) enum WorkerEnd<S: Scheduler> {
 /// A worker's thread.
 pub(crate) struct Thread<S: Scheduler> {
     pub(crate) orders: Producer<Order<S>>,
-    /// Wakes the worker, which must be called after each order and after the stop flag is set.
+    /// The handle that wakes the worker. It must be used after each order (as `give` does) and after the stop flag is
+    /// set.
     pub(crate) wake: Arc<Wake>,
     pub(crate) handle: JoinHandle<WorkerEnd<S>>,
     /// The worker's packet pool, which its successor takes over.

@@ -78,7 +78,8 @@ impl Watcher {
         limited(&whole, &mut self.limits, &self.log, now, false);
     }
 
-    /// Makes the last checks, with the report of the whole run. Counts that a limit held back are recorded now.
+    /// Makes the last checks, with the report of the whole run. Events that a limit has held back so far are recorded
+    /// now.
     pub fn finish(&mut self, whole: &Report) {
         self.links.look(&self.board.telemetries(), &self.log);
         limited(whole, &mut self.limits, &self.log, Instant::now(), true);

@@ -1,5 +1,5 @@
-//! Moves modules to other workers in simulated time. The steps are those of a running pipeline. The workers take them
-//! in turn.
+//! Moves modules to other workers in simulated time. The steps are those of a running pipeline, but the workers take
+//! them one after the other on one thread.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::control_loop::ControlLoop;
 use crate::reload::ReloadError;
 use crate::succession::{Successors, SwitchResult, settle};
 
-/// The duration of a turn in which a worker waits for others.
+/// The duration of a turn in which a worker waits for others, in simulated ticks of 1 ns.
 const TURN: Ticks = Ticks(64);
 
 impl<S: Scheduler> SimulatedTeam<S> {

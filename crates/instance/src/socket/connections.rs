@@ -18,7 +18,7 @@ pub(super) struct Connections(Mutex<Vec<Arc<Connection>>>);
 /// An open connection.
 pub(super) struct Connection {
     stream: UnixStream,
-    /// The time since which the server has waited for the client; `None` while it carries out a request.
+    /// When the server began to wait for the client; `None` while it carries out a request.
     waiting: Mutex<Option<Instant>>,
     /// Whether the client has sent a request.
     has_requested: AtomicBool,
@@ -31,8 +31,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connections {
-    /// Adds a new connection. If there are [`MOST_CONNECTIONS`] already, it displaces the connection that has been idle
-    /// longest, if that one has been idle long enough. Otherwise returns `None`. The caller must call
+    /// Adds a new connection. If there are [`MOST_CONNECTIONS`] already, the new connection displaces the connection
+    /// that has been idle longest. Returns `None` if no connection has been idle long enough. The caller must call
     /// [`leave`](Self::leave) at the end.
     pub(super) fn enter(&self, stream: UnixStream, patience: Patience) -> Option<Arc<Connection>> {
         let mut all = lock(&self.0);

@@ -43,7 +43,8 @@ impl Bound {
     /// Makes the socket at `path`.
     ///
     /// # Errors
-    /// Those of the system; also a path at which another process listens, and a file that is not a socket.
+    /// Returns an error if another process listens at the path, if the path has a file that is not a socket, or if the
+    /// system cannot make the socket.
     pub fn at(path: &Path) -> io::Result<Self> {
         if let Ok(metadata) = path.symlink_metadata() {
             if !metadata.file_type().is_socket() {
@@ -54,7 +55,7 @@ impl Bound {
                     let error = "another pipeline listens on this path: end that pipeline, or use another path";
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, error));
                 }
-                // A killed process left it.
+                // A process that was killed has left the socket.
                 Ok(false) => std::fs::remove_file(path)?,
                 Err(error) => return Err(error),
             }
@@ -78,6 +79,7 @@ impl Drop for Bound {
 /// clients leave.
 pub struct Server {
     bound: Arc<Bound>,
+    /// Ends the listener when it is set.
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -129,7 +131,8 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
         let (service, all, own) = (Arc::clone(service), Arc::clone(&connections), Arc::clone(&connection));
         let talk = move || {
             let leaving = Leaving { all: &all, own: &own };
-            // After an error, the rest of a request is not read, and the request has no effect.
+            // After an error, the rest of a request is not read. Changes of a table that were made before the error
+            // stay in force.
             let reason = match talk(&own, &service) {
                 Err(error) => Some(error.to_string()),
                 Ok(()) => own.why_over().map(str::to_owned),
@@ -210,7 +213,8 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     while lines.next(&mut line)? {
         connection.note_request();
         let request = serde_json::from_slice(&line);
-        // Faults of a configuration are reported without its secrets, and with all names.
+        // The responses to these requests report the faults of a configuration without its secrets already.
+        // `without_secrets` would also hide names.
         let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. } | Request::Check { .. }));
         let response = match request {
             Err(error) => Response::Error(not_a_request(&error)),

@@ -76,7 +76,8 @@ pub struct Service {
     pub origin: Option<String>,
     /// The file in which accepted configurations are kept for the next start; `None` if they are not kept.
     pub state: Option<PathBuf>,
-    /// The [fingerprint](fingerprint) of the start file when the state was written.
+    /// The [fingerprint](fingerprint) of the start file when the file `state` was last written; `None` if it is
+    /// unknown.
     pub fingerprint: Mutex<Option<String>>,
     /// The events of the run.
     pub events: Arc<EventLog>,
@@ -230,11 +231,12 @@ fn changed_to(running: &Source, text: &str, config_paths: Option<Vec<String>>) -
 /// The configuration that a reload requests.
 #[derive(Default)]
 pub(super) struct Wanted {
-    /// The file, or `usecase:NAME`.
+    /// The file, or `usecase:NAME`. Without a file and a text, the source that the run was started from is read again.
     pub(super) file: Option<String>,
     /// The text, in place of a file.
     pub(super) text: Option<String>,
-    /// The folders in which it may name files; `None` if it may name any file.
+    /// The folders in which `file` must be, and in which the configuration may name files; `None` if there is no
+    /// restriction.
     pub(super) config_paths: Option<Vec<String>>,
     /// Additional settings.
     pub(super) sets: Vec<String>,
@@ -287,7 +289,7 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
     if text.is_some() && file.is_some() {
         return Response::Error("give either `file` or `text`, not both".to_owned());
     }
-    // A text contains the settings in force.
+    // A text already contains the settings in force, so they are not applied to it again.
     let before = if forget || text.is_some() { &[] } else { source.given() };
     let sets = with_settings(before, &set);
     let is_origin = text.is_none() && (file.is_none() || file == service.origin);
@@ -318,8 +320,8 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
         Err(problems) => return Response::Error(refusal(&problems, before, &set)),
     };
     let mut accept = || {
-        // The start file may have changed without a reload. This configuration is newer than that change, so the next
-        // start must not use the start file because of it.
+        // The start file may have changed without a reload. This configuration is newer than that change, so that
+        // change must not make the next start use the start file.
         let now = || if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
         keep(service, &next, service.state.as_ref().and_then(|_| now()))
     };

@@ -14,7 +14,7 @@ use super::lines::Lines;
 use super::service::Service;
 use crate::events::{EventLog, NewEvent};
 
-/// The number of changes that are made together, because a table takes effect once for all of them.
+/// The largest number of changes that are made together. The changed table takes effect once for all of them.
 const CHANGES: usize = 4_096;
 /// The largest number of table entries in a response.
 const MOST_ENTRIES: usize = 100_000;
@@ -60,7 +60,7 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     if let (Some(meant), true) = (meant, table.is_some() || of_module.len() == 1) {
         return Ok((*meant).clone());
     }
-    // Both names, as a user types them, even if the module alone would be enough.
+    // The error lists the names of module and table, as a user types them, even if the module alone would be enough.
     let names = |known: &[&NamedTable]| -> Vec<String> {
         known.iter().map(|known| format!("{}.{}", known.module, known.name)).collect()
     };

@@ -67,7 +67,7 @@ fn changes(before: Seen, now: Seen) -> Vec<EventName> {
     let (is_gone, was_gone) = (now.state == LinkState::Gone, before.state == LinkState::Gone);
     let was_lost = now.losses > before.losses || is_gone && !was_gone;
     let is_remade = (was_lost || was_gone) && !is_gone;
-    // An interface that goes away goes down first.
+    // An interface that disappears goes down first, which is no separate event.
     let was_down = now.downs > before.downs && !was_lost && !is_gone;
     let went_down = was_down || is_bad(now.state) && now.state != before.state;
     let came_up = now.state == LinkState::Up && (went_down || is_bad(before.state) && !is_remade);
