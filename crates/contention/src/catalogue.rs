@@ -122,8 +122,8 @@ pub fn synthetic() -> Function {
     function("synthetic", 460.0, 1.5, false, &[(16.0, 8.0, 0.2)])
 }
 
-/// Returns a function that only forwards packets. It is placed before another function so that this function finds its
-/// packets in its cache.
+/// Returns a function that only forwards packets. It is placed before another function on the same domain, so that the
+/// other function finds its packets in the cache.
 #[must_use]
 pub fn forwarder() -> Function {
     function("forwarder", 150.0, 2.0, false, &[])

@@ -57,7 +57,8 @@ impl Table {
 pub struct Function {
     /// The name.
     pub name: String,
-    /// The ticks per packet, without the time that it waits for the last-level cache and memory. Above 0.
+    /// The ticks per packet, without the time for which the function waits for the last-level cache and memory. Above
+    /// 0.
     pub ticks: f64,
     /// The instructions per packet.
     pub instructions: f64,
@@ -75,8 +76,8 @@ pub struct Function {
 impl Function {
     /// Creates a synthetic competitor that reads a footprint of this many bytes at random. On an idle server it would
     /// read `bandwidth` bytes per second if each read took `ns` nanoseconds. One "packet" of it is eight reads, of
-    /// which `parallel` are in progress at a time. If the reads alone take longer than that, it reads as fast as it
-    /// can.
+    /// which `parallel` are in progress at a time. If it cannot reach this bandwidth with `parallel` reads in progress,
+    /// it reads as fast as it can.
     #[must_use]
     pub fn competitor(footprint: f64, bandwidth: f64, parallel: f64, ns: f64, clock_hz: f64) -> Self {
         const READS: f64 = 8.0;
@@ -93,8 +94,8 @@ impl Function {
         }
     }
 
-    /// Returns the number of lines that it reads per packet: those of the descriptor and of the packet itself. 0
-    /// without packets.
+    /// Returns the number of lines that the function reads per packet: those of the descriptor and of the packet
+    /// itself. 0 for a function without packets.
     #[must_use]
     pub fn packet_lines(&self, traffic: &Traffic) -> f64 {
         if !self.has_packets {
@@ -110,7 +111,7 @@ impl Function {
         self.tables.iter().map(|table| table.accesses).sum::<f64>() + self.packet_lines(traffic)
     }
 
-    /// Returns the footprint of its tables, in bytes.
+    /// Returns the footprint of the function's tables, in bytes.
     #[must_use]
     pub fn footprint(&self) -> f64 {
         self.tables.iter().map(|table| table.bytes).sum()

@@ -1,9 +1,9 @@
 //! Simulates contention on a server: functions that share last-level caches, memory controllers and links.
 //!
-//! The predictor of placements (`forebay_models::placement`) is a linear or saturating function of a competing level.
-//! This simulator has another form, so that the predictor can be tested on servers that are not available. Caches are
-//! LRU lists that fill by footprint and access rate. Memory controllers and links are queues. The rates of all
-//! functions are solved together.
+//! The predictor of placements (`forebay_models::placement`) computes rates from competing levels: the demand of the
+//! competitors for a resource, as a fraction of the resource's limit. This simulator does not use these levels, so it
+//! is an independent test of the predictor, also for servers that are not available. Caches are LRU lists that fill by
+//! footprint and access rate. Memory controllers and links are queues. The rates of all functions are solved together.
 //!
 //! - [`solve`] returns the rate of each function and chain in a placement.
 //! - [`catalogue`] contains functions and a server with stated parameters.

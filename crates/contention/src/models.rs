@@ -1,4 +1,7 @@
 //! Models of the predictor's form that are fitted to simulated co-runs, and their errors on other runs.
+//!
+//! The drop λ of a function is the fraction of its solo rate that it loses in a co-run. Numbers in parentheses are
+//! equations of the Octans paper (INFOCOM 2019).
 
 use forebay_models::placement::fit::{self, CoRun, Fitted};
 use forebay_models::placement::{self, Limits, ProblemError, Shape};
@@ -32,7 +35,7 @@ pub enum ModelError {
 /// A method to find the parameters of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Non-negative least squares, linear in f, as (7) and (8) are printed.
+    /// Non-negative least squares, linear in the competing levels f, as (7) and (8) are printed.
     Linear,
     /// The paper's least mean squares.
     Lms,
@@ -67,14 +70,14 @@ pub struct Side {
     pub held_out: f64,
     /// Half the width of an interval that contains 95 % of the errors of the runs left out. 1 if no run was left out.
     pub interval_95: f64,
-    /// The number of co-runs to which it was fitted.
+    /// The number of co-runs to which the model was fitted.
     pub runs: usize,
 }
 
 /// The models of all network functions of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Models {
-    /// x of each function, including competitors and the forwarder.
+    /// The metric x of each function, including competitors and the forwarder. The demand of a function is 1/x.
     pub metrics: Vec<f64>,
     /// The limits of each domain.
     pub limits: Vec<Limits>,
@@ -202,8 +205,9 @@ pub fn samples(
     Ok(samples)
 }
 
-/// Of this many consecutive runs, the last one is left out of fits. Errors and intervals are computed on these runs
-/// (split conformal: Lei and others, JASA 2018). The last but one is used to choose the shape.
+/// Of each group of this many consecutive runs, the last one is left out of all fits. Errors and intervals are computed
+/// on the runs that are left out (split conformal: Lei and others, JASA 2018). The last but one of each group is used
+/// to choose the shape.
 const LEFT_OUT: usize = 5;
 
 /// The runs of one side.
@@ -358,7 +362,7 @@ pub struct Errors {
     pub counted: usize,
     /// The number of all samples.
     pub samples: usize,
-    /// The same mean for the best prediction that is the same number for all samples.
+    /// The same mean for the best constant prediction, which is one number for all samples.
     pub of_constant: f64,
     /// The mean of `|predicted λ − λ|` over all samples.
     pub absolute: f64,

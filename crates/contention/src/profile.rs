@@ -18,7 +18,7 @@ pub const FEWEST_FUNCTIONS: usize = 8;
 pub enum Candidate {
     /// The ticks per packet that a function waits for the last-level cache and memory. This is the paper's choice.
     Stall,
-    /// The ticks per packet: 1/P itself.
+    /// The ticks per packet: the inverse of the solo rate itself.
     Ticks,
     /// The instructions per packet.
     Instructions,
@@ -63,7 +63,8 @@ impl Candidate {
         }
     }
 
-    /// Returns whether it is the inverse of the solo rate. Then its correlation with the rate has no meaning.
+    /// Returns whether the candidate is the inverse of the solo rate. Then its correlation with the rate has no
+    /// meaning.
     #[must_use]
     pub fn is_circular(self) -> bool {
         self == Self::Ticks
@@ -100,7 +101,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Returns whether it qualifies by (5) and (6).
+    /// Returns whether the candidate qualifies by (5) and (6).
     #[must_use]
     pub fn qualifies(&self) -> bool {
         !self.candidate.is_circular()
@@ -117,7 +118,8 @@ pub struct Profile {
     /// The number of network functions.
     pub network: usize,
     /// The solo rates of each function, in packets per second: on its home domain, and on another domain with its
-    /// packets in that domain's cache. A forwarder before the function brings them there.
+    /// packets in that domain's cache. A forwarder before the function brings the packets there. On a server with one
+    /// domain, both rates are the same.
     pub rates: Vec<[f64; 2]>,
     /// The solo run of each function on its home domain.
     pub alone: Vec<Seat>,
@@ -299,7 +301,7 @@ pub fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count
 }
 
-/// Returns Pearson's correlation coefficient (6), or 0 if one of both does not vary.
+/// Returns Pearson's correlation coefficient (6), or 0 if the values of `a` or of `b` do not vary.
 #[must_use]
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let count = a.len().min(b.len()).max(1) as f64;

@@ -1,9 +1,9 @@
 //! Waiting at a memory controller or a link.
 //!
-//! Lines are requested in bursts of `b` (batches of packets, parallel misses). Bursts arrive at random, and a line
-//! takes `S = 64 / bandwidth`. A burst is then a customer of an M/D/1 queue with the service time `b·S`. Its mean wait
-//! is `ρ·b·S / (2·(1 − ρ))` (Kleinrock, Queueing Systems 1, 1975: the Pollaczek–Khinchine formula without variance of
-//! service). The wait for other lines of the same burst is part of the idle latency.
+//! Lines are requested in bursts of `b` (batches of packets, parallel misses). Bursts arrive at random, and a line of
+//! 64 bytes takes `S = 64 / bandwidth`. A burst is then a customer of an M/D/1 queue with the service time `b·S`. Its
+//! mean wait is `ρ·b·S / (2·(1 − ρ))` (Kleinrock, Queueing Systems 1, 1975: the Pollaczek–Khinchine formula without
+//! variance of service). The wait for other lines of the same burst is part of the idle latency.
 
 use crate::LINE;
 

@@ -9,7 +9,8 @@ pub struct Domain {
     pub cache_bytes: f64,
     /// The number of ways of the last-level cache.
     pub ways: f64,
-    /// The ways to which a network interface writes packets (Intel DDIO). 0: it writes to memory.
+    /// The number of ways to which a network interface writes packets (Intel DDIO). With 0, the interface writes to
+    /// memory.
     pub io_ways: f64,
     /// The bandwidth of the memory controller, in bytes per second.
     pub memory_bandwidth: f64,

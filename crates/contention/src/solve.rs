@@ -38,7 +38,7 @@ pub enum ContentionError {
     /// A number is out of range.
     #[error("{place}: {what} is {value}: allowed is {allowed}")]
     Number {
-        /// The object that contains it.
+        /// The object that contains the number.
         place: String,
         /// The name of the parameter.
         what: &'static str,
@@ -74,13 +74,13 @@ pub enum ContentionError {
 pub struct Seat {
     /// The packets per second.
     pub rate: f64,
-    /// The packets per second if it always had packets.
+    /// The packets per second that the function could process if it always had packets.
     pub capacity: f64,
-    /// The nanoseconds per packet that it waits for the last-level cache and memory.
+    /// The nanoseconds per packet that the function waits for the last-level cache and memory.
     pub stall_ns: f64,
     /// The accesses per packet that the last-level cache does not serve.
     pub misses: f64,
-    /// The bytes of its tables in the last-level cache.
+    /// The bytes of the function's tables that are in the last-level cache.
     pub occupancy: f64,
     /// The probability that a line of its packets is in the last-level cache.
     pub packet_hit: f64,
@@ -103,7 +103,7 @@ pub struct Solution {
     pub steps: usize,
 }
 
-/// Rates have converged if their relative change is at most this.
+/// Rates have converged if the relative change of each rate in a step is at most this.
 pub const REST: f64 = 1e-9;
 /// The largest number of steps. If the rates have not converged by then, the last rates are the result.
 const MOST_STEPS: usize = 5_000;
@@ -246,9 +246,10 @@ struct Use<'a> {
     domain: usize,
     home: usize,
     rate: f64,
-    /// The lines that it reads per packet.
+    /// The lines of the packet and its descriptor that the function reads per packet.
     lines: f64,
-    /// The seconds between the previous use of its packets' lines and its own use.
+    /// The seconds between two uses of a packet's lines: by the previous function or the network interface, and by this
+    /// function.
     wait: f64,
     fed_by: FedBy,
 }
@@ -397,8 +398,8 @@ impl Iteration<'_> {
         }
     }
 
-    /// Returns the packets in a domain's cache as regions. Consecutive functions of a chain share the packets, so these
-    /// count once. `uses` must be in the order of [`uses`](Self::uses).
+    /// Returns the packets in a domain's cache as regions. Consecutive functions of a chain on the same domain share
+    /// the packets, so these packets count once. `uses` must be in the order of [`uses`](Self::uses).
     fn segments(&self, domain: usize, uses: &[Use<'_>]) -> Vec<Region> {
         let mut regions: Vec<Region> = Vec::new();
         let mut last = None;
@@ -416,7 +417,8 @@ impl Iteration<'_> {
         regions
     }
 
-    /// Returns the characteristic time of a domain's cache, in seconds.
+    /// Returns the characteristic time of a domain's cache, in seconds: the time for which a line stays in the cache
+    /// after its last use.
     fn time(&self, domain: usize, uses: &[Use<'_>]) -> f64 {
         let mut regions = self.segments(domain, uses);
         let here = uses.iter().filter(|used| used.domain == domain);
@@ -441,7 +443,8 @@ impl Iteration<'_> {
 }
 
 impl Use<'_> {
-    /// Returns its tables as regions of the cache, with the accesses per packet and the share of them that writes.
+    /// Returns the function's tables as regions of the cache. Each region has the accesses per packet to it, and the
+    /// share of these accesses that write.
     fn regions(&self) -> impl Iterator<Item = (Region, f64, f64)> {
         self.function.tables.iter().flat_map(|table| {
             table.bands().map(|Band { lines, accesses }| {

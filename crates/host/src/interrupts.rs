@@ -51,8 +51,9 @@ impl Interrupt {
         }
     }
 
-    /// Returns the interrupt's rate per second at the CPUs for which `on` returns true. If it has not occurred there
-    /// between the two readings, the rate is the average since the system's start. Returns `None` if no rate is known.
+    /// Returns the interrupt's rate per second at the CPUs for which `on` returns true. If the interrupt has not
+    /// occurred there between the two readings, the rate is the average since the system's start. Returns `None` if no
+    /// rate is known.
     #[must_use]
     pub fn rate(&self, on: impl Fn(usize) -> bool) -> Option<(f64, Over)> {
         if let Some((rates, over)) = &self.rates {

@@ -1,5 +1,5 @@
-//! The node, physical core and caches of a core. To bind a thread, only these facts are necessary, so they can be read
-//! without the rest of the machine.
+//! The node, physical core and caches of a core. These facts are sufficient to choose the core of a thread, so they can
+//! be read without the rest of the machine.
 
 use crate::cpu::FOLDER;
 use crate::fact::Fact;

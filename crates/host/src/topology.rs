@@ -129,11 +129,11 @@ pub struct NetworkDevice {
 /// A memory domain: the usable processors that share a last-level cache and a NUMA node. It has at least one core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
-    /// The node.
+    /// The NUMA node. `None` if the system does not report it.
     pub node: Option<usize>,
-    /// The cache, as an index of [`Topology::caches`].
+    /// The last-level cache, as an index of [`Topology::caches`]. `None` if the system does not report it.
     pub cache: Option<usize>,
-    /// The number of one processor, the lowest, of each physical core, in ascending order.
+    /// The lowest processor number of each physical core, in ascending order.
     pub cores: Vec<usize>,
     /// The numbers of the other processors (hardware threads) of these cores.
     pub siblings: Vec<usize>,

@@ -98,8 +98,8 @@ pub(super) const NUMA_MEMORY: Check = Check {
     judge: numa_memory,
 };
 
-/// Costs performance if a worker's node has no memory, if the process may not use its memory, or if its huge pages are
-/// too few and another node has some.
+/// Costs performance if a worker's node has no memory, if the process may not use the node's memory, or if the node has
+/// too few huge pages and another node has some.
 fn numa_memory(case: &Case<'_>) -> Verdict {
     if case.cores().is_empty() {
         return no_cores();

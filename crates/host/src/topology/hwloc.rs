@@ -8,8 +8,8 @@ use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
 use crate::tree::shown;
 
-/// The device type of network interfaces in hwloc 3: a bit, which must be the only bit. InfiniBand ports are devices of
-/// this type and of the type OpenFabrics.
+/// The device type of network interfaces in hwloc 3: a set of bits, of which only this bit may be set. InfiniBand ports
+/// have this bit and the bit of OpenFabrics, so they are not listed as network interfaces.
 const NETWORK_BIT: u32 = 1 << 4;
 /// The device type of network interfaces in hwloc 2: a number.
 const NETWORK_NUMBER: u32 = 2;
@@ -49,7 +49,8 @@ impl Topology {
         let mut cores: Vec<roxmltree::NodeId> = Vec::new();
         let mut nodes: Vec<(usize, Option<Set>)> = Vec::new();
         let of_kind = |kind: &'static str| machine.descendants().filter(move |node| is(node, kind));
-        // The following work grows faster than these numbers, so they are checked first.
+        // The work below grows faster than the numbers of processors and memory nodes, so these numbers are checked
+        // first.
         let count = |kind: &'static str| of_kind(kind).count();
         super::check_counts(count("PU"), count("NUMANode"))?;
         for object in machine.descendants().filter(|node| node.has_tag_name("object")) {
