@@ -79,14 +79,14 @@ pub struct Decomposer {
     /// By flow: the modules on its path, in ascending order. Unlike a path in the layout, it is never left out.
     ways: Vec<Vec<usize>>,
     assignment: Assignment,
-    /// By worker: the number of successive periods in which its flows could not share it.
+    /// By worker: the number of successive periods in which its flows could not share the worker.
     seen: Vec<u32>,
     /// By worker: the number of successive periods in which its modules could have moved back.
     fits: Vec<u32>,
     /// The number of further periods without decisions.
     pause_periods: u32,
-    /// By module: the number of periods in which it must fit before it moves back. It doubles each time the module has
-    /// to move away again.
+    /// By module: the number of successive periods in which the module must fit its former worker before it moves back.
+    /// The number doubles each time the module has to move away again.
     patience: Vec<u32>,
     /// By module: true if its last move was back.
     came_back: Vec<bool>,
@@ -102,7 +102,7 @@ pub struct Decomposer {
 pub struct Unmoved {
     /// The worker.
     pub worker: usize,
-    /// The flow that cannot keep its objective there.
+    /// The flow that cannot keep its objective on this worker.
     pub flow: usize,
     /// True if all allowed workers are in use; false if the modules that can move would save too little of a turn.
     pub workers: bool,

@@ -95,7 +95,8 @@ fn read_away<'t>(threads: impl Iterator<Item = &'t WorkerThread>, with_steal: bo
 }
 
 impl PipelineCounters {
-    /// Creates the counters of these workers. There must be at least one worker. They began at `began` on their clock.
+    /// Creates the counters of these workers. There must be at least one worker. The workers began at `began` on their
+    /// clock.
     pub(crate) fn new(
         began: Ticks,
         telemetries: Vec<Arc<Telemetry>>,
@@ -132,7 +133,7 @@ impl PipelineCounters {
         all
     }
 
-    /// Returns the time that the machine has taken from each worker since it began.
+    /// Returns the time that the machine has taken from each worker since the worker began.
     pub(crate) fn away(&self) -> Vec<Away> {
         let mut state = self.state();
         let mut away = vec![Away::default(); state.telemetries.len()];
@@ -171,7 +172,8 @@ impl PipelineCounters {
         self.state().team.waits_until()
     }
 
-    /// Returns the control loop of the present graph, if it has a controller, and the counters of its workers.
+    /// Returns the control loop and the counters of the workers of the present graph. The control loop is `None` if the
+    /// graph has no controller.
     pub(crate) fn control_loop_and_telemetries(&self) -> (Option<Arc<ControlLoop>>, Vec<Arc<Telemetry>>) {
         let state = self.state();
         (state.control_loop.clone(), state.telemetries.clone())

@@ -35,7 +35,8 @@ pub(crate) struct Running<S: Scheduler> {
     pub(crate) board: Arc<PipelineCounters>,
     /// Ends the workers and the control thread when it is set.
     pub(crate) stop: Arc<AtomicBool>,
-    /// The workers. The lock also protects their order queues, so that only its owner gives orders.
+    /// The workers. The lock also protects their order queues, so that only the thread that holds the lock gives
+    /// orders.
     workers: Mutex<WorkerSet<S>>,
     /// Locked during a reload, including its slow checks. Other requests can use `workers` during these checks.
     pub(crate) changing: Mutex<()>,

@@ -146,7 +146,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         self.run_unless(until, &AtomicBool::new(false))
     }
 
-    /// Does the same as [`run`](Self::run). If `stop` is set, it ends before the next period and returns
+    /// Does the same as [`run`](Self::run). If `stop` is set, ends before the next period and returns
     /// [`Ended::Stopped`].
     pub fn run_unless(&mut self, until: Ticks, stop: &AtomicBool) -> Ended {
         loop {

@@ -146,7 +146,7 @@ impl<S: Scheduler> Drop for WaitingWorker<S> {
 }
 
 /// Creates a worker on a new thread that is bound to its core, so that the memory of the worker is local to that core.
-/// Returns when the worker is ready. It runs when it is released.
+/// Returns when the worker is ready. The worker runs when the caller releases it.
 pub(crate) fn start_worker<S: Scheduler + 'static>(
     parts: WorkerParts,
     core: usize,
@@ -160,7 +160,8 @@ pub(crate) fn start_worker<S: Scheduler + 'static>(
     let handle = std::thread::Builder::new().name(name).spawn(move || {
         let made = pin_to(core).map_err(|error| StartError::Core { core, error }).and_then(|()| {
             let WorkerParts { plan, links, team, wake, observer } = parts;
-            // Populates the pages now. Otherwise the first packet on a page waits for it, up to 0.5 ms for a huge page.
+            // Populates the pages now. Otherwise the first packet on a page waits until the system has provided the
+            // page: up to 0.5 ms for a huge page.
             let pool = Pool::new(PoolOptions { populated: true, ..plan.pool }).map_err(MakeError::from)?;
             let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
             worker.observe(observer);

@@ -33,7 +33,7 @@ struct Untagged {
 
 /// The frame carries no IP.
 const OTHER: u8 = 1;
-/// The network layer cannot be found, or it is IP and its fixed header cannot be read.
+/// The network layer cannot be found, or the frame carries IP and the fixed header cannot be read.
 const HIDDEN: u8 = 2;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
@@ -109,8 +109,8 @@ impl Packet {
 
     /// Returns true if the frame is IPv4 without options directly above Ethernet, its header is valid
     /// ([`Ipv4::is_valid`]), and `marked` is false for the first octet of both addresses. Nearly all frames pass this
-    /// test, which takes few instructions. `false` gives no information about the frame. If the layers were unknown
-    /// before the call, they are known after it only if it returns `true`.
+    /// test, which takes few instructions. `false` gives no information about the frame. Unknown layers become known if
+    /// the result is `true`, and stay unknown if it is `false`.
     #[inline]
     pub fn is_plain_ipv4(&mut self, marked: &[bool; 256]) -> bool {
         let Some(frame) = self.view::<Untagged>(0) else { return false };

@@ -92,8 +92,8 @@ pub(crate) struct Metadata {
 
 /// The offset and kind of the network layer (`layers.rs`), and the IP protocol number of the header at `transport`.
 ///
-/// One word, from its low end: kind, protocol, offset. It is written and read as a whole: a load that is wider than the
-/// last store would wait until the store has reached the cache.
+/// One word, from its low end: kind, protocol, offset. The word is written and read as a whole, because a load that is
+/// wider than the last store would wait until the store has reached the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layers(u32);
 

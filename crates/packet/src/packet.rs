@@ -64,8 +64,9 @@ impl Packet {
         prefetch_read(metadata, offset / size_of::<Metadata>());
     }
 
-    /// Releases the chunk to a device that will read the frame, without returning it to its pool. The caller must
-    /// return it later ([`Pool::give_chunks`](crate::Pool::give_chunks)) or make a packet of it again.
+    /// Releases the chunk to a device that will read the frame, without returning it to its pool. The caller must later
+    /// return the chunk ([`Pool::give_chunks`](crate::Pool::give_chunks)), or make a packet of it again
+    /// ([`Pool::packet`](crate::Pool::packet)).
     #[inline]
     #[must_use]
     pub fn into_chunk(self) -> Chunk {

@@ -6,8 +6,8 @@
 //! and other code sees no difference.
 //!
 //! A pool's memory is freed when its handle has been dropped *and* its last chunk has been returned, so a packet may
-//! outlive the handle. Another thread's cache returns its chunks when that thread ends, or when it first uses a new
-//! pool after the handle was dropped.
+//! outlive the handle. Another thread's cache returns its chunks when that thread ends, or when that thread first uses
+//! another pool after the handle was dropped.
 
 pub(crate) mod cache;
 mod layout;

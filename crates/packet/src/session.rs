@@ -38,9 +38,9 @@ pub struct SessionKey {
 }
 
 impl SessionKey {
-    /// The `protocol` of a tunnel itself. Its key has the outer addresses, the upper half of the tunnel identifier as
-    /// source port and the lower half as destination port. The number is reserved (IANA, *Assigned Internet Protocol
-    /// Numbers*), so no valid packet has it as its protocol.
+    /// The `protocol` in the key of a tunnel itself. This key has the outer addresses, the upper half of the tunnel
+    /// identifier as source port and the lower half as destination port. The number is reserved (IANA, *Assigned
+    /// Internet Protocol Numbers*), so no valid packet has this protocol.
     pub const TUNNEL: u8 = 255;
 
     /// Returns a hash that is the same for both directions of the session and never 0.
@@ -133,7 +133,7 @@ fn side((high, low): (u64, u64), port: u16) -> u64 {
     mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Returns the hash of a session from the hashes of its sides. It is never 0.
+/// Returns the hash of a session from the hashes of its sides. The result is never 0.
 #[inline]
 fn symmetric(source: u64, destination: u64, protocol: u8) -> u32 {
     // The sum is the same for both directions. Mixing each side first keeps sides apart that differ in few bits.
@@ -146,8 +146,8 @@ impl Packet {
     /// For a packet in a GTP-U tunnel, the 5-tuple is that of the inner packet, because two gateways send all their
     /// traffic between one pair of addresses and ports. Devices of mobile networks distribute such traffic in the same
     /// way. Encapsulation and decapsulation do not change the session. A tunnel payload that is not an IP packet, and
-    /// an end marker, belong to the tunnel ([`TUNNEL`](SessionKey::TUNNEL)). Other messages belong to the session of
-    /// the two gateways.
+    /// an end marker, belong to the tunnel ([`TUNNEL`](SessionKey::TUNNEL)). Other GTP-U messages belong to the session
+    /// of the two gateways.
     pub fn session_key(&mut self) -> SessionKey {
         // Nearly all packets have this form; their layers need not be located.
         if let Some((header, source_port, destination_port)) = self.plain_session() {
@@ -210,8 +210,9 @@ impl Packet {
         self.plain_ports(OFFSET)
     }
 
-    /// Returns the IPv4 header and both ports if they are the packet's session, in few instructions. Returns `None` for
-    /// fragments and for packets to the GTP-U port, too. `None` gives no information about the packet.
+    /// Does the same as [`plain_ipv4_ports`](Self::plain_ipv4_ports), but only for packets whose session key has these
+    /// addresses and ports: also returns `None` for first fragments and for packets to the GTP-U port. `None` gives no
+    /// information about the packet.
     #[inline]
     #[must_use]
     pub fn plain_session(&self) -> Option<(&Ipv4, u16, u16)> {

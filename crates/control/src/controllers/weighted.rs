@@ -1,15 +1,15 @@
 //! `wfq` and `nfvnice`: baselines with weights for the weighted-fair scheduler and without waiting for batches.
 //!
 //! NFVnice (Kulkarni et al., SIGCOMM 2017, section 3.3) gives each function a share of the processor in proportion to
-//! its load: the arrival rate of packets times the cost of one. The scheduler implements its backpressure (`shares`:
-//! marks at 80 and 60 % of a queue; packets are dropped at the start of their chain).
+//! its load: the arrival rate of packets times the cost of one. The scheduler implements the backpressure of NFVnice
+//! (`shares`: marks at 80 and 60 % of a queue; packets are dropped at the start of their chain).
 
 use forebay_graph::{Controller, DeclareController, SetupError, register};
 use forebay_protocol::{Action, ChangeReason, Decision, Layout, SchedulerKind, Snapshot};
 
 use super::{NoParams, set_buffers};
 
-/// The weight of the module with the largest share. Shares are thus accurate to a ten-thousandth of it.
+/// The weight of the module with the largest share. Shares are thus accurate to a ten-thousandth of the largest share.
 const MOST: f64 = 10_000.0;
 /// The least relative difference for which a weight is changed.
 const WORTH: f64 = 0.05;

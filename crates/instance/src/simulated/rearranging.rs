@@ -45,9 +45,9 @@ impl<S: Scheduler> SimulatedTeam<S> {
         self.workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default()
     }
 
-    /// Replaces the workers by those of the same configuration with the modules as in `moved`. The counterpart for a
-    /// running pipeline is `Running::rearrange`; the steps and their order must be the same. After an error nothing has
-    /// changed.
+    /// Replaces the workers by workers of the same configuration, to which the modules are assigned as in `moved`. The
+    /// counterpart for a running pipeline is `Running::rearrange`; the steps and their order must be the same. After an
+    /// error nothing has changed.
     fn rearrange(
         &mut self,
         moved: &Move,

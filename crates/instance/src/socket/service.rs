@@ -98,8 +98,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads the start file again, with the settings in force, and changes to it. This is the reaction to SIGHUP. An
-    /// event reports the result.
+    /// Reads the start file again, with the settings in force, and changes to this configuration. The process does so
+    /// after SIGHUP. An event reports the result.
     pub fn reload(&self) {
         reload_by(self, "SIGHUP", Wanted::default());
     }
@@ -279,7 +279,8 @@ fn reload_by(service: &Service, by: &str, wanted: Wanted) -> Response {
     response
 }
 
-/// Reads the requested configuration and changes to it. Returns [`Response::Reloaded`] or [`Response::Error`].
+/// Reads the requested configuration, and changes the pipeline to this configuration. Returns [`Response::Reloaded`] or
+/// [`Response::Error`].
 fn try_reload(service: &Service, wanted: Wanted) -> Response {
     // Renamed logs are opened again under their own names, even if the reload is refused.
     reopen_logs();

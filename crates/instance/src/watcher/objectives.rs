@@ -24,7 +24,8 @@ const CLEAN: usize = 5;
 #[derive(Default)]
 pub(super) struct Objectives(BTreeMap<String, Looks>);
 
-/// A flow's objective: delay, its percentile, packets and bits a second.
+/// A flow's objectives: the delay in microseconds and its percentile, the packets per second, and the bits per second.
+/// `None` for an objective that the flow does not have.
 type Objective = (Option<f64>, Option<Percentile>, Option<f64>, Option<f64>);
 
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! The number of bytes of a packet that a capture cut off. The packet's original length is longer by this number.
 //!
-//! Few packets have such a number, so the metadata only has bits for its location. It is in the last four bytes of
-//! packet memory or, if the frame reaches to the end, in the line before the headroom. That memory no longer belongs to
-//! the frame, so moving the frame does not change it.
+//! Few packets have such a number, so the metadata only has bits for its location. The number is in the last four bytes
+//! of packet memory or, if the frame reaches to the end, in the line before the headroom. That memory no longer belongs
+//! to the frame, so moving the frame does not change it.
 
 use super::Packet;
 use crate::metadata::{CLOCK, LINE};

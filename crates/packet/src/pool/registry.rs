@@ -1,4 +1,4 @@
-//! The pools of the process by number. A chunk's number leads to its pool.
+//! The pools of the process, by number.
 //!
 //! A chunk carries its pool's number in its metadata. The registry keeps a pool alive until it is closed and all its
 //! chunks are returned. Only slow paths use the registry.
@@ -14,7 +14,7 @@ pub(super) const MAX_POOLS: usize = u8::MAX as usize + 1;
 /// The open pools, and the closed pools whose chunks are not all returned, by number.
 static POOLS: Mutex<[Option<Arc<Inner>>; MAX_POOLS]> = Mutex::new([const { None }; MAX_POOLS]);
 
-/// Registers the pool that `make` creates with the number that it receives.
+/// Chooses a free number, creates the pool with `make(number)`, and registers the pool.
 pub(super) fn add(make: impl FnOnce(u8) -> Inner) -> Result<Arc<Inner>, PoolError> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let id = pools.iter().position(Option::is_none).ok_or(PoolError::TooMany(MAX_POOLS))?;

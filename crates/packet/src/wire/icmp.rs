@@ -82,7 +82,8 @@ pub fn replace_in_message(message: &mut [u8], old: u16, new: u16) -> Option<(u16
     Some((before, 0xffff))
 }
 
-/// Returns the checksum field of a message for the sum of all bytes it covers. That sum must include the field as 0.
+/// Returns the checksum field of a message for the sum of all bytes that the checksum covers. The field must count as 0
+/// in this sum.
 #[must_use]
 pub fn stored(sum: u16) -> U16 {
     U16::from_bytes((!sum).to_ne_bytes())

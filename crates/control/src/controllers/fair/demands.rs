@@ -1,9 +1,9 @@
 //! The demand of flows for workers' time according to a snapshot, and the available time.
 //!
 //! Weights give time to modules, not to flows. A flow therefore gets its rate at one module, its *gate*: the module on
-//! its path that the fewest flows pass, or the first of several such modules. Packets for which there is no time are
-//! turned away there, or at the start of the chain that leads there. Later modules do no work for them. Modules before
-//! gates must process all arriving packets.
+//! its path that the fewest flows pass, or the first of several such modules. The gate, or the start of the chain that
+//! leads to the gate, turns away the packets for which there is no time. Later modules do no work for these packets.
+//! Modules before gates must process all arriving packets.
 
 use std::collections::BTreeMap;
 

@@ -11,11 +11,11 @@ const ENOUGH: u32 = 6;
 const TRIED: u32 = 3;
 /// The relative reduction of lateness that counts as better.
 const BETTER: f64 = 0.05;
-/// The number of periods between the first failed trial and the next trial. It doubles with each failed trial. Other
-/// traffic that ends a time without waiting resets it.
+/// The number of periods between the first failed trial and the next trial. The number doubles with each failed trial.
+/// It is reset when other traffic ends a time without waiting.
 const FIRST: u32 = 64;
 /// The number of periods without waiting after the first successful trial. Then triggers are tried again. The number
-/// doubles with each successful trial. Other traffic that ends a time without waiting resets it.
+/// doubles with each successful trial. It is reset when other traffic ends a time without waiting.
 const STAYS: u32 = 512;
 /// The number of successive periods with other traffic that end the time without waiting. With few packets, chance
 /// alone may make one period look different.
