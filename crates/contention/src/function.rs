@@ -75,9 +75,9 @@ pub struct Function {
 
 impl Function {
     /// Creates a synthetic competitor that reads a footprint of this many bytes at random. On an idle server it would
-    /// read `bandwidth` bytes per second if each read took `ns` nanoseconds. One "packet" of it is eight reads, of
-    /// which `parallel` are in progress at a time. If it cannot reach this bandwidth with `parallel` reads in progress,
-    /// it reads as fast as it can.
+    /// read `bandwidth` bytes per second if each read took `ns` nanoseconds. One "packet" of the competitor is eight
+    /// reads, of which `parallel` are in progress at a time. If the competitor cannot reach this bandwidth with
+    /// `parallel` reads in progress, it reads as fast as it can.
     #[must_use]
     pub fn competitor(footprint: f64, bandwidth: f64, parallel: f64, ns: f64, clock_hz: f64) -> Self {
         const READS: f64 = 8.0;

@@ -245,6 +245,7 @@ struct Use<'a> {
     function: &'a Function,
     domain: usize,
     home: usize,
+    /// The packets per second.
     rate: f64,
     /// The lines of the packet and its descriptor that the function reads per packet.
     lines: f64,

@@ -23,6 +23,7 @@ pub(crate) struct Assignment {
     base: Vec<Vec<usize>>,
     /// The number of workers according to the configuration.
     workers: usize,
+    /// The added workers. Their numbers follow the numbers of the configured workers.
     added: Vec<AddedWorker>,
 }
 

@@ -78,6 +78,7 @@ pub struct Decomposer {
     period_s: f64,
     /// By flow: the modules on its path, in ascending order. Unlike a path in the layout, it is never left out.
     ways: Vec<Vec<usize>>,
+    /// The assignment of modules to workers in force, according to the successful moves.
     assignment: Assignment,
     /// By worker: the number of successive periods in which its flows could not share the worker.
     seen: Vec<u32>,
@@ -90,6 +91,7 @@ pub struct Decomposer {
     patience: Vec<u32>,
     /// By module: true if its last move was back.
     came_back: Vec<bool>,
+    /// The move that was wanted in the last period but not possible.
     unmoved: Option<Unmoved>,
     /// The number of successive moves that failed.
     failures: u32,

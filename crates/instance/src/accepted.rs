@@ -19,6 +19,7 @@ pub struct Accepted {
     file: String,
     /// The folder that relative file names in the configuration refer to.
     base: PathBuf,
+    /// The text of the configuration.
     text: String,
     /// The settings, which are not yet applied to `text`.
     sets: Vec<String>,

@@ -27,8 +27,8 @@ pub struct ControlInputs {
 }
 
 impl ControlInputs {
-    /// Returns the key in [`costs`](Self::costs) of the costs of one module. They take precedence over the costs of the
-    /// module's function.
+    /// Returns the key of one module's costs in [`costs`](Self::costs). A module's costs take precedence over the costs
+    /// of its function.
     #[must_use]
     pub fn module_key(name: &str) -> String {
         format!("module {name}")
@@ -41,6 +41,7 @@ impl ControlInputs {
 pub(crate) struct ControlLoop {
     pub(crate) settings: Settings,
     layout: Layout,
+    /// The known costs of the modules when the control loop was created.
     costs: Costs,
     /// The modules on the path of each flow. Empty if no module may move to another worker, or after a move, because
     /// the [`Decomposer`] has them then.
@@ -84,6 +85,7 @@ impl ControlLoop {
 pub(crate) struct Decider {
     pub(crate) control_loop: Arc<ControlLoop>,
     runner: ControllerRunner,
+    /// Reads the counters of each period.
     sampler: Sampler,
     /// The number of decisions.
     decided: u32,

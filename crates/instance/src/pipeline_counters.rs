@@ -43,6 +43,7 @@ pub(crate) struct State {
 /// began. In simulated time, no threads are watched.
 #[derive(Default)]
 pub(crate) struct Machine {
+    /// The workers' threads, by worker number.
     threads: Vec<Watched>,
     /// The last time at which the steal time was read.
     steal_read: Option<Instant>,

@@ -56,15 +56,20 @@ pub enum ReloadError {
     Ending,
 }
 
-/// A new configuration with everything that it needs to take over. It is not in force yet. If it is dropped, everything
-/// that was created for it is removed.
+/// A new configuration with everything that it needs to take over. It is not in force yet. If it is dropped, the
+/// running configuration stays as it is.
 struct Prepared<S: Scheduler> {
+    /// The differences from the running configuration.
     change: ConfigurationChange,
     made: PipelineParts,
+    /// The tables that can be changed while packets run.
     tables: Vec<NamedTable>,
+    /// The core of each worker, with the locks of the cores.
     cores: Cores,
     team: Arc<Team>,
+    /// The counters of each new worker.
     telemetries: Vec<Arc<Telemetry>>,
+    /// Passes functions and ports from the old workers to the new ones.
     exchange: Arc<Exchange>,
     /// The successors of the workers that stay.
     successors: Vec<Worker<Tsc, S>>,

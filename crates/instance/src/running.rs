@@ -48,7 +48,9 @@ pub(crate) struct Running<S: Scheduler> {
 
 /// The worker threads and the configuration that they run.
 pub(crate) struct WorkerSet<S: Scheduler> {
+    /// The threads, by worker number.
     pub(crate) threads: Vec<Thread<S>>,
+    /// The core of each worker, with the locks of the cores.
     pub(crate) cores: Cores,
     /// The parts of the configuration that runs.
     pub(crate) made: PipelineParts,

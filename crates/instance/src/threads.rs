@@ -61,6 +61,7 @@ pub(crate) enum WorkerEnd<S: Scheduler> {
 
 /// A worker's thread.
 pub(crate) struct Thread<S: Scheduler> {
+    /// The queue of orders that the worker has not taken yet.
     pub(crate) orders: Producer<Order<S>>,
     /// The handle that wakes the worker. It must be used after each order (as `give` does) and after the stop flag is
     /// set.
@@ -68,6 +69,7 @@ pub(crate) struct Thread<S: Scheduler> {
     pub(crate) handle: JoinHandle<WorkerEnd<S>>,
     /// The worker's packet pool, which its successor takes over.
     pub(crate) pool: Pool,
+    /// The core that the thread is bound to.
     pub(crate) core: usize,
     /// The thread ID.
     pub(crate) tid: u32,
@@ -98,6 +100,7 @@ pub(crate) fn new_team(wakes: &[Arc<Wake>]) -> Arc<Team> {
 /// The parts of a new worker.
 pub(crate) struct WorkerParts {
     pub(crate) plan: Plan,
+    /// The worker's ends of the rings between workers.
     pub(crate) links: Links,
     pub(crate) team: Arc<Team>,
     pub(crate) wake: Arc<Wake>,
@@ -107,6 +110,7 @@ pub(crate) struct WorkerParts {
 /// The facts about a worker that its thread reports when the worker is ready.
 pub(crate) struct WorkerFacts {
     pub(crate) telemetry: Arc<Telemetry>,
+    /// When the worker was ready, on the workers' clock.
     pub(crate) began: Ticks,
     pool: Pool,
     tid: u32,
@@ -193,7 +197,8 @@ pub(crate) fn start_worker<S: Scheduler + 'static>(
     }
 }
 
-/// Creates a thread for a worker that joins the running workers when it is released. `number` is for the thread's name.
+/// Creates a thread for a worker that joins the running workers when it is released. `number` is the number of threads
+/// that were started before. It is part of the thread's name.
 pub(crate) fn prepare_join<S: Scheduler + 'static>(
     mut worker: Box<Worker<Tsc, S>>,
     pool: Pool,

@@ -43,7 +43,9 @@ pub struct Watcher {
     limits: Limits,
     /// The counters at the last check.
     last: Reading,
+    /// When the links are checked next.
     next_links: Instant,
+    /// When the counters are checked next.
     next_counters: Instant,
 }
 

@@ -86,6 +86,7 @@ pub(crate) struct Inner {
     capacity: usize,
     /// The metadata of an empty packet.
     fresh: Metadata,
+    /// The order in which caches reuse chunks.
     order: Order,
     /// Number of chunks taken from the backing. They are in packets or in caches.
     out: AtomicUsize,

@@ -122,7 +122,8 @@ fn known<T: Clone>(
     Err(senseless(&fact.path, text, allowed).beneath(tree).into())
 }
 
-/// Returns an online processor. `cores` has the physical cores found so far, to which this adds a new core.
+/// Returns an online processor. `cores` has the physical cores found so far, each as its package and its lowest thread.
+/// A new core is added to it.
 fn processor(
     cpu: &Cpu,
     cache: Option<usize>,

@@ -105,6 +105,7 @@ impl Service {
     }
 }
 
+/// Returns the response to `hello`. `requests` are the names of all requests.
 pub(super) fn hello(service: &Service, requests: &[&str]) -> Response {
     Response::Hello(Hello {
         protocol: VERSION,
@@ -118,6 +119,7 @@ pub(super) fn hello(service: &Service, requests: &[&str]) -> Response {
     })
 }
 
+/// Returns the response to `config`: the configuration in force, without its secrets.
 pub(super) fn config(service: &Service) -> Response {
     let source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let ledger = service.ledger.lock().unwrap_or_else(PoisonError::into_inner);

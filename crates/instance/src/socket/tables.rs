@@ -21,6 +21,7 @@ const MOST_ENTRIES: usize = 100_000;
 /// The largest number of refused changes, and of warnings, in a response.
 const REFUSALS: usize = 100;
 
+/// Returns the response to `tables`: the tables that can be changed.
 pub(super) fn tables(service: &Service) -> Response {
     Response::Tables(service.instance.tables().iter().map(summary).collect())
 }

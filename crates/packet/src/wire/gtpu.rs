@@ -259,7 +259,7 @@ impl Signal {
         let (mut teid, mut peer) = (None, None);
         let mut rest = message.payload;
         // Elements come in ascending order. Types below 128 have fixed lengths that are not in the message (section
-        // 8.1).
+        // 8.1). The length of type 141 has one byte, and the lengths of other types from 128 on have two bytes.
         while let [this, after @ ..] = rest {
             let (length, header) = match (*this, after) {
                 (element::RECOVERY, _) => (1, 0),

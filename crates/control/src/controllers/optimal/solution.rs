@@ -25,6 +25,7 @@ const ALWAYS: f64 = 0.05;
 
 /// Triggers and their predicted effect.
 pub(super) struct Solution {
+    /// By module: the trigger.
     pub(super) triggers: Vec<usize>,
     pub(super) predicted: Predicted,
     /// The lateness that flows may have, as a part of their objectives.
