@@ -41,7 +41,8 @@ pub struct Replayed {
 pub struct Measured {
     /// The busy time of all workers together, divided by the length of the period.
     pub busy: f64,
-    /// True if more packets of a flow were late than its percentile allows.
+    /// True if a flow missed its objective: more packets were late than the flow's percentile allows, or the mean delay
+    /// was too long.
     pub missed: bool,
 }
 

@@ -130,7 +130,7 @@ impl Tree {
         Fact { path: path.to_owned(), known }
     }
 
-    /// Returns the names in a folder, sorted. Returns an empty list if the folder is missing.
+    /// Returns the names in a folder, sorted. Returns an empty list if the folder is missing or cannot be read.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.place(path)).into_iter().flatten().take(MOST_NAMES).flatten();

@@ -54,7 +54,7 @@ pub trait Instance: Send + Sync {
 
     /// Returns the number of packets of each origin and fate. Each worker counts between two of its turns, so that no
     /// packet is missing. A packet on its way to another worker is counted in `handed`, and not yet in `taken`. Returns
-    /// `None` if a worker does not respond in time.
+    /// `None` if a worker does not respond in time, or has too many orders waiting.
     fn census(&self) -> Option<Census>;
 
     /// Applies actions on every worker. A worker applies all actions or none.
@@ -64,7 +64,8 @@ pub trait Instance: Send + Sync {
     /// the last case no worker has applied the actions. In the other cases, some workers may have applied them.
     fn act(&self, actions: &[Action]) -> Result<(), String>;
 
-    /// Sets the observer of each worker, also of workers that join later, to the observer that `watch` creates.
+    /// Sets the observer of each worker, also of workers that join later, to the observer that `watch` creates. A
+    /// running worker with too many orders waiting keeps its observer.
     fn observe(&self, watch: Watch);
 
     /// Changes to the configuration `source`. Calls `accept` after all checks, immediately before the configuration

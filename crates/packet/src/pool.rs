@@ -31,13 +31,13 @@ use crate::{ArrivalClock, Batch, MAX_BATCH, Packet};
 /// The reasons why a pool cannot be created.
 #[derive(Debug, Error)]
 pub enum PoolError {
-    /// The chunks are too small for a packet.
+    /// The layout of the chunks is invalid.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The number of chunks is 0 or too large.
     #[error("a pool of {0} chunks: allowed are 1 to 16777216")]
     Chunks(usize),
-    /// Chunks would overlap, or their metadata would not be aligned.
+    /// Chunks would overlap, their metadata would not be aligned, or the stride is too large.
     #[error("chunks of {end} bytes with a stride of {stride}: allowed are multiples of 64 from {end} to 131072")]
     Stride {
         /// The distance between two chunks, in bytes.
@@ -111,10 +111,11 @@ impl Pool {
         Self::over(Box::new(backing), options.chunks, order)
     }
 
-    /// Creates a pool over chunks that other code provides, for example a device driver.
+    /// Creates a pool over chunks that other code provides, for example a device driver. `capacity` is the number of
+    /// chunks that `backing` has.
     ///
     /// # Errors
-    /// Returns [`PoolError`] if the layout cannot hold a packet or too many pools exist.
+    /// Returns [`PoolError`] if the layout is invalid or too many pools exist.
     pub fn foreign(backing: Box<dyn Backing>, capacity: usize) -> Result<Self, PoolError> {
         Self::over(backing, capacity, Order::Lifo)
     }

@@ -24,7 +24,7 @@ pub enum Order {
 pub struct PoolOptions {
     /// The number of packets that can exist at once.
     pub chunks: usize,
-    /// The longest frame, in bytes (up to 65 343).
+    /// The longest frame, in bytes: 64 to 65 343.
     pub frame: usize,
     /// Free bytes before a fresh frame.
     pub headroom: usize,
@@ -75,8 +75,8 @@ impl Slab {
     /// `stride` bytes later. With `populated`, the system provides the first 256 MiB at once.
     ///
     /// # Errors
-    /// Returns [`PoolError`] if the layout cannot hold a packet or is longer than the stride, if the stride is not a
-    /// multiple of 64 bytes, or if memory is missing.
+    /// Returns [`PoolError`] if the layout is invalid or longer than the stride, if the stride is not a multiple of 64
+    /// bytes or is too large, if the number of chunks is out of range, or if memory is missing.
     pub fn new(layout: Layout, stride: usize, chunks: usize, populated: bool) -> Result<Self, PoolError> {
         layout.check()?;
         if !(1..=MOST_CHUNKS).contains(&chunks) {
