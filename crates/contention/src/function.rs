@@ -66,10 +66,10 @@ pub struct Function {
     pub tables: Vec<Table>,
     /// The mean number of table accesses in progress at a time. 1 or more.
     pub parallel: f64,
-    /// Whether it processes packets, which then use caches and memory like tables do. A synthetic competitor has no
-    /// packets.
+    /// Whether the function processes packets, which then use caches and memory like tables do. A synthetic competitor
+    /// has no packets.
     pub has_packets: bool,
-    /// Whether it reads the whole packet, or only its first line.
+    /// Whether the function reads the whole packet, or only its first line.
     pub reads_payload: bool,
 }
 

@@ -8,7 +8,8 @@
 //! - [`solve`] returns the rate of each function and chain in a placement.
 //! - [`catalogue`] contains functions and a server with stated parameters.
 //!
-//! The crate has no input, output, clock or randomness: the same arguments give the same result.
+//! The crate has no input, output or clock, and its random numbers depend only on a seed: the same arguments give the
+//! same result.
 //!
 //! ```
 //! use forebay_contention::{Chain, Pace, catalogue, solve};

@@ -282,7 +282,7 @@ struct Missed {
 
 impl Iteration<'_> {
     /// Computes the contention and the new capacities for these rates. `capacities` are the damped capacities of the
-    /// previous steps; they determine the lengths of queues. The rates of the result are the given ones.
+    /// previous steps; they determine the lengths of queues. The result contains `rates` without a change.
     fn of(&self, rates: &[Vec<f64>], capacities: &[Vec<f64>]) -> Solution {
         let server = self.server;
         let uses = self.uses(rates, capacities);

@@ -11,7 +11,8 @@ use forebay_protocol::{
 const FULL: f64 = 0.98;
 /// The least time of a turn that counts as a stall of the machine, in seconds.
 const STALL_S: f64 = 100e-6;
-/// The least multiple of the longest expected turn that counts as a stall of the machine. Both conditions must be true.
+/// The least multiple of the longest expected turn that counts as a stall of the machine. The turn must also take at
+/// least `STALL_S`.
 const STALL_TURNS: f64 = 2.0;
 
 /// The relative change of the rate of all packets that counts as other traffic.

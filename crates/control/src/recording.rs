@@ -1,8 +1,8 @@
 //! Recordings of a controller's snapshots and decisions as lines of JSON, for inspection and for replay with another
 //! controller.
 //!
-//! The first line has the pipeline's [`Layout`], and another such line follows each change of the configuration. One
-//! line per period follows.
+//! The first line has the pipeline's [`Layout`], and so has the first line after each change of the configuration. Each
+//! other line has one period, or a move of modules.
 
 use std::io::{self, BufRead, Read, Write};
 

@@ -2,7 +2,7 @@
 //!
 //! The replay does not change the recorded snapshots. Each period, the other controller sees the triggers that were in
 //! force during the recording, not the triggers that it would have set in earlier periods. The batch model predicts the
-//! effect of both decisions: the load of the workers, and the part of its objective that the slowest flow takes. The
+//! effect of both decisions: the load of the workers, and the largest part of its objective that a flow takes. The
 //! report also contains the measured figures of the recording, which may differ much from the model.
 
 use forebay_graph::SetupError;

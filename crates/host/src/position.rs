@@ -16,8 +16,8 @@ pub struct Core {
     pub number: usize,
     /// The core's NUMA node. `None` if the system does not report it.
     pub node: Option<usize>,
-    /// The core's physical core: the package and the number in the package. If the system does not report them, these
-    /// are package 0 and the number of the core.
+    /// The physical core: its package, and its number in the package. If the system does not report them, these are
+    /// package 0 and `number`.
     pub physical: (usize, usize),
 }
 

@@ -1,4 +1,5 @@
-//! The log of a run's events: a bounded ring with increasing numbers, read by the table, the socket and log files.
+//! The log of a run's events: a bounded ring with increasing numbers, which the live display of a terminal, the socket
+//! and log files read.
 
 mod limit;
 

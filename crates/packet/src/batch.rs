@@ -91,7 +91,8 @@ impl Batch {
     }
 
     /// Moves all packets, in order, to `to`, which must be empty. Up to [`FEW`] packets are copied. For more packets,
-    /// the two batches swap their slots, and with these their capacities. This batch is empty afterwards.
+    /// or if `to` has too little room, the two batches swap their slots, and with these their capacities. This batch is
+    /// empty afterwards.
     #[inline]
     pub fn hand_over(&mut self, to: &mut Batch) {
         if self.len <= FEW && to.room() >= self.len {

@@ -141,9 +141,10 @@ impl Packet {
         }
     }
 
-    /// Returns the IP protocol above the network layer and its offset in bytes into the frame. Returns `None` if the
-    /// frame is not IP, if it ends before that offset, or if it is a fragment other than the first, which has no
-    /// transport header (RFC 791 section 3.2, RFC 8200 section 4.5).
+    /// Returns the protocol number of the header above IP, and the offset of this header in bytes into the frame. IPv6
+    /// extension headers are skipped. Returns `None` if the frame is not IP, if the header cannot be found in the
+    /// frame, or if the packet is a fragment other than the first, which has no transport header (RFC 791 section 3.2,
+    /// RFC 8200 section 4.5).
     #[inline]
     pub fn transport(&mut self) -> Option<(u8, usize)> {
         if self.meta().layers.protocol() == 0 {

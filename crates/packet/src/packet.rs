@@ -332,7 +332,8 @@ impl Packet {
         self.meta_mut().mark = mark;
     }
 
-    /// Makes `self` a copy of `other`: bytes, flow, arrival, words, layers, number of missing bytes. Returns `false`
+    /// Makes `self` a copy of `other`: bytes, flow, arrival, words, layers, session hash, trace number, number of
+    /// missing bytes. If this chunk has no room for the number of missing bytes, the number becomes 0. Returns `false`
     /// and changes nothing if this chunk cannot hold the frame.
     pub fn copy_from(&mut self, other: &Packet) -> bool {
         if !self.write(other.data()) {

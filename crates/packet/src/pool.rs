@@ -187,7 +187,8 @@ impl Pool {
 
     /// Adds one packet of `len` bytes for each of `picks` and copies `lines[pick]` to its first 64 bytes. Returns the
     /// number added, as [`fill`](Self::fill) does. If `pick` is out of range, the first line is copied. If `lines` is
-    /// empty, no packet is added. For a source of short frames, this makes one pass over the chunks instead of two.
+    /// empty, no packet is added. For a source of short frames, this method makes one pass over the chunks.
+    /// [`fill_arrived`](Self::fill_arrived) and a copy would make two.
     #[inline]
     pub fn fill_lines(
         &self,

@@ -99,8 +99,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns whether the client has disconnected. Takes up to a millisecond. For the time in which responses are sent
-    /// and no request is read.
+    /// Returns whether the client has disconnected. Takes up to a millisecond. Callers use it while they send responses
+    /// and read no request.
     pub(super) fn is_over(&mut self) -> io::Result<bool> {
         self.reader.get_ref().set_read_timeout(Some(Duration::from_millis(1)))?;
         // A time-out means that the client waits; the end of the stream means that it has disconnected.

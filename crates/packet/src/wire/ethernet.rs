@@ -71,7 +71,8 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// The two octets that give the protocol after an Ethernet header or tag. Values below 1 536 are lengths (IEEE 802.3).
+/// The two octets that give the protocol after an Ethernet header or tag. Values from 1 536 on are protocols, and
+/// values up to 1 500 are lengths (IEEE 802.3 section 3.2.6).
 pub struct EtherType;
 
 impl EtherType {

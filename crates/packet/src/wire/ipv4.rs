@@ -69,8 +69,8 @@ impl Ipv4 {
         self.flags_fragment.get() & 0x3fff != 0
     }
 
-    /// Returns whether the header is valid: version 4, no options or options that fit `available` bytes, a total length
-    /// that includes the header and is at most `available`, and a correct checksum. `bytes` starts at the header.
+    /// Returns whether the header is valid: version 4, no options or options within `bytes`, a total length that
+    /// includes the header and is at most the length of `bytes`, and a correct checksum. `bytes` starts at the header.
     #[inline]
     #[must_use]
     pub fn is_valid(bytes: &[u8]) -> bool {

@@ -19,8 +19,8 @@ const HOPELESS: f64 = 1024.0;
 /// The factor from a lateness that is not sufficient to the next one to try.
 const MORE: f64 = 4.0;
 
-/// The largest difference between the mean number of packets that arrive at once and a whole number at which packets
-/// count as always arriving in groups of that number.
+/// Packets count as always arriving in groups of n, a whole number, if the mean number of packets that arrive at once
+/// differs from n by at most this.
 const ALWAYS: f64 = 0.05;
 
 /// Triggers and their predicted effect.
@@ -104,8 +104,8 @@ fn late<'m>(model: &'m Model, predicted: &'m Predicted) -> impl Iterator<Item = 
     flows.map(|(flow, delay)| delay.is_some_and(|delay| delay > flow.slo))
 }
 
-/// Returns whether workers can process all packets if no packet waits, and are then busy for at most the share `busy`.
-/// Batches at ports count as full, because a worker that is behind finds large batches there.
+/// Returns whether workers can process all packets if no packet waits, and are then busy for at most the share `busy`
+/// of their time. Batches at ports count as full, because a worker that is behind finds large batches there.
 pub(super) fn carries(layout: &Layout, model: &Model, arrivals: &Arrivals, busy: f64) -> bool {
     let full = |(of, module): (&forebay_protocol::ModuleLayout, &Module)| {
         let ingress = if of.entry { model.largest() } else { module.ingress };
