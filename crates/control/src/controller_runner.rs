@@ -16,7 +16,7 @@ pub struct Settings {
     pub params: Value,
     /// The decision period.
     pub period: Nanos,
-    /// The part of each delay objective that is kept in reserve (delta in Batchy).
+    /// The fraction of each delay objective that is kept in reserve (delta in Batchy).
     pub guard: f64,
     /// The largest number of workers. If the pipeline has fewer workers, flows that cannot share a worker are split.
     pub workers: usize,
@@ -25,7 +25,7 @@ pub struct Settings {
 /// A controller in use.
 pub struct ControllerRunner {
     layout: Layout,
-    /// The part of each delay objective that is kept in reserve.
+    /// The fraction of each delay objective that is kept in reserve.
     guard: f64,
     controller: Box<dyn Controller>,
     costs: Costs,

@@ -22,14 +22,14 @@ const PAUSE: u32 = 5;
 const DOUBLINGS: u32 = 7;
 /// The number of successive periods in which flows must fit one worker before they are merged for the first time.
 const FIRST: u32 = 10;
-/// The largest number of such periods after further attempts.
+/// The largest number to which `FIRST` is doubled for modules that had to move away again.
 const LONGEST: u32 = 1 << 12;
-/// The part of the allowed time that a turn may take when flows are merged. With a longer turn, they would soon be
-/// split again.
+/// The fraction of the allowed time that a turn may take when flows are merged. With a longer turn, the flows would
+/// soon be split again.
 const FITS: f64 = 0.8;
-/// The part of its time that a worker may be busy after a merge.
+/// The largest share of its time for which a worker may be busy after a merge.
 const BUSY: f64 = 0.8;
-/// The part of a turn that a move must save to be worth a worker.
+/// The least fraction of a turn that a move must save to be worth a worker.
 const WORTH: f64 = 0.1;
 /// A period is used if it has at least this fraction of the configured length. The first periods are shorter and are
 /// ignored.
@@ -72,7 +72,7 @@ impl Move {
 pub struct Decomposer {
     /// The largest number of workers.
     most: usize,
-    /// The part of each objective that is kept in reserve.
+    /// The fraction of each delay objective that is kept in reserve.
     guard: f64,
     /// The configured period, in seconds.
     period_s: f64,

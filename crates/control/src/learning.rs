@@ -21,7 +21,7 @@ const QUEUES: f64 = 0.5;
 /// The least load of a worker whose queues show that packets cost too much time. If the load is lower, packets queue
 /// because they arrive in bursts.
 const BUSY: f64 = 0.9;
-/// The largest part of an objective that the residual is assumed to take before any trigger is set.
+/// The largest fraction of an objective that the residual is assumed to take before any trigger is set.
 const PRESUMED: f64 = 0.15;
 /// The weight of the last period in a residual.
 const LEARN: f64 = 0.5;

@@ -39,7 +39,7 @@ pub struct Begin {
     pub params: Value,
     /// The decision period in seconds.
     pub period_s: f64,
-    /// The part of each objective in reserve.
+    /// The fraction of each delay objective that is kept in reserve.
     pub guard: f64,
     /// The pipeline.
     pub layout: Layout,

@@ -24,7 +24,7 @@ use crate::fact::{Evidence, Fact};
 use crate::host::Host;
 use crate::list::KernelList;
 
-/// The smallest share of a core's time with which the core is taken as busy.
+/// A core counts as busy if it works for at least this share of its time.
 const BUSY: f64 = 0.05;
 
 /// The pipeline that will run.

@@ -1,5 +1,5 @@
-//! The log of a run's events: a bounded ring with increasing numbers, which the live display of a terminal, the socket
-//! and log files read.
+//! The log of a run's events: a bounded ring of events with increasing numbers. The live display of a terminal, the
+//! socket and log files read the log.
 
 mod limit;
 

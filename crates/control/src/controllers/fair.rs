@@ -98,7 +98,7 @@ impl Fair {
         for (at, gate) in demands.gates.iter().enumerate() {
             for &(flow, part) in &gate.flows {
                 let (rate, Some(stated)) = (self.rates.departed(flow), layout.flows[flow].min_rate) else { continue };
-                // A part of 0 means that the flow has no packets.
+                // A `part` of 0 means that the flow has no packets.
                 if rate >= (1.0 - NEAR) * stated || part <= 0.0 {
                     continue;
                 }

@@ -28,7 +28,7 @@ const LEARN: f64 = 0.25;
 /// The largest strain that is learnt.
 const MOST_STRAINED: f64 = 2.0;
 
-/// The part of a worker's time to keep in reserve.
+/// The share of a worker's time to keep in reserve.
 const IN_RESERVE: f64 = 0.05;
 
 /// The current triggers are kept up to this relative excess over the smallest possible [`lateness`].
@@ -42,7 +42,8 @@ const TOUCHED: f64 = 0.5;
 pub(crate) struct Optimal {
     outlook: Outlook,
     strain: Strain,
-    /// The planned lateness of flows in the last period, as a part of their objectives.
+    /// The planned lateness of flows in the last period, as a fraction of their objectives; 0 if all objectives could
+    /// be kept.
     late: f64,
     bare: Bare,
 }
@@ -192,8 +193,8 @@ impl Strain {
     }
 }
 
-/// Returns the largest excess of a flow's predicted delay over its limit, as a part of its objective; 0 if no flow
-/// exceeds its limit.
+/// Returns the largest excess of a flow's predicted delay over its limit, as a fraction of the flow's objective; 0 if
+/// no flow exceeds its limit.
 fn lateness(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let late =
         |(flow, delay): (usize, &Option<f64>)| Some(((*delay)? - model.flows()[flow].slo) / layout.flows[flow].slo_s?);

@@ -246,7 +246,7 @@ impl Demands {
     }
 
     /// Returns the busiest worker and its load relative to the available time, if flows have the rates that `rate`
-    /// returns. The arguments of `rate` are a gate, one of its flows, and the flow's part of the gate's packets.
+    /// returns. The arguments of `rate` are a gate, one of its flows, and the flow's fraction of the gate's packets.
     pub(super) fn busiest(&self, layout: &Layout, rate: impl Fn(&Gate, usize, f64) -> f64) -> (usize, f64) {
         let mut needed: Vec<f64> =
             self.whole.iter().zip(&self.remaining).map(|(whole, remaining)| whole - remaining).collect();
@@ -295,7 +295,7 @@ impl Gate {
     }
 }
 
-/// Returns the workers that run a module, each with its part of the module's packets.
+/// Returns the workers that run a module, each with its fraction of the module's packets.
 pub(super) fn parts(layout: &Layout, at: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
     let workers = &layout.modules[at].workers;
     workers.iter().map(|worker| (*worker, 1.0 / workers.len() as f64))

@@ -8,7 +8,7 @@ use forebay_protocol::Layout;
 
 use crate::outlook::busiest;
 
-/// The largest lateness, as a part of the objective, of flows that are in time without batches.
+/// The largest lateness, as a fraction of the objective, of flows that are in time without batches.
 const LATEST: f64 = 1.0;
 /// The first lateness to try.
 const FIRST: f64 = 0.125;
@@ -28,7 +28,7 @@ pub(super) struct Solution {
     /// By module: the trigger.
     pub(super) triggers: Vec<usize>,
     pub(super) predicted: Predicted,
-    /// The lateness that flows may have, as a part of their objectives.
+    /// The lateness that flows may have, as a fraction of their objectives.
     pub(super) late: f64,
 }
 
@@ -54,10 +54,10 @@ pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
 /// Returns triggers that leave the workers time. Called if the triggers that keep all objectives do not leave them
 /// time: packets for a worker that is always busy queue without limit, which makes them later than any batch does.
 ///
-/// The solution lets all flows be late by the same part of their objectives. `last` is this part in the last period; 0
-/// if no flow was late. If `last` is sufficient, a slightly smaller lateness is tried. Otherwise, a lateness between
-/// `last` and a larger sufficient one is tried. The smallest sufficient lateness is thus found within a few periods. If
-/// the largest lateness is not sufficient, only flows that are late even without batches become later.
+/// The solution lets all flows be late by the same fraction of their objectives. `last` is this fraction in the last
+/// period; 0 if no flow was late. If `last` is sufficient, a slightly smaller lateness is tried. Otherwise, a lateness
+/// between `last` and a larger sufficient one is tried. The smallest sufficient lateness is thus found within a few
+/// periods. If the largest lateness is not sufficient, only flows that are late even without batches become later.
 pub(super) fn relieve(
     layout: &Layout,
     model: &Model,
