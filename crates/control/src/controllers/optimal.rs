@@ -42,8 +42,7 @@ const TOUCHED: f64 = 0.5;
 pub(crate) struct Optimal {
     outlook: Outlook,
     strain: Strain,
-    /// The planned lateness of flows in the last period, as a fraction of their objectives; 0 if all objectives could
-    /// be kept.
+    /// The planned lateness of flows in the last period, as a fraction of their objectives; 0 if none was planned.
     late: f64,
     bare: Bare,
 }
