@@ -145,7 +145,8 @@ struct Plain {
     inner: Ipv4,
 }
 
-/// The bits of [`Plain::start`] that are compared. Of the traffic class it is the bit that [`ecn::is_neutral`] checks.
+/// The bits of [`Plain::start`] that are compared. In the traffic class, this is the bit that [`ecn::is_neutral`]
+/// checks.
 const START: u64 = 0xffff_ff01_ffff_0000;
 /// The bits of [`Plain::middle`] that are compared: more fragments, offset, protocol.
 const MIDDLE: u32 = 0x3fff_00ff;

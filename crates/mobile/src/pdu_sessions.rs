@@ -271,10 +271,11 @@ pub(crate) enum Verdict {
     Undecidable,
 }
 
-/// The tunnel to a user, in the downlink.
+/// The tunnel to a user, in the downlink. In the uplink it is not used, and `peer` and `teid` are 0 if the session has
+/// no tunnel to its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tunnel {
-    /// The peer's IPv4 address.
+    /// The peer's IPv4 address, as a number in host byte order: 192.0.2.10 is `0xc000_020a`. `gtpu_encap` reads it so.
     pub(crate) peer: u32,
     /// The tunnel endpoint identifier that the peer has assigned.
     pub(crate) teid: u32,
@@ -422,9 +423,8 @@ impl Worker {
     }
 }
 
-/// Returns true if a packet may belong to the QoS flow that it names, although the filters select another flow. This
-/// holds for a later fragment: it shows no ports to the filters, so it may belong to any bearer of its session that has
-/// its tunnel.
+/// Returns true for a later fragment if its session has a bearer with the fragment's tunnel and the QoS flow that the
+/// fragment names. A later fragment shows no ports to the filters, so they may have selected another bearer.
 #[cold]
 fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, fields: &PacketFields) -> bool {
     let filters = session.filters.as_deref().map(Vec::as_slice).unwrap_or_default();

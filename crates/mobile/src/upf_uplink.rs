@@ -128,6 +128,7 @@ pub struct UpfUplink {
     qfi: Word,
     /// The action for packets with a QoS flow other than the QoS flow of their bearer.
     wrong: WrongFlow,
+    /// One counter: of packets with a QoS flow other than the QoS flow of their bearer.
     counts: Arc<[Counter]>,
     /// Sends Error Indications; `None` if they are off.
     indications: Option<Box<Indications>>,

@@ -1,8 +1,8 @@
 //! The order in which a source's packets take routes, learnt from a sample of its packets.
 //!
-//! A periodic order, for example if sessions take turns, is repeated as it is. Any other order (sessions of unequal
-//! shares, functions that split at random) is replayed in stretches that start at random positions of the sample. This
-//! keeps the share of each route, and the correlation between neighbouring packets.
+//! A periodic order, for example if sessions take turns, is repeated as it is. Any other order (sessions with different
+//! rates, functions that split at random) is replayed in stretches that start at random positions of the sample. This
+//! keeps the fraction of packets on each route, and the correlation between neighbouring packets.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::tally::Tally;
 pub struct Report {
     /// The simulated time, in seconds.
     pub seconds: f64,
-    /// The part of it that was simulated in detail, in seconds.
+    /// The part of `seconds` that was simulated in detail, in seconds.
     pub detail_s: f64,
     /// Packets that workers took from sources.
     pub entered: u64,
@@ -18,7 +18,8 @@ pub struct Report {
     pub left: u64,
     /// Packets that were dropped or consumed in functions, or that the graph drops.
     pub gone: u64,
-    /// Packets that backpressure dropped at the start of a chain that leads to an overloaded module.
+    /// Packets that were dropped because of an overloaded module: by backpressure at the start of a chain that leads to
+    /// the module, or because the ring to the module's worker was full.
     pub turned_away: u64,
     /// By port: packets that were lost before they entered, because the port's queue was full.
     pub lost: Vec<u64>,
@@ -39,7 +40,7 @@ pub struct ModuleReport {
     pub packets: u64,
     /// The number of calls.
     pub calls: u64,
-    /// The number of packets to this module that backpressure dropped.
+    /// The number of packets to this module that backpressure dropped, or that found the ring to its worker full.
     pub turned_away: u64,
 }
 

@@ -61,7 +61,7 @@ pub(crate) enum NodeType {
     /// Each packet goes on to the worker of its session.
     Spread,
     /// All packets go to the ring with this index. If the second value is a module, packets are dropped while the ring
-    /// is full, and counted for this module. If it is `None`, they wait.
+    /// is full, and counted for this module. If the second value is `None`, packets wait until the ring has room.
     Transfer(usize, Option<usize>),
 }
 

@@ -105,9 +105,9 @@ pub struct Simulator {
     counted: Vec<Tally>,
     /// By worker: the counts at the beginning of the report.
     before: Vec<Tally>,
-    /// The time at the beginning of the report, and the part of it that was extrapolated.
+    /// The time at the beginning of the report, and the part of this time that was extrapolated.
     began: (Picos, Picos),
-    /// By worker: the extrapolated counts since the beginning of the report of states that were removed from `others`.
+    /// By worker: the extrapolated counts of states that were removed from `others`, since the beginning of the report.
     forgotten: Vec<Tally>,
 }
 
@@ -400,7 +400,7 @@ impl Simulator {
         let is_known = self.state.known.is_some() && self.unsettled == 0;
         self.settled = if is_known { self.settled.saturating_add(1) } else { 0 };
         let Some((runner, _)) = &mut self.runner else {
-            // Without a controller, no state can change.
+            // Without a controller, no state can change, so one period in a known state is enough.
             self.settled = self.settled.saturating_mul(SETTLED_DECISIONS);
             return;
         };

@@ -43,8 +43,8 @@ impl Snapshots {
         Self { snapshot, percentiles, lengths, delays: vec![<(Distribution, u32)>::default(); scene.flows] }
     }
 
-    /// Returns the snapshot of a period. It ended at `at` and lasted `span`, both in seconds. `counted` are the counts
-    /// of the period by worker, and `costs` the costs of a call by module.
+    /// Returns the snapshot of a period. The period ended at `at` and lasted `span`, both in seconds. `counted` are the
+    /// counts of the period by worker, and `costs` the costs of a call by module.
     pub(crate) fn take(
         &mut self,
         (at, span): (f64, f64),

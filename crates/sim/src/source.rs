@@ -10,8 +10,8 @@ use crate::queue::{Bundle, Run};
 use crate::time::Picos;
 
 /// The number of binary places of arrival times. Times are kept in units of 2⁻³² nanoseconds, so that rates do not
-/// drift, and returned in whole nanoseconds. The engine does the same in simulated time. Packets that arrive in the
-/// same nanosecond there also do so here.
+/// drift, and returned in whole nanoseconds. The engine does the same in simulated time. So packets that arrive in the
+/// same nanosecond in the engine also do so here.
 const FRACTION: u32 = 32;
 /// The number of picoseconds in a nanosecond.
 const NANO: u64 = 1_000;

@@ -142,6 +142,8 @@ impl Stretch {
             let pieces: Vec<(f64, f64)> = self.pieces.iter().map(figure).collect();
             let sum = pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1));
             let (above, below) = figure(&summary);
+            // Without a denominator, a figure has no value. Then it must have no value in both: the span and the
+            // stretch.
             if below == 0.0 || sum.1 == 0.0 {
                 return below == sum.1;
             }

@@ -27,7 +27,8 @@ pub(crate) struct Answer {
 impl Answer {
     /// Builds the answer to a frame that carries `datagram`. Ethernet and IP addresses are exchanged, tags stay. An
     /// echo response goes to the source port of the request, other messages go to the registered port (section 4.4.2).
-    /// `None` if the source or destination is not the address of a single host.
+    /// `sequence` is the sequence number of the message. `None` if the source or destination is not the address of a
+    /// single host, or if the length of the link header is not in [`LINK`].
     pub(crate) fn to(packet: &Packet, datagram: &Datagram, signal: &Signal, sequence: u16) -> Option<Self> {
         let link = packet.data().get(..datagram.ip).filter(|link| LINK.contains(&link.len()))?;
         // An Ethernet address with the group bit is not a valid source either.

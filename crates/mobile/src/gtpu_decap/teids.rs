@@ -77,8 +77,8 @@ pub(super) enum Teids {
     Each {
         slots: Box<[u32]>,
         shift: u32,
-        /// An odd random number. Anyone can send any number, so attackers who knew the multiplier could choose numbers
-        /// with long searches.
+        /// An odd random number. Anyone can send packets with any identifier, so attackers who knew the multiplier
+        /// could choose identifiers with long searches.
         multiplier: u32,
     },
 }

@@ -134,10 +134,10 @@ impl Headers {
     ) {
         let any = |packet: &Packet, inner: &Inner| selector.of_usual(packet, inner);
         let header = self.header;
-        // Separate loops for a single tunnel, which is known in advance, for tunnels by user, and for tunnels by
-        // session.
+        // There are separate loops for a single tunnel, which is known in advance, for tunnels by user, and for tunnels
+        // by session.
         let first = match (self.outer.is_plain(), selector) {
-            // By value, so that everything derived from it is computed once.
+            // The tunnel is copied, so that everything derived from it is computed once.
             (true, &TunnelSelector::One(tunnel, _)) => {
                 first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, move |_, _| Some(tunnel)))
             }

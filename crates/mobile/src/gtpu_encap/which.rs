@@ -7,7 +7,7 @@ use super::tunnels::{Peers, Tunnel, Tunnels};
 
 /// The rule by which a packet's tunnel is found.
 pub(super) enum TunnelSelector {
-    /// One tunnel for all packets. The list contains its peer, if that has an IPv6 address.
+    /// One tunnel for all packets. `Peers` contains the tunnel's peer if the peer has an IPv6 address.
     One(Tunnel, Peers),
     /// The inner destination address is the key.
     ByDestination(Tunnels),
@@ -17,7 +17,7 @@ pub(super) enum TunnelSelector {
     BySession {
         /// The word with the tunnel endpoint identifier.
         teid: Word,
-        /// The word with the peer's IPv4 address.
+        /// The word with the peer's IPv4 address, as a number in host byte order.
         peer: Word,
     },
 }
@@ -30,7 +30,8 @@ pub(super) fn tunnel_in_words(packet: &Packet, teid: Word, peer: Word) -> Option
 }
 
 impl TunnelSelector {
-    /// Returns the address of a tunnel's peer over IPv6.
+    /// Returns the address of a tunnel's peer over IPv6. `None` for [`BySession`](Self::BySession): peers of sessions
+    /// have IPv4 addresses.
     #[inline]
     pub(super) fn peer(&self, tunnel: Tunnel) -> Option<&[u8; 16]> {
         match self {

@@ -32,11 +32,12 @@ const COUNT: usize = 4;
 /// The largest number of rules for which a user can have counts at a time.
 pub(super) const MOST_RULES: usize = 64;
 
-/// Packets and bytes, in the uplink and the downlink.
+/// Packets and bytes: uplink packets, uplink bytes, downlink packets, downlink bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage(pub(super) [u64; COUNT]);
 
 impl Usage {
+    /// Returns these counts minus `other`. A difference below 0 becomes 0.
     pub(super) fn less(self, other: Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at].saturating_sub(other.0[at])))
     }
@@ -63,12 +64,13 @@ pub(crate) enum Direction {
     Down = 1,
 }
 
-/// The right of a module on one worker to count in one direction.
+/// The right of a module on one worker to count in one direction. As long as it exists, it is counted in
+/// [`Accounts::writers`].
 pub(super) struct Writer {
     accounts: Arc<Accounts>,
     direction: Direction,
-    /// The counter of packets of a rule for which their session has no free slot. They are counted as packets without a
-    /// rule.
+    /// One counter: of packets whose rule gets no count, because their session has no free slot for it. They are
+    /// counted as packets without a rule.
     unlisted: Arc<[Counter]>,
 }
 
@@ -92,12 +94,13 @@ impl Accounts {
         &self.words[session as usize * self.lines + at / 8].0[at % 8]
     }
 
-    /// Resets the counts of a new session and fills its buckets. Must be called before workers can see the session.
+    /// Sets all words of a new session to 0: no counts, and full buckets (see [`Limit::take`]). Must be called before
+    /// workers can see the session.
     pub(super) fn begin(&self, session: u32) {
         (0..self.lines * 8).for_each(|at| self.word(session, at).store(0, Ordering::Relaxed));
     }
 
-    /// Fills the buckets of a new bearer. Must be called before workers can see the bearer.
+    /// Fills the buckets of a new bearer: 0 is a full bucket. Must be called before workers can see the bearer.
     pub(super) fn begin_bearer(&self, bearer: u32) {
         for direction in [Direction::Up, Direction::Down] {
             self.bearers[bearer as usize * 2 + direction as usize].store(0, Ordering::Relaxed);
@@ -137,8 +140,8 @@ impl Accounts {
     }
 }
 
-/// Writes a rule into an empty slot. Another worker may write a rule at the same time, so this may fail. Returns true
-/// if the slot has this rule now.
+/// Writes a rule into an empty slot: the half of `word` that begins at bit `shift`, 0 or 32. Returns true if the slot
+/// has this rule now. Returns false if another worker has written another rule at the same time.
 #[cold]
 fn claim(word: &AtomicU64, shift: usize, rule: u32) -> bool {
     let set = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| {
@@ -153,7 +156,7 @@ impl Writer {
         Self { accounts: Arc::clone(accounts), direction, unlisted }
     }
 
-    /// Returns whether no other module counts in this direction. The result does not change within a batch.
+    /// Returns true if no other module counts in this direction. The result does not change within a batch.
     #[inline(always)]
     pub(super) fn is_alone(&self) -> bool {
         self.accounts.writers[self.direction as usize].load(Ordering::Acquire) == 1

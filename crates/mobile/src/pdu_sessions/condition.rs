@@ -52,7 +52,8 @@ pub(super) struct Seen {
     /// The remote port and the user's; `None` if the packet shows none, like later fragments.
     pub(super) ports: Option<(u16, u16)>,
     pub(super) dscp: u8,
-    /// The layer that the packet hides, if any. Conditions then use [`is_unknown`](Condition::is_unknown) first.
+    /// The layer that the packet hides, if any. The caller must then use [`is_unknown`](Condition::is_unknown) before
+    /// [`holds`](Condition::holds).
     pub(super) hidden: Option<Hidden>,
 }
 

@@ -44,7 +44,8 @@ struct Slots {
     most: u32,
     /// The slots that were used and may be given out again.
     free: VecDeque<u32>,
-    /// The slots of removed objects that a worker may still read.
+    /// The slots of removed bearers that a worker may still read. Empty for sessions: their slots are in
+    /// [`Books::ending`].
     waiting: Vec<u32>,
 }
 
@@ -300,8 +301,8 @@ impl Books {
         Ok(steps)
     }
 
-    /// Removes the names and bearers of a session, and returns the bearers. The caller removes or replaces its entry in
-    /// `sessions`.
+    /// Removes the names and bearers of a session, and returns the bearers; `None` if there is no session in this slot.
+    /// The caller removes or replaces the session's entry in `sessions`.
     fn take_down(&mut self, number: u32) -> Option<Arc<[(u32, Bearer)]>> {
         let entry = self.sessions.get(&number)?;
         for name in entry.user.names() {
@@ -325,8 +326,8 @@ impl Books {
         }
     }
 
-    /// Ends a user's session. Returns the step that the caller must apply to both copies of the table. Its slots stay
-    /// occupied until [`settle`](Self::settle). After an error, nothing has changed.
+    /// Ends a user's session. Returns the step that the caller must apply to both copies of the table. The slots of the
+    /// session and its bearers stay occupied until [`settle`](Self::settle). After an error, nothing has changed.
     fn remove(&mut self, user: User) -> Result<Step, String> {
         let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
         if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {

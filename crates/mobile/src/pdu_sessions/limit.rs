@@ -17,8 +17,9 @@ use forebay_units::{BitRate, Bytes, Frequency, Nanos, Ticks};
 const PARTS: u32 = 8;
 /// The number of further fraction bits in the time of one byte.
 const FINER: u32 = 16;
-/// The greatest difference between workers' clocks that is expected, in parts of a tick. Packets move the instant at
-/// most a burst ahead. If it appears to be ahead by more than a burst and this difference, it lies in the past.
+/// The greatest difference between workers' clocks that is expected, in parts of a tick. Packets move the instant of a
+/// bucket at most a burst ahead of now. An instant that appears to be ahead by more than a burst and this difference is
+/// an instant in the past.
 const SKEW: u64 = 1 << (32 + PARTS);
 /// The longest time that a full bucket may last, in parts of a tick.
 const MOST: u64 = 1 << 60;
@@ -74,8 +75,9 @@ impl Limit {
         ((u128::from(bytes) * u128::from(self.per_byte)) >> FINER) as u64
     }
 
-    /// Returns true if this number of bytes may pass now, and counts them. `bucket` is the instant described above; 0
-    /// at the start, which is a full bucket. With `alone`, no other worker may change `bucket` during the call.
+    /// Returns true if this number of bytes may pass now, and counts them. `bucket` is the instant at which the bucket
+    /// will be full again (see the top of this file). 0 is a full bucket, so a new bucket starts with 0. With `alone`,
+    /// no other worker may change `bucket` during the call.
     #[inline(always)]
     pub(super) fn take(self, bucket: &AtomicU64, now: Ticks, bytes: u32, alone: bool) -> bool {
         if self.per_byte == 0 {

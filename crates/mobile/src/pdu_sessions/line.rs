@@ -17,9 +17,11 @@ pub(super) const MOST_BEARERS: usize = 64;
 const MOST_FILTERS: usize = 256;
 
 /// The user of a session: an IPv4 address, an IPv6 /64 (TS 23.501 section 5.8.2.2.3), or both. 0 means no address.
+/// Addresses are numbers in host byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) ipv4: u32,
+    /// The upper 64 bits of the addresses of the /64.
     pub(super) ipv6: u64,
 }
 
@@ -90,10 +92,11 @@ impl fmt::Display for User {
 pub(super) struct BearerLine {
     /// The tunnel in which packets come from the user; never 0.
     pub(super) teid: u32,
-    /// The IPv4 address of the peer to which packets for the user go; 0 if there is no tunnel to the user.
+    /// The IPv4 address of the peer to which packets for the user go, as a number in host byte order; 0 if there is no
+    /// tunnel to the user.
     pub(super) peer: u32,
-    /// The peer's identifier of the tunnel to the user; 0 if there is none. Either both of `peer` and `peer_teid` are
-    /// 0, or none of them.
+    /// The peer's identifier of the tunnel to the user; 0 if there is none. `peer` and `peer_teid` are both 0, or both
+    /// are not 0.
     pub(super) peer_teid: u32,
     /// The QoS flow, 0 to 63; 0 if none is given.
     pub(super) qfi: u8,
@@ -101,7 +104,8 @@ pub(super) struct BearerLine {
     pub(super) limits: [Limit; 2],
     /// True if the rate is guaranteed. The bearer then does not count in the aggregate (TS 23.501 section 5.7.2.6).
     pub(super) guaranteed: bool,
-    /// The filters that select its packets, each with its precedence. Filters with lower precedence are checked first.
+    /// The filters that select the bearer's packets, each with its precedence. Filters with lower precedence are
+    /// checked first.
     pub(super) filters: Vec<(u32, Condition)>,
 }
 

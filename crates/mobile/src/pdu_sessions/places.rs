@@ -1,9 +1,9 @@
 //! An index from hashes to numbers: finds the session or bearer that a packet names.
 //!
 //! Open addressing with linear probing (Knuth, volume 3, section 6.4), at most half full, with eight bytes per slot and
-//! eight slots per cache line. A slot has 32 bits of its key's hash, the tag, which determine where the search for it
-//! starts. So a removal can move later entries into the free slot (section 6.4, algorithm R) without reading their
-//! keys, and leaves no marker of a deleted entry.
+//! eight slots per cache line. A slot contains the tag of its key: 32 bits of the key's hash. The tag determines the
+//! slot at which the search for the key starts. So a removal can move later entries into the free slot (section 6.4,
+//! algorithm R) without reading their keys, and leaves no marker of a deleted entry.
 
 use forebay_memory::{NoMemory, zeroed};
 use forebay_simd::prefetch::prefetch_read;
@@ -115,7 +115,8 @@ impl Index {
             if slot.entry == 0 {
                 break;
             }
-            // The entry moves if its search passes the hole: its start is not closer to it than the hole.
+            // The entry moves if the search for it passes the hole. This is so if the search starts at the hole or
+            // before.
             if self.behind(at, self.start(slot.tag)) >= self.behind(at, hole) {
                 self.slots[hole] = slot;
                 hole = at;

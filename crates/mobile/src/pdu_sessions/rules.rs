@@ -116,9 +116,10 @@ impl Rules {
         self.names.is_empty()
     }
 
-    /// Writes into `found`, for each packet from a user (`up`) or to a user, the number of the first rule that it
-    /// matches; 0 if it matches none. In the result, bit i is set if packet i hides a field that a rule needs: its
-    /// number in `found` then has no meaning. The batch may have up to [`GROUP`] packets.
+    /// Writes into `found`, for each packet from a user (`up`) or to a user, the number under which the packet is
+    /// counted: the number of the first rule that it matches, or 0 if it matches none. In the result, bit i is set if
+    /// packet i hides a field that a rule needs: element i of `found` then has no meaning. The batch may have up to
+    /// [`GROUP`] packets.
     #[inline]
     #[must_use]
     pub(super) fn classify(
@@ -175,7 +176,7 @@ impl Rules {
     }
 }
 
-/// Converts a condition. The user is the source, whatever the direction.
+/// Converts a condition. The user is the source in both directions (see [`key`]).
 fn rule<A: RuleAddress>(condition: &Condition, net: RulePrefix<A>) -> Rule<A> {
     let protocol = condition.protocol.map_or(ProtocolMatch::ANY, ProtocolMatch::exactly);
     let (sport, dport) = (condition.ue_port, condition.port);

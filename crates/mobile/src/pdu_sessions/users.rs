@@ -29,7 +29,7 @@ pub(super) struct Bearer {
     pub(super) teid: u32,
     /// The peer's identifier of the tunnel to the user; 0 if there is no such tunnel.
     pub(super) peer_teid: u32,
-    /// The peer's IPv4 address.
+    /// The peer's IPv4 address, as a number in host byte order.
     pub(super) peer: u32,
     /// The limits of the bearer, by [`Direction`](super::Direction).
     pub(super) limits: [Limit; 2],
@@ -93,9 +93,10 @@ impl Session {
 /// One copy of the sessions. A bearer's or a session's number is its index in the list.
 pub(super) struct Users {
     seed: Seed,
-    /// The first bearer of each session with each tunnel.
+    /// By tunnel: the number of the first bearer with this tunnel. A tunnel belongs to one session, and several bearers
+    /// of the session may have it.
     by_teid: Index,
-    /// The session of each address.
+    /// By address: the number of the session that has this address.
     by_name: Index,
     bearers: Vec<Bearer>,
     sessions: Vec<Session>,

@@ -41,8 +41,9 @@ impl<S: Scheduler> Worker<S> {
         let scene = Arc::clone(&self.scene);
         let mut any = false;
         for &ring in &scene.workers[self.id].ins {
-            // Stuck `Entry` packets have not reached a module yet. No module of this worker waits for them, so they do
-            // not stop other rings.
+            // Packets that leave are always received. Other rings are not read as long as packets of the types `Work`
+            // or `Leave` are stuck. Stuck `Entry` packets do not stop these rings: they have not reached a module yet,
+            // and no module of this worker waits for them.
             let entering = self.stuck == [self.stuck[Crossing::Entry as usize], false, false];
             if scene.rings[ring].crossing != Crossing::Leave && !entering {
                 continue;

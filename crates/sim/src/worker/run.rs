@@ -170,8 +170,9 @@ impl<S: Scheduler> Worker<S> {
         bundle.packets = 0;
     }
 
-    /// Sends a batch to another worker. If the ring is full, the batch is dropped if `drops` is a module, and otherwise
-    /// goes back to the queue of the node. The batch is empty afterwards.
+    /// Sends a batch to another worker. If the ring is full and `drops` is a module, the batch is dropped and counted
+    /// for this module. If the ring is full and `drops` is `None`, the batch goes back to the queue of the node. The
+    /// batch is empty afterwards.
     fn cross(&mut self, node: usize, (ring, drops): (usize, Option<usize>), bundle: &mut Bundle, rings: &mut [Ring]) {
         bundle.runs.iter_mut().for_each(|run| run.at += 1);
         if !rings[ring].send(bundle, self.clock) {

@@ -18,8 +18,8 @@ impl EndedTable {
     fn settled(&self) -> MutexGuard<'_, Books> {
         let mut books = self.0.books();
         if !books.ending.is_empty() {
-            // This change is empty. It finds out whether a worker still reads a copy with the ended sessions: then
-            // their counts are not final yet.
+            // This change is empty. It reports whether all workers have left the copy with the ended sessions. Before
+            // that, the counts of these sessions are not final.
             if self.0.live.change_with_readers(|_, _, workers_left| workers_left) {
                 books.settle(&self.0.accounts);
             }

@@ -9,7 +9,7 @@ use super::{Core, Entry, first_name, show, unsettled};
 use crate::pdu_sessions::accounts::Usage;
 use crate::pdu_sessions::line::User;
 
-/// The charges of users since they were last removed.
+/// The charges of users, without charges that were removed from this table before.
 pub(in crate::pdu_sessions) struct UsageTable(pub(in crate::pdu_sessions) Arc<Core>);
 
 const USAGE: &str = "\
