@@ -119,7 +119,7 @@ impl Declare for ExactMatch {
     }
 }
 
-/// Adds a rule to the table. `path` is the rule's place in the configuration, for errors. After an error the table is
+/// Adds a rule to the table. `path` is the rule's path in the configuration, for errors. After an error the table is
 /// unchanged.
 fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(), SetupError> {
     if rule.values.len() != fields.len() {

@@ -18,9 +18,9 @@ pub struct Params {
     salt: Option<u64>,
 }
 
-/// A hash of session hashes: multiply, add, shift, which with a random multiplier and addend is strongly universal
-/// (Dietzfelbinger 1996). Splits with different salts decide independently. If splits used the session hash itself, a
-/// split after another split would send all of its packets to one gate.
+/// A hash function of session hashes: multiply, add, shift. With a random multiplier and addend, this is strongly
+/// universal (Dietzfelbinger 1996). Splits with different salts decide independently. If splits used the session hash
+/// itself, a split after another split would send all of its packets to one gate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     multiplier: u64,

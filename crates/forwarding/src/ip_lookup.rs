@@ -147,7 +147,8 @@ impl Declare for IpLookup {
             _ => return Err(SetupError::new("give either 'routes' or 'state'")),
         };
         let mut next_hops = params.next_hops.unwrap_or_else(|| tables.next_hops().max(1));
-        // Only shared routes can have been read, or changed, without knowing the limit of this module.
+        // Only shared routes can exceed the limit of this module: they may have been read, or changed, before the
+        // module existed.
         let name = params.state.unwrap_or_default();
         let beyond = |greatest: u32, last: u32| {
             SetupError::at("state", format!("the state '{name}' has next hop {greatest}: allowed are 0 to {last}"))

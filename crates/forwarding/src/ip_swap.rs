@@ -1,7 +1,8 @@
 //! Swaps source and destination of IP and of the transport above: turns a packet into its answer, like an echo server.
 //!
-//! It replaces the remote side for functions that need both directions of a session. A NAT, for example, chooses the
-//! outside port when the first packet comes, so a generator does not know the destination of answers.
+//! In test beds, this function replaces the remote hosts for functions that need both directions of a session. A NAT,
+//! for example, chooses the outside port when the first packet comes, so a generator does not know the destination of
+//! answers.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};

@@ -91,7 +91,7 @@ impl Declare for IpValidate {
     }
 }
 
-/// Returns true if a packet that is not plain IPv4 is valid. If it is not, [`fault`] returns the reason.
+/// Checks a packet that is not plain IPv4. Returns true if it is valid. If it is invalid, [`fault`] returns the reason.
 fn is_valid(packet: &mut Packet) -> bool {
     let (network, start) = packet.network();
     let Some(bytes) = packet.data().get(start..) else { return false };

@@ -202,8 +202,8 @@ fn is_whole(packet: &mut Packet) -> bool {
 }
 
 impl Reassemble {
-    /// Sends a waiting fragment out through `gate`. The caller removes it from `datagrams` before. A part without a key
-    /// is the fragment that completes the datagram: its gate is the result of `complete`.
+    /// Sends a waiting fragment out through `gate`. The caller must have removed the fragment from `datagrams`. Does
+    /// nothing for a fragment without a key: it completes the datagram, and its gate is the result of `complete`.
     fn release_to(&self, part: &WaitingFragment, gate: Gate, context: &mut Context<'_>) {
         let Some(key) = part.key else { return };
         if part.call == self.call {

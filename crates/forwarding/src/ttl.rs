@@ -63,7 +63,8 @@ impl Declare for Ttl {
 }
 
 /// Decrements the value and returns [`Gate::FIRST`], or returns the gate of the error and leaves the packet unchanged.
-/// Always inlined: if no module before has found the layers of the packets, it is called for each packet.
+/// This function is always inlined, because it is called for each packet if no earlier module has found the packets'
+/// layers.
 #[inline(always)]
 fn decrement(packet: &mut Packet, expired: Gate) -> Gate {
     match packet.network().0 {

@@ -20,8 +20,8 @@ pub struct Params {
     salt: Option<u64>,
 }
 
-/// A table in which each gate has a number of slots equal to its weight. So shares are exact, and a choice takes one
-/// load.
+/// A table in which each gate has a number of slots equal to its weight. So the weights are exact, and a choice takes
+/// one memory read.
 pub(crate) struct GateTable {
     gates: Box<[Gate]>,
 }

@@ -68,6 +68,7 @@ pub enum LearnError {
 impl Scene {
     /// Learns the scene of the pipeline with these plans, one for each worker. The plans must be made for simulated
     /// time with ticks of a nanosecond.
+    ///
     /// `packets` packets of each source are observed. 4 096 are enough for periodic traffic. If traffic is random and a
     /// tenth of the packets takes a route, 4 096 packets determine this fraction to within 5 % of its value.
     ///

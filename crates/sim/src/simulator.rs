@@ -37,8 +37,8 @@ const MAX_SETTLING_PIECES: u32 = 64;
 const MIN_FLOW_PACKETS: u64 = 2_000;
 /// The number of times that the slowest buffer must have been filled before a state is known.
 const MIN_BUFFER_FILLS: f64 = 4.0;
-/// The number of successive decisions without a change of a known state after which the controller is assumed never to
-/// change it. No controller remembers more decisions.
+/// After this number of successive decisions that leave a known state unchanged, the simulator assumes that the
+/// controller never changes the state. No controller remembers more decisions.
 const SETTLED_DECISIONS: u32 = 100;
 /// The largest number of states that are remembered.
 const MAX_STATES: usize = 64;

@@ -11,8 +11,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-/// The header at whose start a field's offset begins to count. A packet of another protocol does not have the layer.
-/// The values are the indices in [`Starts`].
+/// The header from whose start a field's offset counts. A packet of another protocol does not have the layer. The
+/// values are the indices in [`Starts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Frame,
@@ -292,14 +292,15 @@ impl Needs {
         self.furthest != 0
     }
 
-    /// Returns whether the packet has this layer above IP. The packet may end before a field of it.
+    /// Returns whether the packet has this layer above IP. The packet may end before a field of the layer.
     #[cold]
     pub(super) fn begins(self, packet: &mut Packet, layer: Layer) -> bool {
         let (network, transport) = (packet.network().0, packet.transport());
         transport.is_some_and(|(protocol, _)| above(network, protocol) == Some(layer))
     }
 
-    /// Finds the layers in a packet. Layers that are not needed, or that end before their furthest field, stay absent.
+    /// Finds the layers in a packet. Layers that are not needed stay absent. So does a layer above IP if the packet
+    /// ends before the furthest needed field.
     #[inline(always)]
     pub(super) fn find(self, packet: &mut Packet) -> Starts {
         let mut starts = [ABSENT; LAYERS];
@@ -370,7 +371,7 @@ pub(super) struct KeyWord {
     offset: u16,
     /// The number of its bytes, 1 to 8.
     length: u8,
-    /// The right shift from eight bytes in network order to the field.
+    /// The right shift from eight bytes, as a number in network order, to the value of the word.
     shift: u8,
     /// The significant bits after the shift.
     mask: u64,

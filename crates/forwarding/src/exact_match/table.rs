@@ -27,7 +27,8 @@ impl Table {
         Ok(Self { words, shift: 64 - slots.trailing_zeros(), keys, gates })
     }
 
-    /// Returns a key's index and gate, or the index of the empty slot where it belongs.
+    /// Returns the index and the gate of a key's slot. For an unknown key, returns the index of the empty slot for the
+    /// key, and no gate.
     #[inline]
     fn find(&self, key: &[u64]) -> (usize, Option<Gate>) {
         // Multiply and fold each word: every bit of every word reaches the upper bits of the last product.
@@ -36,7 +37,7 @@ impl Table {
             product ^ product >> 32
         };
         let mut at = (key.iter().fold(0, mix).wrapping_mul(0xd6e8_feb8_6659_fd93) >> self.shift) as usize;
-        // Compared word by word: a call that compares any number of bytes takes longer than these few words.
+        // Keys are compared word by word: a call that compares any number of bytes takes longer than these few words.
         let equals = |at: usize| self.keys[at * self.words..][..self.words].iter().zip(key).all(|(a, b)| a == b);
         // The loop ends because half of the slots are empty.
         loop {

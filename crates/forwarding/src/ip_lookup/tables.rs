@@ -17,9 +17,9 @@ use thiserror::Error;
 
 use super::routes::Source;
 
-/// The number of prefixes that changes may paint in the compressed tables before the changes are published. It is large
-/// enough to make the cost of publishing negligible. It is small enough to publish every few milliseconds, and to keep
-/// the list small.
+/// The number of prefixes that changes may paint (write into the compressed tables) before the changes are published.
+/// It is large enough to make the cost of publishing negligible. It is small enough to publish every few milliseconds,
+/// and to keep the list small.
 const MOST_PAINTED: usize = 1 << 13;
 
 /// The tables that lookups read.
@@ -132,8 +132,8 @@ impl RouteTables {
         }
     }
 
-    /// Returns one more than the greatest next hop that the routes had when they were read, or have now; 0 without
-    /// routes.
+    /// Returns one more than the greatest next hop that the routes had when they were read, or that they have now; 0
+    /// without routes.
     #[must_use]
     pub fn next_hops(&self) -> u32 {
         self.set().next_hops(self.next_hops).max(self.next_hops)
@@ -165,8 +165,8 @@ impl RouteTables {
 }
 
 impl RouteSet {
-    /// Returns one more than the greatest next hop of all routes, 0 without routes. If `bound` is at most `least`,
-    /// returns `bound` without a search, because there may be a million routes.
+    /// Returns one more than the greatest next hop of all routes; 0 without routes. If `bound` is at most `least`,
+    /// returns `bound`, which may be greater, without a search: there may be a million routes.
     fn next_hops(&mut self, least: u32) -> u32 {
         if self.bound > least {
             let ipv4 = self.ribs.ipv4.iter().map(|route| route.1);

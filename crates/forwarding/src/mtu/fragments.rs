@@ -21,7 +21,7 @@ struct Header {
     bytes: [u8; MOST_HEADER],
     /// The number of bytes of the header.
     len: usize,
-    /// The ones' complement sum of the packet's own header; all ones if its checksum is correct.
+    /// The ones' complement sum of the packet's own header; 0xffff if its checksum is correct.
     sum: u16,
 }
 
@@ -80,9 +80,9 @@ impl Header {
 }
 
 impl Mtu {
-    /// Turns the packet, whose IP header is at `start`, into its first fragment, and creates the others. These leave
-    /// after the batch, in order. Returns the gate of the packet: [`Gate::FIRST`], or the gate of a drop. The packet
-    /// must be longer than the MTU.
+    /// Turns the packet, whose IP header is at `start`, into its first fragment, and creates the other fragments, which
+    /// leave after the batch, in order. Returns the gate of the packet: [`Gate::FIRST`], or the gate of a drop. The
+    /// packet must be longer than the MTU.
     pub(super) fn fragment(&self, packet: &mut Packet, start: usize, context: &mut Context<'_>) -> Gate {
         let bytes = packet.data().get(start..).unwrap_or_default();
         let Some(mut first) = Header::of(bytes) else { return BAD_LENGTH };

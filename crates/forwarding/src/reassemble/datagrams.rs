@@ -75,7 +75,7 @@ struct Datagram {
 }
 
 impl Datagram {
-    /// Returns the number of fragments for which it counts in [`Datagrams::most_held`].
+    /// Returns the number of fragments as which the datagram counts in [`Datagrams::held`].
     fn weight(&self) -> usize {
         self.parts.len() + usize::from(self.spoilt)
     }

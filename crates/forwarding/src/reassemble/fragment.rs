@@ -70,8 +70,8 @@ const FRAGMENT_HEADER: usize = 8;
 /// Maximum number of extension headers that are skipped to find the fragment header.
 const MOST_EXTENSIONS: usize = 8;
 
-/// Returns whether a packet is a fragment, and of which datagram. The key has no metadata words yet: see
-/// [`DatagramKey::within`].
+/// Returns whether a packet is a fragment, and of which datagram. An IPv4 packet must be a fragment: the caller has
+/// excluded all others. The key has no metadata words yet: see [`DatagramKey::within`].
 pub(super) fn parse(packet: &mut Packet) -> PacketType {
     let (network, start) = packet.network();
     let seen = match network {
@@ -89,7 +89,7 @@ fn payload_range(offset: usize, length: usize, more: bool) -> Option<(u16, u16)>
     (length > 0 && (!more || length.is_multiple_of(8))).then_some((offset as u16, end))
 }
 
-/// `start` is the offset of the IPv4 header. `None` if the packet is malformed.
+/// Parses an IPv4 fragment. `start` is the offset of the IPv4 header. `None` if the packet is malformed.
 fn parse_v4(packet: &Packet, start: usize) -> Option<PacketType> {
     let frame = packet.data();
     let (header, _) = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?;
@@ -103,7 +103,7 @@ fn parse_v4(packet: &Packet, start: usize) -> Option<PacketType> {
     let more = header.flags_fragment.get() & 0x2000 != 0;
     let offset = usize::from(header.fragment_offset()) * 8;
     let (from, to) = payload_range(offset, total.checked_sub(headers)?, more)?;
-    // The whole datagram must have a valid length (RFC 791: 65535 including its header).
+    // The whole datagram must have a valid length (RFC 791: up to 65535 bytes, including its header).
     u16::try_from(usize::from(to) + headers).ok()?;
     let widen = |address: [u8; 4]| {
         let mut wide = [0; 16];
@@ -145,7 +145,7 @@ fn fragment_header(frame: &[u8], start: usize, first: u8) -> Option<(usize, usiz
     None
 }
 
-/// `start` is the offset of the IPv6 header. `None` if the packet is malformed.
+/// Parses an IPv6 packet. `start` is the offset of the IPv6 header. `None` if the packet is malformed.
 fn parse_v6(packet: &mut Packet, start: usize) -> Option<PacketType> {
     let frame = packet.data();
     let (header, _) = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?;
