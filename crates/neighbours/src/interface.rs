@@ -1,7 +1,7 @@
 //! A network interface as its neighbours see it: a state with its own addresses and a table of its neighbours.
 //!
-//! The functions `interface_in` and `interface_out` share it on all workers, and so do functions that send packets from
-//! it (`icmp_error`).
+//! All workers share this state in the functions `interface_in` and `interface_out`, and in functions that send packets
+//! from the interface (`icmp_error`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;

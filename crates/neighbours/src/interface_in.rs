@@ -149,7 +149,7 @@ pub struct InterfaceIn {
     local: Local,
     martians: Martians,
     replies: NeighbourReplies,
-    /// The metadata word for the number of the interface, and the number; `None` if it has no number.
+    /// The metadata word for the number of the interface, and the number; `None` if the interface has no number.
     word: Option<(Word, u32)>,
     /// The rate limit of answers to requests for addresses.
     answers: AnswerLimit,
@@ -411,8 +411,9 @@ impl InterfaceIn {
         LOCAL
     }
 
-    /// Answers a packet to the router itself if it is an echo request, within the rate limit. Returns its gate, which
-    /// is [`LOCAL`] for all other packets. `answer` turns a request into its answer.
+    /// Answers a packet to the router itself if it is an echo request, within the rate limit. Returns the packet's
+    /// gate, which is [`LOCAL`] for all other packets. `answer` turns a request into its answer, and `is_request`
+    /// returns true for an echo request.
     fn echo(
         &mut self,
         packet: &mut Packet,

@@ -118,7 +118,7 @@ pub struct InterfaceOut {
     sweep_at: Ticks,
     /// The number of the next group that is checked for age. It wraps around.
     swept: usize,
-    /// The flow of packets that the function itself sends: the flow of the last batch.
+    /// The flow of packets that the function itself sends: the flow of the first packet of the last batch.
     flow: u32,
     counts: Arc<[Counter]>,
 }
@@ -288,10 +288,11 @@ impl InterfaceOut {
         }
     }
 
-    /// Updates the entry of a neighbour for a packet, if no packet waits for the neighbour yet. A packet that would
-    /// have to wait is refused if there is no room for it, before a request is sent or an entry is evicted for it. The
-    /// error is the gate of the packet.
+    /// Updates the entry of a neighbour for a packet. No packet may wait for the neighbour on this worker. If the
+    /// packet would have to wait and there is no room for it, refuses the packet before a request is sent or an entry
+    /// is evicted. The error is the gate of the packet.
     fn step(&mut self, next: Address, now: Ticks) -> Result<Changed, Gate> {
+        // True if the packet would have to wait, and true if a request would be sent.
         let (waits, requests) = match self.interface.neighbours.look(next) {
             None => (true, true),
             Some(Entry { state: NeighbourState::Failed, at, .. }) => (now.0 >= at, now.0 >= at),
@@ -343,7 +344,7 @@ impl InterfaceOut {
         }
     }
 
-    /// Sends a frame with an index in [`CREATES`]. Does nothing if the pool is empty.
+    /// Sends a frame. `reason` is an index in [`CREATES`]. Does nothing if the pool is empty.
     fn send(&self, reason: usize, frame: &[u8], context: &mut Context<'_>) {
         if let Some(packet) = context.originate(reason, Gate::FIRST, self.flow) {
             packet.write(frame);

@@ -95,8 +95,8 @@ impl IcmpError {
             traffic_class: PRECEDENCE,
             total_length: ((size_of::<Ipv4>() + HEADER + quoted) as u16).into(),
             identification: 0.into(),
-            // The error is shorter than any MTU, so it is never fragmented and needs no identification (RFC 6864
-            // section 4).
+            // The error has at most 576 bytes, which all usual links carry. It must not be fragmented, so it needs no
+            // identification (RFC 6864 section 4).
             flags_fragment: 0x4000.into(),
             ttl: TTL,
             protocol: ipv4::ICMP,
@@ -158,7 +158,7 @@ impl IcmpError {
 }
 
 /// Reduces the frame to the part that an error quotes: the IP packet that begins at `start`, without padding, up to
-/// `most` bytes. Returns its length.
+/// `most` bytes. Returns the length of this part.
 fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
     let end = packet.network_end().min(start + most);
     // The error is complete, even if a capture had cut the packet.

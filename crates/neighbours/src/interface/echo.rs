@@ -15,12 +15,12 @@ pub(crate) const TTL: u8 = 64;
 /// The result of answering a message that may be an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// It was an echo request, and is the answer now.
+    /// The packet was an echo request, and is the answer now.
     Answered,
-    /// It is not an echo request, or it is an echo request that is not answered here: a fragment, or a packet with
-    /// options or extension headers.
+    /// The packet is not an echo request, or it is an echo request that is not answered here: a fragment, or a packet
+    /// with options or extension headers.
     Other,
-    /// It is an echo request with a wrong checksum, or cut short.
+    /// The packet is an echo request with a wrong checksum, or cut short.
     Bad,
 }
 

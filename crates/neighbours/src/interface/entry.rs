@@ -14,15 +14,17 @@ pub(crate) enum NeighbourState {
     Incomplete = 1,
     /// An answer came recently.
     Reachable = 2,
-    /// The Ethernet address was correct at an earlier time. The next packet is sent to it, and starts the delay.
+    /// The Ethernet address was correct at an earlier time. The next packet is sent to this address, and starts the
+    /// delay.
     Stale = 3,
-    /// Packets are sent to it. If it does not confirm its address until the delay ends, it is probed.
+    /// Packets are sent to the neighbour. If the neighbour does not confirm its address before the delay ends, it is
+    /// probed.
     Delay = 4,
     /// Probes are being sent.
     Probe = 5,
     /// No answer has come; no requests are sent for a while.
     Failed = 6,
-    /// It was configured by an operator, and events do not change it.
+    /// The entry was configured by an operator, and events do not change it.
     Permanent = 7,
 }
 
@@ -56,17 +58,19 @@ impl NeighbourState {
         }
     }
 
-    /// Returns true if packets may be sent to its address without a change of the entry, until its time has come.
+    /// Returns true if packets may be sent to the neighbour's address without a change of the entry, until
+    /// [`Entry::at`].
     pub(crate) const fn is_usable(self) -> bool {
         matches!(self, Self::Reachable | Self::Delay | Self::Probe | Self::Permanent)
     }
 
-    /// Returns true if a request was sent to it and it may still answer. A neighbour that was given up may answer late.
+    /// Returns true if a request was sent to the neighbour and an answer may still come. A neighbour that was given up
+    /// may answer late.
     pub(crate) fn is_asked(self) -> bool {
         matches!(self, Self::Incomplete | Self::Probe | Self::Failed)
     }
 
-    /// Returns true if a worker waits for its time, to send the next request.
+    /// Returns true if a worker waits for the time [`Entry::at`], to send the next request.
     pub(crate) fn is_timed(self) -> bool {
         matches!(self, Self::Incomplete | Self::Delay | Self::Probe)
     }
@@ -78,7 +82,7 @@ pub(crate) struct Entry {
     pub(crate) state: NeighbourState,
     /// The Ethernet address; all zeros if it is unknown.
     pub(crate) mac: MacAddress,
-    /// The number of requests since it was last heard from; up to 15.
+    /// The number of requests since the neighbour was last heard from; up to 15.
     pub(crate) tries: u8,
     /// The number of consecutive rounds of requests that failed; up to [`MOST_ROUNDS`].
     pub(crate) rounds: u8,
@@ -109,16 +113,16 @@ pub(crate) struct Timers {
 /// An event of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A packet is to be sent to it.
+    /// A packet is to be sent to the neighbour.
     Packet,
     /// Time has passed.
     Time,
-    /// It answered. The values are its Ethernet address, if the answer has one, and true if this overrides the known
-    /// address.
+    /// The neighbour answered. The values are its Ethernet address, if the answer has one, and true if this address
+    /// overrides the known address.
     Answered(Option<MacAddress>, bool),
-    /// It announced itself without a request. The values are the same as for an answer.
+    /// The neighbour announced itself without a request. The values are the same as for an answer.
     Announced(Option<MacAddress>, bool),
-    /// It sent a request to us with its Ethernet address.
+    /// The neighbour sent a request to us with its Ethernet address.
     Asked(MacAddress),
 }
 

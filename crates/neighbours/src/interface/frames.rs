@@ -29,7 +29,7 @@ pub(crate) fn multicast_v4(address: u32) -> MacAddress {
     MacAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d])
 }
 
-/// Returns a frame with an ARP message. `to` and `from` are its Ethernet addresses.
+/// Returns a frame with an ARP message. `to` and `from` are the Ethernet addresses of the frame.
 pub(crate) fn arp(to: MacAddress, from: MacAddress, message: &Arp) -> [u8; ARP] {
     let mut frame = [0; ARP];
     let ethernet = Ethernet { destination: to, source: from, ether_type: EtherType::ARP.into() };
@@ -39,7 +39,7 @@ pub(crate) fn arp(to: MacAddress, from: MacAddress, message: &Arp) -> [u8; ARP] 
 }
 
 /// Returns a frame with a solicitation or advertisement from `source` to `destination`, with its checksum. `to` and
-/// `from` are its Ethernet addresses.
+/// `from` are the Ethernet addresses of the frame.
 pub(crate) fn neighbour(
     to: MacAddress,
     from: MacAddress,

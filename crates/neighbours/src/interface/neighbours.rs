@@ -20,8 +20,8 @@ use super::entry::{Action, Entry, Event, NeighbourState, Timers};
 
 /// The number of slots in a group.
 const GROUP: usize = 8;
-/// The number of times that a writer checks whether a group is free. This takes longer than a change, so it fails only
-/// if the other writer was interrupted.
+/// The number of times that a writer checks whether a group is free. All checks together take longer than a change, so
+/// they fail only if the other writer was interrupted.
 const PATIENCE: usize = 256;
 
 /// An address as a key of the table. An IPv4 address is stored as its IPv4-mapped IPv6 address (RFC 4291 section
@@ -49,7 +49,7 @@ impl Address {
         }
     }
 
-    /// Returns its 128 bits folded into 64 bits.
+    /// Returns the 128 bits of the address folded into 64 bits.
     #[inline(always)]
     pub(crate) fn number(self) -> u64 {
         self.0 as u64 ^ (self.0 >> 64) as u64
@@ -131,8 +131,8 @@ impl Slot {
         whole.then_some((Address(u128::from(upper) << 64 | u128::from(lower)), value, at))
     }
 
-    /// Returns its entry; `None` if it is free. Certain only for the thread that holds the group. For other threads,
-    /// `None` also means that a writer is changing it.
+    /// Returns the slot's entry; `None` if the slot is free. For a thread that does not hold the group, `None` may also
+    /// mean that a writer is changing the slot.
     fn held(&self) -> Option<(Address, Entry)> {
         let (address, value, at) = self.read()?;
         Some((address, unpack(value, at)?))
@@ -224,7 +224,7 @@ impl Neighbours {
         None
     }
 
-    /// Returns the entry of an address.
+    /// Returns the entry of an address. `None` if there is no entry, or if a writer is changing its slot.
     pub(crate) fn look(&self, address: Address) -> Option<Entry> {
         let group = self.groups.get(self.start(address).0)?;
         group.slots.iter().filter_map(Slot::held).find(|(found, _)| *found == address).map(|(_, entry)| entry)
@@ -267,9 +267,9 @@ impl Neighbours {
         changed.ok_or(Refused::Busy)?.ok_or(Refused::Absent)
     }
 
-    /// Handles an event of an entry, and creates the entry if it does not exist: [`Entry::wanted`] for packets, stale
-    /// for requests. If the group is full, a new entry evicts a less valuable entry. The caller must take the action in
-    /// the result.
+    /// Handles an event of an entry. If the entry does not exist, creates it: [`Entry::stale`] for a request to us,
+    /// [`Entry::wanted`] for other events. If the group is full, a new entry evicts a less valuable entry. The caller
+    /// must take the action in the result.
     pub(crate) fn step_or_make(&self, address: Address, event: Event, now: u64) -> Result<Changed, Refused> {
         let made = match event {
             Event::Asked(mac) => Entry::stale(mac, now, &self.timers),
@@ -388,14 +388,14 @@ fn step(slot: &Slot, address: Address, mut entry: Entry, event: Event, now: u64,
     Changed { entry, action, evicted: false }
 }
 
-/// The value of a free slot.
+/// The worth of a free slot.
 const FREE: usize = 0;
-/// The value of unused entries. A request to us may evict entries up to this value.
+/// The worth of unused entries. A request to us may evict entries up to this worth.
 const PAST: usize = 2;
-/// The value of entries in use. A packet may evict entries up to this value.
+/// The worth of entries in use. A packet may evict entries up to this worth.
 const IN_USE: usize = 4;
 
-/// Returns the value of an entry: entries with the least value are evicted first.
+/// Returns the worth of an entry: entries with the least worth are evicted first.
 fn worth(entry: &Entry, now: u64) -> usize {
     match entry.state {
         NeighbourState::Failed => 1,
@@ -407,10 +407,10 @@ fn worth(entry: &Entry, now: u64) -> usize {
     }
 }
 
-/// A candidate to evict: its value, the index of its slot (`usize::MAX` for no candidate), and the time of its entry.
+/// A candidate to evict: its worth, the index of its slot (`usize::MAX` for no candidate), and the time of its entry.
 type Worth = (usize, usize, u64);
 
-/// Returns the candidate to evict: the candidate with less value, or with equal values the candidate whose time comes
+/// Returns the candidate to evict: the candidate with less worth, or with equal worth the candidate whose time comes
 /// earlier. If both are equal, returns `a`, so that a new entry is near the start of its search.
 fn worse(a: Worth, b: Worth) -> Worth {
     if a.1 != usize::MAX && (a.0, a.2) <= (b.0, b.2) { a } else { b }

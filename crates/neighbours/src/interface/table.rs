@@ -60,7 +60,7 @@ impl Interface {
         self.neighbours.put(address, Entry::permanent(mac), 0).map_err(|_| FULL.to_owned())
     }
 
-    /// Fails if a neighbour cannot have this address.
+    /// Fails if the address is the interface's own or a broadcast address: a neighbour cannot have it.
     fn refuse_own(&self, address: IpAddr) -> Result<(), String> {
         if self.addresses().any(|own| own == address) {
             return Err(format!("{address} is the interface's own address: allowed are addresses of other hosts"));
@@ -76,7 +76,7 @@ impl Interface {
             let word = entry.split_ascii_whitespace().next().unwrap_or_default();
             let address = address(word)?;
             if let Some(known) = self.neighbours.look(address) {
-                // Its state may have changed since it was listed.
+                // The neighbour's state may have changed since the line was listed, so all states are accepted.
                 let listed = format!(
                     "{} {} {}",
                     address.ip(),

@@ -85,7 +85,8 @@ impl InterfaceIn {
         may
     }
 
-    /// Replaces the packet's content by `frame`, and counts it in the counter `count`. Returns the gate of the reply.
+    /// Replaces the packet's content by `frame`, and counts the reply in the counter `count`. Returns [`REPLY`], or
+    /// [`MALFORMED`] if the frame does not fit into the packet's chunk.
     pub(super) fn reply(&mut self, packet: &mut Packet, frame: &[u8], count: usize) -> Gate {
         if !packet.write(frame) {
             return MALFORMED;

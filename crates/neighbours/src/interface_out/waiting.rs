@@ -1,4 +1,5 @@
-//! Packets that wait for answers of their neighbours, and neighbours that are timed.
+//! Packets that wait for answers of their neighbours, and timed neighbours: neighbours for whose next action a worker
+//! waits ([`NeighbourState::is_timed`](crate::interface::entry::NeighbourState::is_timed)).
 //!
 //! There are few such neighbours at a time, so a list suffices. For nearly every packet, a small array of counts shows
 //! without a search of the list that no packets wait for its neighbour.
@@ -62,7 +63,8 @@ impl Waiting {
         address.number() as usize % COUNTS
     }
 
-    /// Returns false only if no packet waits for a neighbour. If it returns true, [`waits`](Self::waits) knows.
+    /// Returns false if no packet waits for a neighbour. If it returns true, packets may wait, and
+    /// [`waits`](Self::waits) decides.
     #[inline(always)]
     pub(super) fn may_wait(&self, address: Address) -> bool {
         self.held > 0 && self.counts[Self::slot(address)] > 0
@@ -97,9 +99,9 @@ impl Waiting {
         true
     }
 
-    /// Makes room for a packet to a neighbour. Returns the packet that the caller must drop for it, which is removed
-    /// from the queue. After success, the caller must [push](Self::push) the new packet, or put the removed packet
-    /// [back](Self::unpop).
+    /// Makes room for a new packet to a neighbour. If the neighbour's queue is full, removes and returns its oldest
+    /// packet, which the caller must drop. After success, the caller must [push](Self::push) the new packet, or put the
+    /// removed packet [back](Self::unpop).
     pub(super) fn admit(&mut self, address: Address) -> Result<Option<Key>, Full> {
         if !self.watch(address) {
             return Err(Full::Resolving);
