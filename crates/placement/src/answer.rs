@@ -166,7 +166,7 @@ fn moved(chains: &Chains, earlier: &EarlierPlacement, outcome: &Outcome) -> Vec<
             seats.for_each(|((name, from), to)| add(std::slice::from_ref(name), Some(*from), Some(*to)));
             continue;
         }
-        // Copies on one domain are equivalent.
+        // Copies of one chain are equivalent: copies on the domains that also had a copy before have not moved.
         let (mut before, mut after) = (now.domains().to_vec(), way.domains().to_vec());
         if matches!((now, way), (Way::Whole(_), Way::Whole(_))) {
             after.retain(|domain| match before.iter().position(|other| other == domain) {

@@ -122,7 +122,7 @@ impl Chains {
     /// Reads and checks a file of chains. It creates the functions, and reads the files that they name.
     ///
     /// # Errors
-    /// Returns all faults with their places.
+    /// Returns all faults, each with its location in the file.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let document = Document::read(source, rules())?;
         let value = document.value();
@@ -149,8 +149,8 @@ impl Chains {
         if !faults.is_empty() {
             return Err(document.problems(faults));
         }
-        // The modules are checked here with their places. The copies that chains make of modules have no place in the
-        // file.
+        // The modules are checked here, where faults have a location in the file. The copies that chains make of
+        // modules have no location.
         document.modules()?;
         let stem = std::path::Path::new(source.file()).file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let name = value["name"].as_str().map(str::to_owned).or(stem).unwrap_or_default();
@@ -323,8 +323,8 @@ impl Names<'_> {
         }
     }
 
-    /// Returns the function that a name in a chain means, with its parameters: that of the module with this name, or
-    /// the function with this name. Returns the fault as a text if there is none, or if the function needs parameters.
+    /// Returns the function of the module with this name, or otherwise the function with this name, with its
+    /// parameters. Returns the fault as a text if there is none, or if the function needs parameters.
     fn function(&mut self, name: &str) -> Result<(&'static str, Value), String> {
         let known = forebay_graph::functions();
         let find = |name: &str| known.iter().find(|function| function.name == name);

@@ -150,9 +150,9 @@ impl EarlierPlacement {
     }
 }
 
-/// Returns the core of each function or copy of all placed chains. If it stays on its domain, it keeps its core. `kept`
-/// has the index of each placed chain in the file. If a domain has too few cores, which a valid placement excludes, the
-/// core is `usize::MAX`.
+/// Returns the core of each function or copy of all placed chains. A function or copy that stays on its domain keeps
+/// its core. `kept` has the index of each placed chain in the file. If a domain has too few cores, which a valid
+/// placement excludes, the core is `usize::MAX`.
 pub(crate) fn assign(
     server: &Server,
     placement: &[Way],

@@ -7,11 +7,12 @@ use forebay_models::placement::{Problem, Way};
 
 use crate::answer::SegmentMove;
 
-/// The name of a chain, and the names of the functions on each of its seats.
+/// The name of a chain, and the names of the functions on each of its seats. A seat is a core with one function or one
+/// copy of the chain.
 type SeatNames = (String, Vec<Vec<String>>);
 
 /// Returns, for each chain, the best move of each segment. When the time is over, returns `None` for the remaining
-/// chains. The lists are empty if the placement itself has no value.
+/// chains. The lists are empty if the placement itself misses an objective or has too few cores.
 pub(crate) fn explain(
     problem: &Problem,
     placement: &[Way],
@@ -26,7 +27,7 @@ pub(crate) fn explain(
     placement.iter().enumerate().map(chain).collect()
 }
 
-/// Returns the value of a placement. `None` if it has too few cores, or if a chain misses its objectives.
+/// Returns the value of a placement. `None` if a domain has too few cores, or if a chain misses its objectives.
 fn value(problem: &Problem, placement: &[Way]) -> Option<f64> {
     let rates = problem.rates(placement).ok()?;
     let chains = problem.chains.iter().zip(rates);
@@ -108,7 +109,8 @@ fn make_room(
     let used = placement.iter().flat_map(Way::domains).filter(|domain| **domain == to).count();
     let excess = used.saturating_sub(problem.domains[to].cores);
     let mut exchanged = Vec::new();
-    // With a very large number of cores, each intermediate step has a value.
+    // Before the last exchange, more functions are on `to` than there are cores. With a very large number of cores,
+    // each intermediate placement has a value.
     let mut roomy = problem.clone();
     roomy.domains.iter_mut().for_each(|domain| domain.cores = usize::MAX / 1024);
     for _ in 0..excess {

@@ -100,8 +100,8 @@ pub fn pipeline(chains: &Chains, answer: &Answer, spare: bool) -> Result<Pipelin
     text(chains, &sections, &head, &workers)
 }
 
-/// Returns the pipeline of all chains on one worker, with a separate port for each chain. It is used to examine its
-/// modules one by one.
+/// Returns the pipeline of all chains on one worker, with a separate port for each chain. The caller examines the
+/// modules of this pipeline one by one.
 ///
 /// # Errors
 /// Chains that [`Chains::read`] has returned cause no error.
@@ -202,7 +202,8 @@ impl Ports {
         Self { sections: Map::new(), taken, interfaces: BTreeMap::new() }
     }
 
-    /// Adds a port. Returns its name, which is `name` with allowed characters, and with a number if it is in use.
+    /// Adds a port. Returns the port's name: `name` with `_` for characters that are not allowed, and with a number if
+    /// the name is in use.
     fn add(&mut self, name: &str, port: Value) -> String {
         // Characters that the name of a port must not contain are replaced.
         let plain = |letter: char| if letter.is_ascii_alphanumeric() || "_-".contains(letter) { letter } else { '_' };

@@ -48,11 +48,11 @@ pub struct SearchEffort<'t> {
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The indices of the placed chains.
+    /// The indices of the placed chains in the problem, in ascending order.
     pub kept: Vec<usize>,
-    /// The placement of each placed chain.
+    /// The placement of each placed chain, in the order of `kept`.
     pub placement: Placement,
-    /// The value: the sum over chains, or the number of cores.
+    /// The value of the objective: the sum over the placed chains, or the number of cores. 0 if no chain is placed.
     pub value: f64,
     /// The bound: no placement has a higher value, or with `cores` needs fewer cores. `None` if the method proves
     /// nothing.
@@ -154,7 +154,8 @@ struct Solved {
 /// the chain of the smallest weight, and of several such chains the last one.
 ///
 /// # Errors
-/// Returns [`SearchError`] if the problem is not valid, or if the method does not support the request.
+/// Returns [`SearchError`] if the problem is not valid, if the method does not support the request or would examine too
+/// many placements, or if the check refutes the result.
 pub fn search(problem: &Problem, effort: &SearchEffort<'_>) -> Result<Outcome, SearchError> {
     let (is_exact, method) = (effort.algorithm == Algorithm::Exact, effort.algorithm.name());
     if !is_exact && effort.objective == Objective::Cores {
@@ -300,6 +301,7 @@ fn solve(
         let count = (part.domains.len() as f64).powf(digits as f64);
         if count > MOST_LISTED { Err(SearchError::TooMany { method, count }) } else { Ok(()) }
     };
+    // True if the method has tried every placement.
     let mut is_whole = false;
     let found = match effort.algorithm {
         Algorithm::Exact => return certified(&part, kept, effort, may_reject),

@@ -62,7 +62,8 @@ impl Server {
     }
 
     /// Returns the home domain of a chain: the domain that the chain states, or the first domain of its interface's
-    /// NUMA node. If neither is known, a domain is assumed, and the result has a note.
+    /// NUMA node. A chain without an interface gets the first interface with a known node. If the node is unknown or
+    /// has no core, the home is domain 0. In these two cases, the result has a note if the server has several domains.
     ///
     /// # Errors
     /// Returns the fault and the allowed values if the stated domain or the interface does not exist, or if the server
@@ -110,8 +111,9 @@ impl Server {
         Ok(Home { domain: of_node.unwrap_or(0), note })
     }
 
-    /// Returns the class of each domain. Domains of one class have equal numbers of cores, equal numbers of interfaces
-    /// and equal distances to all homes. A home is the only domain of its class.
+    /// Returns the class of each domain: the index of the first domain of the class. Domains of one class have equal
+    /// numbers of cores, equal numbers of interfaces and equal distances to all homes. A home is the only domain of its
+    /// class.
     #[must_use]
     pub fn classes(&self, homes: &[usize]) -> Vec<usize> {
         let mut classes: Vec<usize> = Vec::new();

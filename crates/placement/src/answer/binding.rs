@@ -13,7 +13,7 @@ pub(super) fn binding(problem: &Problem, placement: &[Way], at: usize, rates: &[
     let slowest = (0..rates.len()).min_by(|a, b| rates[*a].total_cmp(&rates[*b])).unwrap_or(0);
     let way = &placement[at];
     let domain = way.domains()[slowest];
-    // The drop is computed for each part of the sensitivity alone.
+    // The drop is computed once for each part of the sensitivity, with the other parts set to 0.
     let drop_with = |keep: fn(&Sensitivity) -> Sensitivity| {
         let mut changed = problem.clone();
         for function in &mut changed.chains[at].functions {

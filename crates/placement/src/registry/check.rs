@@ -25,11 +25,11 @@ const PARAMETER: &str = "a number from 0 to 1";
 /// A range of allowed values, and its description for errors.
 type Range = (std::ops::RangeInclusive<f64>, &'static str);
 
-/// Checks figures and creates errors with their places.
+/// Checks figures, and creates errors with the location of the figure.
 struct Checker<'a> {
     /// The name of the file, for errors.
     file: &'a str,
-    /// The place of the figures that are checked now, for errors: `function 'nat_out': local.`, or empty.
+    /// The location of the figures that are checked now, for errors: `function 'nat_out': local.`, or empty.
     place: String,
 }
 

@@ -30,7 +30,7 @@ pub fn search_nearby(
         };
         other.kept == best.kept && is_worth_it
     };
-    // No placement needs more than `all` moves.
+    // No placement needs more than `all` moves. The first middle is `all`, so the first search excludes none.
     let all = problem.chains.iter().map(|chain| chain.functions.len().max(chain.copies)).sum::<usize>();
     let (mut least, mut most) = (0, 2 * all);
     while least < most && !(effort.is_over)() {
