@@ -26,13 +26,13 @@ pub(crate) struct Datagram {
 /// The reason why the payload of a frame cannot be encrypted or decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is not UDP over IP.
+    /// The frame is not UDP over IP.
     Other,
-    /// It hides its addresses or its protocol: it may be UDP.
+    /// The frame hides its addresses or its protocol: it may be UDP.
     Hidden,
-    /// It is a fragment.
+    /// The packet is a fragment.
     Fragment,
-    /// Its lengths contradict each other.
+    /// The lengths in the headers contradict each other or the length of the frame.
     Length,
 }
 
@@ -72,7 +72,7 @@ impl Datagram {
             && u64::from(plain.length.get()) == datagram
     }
 
-    /// Finds the parts of a datagram in any frame. If it succeeds, it has removed the padding after the datagram.
+    /// Finds the parts of a datagram in any frame. On success, it has also removed the padding after the datagram.
     pub(crate) fn find(packet: &mut Packet) -> Result<Self, Unfit> {
         let found = Self::locate(packet);
         let hides = |packet: &mut Packet| matches!(packet.hidden(), Some(Hidden::Network | Hidden::Protocol));
@@ -109,7 +109,8 @@ impl Datagram {
             }
             Network::Other => return Err(Unfit::Other),
         };
-        // Bytes after the datagram in its packet (UDP options, RFC 9868) would be in the way of the tag.
+        // Packets with bytes after the datagram (UDP options, RFC 9868) are refused: these bytes would be in the way of
+        // the tag.
         let datagram = packet.data().get(udp..end).ok_or(Unfit::Length)?;
         let (header, _) = Udp::ref_from_prefix(datagram).map_err(|_| Unfit::Length)?;
         if usize::from(header.length.get()) != datagram.len() {

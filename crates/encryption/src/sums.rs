@@ -39,7 +39,8 @@ impl Sums {
 pub(crate) struct Change(u64);
 
 impl Change {
-    /// Zero in a ones' complement sum, and larger than any text's sum.
+    /// A value that counts as zero in a ones' complement sum. It is larger than any text's sum, so that a sum can be
+    /// subtracted from it.
     const NOTHING: u64 = 0xffff << 40;
 
     /// Returns the difference for a text with the sum `before` that is replaced by a text with the sum `after`, both

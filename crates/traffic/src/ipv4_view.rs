@@ -21,9 +21,9 @@ struct Untagged {
 /// Fields of an IPv4 header.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4View {
-    /// Source address.
+    /// Source address, as a number in host byte order.
     pub source: u32,
-    /// Destination address.
+    /// Destination address, as a number in host byte order.
     pub destination: u32,
     /// Length of the IP packet in bytes. If the header has no length (see `Packet::network_end`), or a length beyond
     /// the frame, the number of bytes in the frame.

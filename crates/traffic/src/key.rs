@@ -97,8 +97,8 @@ impl Selector {
         }
     }
 
-    /// Combines two words to one: the xor of both halves of their product (as in wyhash and foldhash). The seed keeps
-    /// the factors from being 0.
+    /// Combines two words to one: the xor of both halves of their product (as in wyhash and foldhash). Because the seed
+    /// is secret, senders cannot choose a factor of 0.
     #[inline]
     fn fold(&self, a: u64, b: u64) -> u64 {
         let product = u128::from(a ^ self.seed[0]) * u128::from(b ^ self.seed[1]);
@@ -110,7 +110,7 @@ impl Selector {
     fn address(&self, packet: &mut Packet, ipv4: Option<Ipv4View>, source: bool) -> TableKey {
         if let Some(ipv4) = ipv4 {
             let address = if source { ipv4.source } else { ipv4.destination };
-            // Bit 32 marks an IPv4 address. MAC addresses have another mark.
+            // Bit 32 marks an IPv4 address, and bit 56 a MAC address.
             return TableKey::new(1 << 32 | u64::from(address));
         }
         TableKey::new(self.long_address(packet, source))

@@ -182,8 +182,7 @@ impl Declare for Meter {
         let marking = Marking::new(params.aware, params.remark, params.word, setup)?;
         let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.secret())
             .map_err(no_memory("capacity", format!("the meters of {} keys", params.capacity)))?;
-        // The buckets are full before the first packet: either the origin of the clock is long ago, or the account
-        // equals a fresh one.
+        // The buckets start full and stay full until the first packet, so the time of the last refill does not matter.
         let one = match marker {
             Marker::Single(algorithm) => algorithm.fresh(Ticks::ZERO),
             Marker::Two(algorithm) => algorithm.fresh(Ticks::ZERO),

@@ -207,7 +207,7 @@ impl Declare for Shaper {
 }
 
 impl Shaper {
-    /// Returns the queue whose tokens are used for the packets of a queue.
+    /// Returns the queue whose tokens pay for the packets of `queue`: `queue` itself, or [`SHARED`] with a shared rate.
     fn account(&self, queue: u32) -> u32 {
         if self.share == Share::All { SHARED } else { queue }
     }

@@ -31,9 +31,9 @@ pub(super) struct Window {
 /// The reason why a number is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It has already come, or it is 0, which is invalid.
+    /// The number has already come, or it is 0, which is invalid.
     Replayed,
-    /// It lies before the window.
+    /// The number lies before the window.
     TooOld,
 }
 
@@ -52,8 +52,8 @@ impl Window {
         &self.words[(number >> 6) as usize % WORDS]
     }
 
-    /// Returns the whole number of a packet that carries only the lower 32 bits (RFC 4303 appendix A2.2): the number
-    /// nearest to the window of `size`. `None` if it would lie before the first number or after the last one.
+    /// Returns the 64-bit sequence number of a packet that carries only the lower 32 bits (RFC 4303 appendix A2.2): the
+    /// number nearest to the window of `size`. `None` if it would lie before the first number or after the last one.
     #[inline(always)]
     pub(super) fn extend(&self, low: u32, size: u16) -> Option<u64> {
         let top = self.top();

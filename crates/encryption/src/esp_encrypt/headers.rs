@@ -24,7 +24,7 @@ const ETHERNET: usize = size_of::<Ethernet>();
 pub(super) struct InnerFields {
     /// The traffic class, whose lower two bits are congestion notification.
     pub(super) class: u8,
-    /// True if it must not be fragmented. Always true for IPv6, which routers never fragment.
+    /// True if the inner packet must not be fragmented. Always true for IPv6, which routers never fragment.
     pub(super) whole: bool,
 }
 

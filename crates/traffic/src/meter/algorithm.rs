@@ -129,7 +129,7 @@ impl Algorithm for SingleRate {
     #[inline(always)]
     fn refill(self, account: &mut Account, now: Ticks) {
         let Some(span) = account.span(now) else { return };
-        // The sum is at most three full buckets and the tokens of one tick.
+        // The sum is at most three full buckets and the tokens of one tick, so it does not overflow.
         let sum = account.first + span.0.min(self.fill) * self.committed.per_tick;
         let first = sum.min(self.committed.full);
         let second = (account.second + (sum - first)).min(self.excess);

@@ -65,7 +65,7 @@ pub(super) struct Marking {
     source: ColourSource,
     /// The packets whose code point is written; `None` if code points do not change.
     remark: Option<Remark>,
-    /// The metadata word to which colours are written, if they are.
+    /// The metadata word to which colours are written; `None` if they are not written to a word.
     word: Option<Word>,
 }
 

@@ -23,7 +23,8 @@ pub(super) struct Waiting {
 struct Entry {
     /// The waiting packet; `None` if the entry is free.
     waiting: Option<Waiting>,
-    /// The index of the entry behind it in its queue, or of the next free entry; [`NONE`] at the end.
+    /// The index of the next entry in the same queue, or of the next free entry if this entry is free; [`NONE`] at the
+    /// end.
     next: u32,
 }
 
@@ -42,9 +43,9 @@ pub(super) struct Queue {
     pub(super) tokens: u64,
     /// The time of the last payment.
     pub(super) at: Ticks,
-    /// The number of bytes that it may still send in its turn. Only used with a shared rate.
+    /// The number of bytes that the queue may still send in its turn. Only used with a shared rate.
     pub(super) deficit: u64,
-    /// The last call in which one of its packets was released.
+    /// The last call of the shaper in which a packet of the queue was released; 0 if there was none.
     pub(super) released_in: u64,
 }
 
