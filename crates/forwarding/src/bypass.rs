@@ -20,7 +20,9 @@ pub struct Params {
 
 /// The network function `bypass`, with the cost of a call in ticks. In virtual time both costs are 0.
 pub struct Bypass {
+    /// The ticks of each call.
     per_batch: u64,
+    /// The additional ticks of each packet.
     per_packet: u64,
 }
 

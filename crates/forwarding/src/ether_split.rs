@@ -79,6 +79,7 @@ pub struct EtherSplit {
     pages: [u8; 256],
     /// The pages. Page 0 has the gate `other` everywhere.
     gates: Vec<[Gate; 256]>,
+    /// The gate of frames whose type is not listed.
     other: Gate,
 }
 

@@ -93,11 +93,15 @@ struct NextHopMapping {
 /// Buffers for a batch. Each batch overwrites them. They are not cleared in between, because that would take longer
 /// than the lookups.
 struct Scratch {
+    /// By packet: the IPv4 destination; 0 for a packet that is not IPv4.
     ipv4: [u32; MAX_BATCH],
+    /// The destinations of the IPv6 packets, side by side.
     ipv6: [u128; MAX_BATCH],
     /// The indexes in the batch of the packets in `ipv6`.
     ipv6_at: [u8; MAX_BATCH],
+    /// The next hops of the packets in `ipv6`.
     ipv6_next_hops: [u32; MAX_BATCH],
+    /// By packet: the next hop; [`NO_ROUTE`] if no route matches.
     next_hops: [u32; MAX_BATCH],
 }
 

@@ -50,8 +50,10 @@ const CREATES: &[Reason] =
 
 /// The network function `mtu`.
 pub struct Mtu {
+    /// The greatest length of a packet from its IP header on, in bytes.
     mtu: usize,
     fragment: bool,
+    /// The gate of packets that are too long and are not fragmented.
     too_big: Gate,
 }
 

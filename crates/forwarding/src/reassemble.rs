@@ -117,6 +117,7 @@ const ATOMIC: usize = 1;
 /// The network function `reassemble`.
 pub struct Reassemble {
     datagrams: Datagrams,
+    /// The longest time between the first and the last fragment of a datagram.
     timeout: Ticks,
     /// The gate of the first fragment of a datagram that has timed out.
     timed_out: Gate,

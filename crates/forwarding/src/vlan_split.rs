@@ -16,7 +16,9 @@ pub struct Params {
 
 /// The network function `vlan_split`: a gate for each of the 4 096 identifiers.
 pub struct VlanSplit {
+    /// The gate of each identifier.
     gates: Box<[Gate; 4_096]>,
+    /// The gate of frames without a complete tag. In `gates`, identifiers that are not listed have the same gate.
     other: Gate,
 }
 

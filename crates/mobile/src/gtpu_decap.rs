@@ -193,6 +193,7 @@ impl Addresses {
 struct Local {
     /// No address is listed, so every address is allowed.
     any: bool,
+    /// The IPv4 addresses, as numbers in host byte order.
     ipv4: Vec<u32>,
     ipv6: Vec<[u8; 16]>,
 }

@@ -94,6 +94,7 @@ pub struct IcmpError {
     types: ErrorTypes,
     /// The rate limit of errors.
     bucket: AnswerLimit,
+    /// The numbers of errors that were sent: about IPv4 packets, and about IPv6 packets.
     counts: Arc<[Counter]>,
 }
 

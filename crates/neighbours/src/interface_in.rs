@@ -148,6 +148,7 @@ pub struct InterfaceIn {
     /// All addresses of the router.
     local: Local,
     martians: Martians,
+    /// The fate of neighbours' replies after the interface has learned from them.
     replies: NeighbourReplies,
     /// The metadata word for the number of the interface, and the number; `None` if the interface has no number.
     word: Option<(Word, u32)>,

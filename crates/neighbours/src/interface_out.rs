@@ -112,7 +112,9 @@ pub struct InterfaceOut {
     unreachable: [Gate; 2],
     /// True until the addresses are announced. Always false on all workers except one.
     announce: bool,
+    /// The interval at which this worker looks for answers, as long as packets wait.
     look_every: Ticks,
+    /// The interval of the checks for age.
     sweep_every: Ticks,
     /// The time of the next check for age.
     sweep_at: Ticks,

@@ -44,6 +44,7 @@ impl Bundle {
 /// The queue. Packets wait in their order, divided into complete batches and the batch that is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
+    /// All packets that wait, the oldest first.
     runs: VecDeque<Run>,
     /// The number of packets in the batch that is being filled. These are the last packets of the queue.
     filling: u32,
@@ -239,6 +240,7 @@ impl Queue {
         if self.eager { 0 } else { self.limit }
     }
 
+    /// Returns the hold limit. Valid only with a trigger.
     pub(crate) fn hold(&self) -> Picos {
         self.hold
     }

@@ -78,6 +78,7 @@ pub struct Simulator {
     runner: Option<(ControllerRunner, Settings)>,
     /// The number of periods that have ended. It determines the length of the next period.
     decided: u32,
+    /// Receives each period and the decision after it; `None` without a log.
     log: Option<Box<dyn Log>>,
     snapshots: Snapshots,
     /// The fraction of [`Detail::Within`]. `None` if every turn is simulated.

@@ -19,14 +19,18 @@ const NANO: u64 = 1_000;
 /// The time at which a source must be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
+    /// At once: packets wait at the port, the source saturates, or its rate has changed.
     Now,
+    /// The next packet arrives at this instant.
     At(Picos),
+    /// The source is paused, and no packet waits.
     Never,
 }
 
 /// A source of packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
+    /// The distribution of arrival times.
     spread: Spread,
     /// The largest number of packets that wait at the port.
     capacity: usize,

@@ -8,7 +8,9 @@ use crate::time::Picos;
 /// The counts of a worker since its start, or in a part of that time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
+    /// By module.
     pub(crate) modules: Vec<ModuleTally>,
+    /// By flow.
     pub(crate) flows: Vec<FlowTally>,
     /// The sum of the durations of busy turns, in picoseconds.
     pub(crate) busy: u64,
@@ -32,6 +34,7 @@ pub(crate) struct Tally {
 pub(crate) struct ModuleTally {
     /// Packets that were processed.
     pub(crate) packets: u64,
+    /// Calls of the module's function, each for one batch.
     pub(crate) calls: u64,
     /// Packets that came, including those that backpressure dropped.
     pub(crate) came: u64,

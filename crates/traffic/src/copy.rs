@@ -60,6 +60,7 @@ pub struct Copy {
     snap: usize,
     /// The number of packets that pass before the next packet is copied. It counts on from batch to batch.
     until_next: u32,
+    /// The counters [`LOST`] and [`CUT`].
     counts: Arc<[Counter]>,
 }
 

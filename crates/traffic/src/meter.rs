@@ -122,9 +122,11 @@ enum Marker {
 
 /// The buckets of all keys.
 struct Accounts {
+    /// The accounts of keys that have their own account. Not used if there are no keys.
     table: Keyed<Account>,
     /// The account of all packets if there are no keys, otherwise the account of all keys without their own account.
     one: Account,
+    /// The action for packets whose key gets no account because all accounts are in use.
     when_full: WhenFull,
 }
 

@@ -139,6 +139,7 @@ pub struct Shaper {
     quantum: u64,
     /// The number of calls of `process` and `wake` so far, this one included.
     call: u64,
+    /// The counters [`PASSED_COUNT`], [`DELAYED_COUNT`] and [`SHARED_COUNT`].
     counts: Arc<[Counter]>,
     /// The keys of the batch's packets.
     keys: Box<[TableKey; MAX_BATCH]>,

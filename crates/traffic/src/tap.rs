@@ -40,6 +40,7 @@ pub struct Tap {
     remaining: u64,
     /// True in simulated time, which starts in 1970.
     simulated: bool,
+    /// The frequency of the clock, for time stamps.
     frequency: Frequency,
     /// An instant, and its time in nanoseconds after 1970; `None` before the first packet.
     epoch: Option<(Ticks, u64)>,

@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// `esp_encrypt`, and of the encrypted text in `esp_decrypt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
+    /// The number of packets from which on the end is reported.
     pub(crate) soft_packets: u64,
+    /// The number of bytes from which on the end is reported.
     pub(crate) soft_bytes: u64,
+    /// The largest number of packets.
     pub(crate) hard_packets: u64,
+    /// The largest number of bytes.
     pub(crate) hard_bytes: u64,
 }
 

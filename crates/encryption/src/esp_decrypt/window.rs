@@ -42,6 +42,7 @@ impl Window {
         Self { top: AtomicU64::new(0), words: Box::new([const { AtomicU64::new(0) }; WORDS]) }
     }
 
+    /// Returns the highest number of an authenticated packet; 0 before the first packet.
     pub(super) fn top(&self) -> u64 {
         self.top.load(Ordering::Relaxed)
     }

@@ -58,7 +58,9 @@ pub(super) enum Fragmenting {
 /// Writes outer headers.
 pub(super) struct Headers {
     source: IpAddr,
+    /// The outer differentiated services code point.
     dscp: Dscp,
+    /// The outer time to live or hop limit.
     ttl: u8,
     fragmenting: Fragmenting,
     /// The identification numbers of packets that may be fragmented; `None` if outer packets must not be fragmented.

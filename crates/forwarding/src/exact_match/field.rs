@@ -108,8 +108,11 @@ pub struct Field {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
+    /// The offset of the first byte from the start of the frame.
     offset: u16,
+    /// The number of bytes.
     length: u8,
+    /// The significant bits, as a number or a text; `None` for all bits.
     mask: Option<Value>,
 }
 

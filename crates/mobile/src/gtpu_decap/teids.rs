@@ -76,6 +76,7 @@ pub(super) enum Teids {
     /// Every number, in a hash table with open addressing that is at most half full. 0 marks an empty slot.
     Each {
         slots: Box<[u32]>,
+        /// The right shift from a 32-bit product to the index of a slot.
         shift: u32,
         /// An odd random number. Anyone can send packets with any identifier, so attackers who knew the multiplier
         /// could choose identifiers with long searches.

@@ -18,6 +18,7 @@ pub(super) struct Headers {
     /// The first eight bytes of the GTP-U header as a number: flags and message type. The tunnel is 0 here, and is
     /// added for each packet.
     pub(super) header: u64,
+    /// The optional fields of the next packet: a sequence number, which increases with each packet, and a QoS flow.
     pub(super) options: Options,
     /// The optional part of the GTP-U header. Its first `options.len()` bytes are sent.
     pub(super) optional: [u8; 8],

@@ -43,7 +43,9 @@ pub(super) struct Tunnel {
 /// A hash table that is filled once, with open addressing and linear probing. It is at most half full. A slot takes a
 /// quarter of a cache line.
 pub(super) struct Table {
+    /// The key and the tunnel of each slot.
     slots: Box<[(u64, Tunnel)]>,
+    /// The right shift from a 64-bit product to the index of a slot.
     shift: u32,
     /// An odd random number. Users choose their destinations, so attackers who knew the multiplier could choose keys
     /// that collide.
@@ -96,6 +98,8 @@ impl Table {
         }
     }
 
+    /// Returns true if the table does not stay in the cache, so that callers should [prefetch](Self::prefetch) its
+    /// slots.
     pub(super) fn is_large(&self) -> bool {
         self.slots.len() > NEAR
     }
@@ -120,7 +124,9 @@ pub(super) struct Tunnels {
 /// IPv6 peers by index.
 #[derive(Default)]
 pub(super) struct Peers {
+    /// The addresses, without duplicates. A [`Tunnel`] refers to an address by its index.
     addresses: Vec<[u8; 16]>,
+    /// The index of each address in `addresses`.
     known: HashMap<[u8; 16], u32>,
 }
 

@@ -25,11 +25,13 @@ pub(super) enum Net {
 pub(super) struct Condition {
     /// The protocol above IP.
     pub(super) protocol: Option<u8>,
+    /// The network of the remote side.
     pub(super) net: Option<Net>,
     /// The remote side's ports.
     pub(super) port: PortRange,
     /// The user's ports.
     pub(super) ue_port: PortRange,
+    /// The differentiated services code point, 0 to 63.
     pub(super) dscp: Option<u8>,
 }
 
@@ -48,9 +50,11 @@ pub(super) struct Seen {
     pub(super) remote: u128,
     /// The address of the user, in the same form.
     pub(super) user: u128,
+    /// The protocol above IP; if the packet hides it, the protocol field or next header of the IP header.
     pub(super) protocol: u8,
     /// The remote port and the user's; `None` if the packet shows none, like later fragments.
     pub(super) ports: Option<(u16, u16)>,
+    /// The differentiated services code point, 0 to 63.
     pub(super) dscp: u8,
     /// The layer that the packet hides, if any. The caller must then use [`is_unknown`](Condition::is_unknown) before
     /// [`holds`](Condition::holds).

@@ -136,6 +136,7 @@ pub struct Core {
     /// The limits and counts, which workers change.
     pub(super) accounts: Arc<Accounts>,
     books: Mutex<Books>,
+    /// The settings for rates in changes.
     clock: Clock,
     most: Limits,
 }
@@ -396,6 +397,8 @@ impl Table for Core {
         let mut outcome = Outcome::default();
         let mut books = self.books();
         let (mut at, mut waited) = (0, Duration::ZERO);
+        // Changes are published in chunks. If a change needs a slot that a worker may still read, the chunk ends before
+        // it. The change is then tried again, until the waits of this call add up to `PATIENCE`.
         while at < changes.len() {
             let (begin, end) = (at, changes.len().min(at + CHUNK));
             let workers_left = self.live.change_with_readers(|users, log, workers_left| {

@@ -33,6 +33,7 @@ pub(super) struct Bearer {
     pub(super) peer: u32,
     /// The limits of the bearer, by [`Direction`](super::Direction).
     pub(super) limits: [Limit; 2],
+    /// The QoS flow; 0 if the bearer has none.
     pub(super) qfi: u8,
     /// True if the rate is guaranteed: the bearer then does not count in the limits of the session.
     pub(super) guaranteed: bool,
@@ -75,6 +76,7 @@ impl Session {
         Some(filters.iter().find(|(condition, _)| condition.holds(&seen)).map_or(self.first, |(_, bearer)| *bearer))
     }
 
+    /// Returns the bearer of a packet that hides a layer, like [`bearer_of`](Self::bearer_of).
     #[cold]
     #[inline(never)]
     fn bearer_of_hidden(&self, filters: &[(Condition, u32)], seen: &Seen, hidden: Hidden) -> Option<u32> {

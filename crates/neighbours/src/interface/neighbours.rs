@@ -30,6 +30,7 @@ const PATIENCE: usize = 256;
 pub(crate) struct Address(u128);
 
 impl Address {
+    /// Returns the key of an IPv4 address, which is a number in host byte order.
     #[inline(always)]
     pub(crate) fn v4(address: u32) -> Self {
         Self(0xffff_0000_0000 | address as u128)
@@ -55,6 +56,7 @@ impl Address {
         self.0 as u64 ^ (self.0 >> 64) as u64
     }
 
+    /// Returns the address; IPv4 for the key of an IPv4 address.
     pub(crate) fn ip(self) -> IpAddr {
         Ipv6Addr::from_bits(self.0).to_canonical()
     }
