@@ -65,7 +65,7 @@ const DROPS: &[Reason] = &[
     },
 ];
 
-/// The number of bytes before the encrypted payload. They are the packet number, which is also the nonce.
+/// The number of bytes before the encrypted payload. These bytes are the packet number, which is also the nonce.
 pub(crate) const HEADER: usize = NONCE;
 /// The number of bytes by which a packet grows.
 pub(crate) const MORE: usize = HEADER + TAG;

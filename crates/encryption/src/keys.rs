@@ -77,7 +77,7 @@ pub(crate) fn read_keys(
     if faults.faults.is_empty() { Ok(keys) } else { Err(faults) }
 }
 
-/// Returns an error about digits, with a hint in case they were meant as the name of a file.
+/// Returns an error about digits, with a hint in case the user meant the name of a file.
 fn of_file(error: &MaterialError) -> String {
     format!("{error}; to read the key from a file, write `file`, as in {{ id: 1, file: site.key }}")
 }

@@ -22,8 +22,9 @@ impl Sums {
         if text.len() >= checksum::LONG { word_sum(text, self.0) } else { checksum::unfolded(text) }
     }
 
-    /// Returns such a value for a nonce, an encrypted text and its tag in sequence, from an even offset on. The parts
-    /// are summed one by one: a wider load that spans two recent stores would wait until both have reached the cache.
+    /// Returns a value like that of [`of`](Self::of) for a nonce, an encrypted text and its tag in sequence, from an
+    /// even offset on. The parts are summed one by one: a wider load that spans two recent stores would wait until both
+    /// have reached the cache.
     #[inline(always)]
     pub(crate) fn whole(self, nonce: &[u8; NONCE], text: &[u8], tag: &[u8; TAG]) -> u64 {
         let [a, b, c, d, number @ ..] = *nonce;

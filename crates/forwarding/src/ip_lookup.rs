@@ -90,8 +90,8 @@ struct NextHopMapping {
     miss_gate: Gate,
 }
 
-/// Buffers for a batch. Each batch overwrites them. They are not cleared in between, because that would take longer
-/// than the lookups.
+/// Buffers for a batch. Each batch overwrites the buffers. The buffers are not cleared in between, because that would
+/// take longer than the lookups.
 struct Scratch {
     /// By packet: the IPv4 destination; 0 for a packet that is not IPv4.
     ipv4: [u32; MAX_BATCH],

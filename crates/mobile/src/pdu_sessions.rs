@@ -2,7 +2,7 @@
 //!
 //! [`upf_uplink`](crate::upf_uplink) looks sessions up by the packet's tunnel, [`upf_downlink`](crate::upf_downlink) by
 //! the user's address. Sessions are read from a file and can change while packets run. All workers share one table,
-//! because a user's flows are spread over them and the limits apply to the user.
+//! because a user's flows are spread over all workers and the limits apply to the user.
 
 mod accounts;
 mod condition;
@@ -424,7 +424,7 @@ impl Worker {
 }
 
 /// Returns true for a later fragment if its session has a bearer with the fragment's tunnel and the QoS flow that the
-/// fragment names. A later fragment shows no ports to the filters, so they may have selected another bearer.
+/// fragment names. A later fragment shows no ports to the filters, so the filters may have selected another bearer.
 #[cold]
 fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, fields: &PacketFields) -> bool {
     let filters = session.filters.as_deref().map(Vec::as_slice).unwrap_or_default();

@@ -200,8 +200,8 @@ impl UpfUplink {
         PacketFields { length, teid: packet.word(self.teid), flow: packet.word(self.qfi), name }
     }
 
-    /// Processes a batch in chunks of [`GROUP`] packets. Sends Error Indications only with `INDICATE`, so that they
-    /// cost nothing when they are off.
+    /// Processes a batch in chunks of [`GROUP`] packets. Sends Error Indications only with `INDICATE`, so that modules
+    /// without them pay nothing.
     #[inline(always)]
     fn pass<const INDICATE: bool>(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (chunk, packets) in batch.chunks_mut(GROUP).enumerate() {
@@ -234,8 +234,8 @@ impl UpfUplink {
         }
     }
 
-    /// Processes a batch with Error Indications. It is a separate function, so that it does not slow down modules
-    /// without them.
+    /// Processes a batch with Error Indications. This is a separate function, so that it does not slow down modules
+    /// without Error Indications.
     #[inline(never)]
     fn pass_or_indicate(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         self.pass::<true>(batch, context);

@@ -181,7 +181,7 @@ impl Declare for InterfaceOut {
             sweep_every: frequency.ticks(SWEEP_EVERY),
             sweep_at: Ticks::ZERO,
             swept: 0,
-            // This is no flow. It is used until a packet comes.
+            // This number is no flow. It is used until a packet comes.
             flow: u32::MAX,
             counts: setup.counters("neighbours", COUNTERS.map(str::to_owned)),
             interface,

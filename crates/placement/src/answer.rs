@@ -42,8 +42,8 @@ pub struct AnswerOptions<'a> {
     pub is_over: &'a dyn Fn() -> bool,
 }
 
-/// Makes the answer from the result of a search. `posed` is the problem that was searched, and `server` and `registry`
-/// are those from which it was built.
+/// Makes the answer from the result of a search. `posed` is the problem that was searched. `server` and `registry` are
+/// the ones from which `posed` was built.
 ///
 /// # Errors
 /// Returns [`ProblemError`] if the outcome does not belong to this problem.

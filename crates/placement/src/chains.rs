@@ -58,7 +58,7 @@ pub struct ServiceChain {
     pub slo: Option<f64>,
     /// The percentile of the packets' delays that must keep the objective. `None` if it is not stated.
     pub percentile: Option<Percentile>,
-    /// The network interface where packets enter. They also leave there if `to` is `None`.
+    /// The network interface where packets enter. Packets also leave there if `to` is `None`.
     pub interface: Option<String>,
     /// The network interface where packets leave.
     pub to: Option<String>,
@@ -119,7 +119,7 @@ struct ChainSection {
 }
 
 impl Chains {
-    /// Reads and checks a file of chains. It creates the functions, and reads the files that they name.
+    /// Reads and checks a file of chains. Creates the functions, and reads the files that the functions name.
     ///
     /// # Errors
     /// Returns all faults, each with its location in the file.

@@ -215,7 +215,8 @@ fn matching<'r>(
     Ok((name, is_exact, model))
 }
 
-/// Returns the properties of a model for the answer. Without a remote part, those of the local part are used.
+/// Returns the properties of a model for the answer. If the model has no remote part, the properties of the local part
+/// are used.
 fn matched_model(name: &str, is_exact: bool, model: &FunctionModel, registry: &Registry) -> MatchedModel {
     let remote = model.remote.as_ref().unwrap_or(&model.local);
     let half = |drop: &DropModel| drop.interval_95.unwrap_or(1.96 * drop.error);
@@ -228,7 +229,8 @@ fn matched_model(name: &str, is_exact: bool, model: &FunctionModel, registry: &R
     }
 }
 
-/// Returns a function in the form of the search. Without a remote part, the figures of the local part are used.
+/// Returns a function in the form of the search. If the model has no remote part, the figures of the local part are
+/// used.
 fn as_function(model: &FunctionModel, domains: usize, home: usize) -> Function {
     let remote = model.rates.remote.unwrap_or(model.rates.local);
     Function {

@@ -318,12 +318,12 @@ impl Registry {
         folder.join(format!("{}_{}_{batch}.json", plain(cpu), plain(build)))
     }
 
-    /// Adds the functions of another registry. They replace functions of the same names. `file` is the name of the
-    /// other registry for errors.
+    /// Adds the functions of another registry. These functions replace functions of the same names. `file` is the name
+    /// of the other registry for errors.
     ///
     /// # Errors
     /// Returns [`RegistryError::Foreign`] if the other registry has another metric or other limits, because the demands
-    /// of the two registries are then not comparable. This registry is unchanged then.
+    /// of the two registries are then not comparable. After an error, this registry is unchanged.
     pub fn add(&mut self, other: Self, file: &str) -> Result<(), RegistryError> {
         let foreign = |what, value: String, allowed: String| {
             let is_same = value == allowed;

@@ -268,7 +268,7 @@ fn alone(problem: &Problem, chain: usize, effort: &SearchEffort<'_>) -> Result<O
         return Ok(Some(format!("it needs {needed} cores: there are {available}{more}")));
     }
     let least = std::mem::replace(&mut part.chains[0].least, 0.0);
-    // Baselines ignore the minimum rate. The answer reports objectives that they miss.
+    // Baselines ignore the minimum rate. The answer reports the objectives that a baseline misses.
     if least <= 0.0 || effort.algorithm != Algorithm::Exact {
         return Ok(None);
     }
@@ -334,8 +334,8 @@ fn solve(
     Ok(found.map(|Found { placement, value }| Solved { placement, value, bound: bound(value), ..Solved::default() }))
 }
 
-/// Runs the exact search, and checks its certificate independently. The arguments and the result are those of
-/// [`solve`].
+/// Runs the exact search, and checks its certificate independently. The arguments and the result are the same as for
+/// [`solve`], except that `part` has only the chains `kept`.
 fn certified(
     part: &Problem,
     kept: &[usize],

@@ -25,7 +25,7 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// Adds packets. They join the last run if they are equal to its packets.
+    /// Adds packets. The packets join the last run if they have the same hop and arrival as its packets.
     #[inline]
     pub(crate) fn push(&mut self, run: Run) {
         self.packets += run.count;

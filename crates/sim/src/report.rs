@@ -4,7 +4,7 @@ use forebay_measure::Distribution;
 
 use crate::tally::Tally;
 
-/// The results since the [beginning](crate::Simulator::begin_report) of the report. They include both the time
+/// The results since the [beginning](crate::Simulator::begin_report) of the report. The results cover both the time
 /// simulated in detail and the extrapolated time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {

@@ -47,7 +47,7 @@ pub(crate) struct WorkerPlan {
     /// By node: true if only one module or port of this worker leads to it.
     pub(crate) single_feed: Vec<bool>,
     pub(crate) sources: Vec<SourcePlan>,
-    /// The indices of the rings from other workers, in the order in which they are read.
+    /// The indices of the rings from other workers, in the order in which the worker reads them.
     pub(crate) ins: Vec<usize>,
 }
 

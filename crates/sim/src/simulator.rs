@@ -95,8 +95,8 @@ pub struct Simulator {
     factor: f64,
     /// The present state.
     state: State,
-    /// The number of pieces that may still pass before the present state has settled. They are not measured. 0 if the
-    /// state has settled.
+    /// The number of pieces that may still pass before the present state has settled. These pieces are not measured. 0
+    /// if the state has settled.
     unsettled: u32,
     /// Earlier states with known figures, at most `MAX_STATES`.
     others: Vec<State>,
@@ -114,7 +114,8 @@ pub struct Simulator {
 
 impl Simulator {
     /// Creates the simulator of a scene. `costs` are the costs of a call by module, in seconds. Missing costs are 0.
-    /// The controller `control` sets triggers, hold limits and weights. Without it, they keep their configured values.
+    /// The controller `control` sets triggers, hold limits and weights. Without a controller, these keep their
+    /// configured values.
     ///
     /// # Errors
     /// Returns an error if the controller rejects its parameters.

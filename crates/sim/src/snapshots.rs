@@ -12,8 +12,8 @@ use crate::tally::{ModuleTally, Tally};
 use crate::team::Workers;
 use crate::worker::CallCost;
 
-/// The least number of packets above a percentile. Until there are as many, delays of further periods are added to
-/// those of earlier periods (as in the engine).
+/// The least number of packets above a percentile. Until this number is reached, the delays of further periods are
+/// added to the delays of earlier periods (as in the engine).
 const ENOUGH_ABOVE: f64 = 1.0;
 /// The largest number of periods whose delays are added up (as in the engine).
 const MAX_PERIODS: u32 = 10;

@@ -112,7 +112,7 @@ impl Tally {
     }
 }
 
-/// A few totals that show whether a state is steady. Reading them is cheap, so they are read after every piece.
+/// A few totals that show whether a state is steady. The totals are cheap to read, so they are read after every piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Summary {
     /// The time, in seconds.

@@ -74,7 +74,7 @@ pub(crate) struct Worker<S> {
     read_order: Vec<usize>,
     /// By type of crossing: true if a ring was full when modules ran last, so that packets wait here.
     stuck: [bool; 3],
-    /// The nodes at which these packets wait. They are tried again in the next turn.
+    /// The nodes at which these packets wait. These nodes are tried again in the next turn.
     waiting: Vec<usize>,
     /// The time that the engine's worker would know: the start of the turn, or the last departure of packets. Queues
     /// and delays use this time, not `clock`.

@@ -152,7 +152,7 @@ impl Selector {
             }
             self.fold((address >> 64) as u64, address as u64).wrapping_add(u64::from(port).rotate_right(16))
         };
-        // This distinguishes Ethernet addresses from IPv6 addresses.
+        // `family` distinguishes Ethernet addresses from IPv6 addresses.
         let family = if key.network == Network::Other { 1 << 8 } else { 0 };
         let sides = (side(key.source, key.source_port), side(key.destination, key.destination_port));
         self.both(sides.0, sides.1, family | u64::from(key.protocol))

@@ -1,9 +1,9 @@
 //! `shaper`: limits packets to a rate. Packets that exceed the rate wait.
 //!
 //! Token buckets have exact arithmetic (`tables::token_bucket`), so a packet leaves at the first tick at which there
-//! are enough tokens for it. If each key has a rate, the queue whose first packet is due first sends next. If all keys
-//! share a rate, they take turns by deficit round robin (Shreedhar and Varghese 1996). The quantum is the length of the
-//! longest packet so far, so each turn sends at least one packet.
+//! are enough tokens for it. If each key has a rate, the queue whose first packet is due earliest sends next. If all
+//! keys share a rate, the keys take turns by deficit round robin (Shreedhar and Varghese 1996). The quantum is the
+//! length of the longest packet so far, so each turn sends at least one packet.
 
 mod queues;
 
@@ -213,8 +213,8 @@ impl Shaper {
         if self.share == Share::All { SHARED } else { queue }
     }
 
-    /// Takes the tokens for a packet of `queue` if there are enough. Returns true if it has taken them. `cost` is the
-    /// number of tokens.
+    /// Takes the tokens for a packet of `queue` if there are enough. Returns true if the tokens were taken. `cost` is
+    /// the number of tokens.
     fn pay(&mut self, queue: u32, cost: u64, now: Ticks) -> bool {
         let account = self.account(queue);
         let (rate, account) = (self.rate, self.queues.queue(account));

@@ -17,7 +17,7 @@ pub(crate) struct Lasting<T> {
 
 impl<T: Send + Sync + 'static> Lasting<T> {
     /// Returns the states of this module that are called `name`, one name for each direction. Successive configurations
-    /// share them.
+    /// share these states.
     pub(crate) fn of(name: &str, setup: &mut Setup<'_>) -> Result<Arc<Self>, SetupError> {
         let name = format!("states of {name} of the module {}", setup.name());
         setup.lasting(&name, |_| Ok(Self { states: Mutex::default() }))

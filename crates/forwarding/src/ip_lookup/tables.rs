@@ -69,7 +69,7 @@ struct Ribs {
     ipv6: Rib<u128>,
 }
 
-/// Routes as they were read, shared by all modules that have read the same.
+/// Routes as they were read, shared by all modules that read the same routes.
 pub(super) struct Loaded {
     /// The route sets.
     ribs: Arc<Ribs>,
@@ -123,7 +123,7 @@ struct RouteSet {
 pub(super) struct Limit(#[expect(dead_code, reason = "its existence is its use")] Arc<u32>);
 
 impl RouteTables {
-    /// Creates tables with these routes. They share memory with `loaded` until the first change.
+    /// Creates tables with these routes. The tables share memory with `loaded` until the first change.
     pub(super) fn of(loaded: &Loaded) -> Self {
         Self {
             set: Mutex::new(RouteSet { ribs: Arc::clone(&loaded.ribs), bound: loaded.next_hops, limits: Vec::new() }),

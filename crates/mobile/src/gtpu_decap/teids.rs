@@ -195,8 +195,8 @@ impl Teids {
     }
 }
 
-/// Returns the slot at which the search for a number starts: the upper bits of a product, which with a random odd
-/// factor is a universal hash (Dietzfelbinger and others 1997).
+/// Returns the slot at which the search for a number starts: the upper bits of a product. With a random odd factor,
+/// this is a universal hash (Dietzfelbinger and others 1997).
 #[inline(always)]
 fn start(teid: u32, multiplier: u32, shift: u32) -> usize {
     (teid.wrapping_mul(multiplier) >> shift) as usize

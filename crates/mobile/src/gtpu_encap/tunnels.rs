@@ -61,8 +61,8 @@ impl Table {
         Ok(Self { slots: filled((0, Tunnel::default()), slots)?, shift, multiplier })
     }
 
-    /// Returns the slot at which the search for a key starts: the upper bits of a product, which with a random odd
-    /// factor is a universal hash (Dietzfelbinger and others 1997).
+    /// Returns the slot at which the search for a key starts: the upper bits of a product. With a random odd factor,
+    /// this is a universal hash (Dietzfelbinger and others 1997).
     #[inline(always)]
     fn start(&self, key: u64) -> usize {
         (key.wrapping_mul(self.multiplier) >> self.shift) as usize
@@ -157,8 +157,8 @@ enum Key {
 }
 
 impl Tunnels {
-    /// Reads the tunnels whose local end is `local`. They are found by address or, if `numbered`, by number. `peer` is
-    /// the peer of lines that name none. An error lists the first faults.
+    /// Reads the tunnels whose local end is `local`. Packets find a tunnel by the user's address or, if `numbered`, by
+    /// number. `peer` is the peer of lines that name none. An error lists the first faults.
     pub(super) fn load(
         source: &TunnelSource,
         numbered: bool,

@@ -2,8 +2,8 @@
 //!
 //! There is one copy of this state for all workers and for both copies of the table. It is allocated at the start (the
 //! system provides the memory when it is first used). The flows of a session are spread over all workers, but its
-//! limits and counts apply to the user as a whole. If several workers count in the same direction, they use atomic
-//! additions. If only one worker counts, it uses plain additions.
+//! limits and counts apply to the user as a whole. Several workers that count in the same direction use atomic
+//! additions. A single worker uses plain additions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -69,8 +69,8 @@ pub(crate) enum Direction {
 pub(super) struct Writer {
     accounts: Arc<Accounts>,
     direction: Direction,
-    /// One counter: of packets whose rule gets no count, because their session has no free slot for it. They are
-    /// counted as packets without a rule.
+    /// One counter: of packets whose rule gets no count, because their session has no free slot for it. Such packets
+    /// are counted as packets without a rule.
     unlisted: Arc<[Counter]>,
 }
 
@@ -169,8 +169,8 @@ impl Writer {
     }
 
     /// Counts a packet against the limit of its bearer and, if `session` has a limit, against the limit of its session.
-    /// If the packet exceeds one of them, returns false and does not count it. `bearer` and `session` contain the
-    /// number of the object and its limit.
+    /// If the packet exceeds one of these limits, returns false and does not count the packet. `bearer` and `session`
+    /// contain the number of the object and its limit.
     #[inline(always)]
     pub(super) fn take(&self, bearer: (u32, Limit), session: (u32, Option<Limit>), bytes: u32, now: Ticks) -> bool {
         let Self { accounts, direction, .. } = self;

@@ -1,6 +1,6 @@
 //! Conditions of filters and charging rules: protocol, remote network and ports, the user's ports, DSCP.
 //!
-//! They are the service data flow filters of TS 29.244 section 8.2.5, from the point of view of the user. So a
+//! Conditions are the service data flow filters of TS 29.244 section 8.2.5, from the point of view of the user. So a
 //! condition matches a flow in both directions: `port` is the remote port of uplink and downlink packets.
 
 use std::net::{IpAddr, Ipv6Addr};

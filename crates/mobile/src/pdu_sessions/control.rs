@@ -125,7 +125,7 @@ enum ChangeError {
 pub(super) struct Limits {
     pub(super) sessions: usize,
     pub(super) bearers: usize,
-    /// Ended sessions whose counts are kept; 0 if they are not kept.
+    /// Ended sessions whose counts are kept; 0 if no counts are kept.
     pub(super) ended: usize,
 }
 

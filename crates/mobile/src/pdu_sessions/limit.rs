@@ -75,9 +75,9 @@ impl Limit {
         ((u128::from(bytes) * u128::from(self.per_byte)) >> FINER) as u64
     }
 
-    /// Returns true if this number of bytes may pass now, and counts them. `bucket` is the instant at which the bucket
-    /// will be full again (see the top of this file). 0 is a full bucket, so a new bucket starts with 0. With `alone`,
-    /// no other worker may change `bucket` during the call.
+    /// Returns true, and counts the bytes, if this number of bytes may pass now. `bucket` is the instant at which the
+    /// bucket will be full again (see the top of this file). 0 is a full bucket, so a new bucket starts with 0. With
+    /// `alone`, no other worker may change `bucket` during the call.
     #[inline(always)]
     pub(super) fn take(self, bucket: &AtomicU64, now: Ticks, bytes: u32, alone: bool) -> bool {
         if self.per_byte == 0 {

@@ -1,4 +1,4 @@
-//! Charging rules, the same for all users. They determine the number under which a packet is counted.
+//! Charging rules, the same for all users. The rules determine the number under which a packet is counted.
 //!
 //! `7 tcp net=198.51.100.0/24 port=443`: a packet is counted under the number of the first rule that it matches.
 //! Several rules may have the same number, as several services may have the same price.
@@ -21,7 +21,7 @@ enum Compiled<A: RuleAddress> {
     None,
     /// The compiled rules, which are fast.
     Classifier(Classifier<A>),
-    /// The rules as a tuple space, if they cannot be compiled.
+    /// The rules as a tuple space (grouped by their pairs of prefix lengths), if they cannot be compiled.
     Tuples(Box<Tuples<A>>),
 }
 

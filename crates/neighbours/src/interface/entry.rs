@@ -142,7 +142,8 @@ pub(crate) enum Action {
 }
 
 impl Entry {
-    /// Creates an entry for which no request was sent yet. Its time has come, so the first event sends a request.
+    /// Creates an entry for which no request was sent yet. The time of the entry has come, so the first packet event
+    /// sends a request.
     pub(crate) fn wanted() -> Self {
         Self { state: NeighbourState::Incomplete, mac: MacAddress::default(), tries: 0, rounds: 0, at: 0 }
     }

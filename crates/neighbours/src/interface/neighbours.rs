@@ -333,8 +333,8 @@ impl Neighbours {
         removed.unwrap_or(false)
     }
 
-    /// Handles the entries of a group whose time has come and for which no worker waits. `group` may be any number, and
-    /// wraps around. Returns the number of removed entries.
+    /// Handles those entries of a group for which no worker waits and whose time has come. `group` may be any number,
+    /// and wraps around. Returns the number of removed entries.
     pub(crate) fn sweep(&self, group: usize, now: u64) -> usize {
         let Some(slots) = self.groups.get(group % self.groups.len()).map(|group| &group.slots) else { return 0 };
         let mut removed = 0;

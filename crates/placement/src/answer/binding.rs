@@ -8,7 +8,7 @@ use super::{Binding, ContentionPlace, SeatAnswer};
 const SMALLEST_DROP: f64 = 0.005;
 
 /// Returns the slowest function of the chain `at` and the place of contention that slows it most. `rates` and `seats`
-/// are those of the chain. The chain must be placed.
+/// are the rates and the seats of this chain. The chain must be placed.
 pub(super) fn binding(problem: &Problem, placement: &[Way], at: usize, rates: &[f64], seats: &[SeatAnswer]) -> Binding {
     let slowest = (0..rates.len()).min_by(|a, b| rates[*a].total_cmp(&rates[*b])).unwrap_or(0);
     let way = &placement[at];

@@ -7,7 +7,7 @@ use forebay_graph::{Outcome, Table, Verb, foreign_words};
 
 use super::{Books, Core, Ended, show};
 
-/// The charges of ended sessions, until they are removed.
+/// The charges of ended sessions. A line stays until an operator removes it.
 pub(in crate::pdu_sessions) struct EndedTable(pub(in crate::pdu_sessions) Arc<Core>);
 
 const ENDED: &str = "remove NUMBER   removes the charges of an ended session";

@@ -36,8 +36,8 @@ impl Table for UsageTable {
                 let entry = books.sessions.get_mut(&number).ok_or_else(|| format!("{user} has no session"))?;
                 let rest = unsettled(&usage, &entry.settled);
                 let taken = shown(words)?.unwrap_or_else(|| rest.clone());
-                // Either all counts are subtracted or none. If a refused change had subtracted some, they would be
-                // subtracted twice when the change is sent again.
+                // Either all counts are subtracted or none. If a refused change had subtracted some counts, these
+                // counts would be subtracted twice when the change is sent again.
                 let is_covered = |(rule, taken): &(u32, Usage)| {
                     let counted = rest.iter().find(|(other, _)| other == rule);
                     counted.is_some_and(|(_, counted)| taken.less(*counted) == Usage::default())
