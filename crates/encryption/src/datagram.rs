@@ -1,4 +1,5 @@
-//! Locates the parts of a UDP datagram in a frame, and updates its headers when it grows or shrinks.
+//! Locates the headers and the payload of a UDP datagram in a frame, and updates the headers when the payload grows or
+//! shrinks.
 
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};

@@ -188,7 +188,8 @@ impl Declare for IpLookup {
 }
 
 impl IpLookup {
-    /// Returns one module that replaces all, if they share one state and map its next hops in the same way.
+    /// Returns one module that replaces all modules, if they share one state and map its next hops in the same way.
+    /// Otherwise returns the modules as an error.
     fn shared(mut all: Vec<Self>) -> Result<Self, Vec<Self>> {
         let equal = |a: &Self, b: &Self| {
             std::ptr::eq(a.routes.live(), b.routes.live()) && a.mapping == b.mapping && a.word == b.word

@@ -54,8 +54,9 @@ pub enum ModelOrigin {
     Imported,
 }
 
-/// The load `Σ 1/x` of the strongest synthetic competitor on all cores that may share a place of contention. At this
-/// load the competing level is 1. Each limit is above 0.
+/// The load `Σ 1/x` of the strongest synthetic competitor on all cores that may share a place of contention: a cache, a
+/// memory controller or a link. A function's competing level at this place is the load of its competitors as a fraction
+/// of this limit. Each limit is above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadLimits {
@@ -114,7 +115,8 @@ pub struct SoloRates {
     pub remote: Option<f64>,
 }
 
-/// The drop of a function: `λ = α·f(cache) + β·f(memory or link) + C` (Octans eq. 8).
+/// The drop of a function: `λ = α·f(cache) + β·f(memory or link) + C` (Octans eq. 8). λ is the part of the solo rate
+/// that is lost, 0 to 1, and f the competing level ([`LoadLimits`]).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropModel {

@@ -20,7 +20,7 @@ pub enum Algorithm {
     Exact,
     /// The paper's heuristic.
     Octans,
-    /// Places functions one after the other on the domain with the smallest share of its cores in use.
+    /// Places functions one after the other, each on the domain with the smallest fraction of cores in use.
     NodeBalancing,
     /// Places functions one after the other on the home domain, then on others.
     NodeFirst,

@@ -22,7 +22,7 @@
 //! simulated in detail until three conditions hold:
 //!
 //! - rate, load, calls and mean delay are known to within the given fraction (95 % confidence, by batch means);
-//! - each flow with a relevant share of the traffic has been seen 2 000 times;
+//! - each flow with more than a quarter of an even share of the packets has sent 2 000 packets;
 //! - the slowest buffer has been filled four times.
 //!
 //! The rest of the time in this state is extrapolated: counts are multiplied and time moves on. When a state returns,
@@ -36,7 +36,8 @@
 //!   periods that follow. It does not call the controller for them, and the log receives copies of the last period.
 //! - A controller that never settles leaves little to extrapolate, and so does a load close to the capacity of the
 //!   workers. The simulation is then tens of times faster than real time, not thousands of times.
-//! - Flows with less than a quarter of an even share may be seen too seldom for their percentiles.
+//! - Flows with less than a quarter of an even share (all packets divided by the number of flows) may have too few
+//!   packets for their percentiles.
 //!
 //! Not simulated: functions that hold or create packets, rate limits, sources that end, and effects of packet contents
 //! or session state that change over time. [`Scene::learn`] rejects the cases that it can detect.

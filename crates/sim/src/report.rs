@@ -29,7 +29,7 @@ pub struct Report {
     pub modules: Vec<ModuleReport>,
     /// By flow.
     pub flows: Vec<FlowReport>,
-    /// By worker: the share of its time in which the worker was busy.
+    /// By worker: the fraction of `seconds` in which the worker was busy.
     pub busy: Vec<f64>,
 }
 

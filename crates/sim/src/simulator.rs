@@ -33,7 +33,8 @@ const WARM_PIECES: u32 = 4;
 /// The largest number of pieces that a known state may need to return to its figures. After this number of pieces, the
 /// state is measured again as a new state.
 const MAX_SETTLING_PIECES: u32 = 64;
-/// The number of packets that each flow with a relevant share of the traffic must have sent before a state is known.
+/// The number of packets that each flow with more than a quarter of an even share of the packets must have sent before
+/// a state is known.
 const MIN_FLOW_PACKETS: u64 = 2_000;
 /// The number of times that the slowest buffer must have been filled before a state is known.
 const MIN_BUFFER_FILLS: f64 = 4.0;
@@ -373,8 +374,8 @@ impl Simulator {
         self.team.summary().minus(before)
     }
 
-    /// Returns true if every flow with a relevant share of the traffic has been seen often enough for a percentile, and
-    /// every buffer has been filled several times.
+    /// Returns true if every flow with more than a quarter of an even share of the packets has sent enough packets for
+    /// a percentile, and every buffer has been filled several times.
     fn is_enough(&self, counted: &[Tally]) -> bool {
         let flow = |at: usize| counted.iter().map(|tally| tally.flows[at].packets).sum::<u64>();
         let flows: Vec<u64> = (0..self.scene.flows).map(flow).filter(|packets| *packets > 0).collect();

@@ -148,7 +148,7 @@ impl Entry {
         Self { state: NeighbourState::Incomplete, mac: MacAddress::default(), tries: 0, rounds: 0, at: 0 }
     }
 
-    /// Creates an entry of a neighbour that sent its Ethernet address without being asked.
+    /// Creates an entry of a neighbour that sent its Ethernet address without a request from us.
     pub(crate) fn stale(mac: MacAddress, now: u64, timers: &Timers) -> Self {
         Self { state: NeighbourState::Stale, mac, tries: 0, rounds: 0, at: now.saturating_add(timers.forget) }
     }

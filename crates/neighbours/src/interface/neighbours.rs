@@ -302,8 +302,8 @@ impl Neighbours {
         changed.ok_or(Refused::Busy)?
     }
 
-    /// Writes an entry in place of the known entry of the address, if any. Waits for other writers. For changes by
-    /// operators.
+    /// Writes an entry, and replaces the known entry of the address, if there is one. Waits for other writers, so only
+    /// for changes by operators.
     pub(crate) fn put(&self, address: Address, entry: Entry, now: u64) -> Result<(), Refused> {
         let put = self.with_group(address, usize::MAX, |slots, first| {
             let mut worst = (usize::MAX, 0, u64::MAX);
@@ -324,7 +324,7 @@ impl Neighbours {
         put.ok_or(Refused::Busy)?
     }
 
-    /// Removes an entry. Returns true if it existed. Waits for other writers. For changes by operators.
+    /// Removes an entry. Returns true if it existed. Waits for other writers, so only for changes by operators.
     pub(crate) fn remove(&self, address: Address) -> bool {
         let removed = self.with_group(address, usize::MAX, |slots, _| {
             let slot = slots.iter().find(|slot| slot.held().is_some_and(|(found, _)| found == address));

@@ -101,7 +101,7 @@ impl InterfaceIn {
         let neighbours = &self.interface.neighbours;
         let changed = match event {
             Event::Asked(_) => neighbours.step_or_make(address, event, now.0),
-            // The neighbour was not asked, so this is not an answer.
+            // No request was sent to the neighbour, so this is not an answer.
             Event::Answered(mac, overrides) if !neighbours.look(address).is_some_and(|it| it.state.is_asked()) => {
                 neighbours.step(address, Event::Announced(mac, overrides), now.0)
             }
