@@ -22,8 +22,8 @@ use buffers::Gauge;
 
 /// The number of turns between two checks of the buffers, as in the engine. Every idle turn checks them, too.
 const SWEEP_EVERY: u32 = 16;
-/// The shortest hold limit divided by this number is the least time between two checks that are due by time, as in the
-/// engine. A buffer over its limit may be checked that much later.
+/// The least time between two checks, other than in idle turns and every [`SWEEP_EVERY`] turns, is the shortest hold
+/// limit divided by this number, as in the engine. So a buffer may be released that much after its limit.
 const LATE: u64 = 32;
 
 /// The cost of a call: a fixed part, and a part for each packet.
@@ -88,7 +88,7 @@ pub(crate) struct Worker<S> {
     turn: u32,
     /// The modules with a trigger.
     buffered: Vec<usize>,
-    /// The time before which buffers need no check, except in idle turns and every `SWEEP_EVERY` turns.
+    /// The time of the next check of the buffers. Idle turns and every [`SWEEP_EVERY`]th turn check them earlier, too.
     sweep_at: Picos,
     /// The shortest hold limit; `NEVER` without triggers.
     least_hold: Picos,

@@ -234,7 +234,8 @@ impl Shaper {
     }
 
     /// Returns the queue whose packet leaves next, and the time at which the packet may leave; `None` if no packet
-    /// waits. With a shared rate, this begins the turn of the queue.
+    /// waits. With a shared rate, this begins the turn of the queue; another call in the same turn has no further
+    /// effect.
     fn next(&mut self) -> Option<(Ticks, u32)> {
         if self.share == Share::Each {
             return self.due.peek().map(|Reverse(next)| *next);

@@ -83,9 +83,10 @@ impl Datagram {
 
 /// The incomplete datagrams of a worker.
 ///
-/// The caller makes room: it removes the oldest datagram before it [adds](Self::add) a fragment of an unknown datagram
-/// while [`is_full`](Self::is_full), and before it [stores](Self::push) a fragment while
-/// [`is_held_full`](Self::is_held_full). It [gives back](Self::give_back) every list that it receives.
+/// The caller makes room. Before it [adds](Self::add) a fragment of an unknown datagram, it must remove the oldest
+/// datagram if [`is_full`](Self::is_full) returns true. Before it [stores](Self::push) a fragment, it must remove the
+/// oldest datagram if [`is_held_full`](Self::is_held_full) returns true. It must [give back](Self::give_back) every
+/// list that it receives.
 pub(super) struct Datagrams {
     /// The incomplete datagrams, and the datagrams that were given up.
     by_key: HashMap<DatagramKey, Datagram>,

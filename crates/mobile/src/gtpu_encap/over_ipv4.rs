@@ -15,8 +15,8 @@ use super::which::{TunnelSelector, tunnel_in_words};
 /// Puts outer IPv4, UDP and GTP-U headers before packets.
 pub(super) struct Headers {
     pub(super) outer: Outer,
-    /// The first eight bytes of the GTP-U header as a number: flags and message type. Length and tunnel are 0 here, and
-    /// are added for each packet.
+    /// The first eight bytes of the GTP-U header as a number: flags and message type. Length and tunnel are 0 here:
+    /// [`put`](Headers::put) adds them for each packet.
     pub(super) header: u64,
     /// The optional fields of the next packet: a sequence number, which increases with each packet, and a QoS flow.
     pub(super) options: Options,

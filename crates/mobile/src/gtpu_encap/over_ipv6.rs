@@ -15,12 +15,12 @@ use super::which::TunnelSelector;
 /// Puts outer IPv6, UDP and GTP-U headers before packets.
 pub(super) struct Headers {
     pub(super) outer: OuterIpv6,
-    /// The first eight bytes of the GTP-U header as a number: flags and message type. The tunnel is 0 here, and is
-    /// added for each packet.
+    /// The first eight bytes of the GTP-U header as a number: flags and message type. Length and tunnel are 0 here:
+    /// [`OuterIpv6::write`] adds the length, and [`put`](Headers::put) the tunnel.
     pub(super) header: u64,
     /// The optional fields of the next packet: a sequence number, which increases with each packet, and a QoS flow.
     pub(super) options: Options,
-    /// The optional part of the GTP-U header. Its first `options.len()` bytes are sent.
+    /// The optional part of the GTP-U header. The first `options.len()` bytes are sent.
     pub(super) optional: [u8; 8],
 }
 

@@ -28,9 +28,9 @@ pub(super) use usage::UsageTable;
 
 /// The number of changes that are published together.
 const CHUNK: usize = 1 << 10;
-/// The longest time that the changes of a call wait in total for workers that still read sessions whose slots are
-/// needed. Calls of workers take microseconds, and a worker that the system has stopped continues after some time
-/// slices.
+/// The longest time for which the changes of one call wait in total. A change waits if it needs a slot of a session
+/// that a worker still reads. Calls of workers take microseconds, and a worker that the system has stopped continues
+/// after some time slices.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The interval of the checks during the wait.
 const LOOK: Duration = Duration::from_micros(50);
