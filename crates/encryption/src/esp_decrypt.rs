@@ -112,7 +112,7 @@ pub struct EspDecrypt {
 struct Receiver {
     /// The size of the window.
     window: u16,
-    /// The destination port of ESP in UDP, if it is accepted.
+    /// The destination port of ESP in UDP; `None` if only ESP directly above IP is accepted.
     udp: Option<u16>,
     /// The counter of associations that have reached their soft limit.
     soft: Arc<[Counter]>,
@@ -121,9 +121,9 @@ struct Receiver {
 /// The location of ESP in a frame, with fields of the outer header.
 #[derive(Clone, Copy)]
 struct Located {
-    /// The offset of its first byte.
+    /// The offset of the first byte of ESP in the frame.
     start: usize,
-    /// The offset after its last byte.
+    /// The offset after the last byte of ESP.
     end: usize,
     /// The outer traffic class.
     class: u8,

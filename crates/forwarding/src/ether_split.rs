@@ -24,7 +24,7 @@ pub struct Params {
 pub struct TypeName {
     /// The text in the configuration, which is also the gate's name. A number becomes hexadecimal, such as `0x88cc`.
     name: String,
-    /// The EtherTypes that it stands for: several for `vlan`, otherwise one.
+    /// The EtherTypes for which the name stands: several for `vlan`, otherwise one.
     values: Vec<u16>,
 }
 

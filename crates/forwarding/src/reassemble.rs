@@ -208,7 +208,7 @@ impl Reassemble {
     fn release_to(&self, part: &WaitingFragment, gate: Gate, context: &mut Context<'_>) {
         let Some(key) = part.key else { return };
         if part.call == self.call {
-            // It came in this call and is not held yet.
+            // The fragment came in this call and is not held yet.
             context.put(part.index, gate);
         } else {
             context.release(key, gate);

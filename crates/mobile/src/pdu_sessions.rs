@@ -253,21 +253,21 @@ pub(crate) struct Worker {
 
 /// The decision about a packet.
 pub(crate) enum Verdict {
-    /// It passes. In the downlink, `gtpu_encap` puts it into this tunnel.
+    /// The packet passes. In the downlink, `gtpu_encap` puts the packet into this tunnel.
     Pass(Tunnel),
-    /// No session has its tunnel, or no user has its destination.
+    /// In the uplink: no session has the packet's tunnel. In the downlink: no user has the packet's destination.
     Unknown,
-    /// Its source is not the address of the tunnel's user.
+    /// The packet's source is not the address of the tunnel's user.
     Spoofed,
     /// A limit is exceeded.
     OverRate,
-    /// It names a QoS flow other than the QoS flow of its bearer.
+    /// The packet names a QoS flow other than the QoS flow of its bearer.
     WrongFlow,
     /// The session has no tunnel to the user.
     NoTunnel,
-    /// It is not a complete IP packet.
+    /// The packet is not a complete IP packet.
     Unfit,
-    /// It hides a field that a filter or a rule needs.
+    /// The packet hides a field that a filter or a rule needs.
     Undecidable,
 }
 

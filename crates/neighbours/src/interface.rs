@@ -161,32 +161,33 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Returns true if an IPv4 address is its own.
+    /// Returns true if the interface has this IPv4 address.
     #[inline]
     pub(crate) fn has_v4(&self, address: u32) -> bool {
         self.v4.iter().any(|own| own.address == address)
     }
 
-    /// Returns true if an IPv6 address is its own.
+    /// Returns true if the interface has this IPv6 address.
     #[inline]
     pub(crate) fn has_v6(&self, address: u128) -> bool {
         self.v6.iter().any(|own| own.address == address)
     }
 
-    /// Returns true if an IPv4 address is in one of its prefixes.
+    /// Returns true if an IPv4 address is in one of the interface's prefixes.
     #[inline]
     pub(crate) fn connects_v4(&self, address: u32) -> bool {
         self.v4.iter().any(|own| (own.address ^ address) & own.mask == 0)
     }
 
-    /// Returns true if an IPv6 address is in one of its prefixes. If it has IPv6 addresses, the link-local prefix is
-    /// one of them.
+    /// Returns true if an IPv6 address is in one of the interface's prefixes. If the interface has IPv6 addresses, one
+    /// of the prefixes is the link-local prefix.
     #[inline]
     pub(crate) fn connects_v6(&self, address: u128) -> bool {
         self.v6.iter().any(|own| (own.address ^ address) & own.mask == 0)
     }
 
-    /// Returns true if an address is in one of its prefixes, so that no router is needed to reach it.
+    /// Returns true if an address is in one of the interface's prefixes, so that no router is needed to reach the
+    /// address.
     pub(crate) fn connects(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => self.connects_v4(address.to_bits()),
@@ -194,15 +195,15 @@ impl Interface {
         }
     }
 
-    /// Returns true if an address is 255.255.255.255 or a broadcast address of one of its prefixes. After the prefix,
-    /// this has all ones, or all zeros in an older form (RFC 1812 section 4.2.3.1). A prefix of 31 or 32 bits has no
-    /// broadcast address (RFC 3021).
+    /// Returns true if an address is 255.255.255.255 or a broadcast address of one of the interface's prefixes. The
+    /// bits of a broadcast address after the prefix are all ones, or in an older form all zeros (RFC 1812 section
+    /// 4.2.3.1). A prefix of 31 or 32 bits has no broadcast address (RFC 3021).
     #[inline]
     pub(crate) fn is_broadcast(&self, address: u32) -> bool {
         address == u32::MAX || self.broadcasts().any(|all| all == address)
     }
 
-    /// Returns the broadcast addresses of its IPv4 prefixes, in both forms.
+    /// Returns the broadcast addresses of the interface's IPv4 prefixes, in both forms.
     pub(crate) fn broadcasts(&self) -> impl Iterator<Item = u32> {
         let wide = self.v4.iter().filter(|own| own.mask < 0xffff_fffe);
         wide.flat_map(|own| [own.address | !own.mask, own.address & own.mask])
@@ -239,21 +240,21 @@ impl Interface {
     }
 
     /// Returns the own IPv4 address for packets to `peer`: an address in the same prefix, otherwise the first. `None`
-    /// if it has no IPv4 address.
+    /// if the interface has no IPv4 address.
     pub(crate) fn source_v4(&self, peer: u32) -> Option<u32> {
         let near = self.v4.iter().find(|own| (own.address ^ peer) & own.mask == 0);
         near.or(self.v4.first()).map(|own| own.address)
     }
 
     /// Returns the own IPv6 address for packets to `peer`: an address in the same prefix, otherwise the first that is
-    /// not link-local (RFC 6724 rule 2). `None` if it has no IPv6 address.
+    /// not link-local (RFC 6724 rule 2). `None` if the interface has no IPv6 address.
     pub(crate) fn source_v6(&self, peer: u128) -> Option<u128> {
         let near = self.v6.iter().find(|own| (own.address ^ peer) & own.mask == 0);
         let wide = || self.v6.iter().find(|own| !is_link_local(own.address));
         near.or_else(wide).or(self.v6.first()).map(|own| own.address)
     }
 
-    /// Returns all its own addresses.
+    /// Returns all addresses of the interface.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let v4 = self.v4.iter().map(|own| IpAddr::V4(Ipv4Addr::from_bits(own.address)));
         v4.chain(self.v6.iter().map(|own| IpAddr::V6(Ipv6Addr::from_bits(own.address))))

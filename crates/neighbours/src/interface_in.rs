@@ -166,7 +166,7 @@ pub struct InterfaceIn {
 struct Local {
     v4: Vec<u32>,
     v6: Vec<u128>,
-    /// The broadcast addresses of its prefixes.
+    /// The broadcast addresses of the router's prefixes.
     broadcasts: Vec<u32>,
     /// A set of 64 bits. For each of its IPv4 addresses and broadcast addresses, the bit is set whose number is the
     /// lowest six bits of the address. If the bit of an address is not set, the address is not one of these.

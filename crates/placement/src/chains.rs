@@ -62,7 +62,7 @@ pub struct ServiceChain {
     pub interface: Option<String>,
     /// The network interface where packets leave.
     pub to: Option<String>,
-    /// The memory domain of its packets. If it is `None`, the interface determines the domain.
+    /// The memory domain of the chain's packets. If it is `None`, the interface determines the domain.
     pub home: Option<usize>,
     /// The maximum number of copies of the whole chain. Each copy runs on one core, instead of a core for each
     /// function. 0 if copies are not allowed.
@@ -74,7 +74,7 @@ pub struct ServiceChain {
 pub struct ChainFunction {
     /// The name in the chain.
     pub name: String,
-    /// The unique name of its module in the pipeline.
+    /// The unique name of the function's module in the pipeline.
     pub module: String,
     /// The function.
     pub function: &'static str,

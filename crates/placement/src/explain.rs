@@ -48,7 +48,7 @@ fn segments(way: &Way) -> Vec<std::ops::Range<usize>> {
     all
 }
 
-/// A chain and the index of one of its functions or copies.
+/// The index of a chain, and the index of one of its functions or copies.
 type Seat = (usize, usize);
 
 /// Changes the domain of one function or copy.

@@ -26,9 +26,9 @@ pub enum Objective {
 pub struct MatchedModel {
     /// The name in the registry.
     pub name: String,
-    /// True if it was made for the actual parameters, and not for the parameters of the example.
+    /// True if the model was made for the actual parameters, false if it was made for the parameters of the example.
     pub is_exact: bool,
-    /// The origins of its figures: for the home domain, and for other domains.
+    /// The origins of the model's figures: for the home domain, and for other domains.
     pub origins: [ModelOrigin; 2],
     /// Half the width of the 95 % interval of λ, for the home domain and for other domains.
     pub intervals: [f64; 2],

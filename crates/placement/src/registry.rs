@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the file format.
 pub const SCHEMA: u32 = 1;
-/// The maximum length of a file, in bytes. It holds tens of thousands of functions.
+/// The maximum length of a file, in bytes. Such a file holds tens of thousands of functions.
 const MOST: u64 = 16 << 20;
 
 /// The models of functions for one CPU model and one build.

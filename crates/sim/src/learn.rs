@@ -42,7 +42,7 @@ pub enum LearnError {
     /// The pipeline cannot run.
     #[error(transparent)]
     Make(#[from] MakeError),
-    /// The arrival times of a port's packets are unknown in advance, or its packets end.
+    /// The arrival times of a port's packets are unknown in advance, or the packets of the port end.
     #[error(
         "port '{port}': the arrival times of its packets are not known in advance: use a generator without `count` and \
          without `recorded`"

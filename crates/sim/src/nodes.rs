@@ -100,7 +100,7 @@ impl<'g> WorkerNodes<'g> {
         self.graph.gates.len() + self.graph.entries.len()
     }
 
-    /// Returns the node of a target. It has the same number on every worker.
+    /// Returns the node of a target. The node has the same number on every worker.
     pub(crate) fn node(&self, target: Target) -> usize {
         match target {
             Target::Module(module) => module,

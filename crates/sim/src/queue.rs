@@ -230,7 +230,7 @@ impl Queue {
         (self.last, self.instants) = instants;
     }
 
-    /// Sets the hold limit. It also applies to packets that wait already.
+    /// Sets the hold limit, which also applies to packets that wait already.
     pub(crate) fn set_hold(&mut self, hold: Picos) {
         self.hold = hold;
     }

@@ -70,7 +70,7 @@ pub(crate) enum NodeType {
 pub(crate) struct SourcePlan {
     /// The index of the port.
     pub(crate) port: usize,
-    /// The node that its packets enter.
+    /// The node that the packets of the port enter.
     pub(crate) entry: usize,
     /// The arrival times.
     pub(crate) pace: Pace,
@@ -81,10 +81,10 @@ pub(crate) struct SourcePlan {
 /// A ring from one worker to another. The order of the fields is the order in which rings are sorted and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RingPlan {
-    /// The worker that receives from it.
+    /// The worker that receives from the ring.
     pub(crate) to: usize,
     pub(crate) crossing: Crossing,
-    /// The worker that sends to it.
+    /// The worker that sends to the ring.
     pub(crate) from: usize,
 }
 

@@ -28,7 +28,7 @@ const PERIOD: Nanos = Nanos(100_000_000);
 const PIECE_PACKETS: f64 = 256.0;
 /// The length of a piece when sources saturate, in seconds.
 const SATURATED_PIECE: f64 = 100e-6;
-/// The number of pieces that pass in a new state before its measurement begins.
+/// The number of pieces that pass in a new state before the measurement of the state begins.
 const WARM_PIECES: u32 = 4;
 /// The largest number of pieces that a known state may need to return to its figures. After this number of pieces, the
 /// state is measured again as a new state.

@@ -103,7 +103,7 @@ impl Source {
         }
     }
 
-    /// Returns the period of the traffic in seconds, or 0 if it does not alternate.
+    /// Returns the period of on-off traffic in seconds, or 0 for other traffic.
     pub(crate) fn cycle(&self) -> f64 {
         if let Spread::OnOff { on_s, off_s, .. } = self.spread { on_s + off_s } else { 0.0 }
     }

@@ -44,7 +44,7 @@ pub(crate) enum NextTurn {
 
 /// A port by which packets enter.
 struct Gateway {
-    /// The node that its packets enter.
+    /// The node that the packets of the port enter.
     entry: usize,
     /// The index of the port in the pipeline.
     port: usize,

@@ -36,7 +36,7 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
-    /// Returns true if its packets may have these outer addresses.
+    /// Returns true if packets of the association may have these outer addresses.
     #[inline(always)]
     pub(super) fn is_between(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.line.peer.is_none_or(|peer| peer == source) && self.line.local.is_none_or(|local| local == destination)

@@ -93,9 +93,9 @@ const FIELDS: &[Definition] = &[
 pub struct Field {
     name: String,
     layer: Layer,
-    /// The offset of its first byte from the start of the layer.
+    /// The offset of the first byte from the start of the layer.
     offset: u16,
-    /// The number of its bytes, 1 to 16.
+    /// The number of bytes, 1 to 16.
     length: u8,
     /// The right shift from the number in these bytes to the field.
     shift: u8,
@@ -370,9 +370,9 @@ const _: () = assert!(IPV6_HEADER == 40, "the offsets above are of this header")
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyWord {
     pub(super) layer: Layer,
-    /// The offset of its first byte from the start of the layer.
+    /// The offset of the first byte from the start of the layer.
     offset: u16,
-    /// The number of its bytes, 1 to 8.
+    /// The number of bytes, 1 to 8.
     length: u8,
     /// The right shift from eight bytes, as a number in network order, to the value of the word.
     shift: u8,

@@ -118,8 +118,8 @@ struct RouteSet {
     limits: Vec<Weak<u32>>,
 }
 
-/// Limits the routes to the next hops that a module has. It is dropped with the module: a module that was only checked,
-/// or whose configuration was refused, no longer limits the routes.
+/// Limits the routes to the next hops that a module has. The limit is dropped with the module. So a module that was
+/// only checked, or whose configuration was refused, no longer limits the routes.
 pub(super) struct Limit(#[expect(dead_code, reason = "its existence is its use")] Arc<u32>);
 
 impl RouteTables {

@@ -14,9 +14,9 @@ pub(super) const MOST_PARTS: usize = 64;
 /// A fragment that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingFragment {
-    /// The offset of its first payload byte in the datagram's payload.
+    /// The offset of the fragment's first payload byte in the datagram's payload.
     pub(super) start: u16,
-    /// The offset after its last payload byte in the datagram's payload.
+    /// The offset after the fragment's last payload byte in the datagram's payload.
     pub(super) end: u16,
     /// The offset of the payload in the fragment's frame.
     pub(super) payload_at: u16,
@@ -24,7 +24,7 @@ pub(super) struct WaitingFragment {
     pub(super) key: Option<Key>,
     /// The call in which the fragment came. During that call, the fragment is in the batch and not held yet.
     pub(super) call: u64,
-    /// Its index in the batch of that call. Without meaning in later calls.
+    /// The index of the fragment in the batch of that call. It has no meaning in later calls.
     pub(super) index: usize,
 }
 
@@ -63,7 +63,7 @@ struct Datagram {
     bytes: usize,
     /// Length of the payload, if the last fragment is present.
     total: Option<u16>,
-    /// True if the datagram was given up. It then has no fragments, and refuses all that come.
+    /// True if the datagram was given up. It then has no fragments, and refuses all later fragments.
     spoilt: bool,
     /// True if a fragment is marked for congestion.
     congestion: bool,

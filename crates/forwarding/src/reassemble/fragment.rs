@@ -37,9 +37,9 @@ impl DatagramKey {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment {
     pub(super) key: DatagramKey,
-    /// The offset of its first payload byte in the datagram's payload.
+    /// The offset of the fragment's first payload byte in the datagram's payload.
     pub(super) start: u16,
-    /// The offset after its last payload byte in the datagram's payload.
+    /// The offset after the fragment's last payload byte in the datagram's payload.
     pub(super) end: u16,
     /// True if fragments with later parts of the datagram exist.
     pub(super) more: bool,

@@ -1,9 +1,9 @@
 //! State of sessions that packets change: the used part of their rates, and their charges.
 //!
 //! There is one copy of this state for all workers and for both copies of the table. It is allocated at the start (the
-//! system provides the memory when it is first used). The flows of a session are spread over all workers, but its
-//! limits and counts apply to the user as a whole. Several workers that count in the same direction use atomic
-//! additions. A single worker uses plain additions.
+//! system provides the memory when it is first used). The flows of a session are spread over all workers, but the
+//! session's limits and counts apply to the user as a whole. Several workers that count in the same direction use
+//! atomic additions. A single worker uses plain additions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -114,7 +114,8 @@ struct Books {
 
 /// The reason why a change was not made. The books and the table have not changed then.
 enum ChangeError {
-    /// The change needs a slot that becomes free when no worker reads removed sessions any more. It can be tried again.
+    /// The change needs a slot that becomes free when no worker reads removed sessions any more. The change can be
+    /// tried again.
     NotYet,
     /// The change is invalid, for this reason.
     Refused(String),

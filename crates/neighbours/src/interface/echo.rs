@@ -54,8 +54,8 @@ fn turn_back(packet: &mut Packet, own: MacAddress) {
     }
 }
 
-/// Turns an IPv4 echo request into its answer. Its IP header is at `start`; `own` is the Ethernet address of the
-/// interface.
+/// Turns an IPv4 echo request into the answer to it. `start` is the offset of the IP header, and `own` the Ethernet
+/// address of the interface.
 pub(crate) fn answer_v4(packet: &mut Packet, start: usize, own: MacAddress) -> Echo {
     if !is_request_v4(packet, start) {
         return Echo::Other;
@@ -81,8 +81,8 @@ pub(crate) fn answer_v4(packet: &mut Packet, start: usize, own: MacAddress) -> E
     Echo::Answered
 }
 
-/// Turns an IPv6 echo request into its answer. Its IP header is at `start`; `own` is the Ethernet address of the
-/// interface.
+/// Turns an IPv6 echo request into the answer to it. `start` is the offset of the IP header, and `own` the Ethernet
+/// address of the interface.
 pub(crate) fn answer_v6(packet: &mut Packet, start: usize, own: MacAddress) -> Echo {
     if !is_request_v6(packet, start) {
         return Echo::Other;

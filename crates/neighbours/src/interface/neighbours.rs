@@ -200,9 +200,9 @@ impl Neighbours {
         Ok(Self { groups: numbered(groups, group)?, shift, multipliers, timers })
     }
 
-    /// Returns the group and slot at which the search for an address begins. It is derived from a sum of products with
-    /// odd numbers that outsiders do not know (Dietzfelbinger and others 1997), so that an attacker cannot aim at one
-    /// group.
+    /// Returns the group and slot at which the search for an address begins. The slot is derived from a sum of products
+    /// with odd numbers that outsiders do not know (Dietzfelbinger and others 1997), so that an attacker cannot choose
+    /// addresses of one group.
     #[inline(always)]
     fn start(&self, address: Address) -> (usize, usize) {
         let [a, b] = self.multipliers;

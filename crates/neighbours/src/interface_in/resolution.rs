@@ -23,8 +23,8 @@ use crate::interface::neighbours::{Address, Refused};
 const DEFEND_INTERVAL: forebay_units::Nanos = forebay_units::Nanos(10_000_000_000);
 
 impl InterfaceIn {
-    /// Handles an ARP message, and returns its gate. Learns its sender. A request for an own address is turned into its
-    /// answer.
+    /// Handles an ARP message, and returns its gate. Learns the sender. Turns a request for an own address into the
+    /// answer to the request.
     pub(super) fn arp(&mut self, packet: &mut Packet, now: Ticks) -> Gate {
         let bytes = packet.data().get(size_of::<Ethernet>()..).unwrap_or_default();
         let Some(&arp) = Arp::parse(bytes) else { return MALFORMED };

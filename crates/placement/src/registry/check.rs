@@ -12,8 +12,8 @@ const LONGEST: usize = 200;
 const RATE: Range = (1e-3..=1e15, "a number from 1e-3 to 1e15");
 /// The range of metrics.
 const METRIC: Range = (1e-6..=1e6, "a number from 1e-6 to 1e6");
-/// The range of limits. It is smaller than that of the search, because limits are scaled to the number of cores of a
-/// server: by a factor from a thousandth to ten thousand.
+/// The range of limits. The range is smaller than the range of the search, because limits are scaled to the number of
+/// cores of a server, by a factor from a thousandth to ten thousand.
 const LIMIT: Range = (1e-6..=1e11, "a number from 1e-6 to 1e11");
 /// The range of h in the saturating shape.
 const HALF: Range = (1e-12..=1e12, "a number from 1e-12 to 1e12");

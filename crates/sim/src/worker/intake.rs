@@ -63,8 +63,8 @@ impl<S: Scheduler> Worker<S> {
         any
     }
 
-    /// Takes up to a batch from the gateway `at`, and puts it into the queue of its entry. Returns true if packets
-    /// came.
+    /// Takes up to a batch from the gateway `at`, and puts the packets into the queue of the gateway's entry node.
+    /// Returns true if packets came.
     pub(super) fn receive_from(&mut self, at: usize) -> bool {
         if S::SHARES && self.is_held(&self.gateways[at]) {
             return false;
