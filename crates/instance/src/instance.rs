@@ -107,7 +107,18 @@ pub fn start(
     watch: Watch,
     control_inputs: ControlInputs,
 ) -> Result<Arc<dyn Instance>, StartError> {
-    let cores = cores.into();
+    start_on(plans, cores.into(), made, watch, control_inputs)
+}
+
+/// Does the same as [`start`]. It is not generic, so that the worker is compiled in this crate, and not in each crate
+/// that starts an instance.
+fn start_on(
+    plans: Vec<Plan>,
+    cores: Cores,
+    made: PipelineParts,
+    watch: Watch,
+    control_inputs: ControlInputs,
+) -> Result<Arc<dyn Instance>, StartError> {
     Ok(match plans[0].scheduler {
         SchedulerKind::RunToCompletion => Running::<RunToCompletion>::start(plans, cores, made, watch, control_inputs)?,
         SchedulerKind::WeightedFair => Running::<WeightedFair>::start(plans, cores, made, watch, control_inputs)?,
