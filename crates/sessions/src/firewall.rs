@@ -132,7 +132,7 @@ impl Declare for Firewall {
         let connections = setup.state::<Connections>("state", &params.state)?;
         let permits = params.default == Unmatched::Permit;
         let rules = params.rules.map(|rules| Judge::new(&rules, permits, setup)).transpose()?;
-        let settings = connections.settings;
+        let settings = connections.settings_of_worker(setup.share().1);
         let listing = Listing::of(&connections.key, setup)?;
         let operators = listing.operator_side(setup.share());
         let tables = connections.tables(&operators, setup)?;

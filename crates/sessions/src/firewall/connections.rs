@@ -26,9 +26,9 @@ pub struct ConnectionsParams {
     /// soonest, `refuse` drops the new connection's packet as `full`.
     #[serde(default)]
     pub(super) when_full: WhenFull,
-    /// Maximum number of TCP connections whose handshake is not complete: half of `sessions` by default. When there are
-    /// as many, packets that would open another TCP connection are dropped as `half_open`, so that a flood of SYNs
-    /// leaves room for other connections.
+    /// Maximum number of TCP connections of each IP version whose handshake is not complete, over all workers: half of
+    /// `sessions` by default. When there are as many, packets that would open another TCP connection are dropped as
+    /// `half_open`, so that a flood of SYNs leaves room for other connections.
     half_open: Option<usize>,
     /// Whether any packet of a TCP connection can open its entry, so that connections that are older than this table
     /// are accepted. With `false` (the default) only a SYN opens a connection.
@@ -45,14 +45,15 @@ pub struct Connections {
     pub(super) key: String,
     /// The maximum number of connections of each IP version over all workers.
     pub(super) sessions: usize,
-    pub(super) settings: Settings,
+    settings: Settings,
 }
 
-/// Settings of the connections, the same for all workers.
+/// Settings of the connections.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub(super) when_full: WhenFull,
-    /// The maximum number of half-open TCP connections of one worker and IP version.
+    /// The maximum number of half-open TCP connections of each IP version: of all workers in [`Connections`], of one
+    /// worker in its modules.
     pub(super) half_open: usize,
     /// True if any packet may open a TCP connection. Otherwise only a SYN may.
     pub(super) picks_up: bool,
@@ -88,6 +89,11 @@ impl DeclareState for Connections {
 }
 
 impl Connections {
+    /// Returns the settings for one of `workers` workers that have a part of the sessions each.
+    pub(super) fn settings_of_worker(&self, workers: usize) -> Settings {
+        Settings { half_open: self.settings.half_open.div_ceil(workers), ..self.settings }
+    }
+
     /// Returns this worker's tables. They are the same for all modules that name this state.
     ///
     /// # Errors

@@ -29,11 +29,14 @@ impl Both {
 
     /// As [`new`](Self::new), with these parameters for the way in.
     fn with(state: Value, inwards: Value) -> Self {
-        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
-        let connections = make(state, &mut environment).expect("parameters");
+        Self::within(state, inwards, &mut SetupEnvironment::new(Frequency::new(1e9)))
+    }
+
+    fn within(state: Value, inwards: Value, environment: &mut SetupEnvironment) -> Self {
+        let connections = make(state, environment).expect("parameters");
         environment.objects.states.insert("fw".to_owned(), Arc::new(connections));
-        let out = Rig::within::<Firewall>(&json!({ "state": "fw", "rules": [ALL, ALL6] }), &mut environment);
-        let back = Rig::within::<Firewall>(&inwards, &mut environment);
+        let out = Rig::within::<Firewall>(&json!({ "state": "fw", "rules": [ALL, ALL6] }), environment);
+        let back = Rig::within::<Firewall>(&inwards, environment);
         Self { out: out.expect("parameters"), back: back.expect("parameters") }
     }
 
@@ -229,6 +232,19 @@ fn a_flood_of_syn_leaves_room() {
     wall.out.wake();
     let counted = wall.out.counters("connections, IPv4");
     assert_eq!((counted["open"], counted["half open"]), (2, 1), "the established connection and the last one");
+}
+
+/// Regression: each worker had the limit of all workers. With two workers the limit was the size of a worker's table, so
+/// it had no effect.
+#[test]
+fn workers_divide_the_limit_of_half_open_connections() {
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    environment.share = (0, 2);
+    let mut wall = Both::within(json!({ "sessions": 100 }), json!({ "state": "fw" }), &mut environment);
+    let syn = |port| frame((7, port), THERE, Some(SYN), false, false);
+    let opened = (0..50).filter(|port| wall.out.run(&syn(*port)).0 == Gate::FIRST).count();
+    assert_eq!(opened, 25, "half of this worker's 50 entries");
+    assert_eq!(wall.out.run(&frame(HERE, THERE, None, false, false)).0, Gate::FIRST, "UDP has room");
 }
 
 #[test]
