@@ -129,7 +129,7 @@ impl ProtocolRules {
 }
 
 impl RulesByPort {
-    /// Groups ports with the same rules into sets. Returns `None` if the budget is exceeded.
+    /// Groups ports with the same rules into sets. Returns `None` if the budget is exceeded, or if there are 65 536 sets.
     fn new(rules: &[(&Ranges, u32)], texts: &[Option<Vec<u8>>], budget: &mut PlanBudget) -> Option<Self> {
         if rules.is_empty() {
             return Some(Self::default());
@@ -156,9 +156,8 @@ impl RulesByPort {
                 None => {
                     budget.memory = budget.memory.checked_sub(memory(&rules, texts))?;
                     sets.push(rules.clone());
-                    // There are at most as many sets as ports. If all 65 536 ports have different rules, the last
-                    // number does not fit and is 0, as for a port without a set.
-                    let number = u16::try_from(sets.len()).unwrap_or(0);
+                    // If all 65 536 ports have different rules, the last number does not fit.
+                    let number = u16::try_from(sets.len()).ok()?;
                     known.insert(rules, number);
                     number
                 }

@@ -346,6 +346,10 @@ mod tests {
             (r"/(a)\1/i", b"aA", b"ab"),
             ("/([z'])x\\1/", b"'x'", b"'xz"),
             (r"/(?:(a)|b)\1/", b"aa", b"ba"),
+            // In the past, a '(' in a comment or in a class with a name counted as a group, and these rules never matched.
+            (r"/(?#()(?P<x>a)(?P=x)/", b"aa", b"ab"),
+            ("/b# (\n(?<x>a)\\k<x>/x", b"baa", b"ba"),
+            (r"/[[:alpha:](](?P<x>a)(?P=x)/", b"(aa", b"(ab"),
             // Atomic groups and possessive repetitions.
             ("/a++b/", b"aab", b"aa"),
             ("/a*+ab/", b"", b"aab"),
@@ -419,7 +423,9 @@ mod tests {
             (r"/\p{L}/", "bytes have no properties"),
             ("/(((a{1000}){1000}){1000})/", "it takes more than 256 KiB"),
             (r"/(((a(?=b)){1000}){1000})/", "it takes more than 16384 steps"),
-            (&format!("/{}/", "(".repeat(2_000)), "groups: allowed are up to 99"),
+            (&format!("/{}/", "()".repeat(2_000)), "2000 groups: allowed are up to 99"),
+            (&format!("/{}/", "(".repeat(2_000)), "groups are nested too deeply: at most 100 levels"),
+            (r"/(?#()(a)\2/", "a reference to group 2, but the number of groups is 1"),
             (&format!("/{}/", "(?:".repeat(1_000)), "groups are nested too deeply: at most 100 levels"),
             (&format!("/{}/", "a".repeat(5_000)), "an expression of 5000 bytes: allowed are up to 4096"),
         ] {

@@ -173,6 +173,18 @@ fn rules_for_few_ports_keep_their_groups_beside_rules_for_many() {
     assert_eq!((size(&few).0, size(&all).0), (4, 5), "one more group, for any port");
 }
 
+/// Regression: with different rules for each of the 65 536 ports, the rules for the last port were not tested.
+#[test]
+fn every_port_may_have_a_rule_of_its_own() {
+    let rules: Vec<_> =
+        (0..=65_535).map(|port| format!("drop udp any any -> any {port} (sid:{};)", port + 1)).collect();
+    let texts: Vec<_> = rules.iter().map(String::as_str).collect();
+    let mut rig = rig(&texts);
+    for port in [0, 1, 65_534, 65_535] {
+        assert_eq!(rig.run(&udp(b"abc", 1, 9, port)).0, DENIED, "{port}");
+    }
+}
+
 #[test]
 fn pass_comes_before_drop_and_drop_before_alert() {
     let mut rig = rig(&[

@@ -101,56 +101,31 @@ pub struct Flags {
 /// # Errors
 /// The expression is invalid or not supported.
 pub fn parse(bytes: &[u8], flags: Flags) -> Result<Node, String> {
-    let (groups, names) = groups(bytes);
-    if groups > MAX_GROUPS {
-        return Err(format!("{groups} groups: allowed are up to {MAX_GROUPS}"));
+    // A back-reference may be to a later group. So the first pass counts the groups, and does not check references.
+    let (_, groups) = pass(bytes, flags, None)?;
+    if groups.count > MAX_GROUPS {
+        return Err(format!("{} groups: allowed are up to {MAX_GROUPS}", groups.count));
     }
-    let mut parser = Parser { bytes, at: 0, flags, groups, names, begun: 0, depth: 0 };
+    let (node, _) = pass(bytes, flags, Some(&groups))?;
+    Ok(if flags.anchored { Node::Concat(vec![Node::At(Position::SearchStart), node]) } else { node })
+}
+
+/// Parses an expression whose groups are known, or finds them. Returns the expression and its groups.
+fn pass(bytes: &[u8], flags: Flags, known: Option<&Groups>) -> Result<(Node, Groups), String> {
+    let mut parser = Parser { bytes, at: 0, flags, known, begun: Groups::default(), depth: 0 };
     let node = parser.either()?;
     if parser.at < bytes.len() {
         return Err("a ')' has no matching '('".to_owned());
     }
-    Ok(if flags.anchored { Node::Concat(vec![Node::At(Position::SearchStart), node]) } else { node })
+    Ok((node, parser.begun))
 }
 
-/// Returns the number of capturing groups, and the names of groups with a name, each with the number of its group.
-/// These must be known before the expression is parsed, because a back-reference may be to a later group.
-fn groups(bytes: &[u8]) -> (usize, Vec<(Vec<u8>, usize)>) {
-    let (mut count, mut names, mut at, mut class, mut literal) = (0, Vec::new(), 0, false, false);
-    while let Some(byte) = bytes.get(at) {
-        let rest = &bytes[at..];
-        match byte {
-            _ if literal => {
-                literal = !rest.starts_with(b"\\E");
-                at += usize::from(!literal);
-            }
-            b'\\' => {
-                literal = rest.starts_with(b"\\Q");
-                at += 1;
-            }
-            b'[' if !class => {
-                class = true;
-                at += usize::from(bytes.get(at + 1) == Some(&b'^'));
-                at += usize::from(bytes.get(at + 1) == Some(&b']'));
-            }
-            b']' => class = false,
-            b'(' if !class => {
-                let name = [&b"(?P<"[..], b"(?<", b"(?'"].into_iter().find(|open| rest.starts_with(open));
-                let look = rest.starts_with(b"(?<=") || rest.starts_with(b"(?<!");
-                if let Some(open) = name.filter(|_| !look) {
-                    count += 1;
-                    let name =
-                        rest[open.len()..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_');
-                    names.push((name.copied().collect(), count));
-                } else if !rest.starts_with(b"(?") && !rest.starts_with(b"(*") {
-                    count += 1;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    (count, names)
+/// The capturing groups of an expression. Their numbers begin at 1, in the order of their `(`.
+#[derive(Default)]
+struct Groups {
+    count: usize,
+    /// The names of groups that have a name, with their numbers.
+    names: Vec<(Vec<u8>, usize)>,
 }
 
 /// The parser of one expression.
@@ -160,12 +135,10 @@ struct Parser<'t> {
     at: usize,
     /// The flags at this position.
     flags: Flags,
-    /// The number of capturing groups in the expression.
-    groups: usize,
-    /// The names of groups, with their numbers.
-    names: Vec<(Vec<u8>, usize)>,
-    /// The number of capturing groups that have begun.
-    begun: usize,
+    /// The groups of the whole expression; `None` in the pass that finds them, in which references are not checked.
+    known: Option<&'t Groups>,
+    /// The groups that have begun.
+    begun: Groups,
     /// The number of groups around this position.
     depth: usize,
 }
@@ -196,9 +169,10 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    /// Returns the number of the group with this name.
+    /// Returns the number of the group with this name; 0 in the pass that finds the groups.
     fn named(&self, name: &[u8]) -> Result<usize, String> {
-        let known = self.names.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
+        let Some(groups) = self.known else { return Ok(0) };
+        let known = groups.names.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
         known.ok_or_else(|| format!("there is no group '{}'", String::from_utf8_lossy(name)))
     }
 
@@ -324,7 +298,7 @@ impl Parser<'_> {
             return Ok(Some(Node::Back(self.named(&name)?, self.flags.nocase)));
         }
         if !self.take(b"?") {
-            return self.capture().map(Some);
+            return self.capture(None).map(Some);
         }
         let node = if self.take(b":") {
             self.either()?
@@ -339,11 +313,11 @@ impl Parser<'_> {
         } else if self.take(b">") {
             Node::Atomic(Box::new(self.either()?))
         } else if self.take(b"P<") || self.take(b"<") {
-            self.until(b'>')?;
-            return self.capture().map(Some);
+            let name = self.until(b'>')?;
+            return self.capture(Some(name)).map(Some);
         } else if self.take(b"'") {
-            self.until(b'\'')?;
-            return self.capture().map(Some);
+            let name = self.until(b'\'')?;
+            return self.capture(Some(name)).map(Some);
         } else {
             return self.inline_flags();
         };
@@ -352,9 +326,10 @@ impl Parser<'_> {
     }
 
     /// Parses the content and the end of a capturing group.
-    fn capture(&mut self) -> Result<Node, String> {
-        self.begun += 1;
-        let number = self.begun;
+    fn capture(&mut self, name: Option<Vec<u8>>) -> Result<Node, String> {
+        self.begun.count += 1;
+        let number = self.begun.count;
+        self.begun.names.extend(name.map(|name| (name, number)));
         let node = self.either()?;
         self.close()?;
         Ok(Node::Group(number, Box::new(node)))

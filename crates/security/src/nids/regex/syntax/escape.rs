@@ -1,6 +1,6 @@
 //! Parses escape sequences.
 
-use super::{ByteSet, Node, Parser, Position};
+use super::{ByteSet, Groups, Node, Parser, Position};
 
 impl Parser<'_> {
     /// Parses an escape sequence outside of classes, after the backslash.
@@ -45,7 +45,7 @@ impl Parser<'_> {
     fn number(&mut self) -> Result<Node, String> {
         let digits = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).take(4).count();
         let number = self.rest()[..digits].iter().fold(0usize, |number, digit| number * 10 + usize::from(digit - b'0'));
-        if number < 10 || number <= self.groups {
+        if number < 10 || self.known.is_some_and(|groups| number <= groups.count) {
             self.at += digits;
             return self.back(number);
         }
@@ -67,10 +67,12 @@ impl Parser<'_> {
         number as u8
     }
 
-    /// Returns a back-reference to a group. Fails if there is no such group.
+    /// Returns a back-reference to a group. Fails if the groups are known and there is no such group.
     fn back(&self, number: usize) -> Result<Node, String> {
-        if number == 0 || number > self.groups {
-            return Err(format!("a reference to group {number}, but the number of groups is {}", self.groups));
+        if let Some(Groups { count, .. }) = self.known
+            && !(1..=*count).contains(&number)
+        {
+            return Err(format!("a reference to group {number}, but the number of groups is {count}"));
         }
         Ok(Node::Back(number, self.flags.nocase))
     }
@@ -93,7 +95,7 @@ impl Parser<'_> {
         };
         let text = String::from_utf8_lossy(&name).into_owned();
         match text.parse::<i64>() {
-            Ok(number) if number < 0 => self.back((self.begun as i64 + 1 + number).max(0) as usize),
+            Ok(number) if number < 0 => self.back((self.begun.count as i64 + 1 + number).max(0) as usize),
             Ok(number) => self.back(usize::try_from(number).unwrap_or(0)),
             Err(_) => Ok(Node::Back(self.named(&name)?, self.flags.nocase)),
         }
