@@ -65,7 +65,7 @@ fn worker_cores(case: &Case<'_>) -> Verdict {
 }
 
 /// Returns cores as the start of a sentence, with the verb: `core 1 is`, or `cores 1-3 are`.
-fn is_are(cores: &KernelList) -> String {
+pub(super) fn is_are(cores: &KernelList) -> String {
     format!("{} {}", named(cores), if cores.len() == 1 { "is" } else { "are" })
 }
 

@@ -1,7 +1,7 @@
 //! Checks that cores, memory and network cards of one pipeline are on one NUMA node.
 
-use super::cores::no_cores;
-use super::{Case, Check, Observations, State, Verdict, listed, named};
+use super::cores::{is_are, no_cores};
+use super::{Case, Check, Observations, State, Verdict, listed};
 use crate::fact::Evidence;
 use crate::interface::Interface;
 
@@ -73,11 +73,7 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
         let others: Vec<_> =
             case.host.nodes.iter().filter(|other| other.number != node).map(|other| other.cpus.evidence()).collect();
         each.wrong(
-            format!(
-                "{} is on node {node}, but {} not",
-                interface.name,
-                if case.cores().len() == 1 { format!("{} is", named(&far)) } else { format!("{} are", named(&far)) }
-            ),
+            format!("{} is on node {node}, but {} not", interface.name, is_are(&far)),
             [interface.node.evidence()].into_iter().chain(others),
         );
         if let Some(list) = cpus.and_then(|cpus| cpus.value()) {
