@@ -39,13 +39,13 @@ def listed(count):
 
 
 def decoded(path, station, wanted, *options):
-    """Checks that tshark finds `wanted` in frames that the station has sent, and no errors in any of them: no truncated header,
-    no wrong checksum."""
+    """Checks that tshark finds `wanted` in frames that the station has sent, and no errors in any of them: no truncated
+    header, no wrong checksum."""
     checks = [word for protocol in ("ip", "udp", "tcp") for word in ("-o", f"{protocol}.check_checksum:TRUE")]
     # iperf3's payloads are random, and tshark mistakes some for other protocols: its errors about them do not count.
     headers = "(_ws.malformed or _ws.expert.severity == error) and not data and not (udp and not (gtp or vxlan))"
-    wrong = " or ".join([f"({headers})", "ip.checksum.status == 0", "udp.checksum.status == 0", "tcp.checksum.status == 0",
-                         "icmp.checksum.status == 0", "icmpv6.checksum.status == 0"])
+    wrong = " or ".join([f"({headers})", "ip.checksum.status == 0", "udp.checksum.status == 0",
+                         "tcp.checksum.status == 0", "icmp.checksum.status == 0", "icmpv6.checksum.status == 0"])
 
     def count(what):
         done = attempt("tshark", "-n", "-r", path, *checks, *options, "-Y", f"eth.src == {station} and ({what})",

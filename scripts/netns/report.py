@@ -35,7 +35,8 @@ class Report:
             self.check(what, False, reason)
 
     def balanced(self, forebay, what="every packet is accounted for"):
-        """Checks `in + created = out + dropped + consumed + queued + held + in flight` in the final summary of the run."""
+        """Checks `in + created = out + dropped + consumed + queued + held + in flight` in the final summary of the
+        run."""
         report = forebay.end()
         packets = report["packets"]
         made, lost, used = (sum(packets[key].values()) for key in ("created", "dropped", "consumed"))

@@ -175,7 +175,8 @@ class Stage:
 
     def __exit__(self, *_):
         # Signals do not interrupt the cleanup.
-        before = {which: signal.signal(which, signal.SIG_IGN) for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        before = {which: signal.signal(which, signal.SIG_IGN)
+                  for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         for process in reversed(self.processes):
             process.end(signal.SIGINT, timeout=5)
         for space in self.spaces:

@@ -1,4 +1,5 @@
-"""Checks with the usual commands: ping, traceroute, iperf3, curl. Each returns whether it passed, and the observation."""
+"""Checks with the usual commands: ping, traceroute, iperf3, curl. Each returns whether it passed, and the
+observation."""
 
 import hashlib
 import json
@@ -84,7 +85,8 @@ def rate(end):
 
 def curl(stage, space, url, *more, timeout=300):
     """Returns the response of a server."""
-    done = stage.attempt(space, "curl", "-sS", "--noproxy", "*", "--connect-timeout", PATIENCE, *more, url, timeout=timeout)
+    done = stage.attempt(space, "curl", "-sS", "--noproxy", "*", "--connect-timeout", PATIENCE, *more, url,
+                         timeout=timeout)
     if done.code != 0:
         raise Broken(done.last_line())
     return done.out

@@ -1,10 +1,11 @@
-"""A base station with users: packets from a TUN interface enter GTP-U tunnels (3GPP TS 29.281), packets from tunnels leave by it.
+"""A base station with users: packets from a TUN interface enter GTP-U tunnels (3GPP TS 29.281), packets from tunnels
+leave by it.
 
 usage: gtpu.py TUN LOCAL UPF USER=TEID:PEER_TEID... (a user is an IPv4 address or the first half of an IPv6 one)
 
-Each packet to the UPF has a PDU Session Container (TS 38.415). The station requests an echo, sends a packet of an unknown
-tunnel, and records the responses. When a signal ends it, it prints its counts as JSON: packets up and down, QoS flows,
-responses, and errors.
+Each packet to the UPF has a PDU Session Container (TS 38.415). The station requests an echo, sends a packet of an
+unknown tunnel, and records the responses. When a signal ends it, it prints its counts as JSON: packets up and down, QoS
+flows, responses, and errors.
 """
 
 import fcntl

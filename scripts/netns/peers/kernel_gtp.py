@@ -1,6 +1,7 @@
 """Creates tunnels of the kernel's GTP-U device (drivers/net/gtp.c) by generic netlink, like libgtpnl's gtp-tunnel.
 
-usage: kernel_gtp.py DEVICE PEER USER=TEID:PEER_TEID... (a user is an IPv4 address, or an IPv6 one whose /64 is the user's)
+usage: kernel_gtp.py DEVICE PEER USER=TEID:PEER_TEID... (a user is an IPv4 address, or an IPv6 one whose /64 is the
+user's)
 
 TEID is the tunnel of packets to PEER, PEER_TEID that of packets from it, as in gtpu.py.
 """
@@ -70,7 +71,8 @@ def main():
             words += attribute(MS_ADDRESS, user.packed)
         else:
             # The kernel accepts only prefixes of 64 bits.
-            words += attribute(FAMILY, struct.pack("=B", socket.AF_INET6)) + attribute(MS_ADDR6, user.packed[:8] + bytes(8))
+            words += (attribute(FAMILY, struct.pack("=B", socket.AF_INET6))
+                      + attribute(MS_ADDR6, user.packed[:8] + bytes(8)))
         netlink.ask(family, GTP_CMD_NEWPDP, words + attribute(I_TEI, inward) + attribute(O_TEI, outward))
     print("ready", flush=True)
 

@@ -24,7 +24,8 @@ while b"\r\n\r\n" not in head:
 length = int(next(line for line in head.decode().lower().splitlines() if line.startswith("content-length:")).split()[1])
 got = 0
 for quarter in range(1, QUARTERS + 1):
-    while got < length * quarter // QUARTERS and (block := client.recv(min(length * quarter // QUARTERS - got, 1 << 16))):
+    while got < length * quarter // QUARTERS and (
+            block := client.recv(min(length * quarter // QUARTERS - got, 1 << 16))):
         whole.update(block)
         got += len(block)
     if quarter < QUARTERS:

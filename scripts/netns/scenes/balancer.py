@@ -64,7 +64,8 @@ def play(stage, report, kind):
     slow.wait_for("quarter 3", timeout=60)
     strike(slow.popen, signal.SIGUSR1)
     slow.wait_for("got", timeout=60)
-    report.check("the download is complete", f"got {size} {checksum}" in slow.said(), slow.said().splitlines()[-1][:40] + "…")
+    report.check("the download is complete", f"got {size} {checksum}" in slow.said(),
+                 slow.said().splitlines()[-1][:40] + "…")
     report.of("then it has no session", lambda: is_left(forebay, backend))
 
     # Another server is removed completely.
@@ -72,7 +73,8 @@ def play(stage, report, kind):
     at = 11 + SERVERS.index(gone)
     running[gone].end()
     yaml.write_text("\n".join(
-        line.replace(f"{{ address: 10.2.0.{at}, port: 8080 }}, ", "").replace(f", {{ address: 10.2.0.{at}, port: 8080 }}", "")
+        line.replace(f"{{ address: 10.2.0.{at}, port: 8080 }}, ", "")
+            .replace(f", {{ address: 10.2.0.{at}, port: 8080 }}", "")
         for line in text.splitlines() if line.strip() != f"- {{ address: 10.2.0.{at}, port: 8080 }}"
     ))
     said = forebay.ask("reload").out.splitlines()[0]
@@ -102,7 +104,8 @@ def is_whole(path, checksum, get):
 
 
 def settled(forebay):
-    """Returns the packets of each server, once they have not changed for half a second; they are reported four times per second."""
+    """Returns the packets of each server, once they have not changed for half a second; they are reported four times
+    per second."""
     now = counted(forebay, "packets by backend")
     while True:
         time.sleep(0.5)

@@ -5,7 +5,8 @@ from vxlan_tunnel import ENDS, Tunnel
 PORTS = ["af_packet"]
 
 # The largest segment of a connection in the kernel's view, without options.
-SEGMENT = "import socket, sys; it = socket.create_connection((sys.argv[1], 8080)); print(it.getsockopt(6, socket.TCP_MAXSEG))"
+SEGMENT = ("import socket, sys; it = socket.create_connection((sys.argv[1], 8080)); "
+           "print(it.getsockopt(6, socket.TCP_MAXSEG))")
 # The largest segment in bytes, by IP version.
 MOST = {4: 1410, 6: 1390}
 

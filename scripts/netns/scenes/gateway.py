@@ -47,18 +47,22 @@ def play(stage, report, kind):
         report.of(f"error with a far link's MTU {said}",
                   lambda: refused_ping(stage, "inside", host, expected, "-M", "do", size=size_))
         stage.ip("inside", f"-{version} route flush cache")
-        report.of(f"curl of {megabytes} MB {said}", lambda: download(stage, "inside", f"http://{at}/file", size, checksum))
-        report.of(f"curl sends, path MTU found {said}", lambda: upload(stage, "inside", f"http://{at}/", file, size, checksum))
+        report.of(f"curl of {megabytes} MB {said}",
+                  lambda: download(stage, "inside", f"http://{at}/file", size, checksum))
+        report.of(f"curl sends, path MTU found {said}",
+                  lambda: upload(stage, "inside", f"http://{at}/", file, size, checksum))
         report.of(f"UDP {said}", lambda: echo(stage, "inside", host, 80, 500))
         if version == 4:
             report.of(f"UDP in fragments {said}", lambda: echo(stage, "inside", host, 80, 1800))
         else:
-            report.missing(f"UDP in fragments {said}", "packets that are reassembled for the firewall are not fragmented again (docs/fragments.md)")
-        report.of(f"iperf3 UDP {said}",
-                  lambda: iperf(stage, "inside", host, "-u", "-b", "50M", "-l", 1200, megabytes=max(megabytes // 20, 1)))
+            report.missing(f"UDP in fragments {said}", "packets that are reassembled for the firewall are not "
+                                                       "fragmented again (docs/fragments.md)")
+        report.of(f"iperf3 UDP {said}", lambda: iperf(
+            stage, "inside", host, "-u", "-b", "50M", "-l", 1200, megabytes=max(megabytes // 20, 1)))
     report.of("curl to the server inside", lambda: (
         (name := curl(stage, "server", "http://192.0.2.1/").strip()) == "inside", f"'{name}' answers at 192.0.2.1:80"))
-    report.of(f"curl of {megabytes} MB from inside", lambda: download(stage, "server", "http://192.0.2.1/file", size, checksum))
+    report.of(f"curl of {megabytes} MB from inside",
+              lambda: download(stage, "server", "http://192.0.2.1/file", size, checksum))
     for what, url in (
         ("a port that is not forwarded is closed", "http://192.0.2.1:8080/"),
         ("a port that the firewall denies is closed", "http://192.0.2.1:81/"),

@@ -48,7 +48,8 @@ def play(stage, report, kind):
                               for name, interface in (("lan", "enp2s0"), ("wan", "enp1s0"))))
     conf = stage.path("office.conf")
     conf.write_text(re.search(r"^```ini\n(.*?)^```", page, re.M | re.S).group(1))
-    stage.start("gateway", "dnsmasq", *resolver(stage, "gateway"), f"--conf-file={conf}", "--no-ping").wait_for("started")
+    stage.start("gateway", "dnsmasq", *resolver(stage, "gateway"), f"--conf-file={conf}",
+                "--no-ping").wait_for("started")
     stage.peer("gateway", "server.py", "host", 22)
 
     report.of("DHCP: an address, router and DNS", lambda: lease(stage))
@@ -67,14 +68,17 @@ def play(stage, report, kind):
         report.of(f"error with a far link's MTU {said}",
                   lambda: refused_ping(stage, "client", host, expected, "-M", "do", size=long))
         stage.ip("client", f"-{version} route flush cache")
-        report.of(f"curl sends, path MTU found {said}", lambda: upload(stage, "client", f"http://{at}/", file, size, checksum))
+        report.of(f"curl sends, path MTU found {said}",
+                  lambda: upload(stage, "client", f"http://{at}/", file, size, checksum))
         report.of(f"the host's own ping out {said}", lambda: ping(stage, "gateway", host))
         report.of(f"the host's own curl out {said}", lambda: answers(stage, "gateway", f"http://{at}/", "server"))
     report.of("the host's ping to a machine of the office", lambda: ping(stage, "gateway", "192.168.1.10"))
-    report.of("a service of the host, from the office", lambda: answers(stage, "client", "http://192.168.1.1:22/", "host"))
+    report.of("a service of the host, from the office",
+              lambda: answers(stage, "client", "http://192.168.1.1:22/", "host"))
     report.of("the same over IPv6", lambda: answers(stage, "client", "http://[2001:db8:1::1]:22/", "host"))
     report.of("ping of the gateway's address", lambda: ping(stage, "client", "192.168.1.1"))
-    report.of("the port forward, from the Internet", lambda: answers(stage, "server", "http://203.0.113.2:443/", "inside"))
+    report.of("the port forward, from the Internet",
+              lambda: answers(stage, "server", "http://203.0.113.2:443/", "inside"))
     for what, url in (
         ("the host's DNS", "http://203.0.113.2:53/"),
         ("the host's ssh", "http://203.0.113.2:22/"),
@@ -96,7 +100,8 @@ def lease(stage):
     script = stage.path("leased")
     script.write_text(SCRIPT)
     script.chmod(0o755)
-    done = stage.attempt("client", "busybox", "udhcpc", "-i", "lan", "-f", "-q", "-n", "-t", 10, "-T", 3, "-s", script, timeout=60)
+    done = stage.attempt("client", "busybox", "udhcpc", "-i", "lan", "-f", "-q", "-n", "-t", 10, "-T", 3, "-s", script,
+                         timeout=60)
     lease = done.first(r"^lease (.*)", "")
     return lease == "192.168.1.10 router 192.168.1.1 dns 192.168.1.1", lease or done.last_line()
 
@@ -109,7 +114,8 @@ def client_address(stage):
 
 def advertised(stage):
     stage.call("client", "sysctl", "-qw", "net.ipv6.conf.lan.disable_ipv6=0")
-    stage.until(lambda: client_address(stage) and "default" in stage.ip("client", "-6 route").out, "an advertisement comes")
+    stage.until(lambda: client_address(stage) and "default" in stage.ip("client", "-6 route").out,
+                "an advertisement comes")
     router = re.search(r"default via (\S+)", stage.ip("client", "-6 route").out).group(1)
     # The link-local address of 02:00:00:00:01:01, which is Forebay's.
     return router == "fe80::ff:fe00:101", f"{client_address(stage)}, the router is {router}"
@@ -117,11 +123,13 @@ def advertised(stage):
 
 def resolved(stage, server):
     done = stage.attempt("client", "busybox", "nslookup", NAME, server)
-    return all(address in done.out for address in SERVER.values()), " ".join(re.findall(r"Address: (\S+)", done.out)) or done.last_line()
+    return (all(address in done.out for address in SERVER.values()),
+            " ".join(re.findall(r"Address: (\S+)", done.out)) or done.last_line())
 
 
 def by_name(stage, resolv, version):
-    words = f"mount --bind {resolv} /etc/resolv.conf && exec curl -sS -{version} --noproxy '*' --connect-timeout 10 http://{NAME}/"
+    words = (f"mount --bind {resolv} /etc/resolv.conf && "
+             f"exec curl -sS -{version} --noproxy '*' --connect-timeout 10 http://{NAME}/")
     done = stage.attempt("client", "unshare", "-m", "sh", "-c", words)
     return done.out.strip() == "server", f"'{done.out.strip() or done.last_line()}' answers at {NAME}"
 

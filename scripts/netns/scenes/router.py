@@ -41,8 +41,8 @@ def play(stage, report, kind):
         report.of(f"curl sends, path MTU found {said}", lambda: over_a_narrow_path(stage, host, *file))
         report.of(f"iperf3 TCP {said}", lambda: iperf(stage, "left", host, megabytes=amount(stage)))
         report.of(f"iperf3 TCP back {said}", lambda: iperf(stage, "left", host, "-R", megabytes=amount(stage)))
-        report.of(f"iperf3 UDP {said}",
-                  lambda: iperf(stage, "left", host, "-u", "-b", "50M", "-l", 1200, megabytes=max(amount(stage) // 4, 1)))
+        report.of(f"iperf3 UDP {said}", lambda: iperf(
+            stage, "left", host, "-u", "-b", "50M", "-l", 1200, megabytes=max(amount(stage) // 4, 1)))
     report.balanced(forebay, f"every packet is accounted for, {kind}")
 
 
@@ -57,7 +57,8 @@ def flush(stage):
 
 
 def over_a_narrow_path(stage, host, *file):
-    """Checks that the transfer succeeds although its first segments are too long, and that the kernel has learnt the path MTU."""
+    """Checks that the transfer succeeds although its first segments are too long, and that the kernel has learnt the
+    path MTU."""
     passed, seen = upload(stage, "left", f"http://[{host}]:8080/" if ":" in host else f"http://{host}:8080/", *file)
     route = stage.ip("left", f"route get {host}").out.split()
     mtu = next((word for before, word in zip(route, route[1:]) if before == "mtu"), "unknown")

@@ -45,9 +45,12 @@ def play(stage, report, _):
 
     report.of("ping from the site", lambda: ping(stage, "near", FAR))
     for size in SIZES:
-        report.of(f"ping of {size} bytes from the peer's side", lambda: ping(stage, "far", NEAR, "-M", "dont", size=size))
+        report.of(f"ping of {size} bytes from the peer's side",
+                  lambda: ping(stage, "far", NEAR, "-M", "dont", size=size))
     report.of("UDP of 3000 bytes from the peer's side", lambda: echo(stage, "far", NEAR, 8080, 3000))
     report.balanced(peer, "every packet is accounted for, peer")
     ended = report.balanced(site, "every packet is accounted for, site")["packets"]
-    whole, lost = (sum(count for name, count in ended[fate].items() if name.startswith("whole.")) for fate in ("consumed", "dropped"))
-    report.check("outer packets were fragmented, none was lost", whole > 0 and not lost, f"{whole} reassembled, {lost} dropped")
+    whole, lost = (sum(count for name, count in ended[fate].items() if name.startswith("whole."))
+                   for fate in ("consumed", "dropped"))
+    report.check("outer packets were fragmented, none was lost", whole > 0 and not lost,
+                 f"{whole} reassembled, {lost} dropped")

@@ -36,7 +36,8 @@ def play(stage, report, kind):
     tunnels = [f"{user}={teid}:{peer}" for user, (teid, peer) in USERS.items()]
     gnb = stage.peer("gnb", "gtpu.py", "ue", "192.0.2.10", "192.0.2.1", *tunnels)
     stage.ip("gnb", "link set ue up mtu 1456")
-    stage.address("gnb", "ue", "10.60.0.1/32", "10.60.0.2/32", "10.60.0.3/32", "2001:db8:60:1::1/128", "2001:db8:60:2::1/128")
+    stage.address("gnb", "ue", "10.60.0.1/32", "10.60.0.2/32", "10.60.0.3/32",
+                  "2001:db8:60:1::1/128", "2001:db8:60:2::1/128")
     stage.ip("gnb", "route add 198.51.100.0/24 dev ue src 10.60.0.1")
     stage.ip("gnb", "-6 route add 2001:db8:6::/64 dev ue src 2001:db8:60:1::1")
     stage.peer("server", "server.py", "server", 8080, file)
@@ -55,7 +56,10 @@ def play(stage, report, kind):
             size=1500 - (28 if version == 4 else 48)))
         report.of(f"UDP by a user {said}", lambda: echo(stage, "gnb", host, 8080, 1000))
     stage.ip("gnb", "link set ue mtu 4000")
-    for version, host, users in ((4, "198.51.100.2", ("10.60.0.1", "10.60.0.2")), (6, "2001:db8:6::2", ("2001:db8:60:1::1",))):
+    for version, host, users in (
+        (4, "198.51.100.2", ("10.60.0.1", "10.60.0.2")),
+        (6, "2001:db8:6::2", ("2001:db8:60:1::1",)),
+    ):
         # The tunnel adds 44 bytes, and the data network's MTU is 1500. Shorter packets cause only outer fragments,
         # longer ones also inner fragments.
         headers = 28 if version == 4 else 48
@@ -69,7 +73,8 @@ def play(stage, report, kind):
     forebay.ask("table", "up.sessions", "add 10.60.0.3 teid=0x1003 peer=192.0.2.10 peer-teid=0x2003 qfi=7")
     report.of("the same with one that `table` has added", lambda: ping(stage, "gnb", "198.51.100.2", "-I", "10.60.0.3"))
     wire.end()
-    report.of("tshark decodes the tunnels", lambda: capture.decoded(stage.path("n3.pcap"), "02:00:00:00:03:01", "gtp and icmp"))
+    report.of("tshark decodes the tunnels",
+              lambda: capture.decoded(stage.path("n3.pcap"), "02:00:00:00:03:01", "gtp and icmp"))
     for version, at in ((4, "198.51.100.2"), (6, "[2001:db8:6::2]")):
         report.of(f"curl of {megabytes} MB by a user IPv{version}",
                   lambda: download(stage, "gnb", f"http://{at}:8080/file", size, checksum))
@@ -88,7 +93,8 @@ def play(stage, report, kind):
     indications = {name: count for name, count in made.items() if name.endswith(".error_indication")}
     # One error indication for a tunnel that `decap` does not know, and two for pings in a tunnel that `decap` knows but
     # that has no session.
-    report.check("error indications were sent", indications == {"decap.error_indication": 1, "up.error_indication": 2}, indications)
+    report.check("error indications were sent",
+                 indications == {"decap.error_indication": 1, "up.error_indication": 2}, indications)
 
 
 def unanswered(stage, user):
@@ -129,8 +135,10 @@ def understood(gnb):
     seen = json.loads(lines[-1])
     flows = set(seen["flows"])
     right = not seen["wrong"] and seen["echo"] == 1 and seen["errors"] >= 3 and {"9", "7"} <= flows <= {"9", "7", "5"}
-    listed = f"{seen['up']} up, {seen['down']} down, QoS flows {', '.join(sorted(flows))}, {seen['echo']} echo response, "
-    return right, listed + f"{seen['errors']} error indications" + (f", wrong: {seen['wrong'][0]}" if seen["wrong"] else "")
+    listed = (f"{seen['up']} up, {seen['down']} down, QoS flows {', '.join(sorted(flows))}, "
+              f"{seen['echo']} echo response, ")
+    return right, (listed + f"{seen['errors']} error indications"
+                   + (f", wrong: {seen['wrong'][0]}" if seen["wrong"] else ""))
 
 
 def kernel_gtp(stage, report, file):
@@ -138,9 +146,11 @@ def kernel_gtp(stage, report, file):
     what = "the kernel's gtp device"
     done = stage.ip("gnb", "link add gtp0 type gtp role sgsn", ok=None)
     if done.code != 0:
-        return report.missing(what, f"the kernel has none (CONFIG_GTP), or iproute2 does not know it: {done.last_line()}")
+        return report.missing(
+            what, f"the kernel has none (CONFIG_GTP), or iproute2 does not know it: {done.last_line()}")
     # If a user has addresses of both types, the kernel needs two tunnels. The UPF may use one tunnel.
-    tunnels = [f"{user}={teid}:{peer}" for user, (teid, peer) in USERS.items() if user in ("10.60.0.1", "2001:db8:60:2::")]
+    tunnels = [f"{user}={teid}:{peer}" for user, (teid, peer) in USERS.items()
+               if user in ("10.60.0.1", "2001:db8:60:2::")]
     done = stage.attempt("gnb", sys.executable, PEERS / "kernel_gtp.py", "gtp0", "192.0.2.1", *tunnels)
     if done.code != 0:
         return report.check(what, False, done.last_line())
@@ -153,4 +163,5 @@ def kernel_gtp(stage, report, file):
         at = f"[{host}]" if version == 6 else host
         report.of(f"{what}: ping IPv{version}", lambda: ping(stage, "gnb", host))
         report.of(f"{what}: UDP IPv{version}", lambda: echo(stage, "gnb", host, 8080, 1000))
-        report.of(f"{what}: curl IPv{version}", lambda: download(stage, "gnb", f"http://{at}:8080/file", size, checksum))
+        report.of(f"{what}: curl IPv{version}",
+                  lambda: download(stage, "gnb", f"http://{at}:8080/file", size, checksum))

@@ -53,8 +53,10 @@ def play(stage, report, kind):
     count = capture.kinds(seen)
     report.check("only ESP on the wire", set(count) == {"ESP", "ARP"}, capture.listed(count))
     clear = sum(PAYLOAD * 3 in frame for frame in capture.frames(seen))
-    report.check("no plain payload on the wire", clear == 0, f"'{PAYLOAD.decode()}', which pings carry, is in {clear} frames")
-    report.of("tshark decrypts it", lambda: capture.decoded(seen, "02:00:00:00:01:02", "icmp and esp", *security_associations()))
+    report.check("no plain payload on the wire", clear == 0,
+                 f"'{PAYLOAD.decode()}', which pings carry, is in {clear} frames")
+    report.of("tshark decrypts it",
+              lambda: capture.decoded(seen, "02:00:00:00:01:02", "icmp and esp", *security_associations()))
     for version, at in ((4, "10.2.0.2"), (6, "[2001:db8:2::2]")):
         report.of(f"curl of {megabytes} MB IPv{version}",
                   lambda: download(stage, "site-one", f"http://{at}/file", size, checksum))
@@ -69,5 +71,6 @@ def security_associations():
     words = ["-o", "esp.enable_encryption_decode:TRUE"]
     for spi, name in (("0x00001001", "there"), ("0x00002001", "back")):
         key = (EXAMPLES / f"vpn-{name}.key").read_text().split("\n")[1]
-        words += ["-o", f'uat:esp_sa:"IPv4","*","*","{spi}","AES-GCM with 16 octet ICV [RFC4106]","0x{key}","NULL","","32-bit"']
+        words += ["-o", (f'uat:esp_sa:"IPv4","*","*","{spi}","AES-GCM with 16 octet ICV [RFC4106]",'
+                         f'"0x{key}","NULL","","32-bit"')]
     return words
