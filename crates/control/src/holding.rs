@@ -16,9 +16,10 @@ const LEARN_CHANGE: f64 = 0.5;
 /// The fraction by which a learnt cost is reduced in a period that does not show this cost. Holding is thus tried again
 /// later.
 const FORGET: f64 = 1.0 / 256.0;
-/// The largest number of batches that a packet waits for on average in a period that counts as without holding.
+/// A period counts as a period without holding if a packet waits, on average, for at most this number of batches.
 const NONE_HELD: f64 = 0.01;
-/// The least number of batches that a packet waits for on average in a period that shows the cost.
+/// A period shows the cost of holding if a packet waits, on average, for at least this number of batches. Two periods
+/// with holding are compared if their averages differ by at least this number.
 const MANY_HELD: f64 = 0.25;
 /// The least number of turns in a period for a change of triggers to be used. With fewer turns, calls in progress at
 /// the end of the period distort the result.

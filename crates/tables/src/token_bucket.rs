@@ -96,8 +96,8 @@ impl Rate {
         (tokens + span.0.min(self.fill) * self.per_tick).min(self.full)
     }
 
-    /// Returns the whole number of ticks until a bucket that has `tokens` now has `wanted`. Returns [`Ticks::NEVER`] if
-    /// the bucket cannot hold that many.
+    /// Returns the number of ticks, rounded up, in which a bucket fills from `tokens` to `wanted`. Returns
+    /// [`Ticks::NEVER`] if the bucket cannot hold `wanted`.
     #[inline]
     #[must_use]
     pub fn until(self, tokens: u64, wanted: u64) -> Ticks {

@@ -84,7 +84,8 @@ impl Inner {
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Returns the fields that the outer headers show. [`Shown::of`] returns the same fields for the same packet.
+    /// Returns the traffic class and the session hash of the inner packet, for the outer headers. [`Shown::of`] returns
+    /// the same values for the same packet.
     #[inline(always)]
     pub fn shown(&self) -> Shown {
         let session = mix(addresses(self.addresses), u32::from_le_bytes(self.ports));

@@ -107,7 +107,7 @@ impl Mtu {
             let last = at + length == payload;
             let flags = if last { more } else { MORE };
             later.finish(length, (offset + (at / 8) as u16) | flags);
-            // If this fails, the fragments created before leave all the same, but their datagram is never complete.
+            // If this fails, the fragments that already exist are still sent. Their datagram is never complete.
             let Some(fragment) = context.create(FRAGMENT, Gate::FIRST, packet) else { return POOL_EMPTY };
             let Some(data) = packet.data().get(start + first.len + at..start + first.len + at + length) else {
                 return BAD_LENGTH;

@@ -13,7 +13,7 @@ pub struct Offer {
     pub burst: f64,
 }
 
-/// The arrival pattern of a source without an end, for models that compute with the packets instead of taking them.
+/// The arrival pattern of an endless source. The simulator calculates arrivals from the pattern, and takes no packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// How packets are spread over time.

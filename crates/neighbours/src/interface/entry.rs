@@ -158,8 +158,8 @@ impl Entry {
         Self { state: NeighbourState::Permanent, mac, tries: 0, rounds: 0, at: u64::MAX }
     }
 
-    /// Returns the time at which [`Event::Time`] has an effect. A failed entry is remembered for longer than its pause,
-    /// so that the next pause is longer.
+    /// Returns the time at which [`Event::Time`] has an effect. A failed entry is kept for `timers.forget` after its
+    /// pause. The entry counts its failures, so that the pause after the next failure is longer.
     pub(crate) fn due(&self, timers: &Timers) -> u64 {
         if self.state == NeighbourState::Failed { self.at.saturating_add(timers.forget) } else { self.at }
     }

@@ -36,8 +36,8 @@ pub enum DeviceError {
     Busy(String),
     /// Another port of this process uses the interface.
     #[error(
-        "the interface '{name}' is in use by the port '{port}': while packets run, only a port with that name can take \
-         it over"
+        "the interface '{name}' is in use by the port '{port}': while packets run, only a port that is also called \
+         '{port}' can take over the interface"
     )]
     Taken {
         /// The name of the interface.

@@ -146,7 +146,7 @@ impl<A: RuleAddress> Form<A> {
         }
     }
 
-    /// Returns the counts of the rules that need fields that a packet may hide.
+    /// Returns how many rules need the protocol, the ports or an ICMP type. These fields cannot be read in every packet.
     #[inline]
     pub fn needs(&self) -> Needs {
         self.needs

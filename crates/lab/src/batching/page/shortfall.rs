@@ -12,8 +12,8 @@ const REFORMED: f64 = 0.7;
 const GAIN: f64 = 1.5;
 /// The largest share of periods, in percent, in which the paper's controller misses objectives.
 const MISSED: f64 = 9.0;
-/// If the 95th percentile of the delay is above this part of the objective, in percent, larger batches would miss the
-/// objective: the guard is 5 %, and triggers are whole batches.
+/// If the 95th percentile of the delay is above this part of the objective, in percent, the page says that larger
+/// batches would miss the objective. The controller keeps 5 % in reserve (the guard), and a trigger is a whole number.
 const USED: f64 = 80.0;
 /// A ratio between this value and 1 counts as 1.
 const SAME: f64 = 0.98;
