@@ -16,10 +16,10 @@ const LEARN_CHANGE: f64 = 0.5;
 /// The fraction by which a learnt cost is reduced in a period that does not show this cost. Holding is thus tried again
 /// later.
 const FORGET: f64 = 1.0 / 256.0;
-/// A period counts as a period without holding if a packet waits, on average, for at most this number of batches.
+/// A period counts as a period without holding if a packet waits, on average, for fewer batches than this.
 const NONE_HELD: f64 = 0.01;
-/// A period shows the cost of holding if a packet waits, on average, for at least this number of batches. Two periods
-/// with holding are compared if their averages differ by at least this number.
+/// A period shows the cost of holding if a packet waits, on average, for more batches than this. Two periods with
+/// holding are compared if their averages differ by more than this.
 const MANY_HELD: f64 = 0.25;
 /// The least number of turns in a period for a change of triggers to be used. With fewer turns, calls in progress at
 /// the end of the period distort the result.
