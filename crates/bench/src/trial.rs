@@ -2,8 +2,8 @@
 //!
 //! The pipeline keeps running between trials; only the load of its sources changes ([`Action::SetOffer`]). As in RFC
 //! 2544, section 23, a trial begins when no packets are in flight, and is evaluated when none are in flight any more.
-//! So its counts are exact. All packets that were due by the schedule count as offered, whether they were received or
-//! not.
+//! So its counts are exact. Packets that were due by the schedule count as offered, whether they were received or not.
+//! An exception are packets that became due at the end of the load, while a worker was without its core.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -150,7 +150,7 @@ trait Bench {
 
 /// The counts of a trial.
 struct Tally {
-    /// The number of packets that were due.
+    /// The number of packets that were due and that the workers' sources noticed.
     offered: u64,
     /// The number of due packets that were lost.
     lost: u64,

@@ -107,7 +107,6 @@ const ANY: &str = "*";
 /// counts. A test checks that all commands and arguments exist. A new argument that names a component needs a line.
 const CANDIDATES: &[(&str, &str, Values)] = &[
     ("history", "pipeline", Values::None),
-    ("replay", "pipeline", Values::None),
     (ANY, "pipeline", Values::Pipelines),
     (ANY, "pipelines", Values::Pipelines),
     ("place", "chains", Values::Pipelines),

@@ -99,6 +99,6 @@ mod tests {
             rate_text(&GoalResult { pps: None, lower_pps: None, ..found }),
             "n/a: even 4.970M packets/s lose packets"
         );
-        assert!(rate_text(&GoalResult::default()).starts_with("n/a; the time was up"));
+        assert!(rate_text(&GoalResult::default()).starts_with("n/a; the search time was up"));
     }
 }

@@ -112,7 +112,7 @@ impl Declare for AesGcmEncrypt {
             return Err(SetupError::at("use", format!("no key has id {used}: allowed are {}", known.join(", "))));
         };
         if params.packets == Some(0) {
-            return Err(SetupError::not_allowed("packets", "0", "1 and more"));
+            return Err(SetupError::not_allowed("packets", "0", "1 or more"));
         }
         if let Some(mtu) = params.mtu.filter(|mtu| *mtu < 68) {
             return Err(SetupError::not_allowed("mtu", mtu, "68 (RFC 791) to 65535"));

@@ -130,7 +130,7 @@ impl Accepted {
                 let why = |error: serde_json::Error| {
                     io::Error::other(format!(
                         "the file does not contain an accepted configuration (line {} column {}): to start \
-                         from the configuration file, use --prefer file: the state is kept as {}.old",
+                         from the configuration file, use --prefer file, which keeps the state as {}.old",
                         error.line(),
                         error.column(),
                         path.display()

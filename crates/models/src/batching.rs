@@ -120,7 +120,7 @@ impl Model {
     /// # Errors
     /// [`ModelError`]: a path or a figure is invalid.
     pub fn new(modules: Vec<Module>, flows: Vec<Flow>, largest: f64) -> Result<Self, ModelError> {
-        figure(|| "the largest batch".to_owned(), largest, largest >= 1.0 && largest.is_finite(), "1 and more")?;
+        figure(|| "the largest batch".to_owned(), largest, largest >= 1.0 && largest.is_finite(), "1 or more")?;
         for (at, module) in modules.iter().enumerate() {
             for cost in [module.cpu.fixed, module.cpu.each, module.delay.fixed, module.delay.each] {
                 figure(|| format!("module {at}: cost"), cost, cost >= 0.0 && cost.is_finite(), "0 seconds and more")?;

@@ -324,7 +324,7 @@ more, packets are refused and counted, and the error is reported at the end.";
             return Err(SetupError::not_allowed("speed", times, "factors above 0 up to 1e9"));
         }
         if let Loops::Times(0) = params.loops {
-            return Err(SetupError::not_allowed("loops", "0", "1 and more, or `forever`"));
+            return Err(SetupError::not_allowed("loops", "0", "1 or more, or `forever`"));
         }
         match params.read.as_deref() {
             Some(STANDARD_INPUT) if params.loops != Loops::Times(1) => {

@@ -21,7 +21,7 @@ pub struct Fault {
     /// What is wrong, with the value, what is allowed, and the hint.
     pub message: String,
     /// The wrong value, shortened and without quotes; `***` if it may be a secret. For a list of a wrong length, the
-    /// number of elements. `None` if only the message has the value.
+    /// number of elements and their noun, such as `65 addresses`. `None` if only the message has the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The allowed values, if they are known apart from the message.

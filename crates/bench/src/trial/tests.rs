@@ -180,15 +180,14 @@ fn a_real_pipeline_is_tried_at_several_loads() {
             .expect("it starts");
     let mut trials = Measured::new(Arc::clone(&instance), load);
     let span = Duration::from_millis(300);
-    // 15 000 packets are due. If another process has the worker's core at the end of the span, packets that became due
-    // in this time are not counted. If it has the core of this thread, the load ends late.
+    // 15 000 packets are due, and in the trial below 30 000. If another process has the worker's core at the end of the
+    // span, packets that became due in this time are not counted. The trial in simulated time has exact numbers.
     let over = trials.run(50_000.0, span).expect("it runs");
-    assert!((11_000..20_000).contains(&over.offered) && over.took >= span, "{over:?}");
-    assert!(over.lost > over.offered / 2, "{over:?}");
+    assert!(over.offered >= 11_000 && over.lost > over.offered / 2 && over.took >= span, "{over:?}");
     let disturbances = trials.disturbances();
     assert!(disturbances.len() == 1 && disturbances[0].span_s >= 0.3, "{disturbances:?}");
     let again = trials.run(100_000.0, span).expect("it runs");
-    assert!((22_000..40_000).contains(&again.offered) && again.lost > again.offered / 2, "{again:?}");
+    assert!(again.offered >= 22_000 && again.lost > again.offered / 2, "{again:?}");
     let outcome = instance.end();
     assert!(outcome.troubles.is_empty(), "{outcome:?}");
 }

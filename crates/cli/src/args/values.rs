@@ -100,7 +100,7 @@ mod tests {
         assert!(setting("n=16").is_ok() && setting("=16").is_err() && setting("n").is_err());
         // Regression: an unset variable of a script removed an objective.
         for wrong in ["flows.0.slo=", "flows.0.slo= "] {
-            assert!(setting(wrong).is_err_and(|error| error.contains("`flows.0.slo=null` leaves")), "{wrong}");
+            assert!(setting(wrong).is_err_and(|error| error.contains("`flows.0.slo=null` removes the key")), "{wrong}");
         }
         assert!(setting("flows.0.slo=null").is_ok() && parameter("trigger=").is_ok() && parameter("=3").is_err());
         let (name, cost) = cost("acl=500+20").expect("well-formed");

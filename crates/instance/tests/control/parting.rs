@@ -249,7 +249,7 @@ fn the_reason_why_modules_do_not_move_is_reported_until_they_do() {
     }
     let first = reasons.iter().position(Option::is_some).expect("a move is tried");
     let is_changed = |reason: &Option<String>| {
-        reason.as_ref().is_some_and(|reason| reason.contains("'bulk' reads a file that was changed"))
+        reason.as_ref().is_some_and(|reason| reason.contains("'bulk' reads a file that has changed since"))
     };
     assert!(first < 100 && reasons[first..].iter().all(is_changed), "{reasons:?}");
     bulk.set_modified(written).expect("the file is ours");

@@ -34,7 +34,7 @@ fn its_own_addresses_and_prefixes() {
 #[test]
 fn errors_name_the_location_the_value_and_what_is_allowed() {
     for (more, error) in [
-        (json!({ "mac": "01:00:00:00:00:01" }), "mac: 01:00:00:00:00:01: allowed are addresses of one"),
+        (json!({ "mac": "01:00:00:00:00:01" }), "mac: 01:00:00:00:00:01: allowed are unicast addresses"),
         (json!({ "addresses": [] }), "addresses: 0 addresses: allowed are 1 to 16"),
         (json!({ "addresses": ["192.0.2.1"] }), "'192.0.2.1' is not an interface address"),
         (

@@ -87,7 +87,7 @@ fn several_workers_may_drop_at_full_rings_whatever_the_scheduler() {
         assert_eq!(when_full(plan), [WhenFull::Wait, WhenFull::Drop, WhenFull::Wait]);
     }
     assert!(load(&with("control: { batching: optimal, workers: 2 }\nshares: { b: { when_full: wait } }\n")).is_ok());
-    assert!(refused("shares: { b: { when_full: drop } }\n").contains("several workers"));
+    assert!(refused("shares: { b: { when_full: drop } }\n").contains("between workers"));
 }
 
 #[test]

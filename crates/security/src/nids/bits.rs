@@ -312,7 +312,7 @@ mod tests {
         assert!(!plane.get(2, 7, 1));
     }
 
-    /// In the past, a 32-bit generation came back to an old value after 4 294 967 296 sessions.
+    /// Regression: a 32-bit generation came back to an old value after 4 294 967 296 sessions.
     #[test]
     fn a_generation_passes_32_bits() {
         let mut generations = Generations(Zeroed::new(2).expect("memory"));

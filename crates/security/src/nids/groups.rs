@@ -43,7 +43,7 @@ struct ProtocolGroups {
 struct GroupsByPort {
     /// For each port, the index of its group in `groups` plus 1; 0 if the port has no group. Empty if there are no
     /// groups.
-    numbers: Box<[u16]>,
+    numbers: Box<[u32]>,
     groups: Vec<Group>,
 }
 
@@ -51,7 +51,7 @@ impl GroupsByPort {
     /// Returns the group of a port.
     #[inline]
     fn get(&self, port: u16) -> Option<&Group> {
-        self.groups.get(usize::from(*self.numbers.get(usize::from(port))?).checked_sub(1)?)
+        self.groups.get((*self.numbers.get(usize::from(port))? as usize).checked_sub(1)?)
     }
 }
 

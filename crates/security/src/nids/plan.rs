@@ -41,7 +41,7 @@ pub struct ProtocolRules {
 #[derive(Default)]
 pub struct RulesByPort {
     /// For each port, the index of its set in `sets` plus 1; 0 if the port has no set. Empty if there are no sets.
-    pub numbers: Box<[u16]>,
+    pub numbers: Box<[u32]>,
     /// Sets of rules; all ports with the same rules share a set.
     pub sets: Vec<Vec<u32>>,
 }
@@ -129,7 +129,7 @@ impl ProtocolRules {
 }
 
 impl RulesByPort {
-    /// Groups ports with the same rules into sets. Returns `None` if the budget is exceeded, or if there are 65 536 sets.
+    /// Groups ports with the same rules into sets. Returns `None` if the budget is exceeded.
     fn new(rules: &[(&Ranges, u32)], texts: &[Option<Vec<u8>>], budget: &mut PlanBudget) -> Option<Self> {
         if rules.is_empty() {
             return Some(Self::default());
@@ -143,8 +143,8 @@ impl RulesByPort {
                 of_port[port as usize].push(*rule);
             }
         }
-        let mut known: HashMap<Vec<u32>, u16> = HashMap::new();
-        let (mut sets, mut numbers) = (Vec::new(), vec![0u16; 1 << 16]);
+        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        let (mut sets, mut numbers) = (Vec::new(), vec![0u32; 1 << 16]);
         for (number, mut rules) in numbers.iter_mut().zip(of_port) {
             if rules.is_empty() {
                 continue;
@@ -156,8 +156,8 @@ impl RulesByPort {
                 None => {
                     budget.memory = budget.memory.checked_sub(memory(&rules, texts))?;
                     sets.push(rules.clone());
-                    // If all 65 536 ports have different rules, the last number does not fit.
-                    let number = u16::try_from(sets.len()).ok()?;
+                    // There are at most as many sets as ports.
+                    let number = sets.len() as u32;
                     known.insert(rules, number);
                     number
                 }

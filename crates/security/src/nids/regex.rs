@@ -346,7 +346,7 @@ mod tests {
             (r"/(a)\1/i", b"aA", b"ab"),
             ("/([z'])x\\1/", b"'x'", b"'xz"),
             (r"/(?:(a)|b)\1/", b"aa", b"ba"),
-            // In the past, a '(' in a comment or in a class with a name counted as a group, and these rules never matched.
+            // Regression: a '(' in a comment or in a class with a name counted as a group.
             (r"/(?#()(?P<x>a)(?P=x)/", b"aa", b"ab"),
             ("/b# (\n(?<x>a)\\k<x>/x", b"baa", b"ba"),
             (r"/[[:alpha:](](?P<x>a)(?P=x)/", b"(aa", b"(ab"),

@@ -128,7 +128,7 @@ fn options_mean_what_the_documentation_says() {
     }
 }
 
-/// In the past, overlapping port ranges made a group of hundreds of rules for every few ports: 1 400 automata with 400
+/// Regression: overlapping port ranges made a group of hundreds of rules for every few ports: 1 400 automata with 400
 /// contents each.
 #[test]
 fn overlapping_port_ranges_take_bounded_memory() {

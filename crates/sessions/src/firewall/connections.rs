@@ -27,8 +27,8 @@ pub struct ConnectionsParams {
     #[serde(default)]
     pub(super) when_full: WhenFull,
     /// Maximum number of TCP connections of each IP version whose handshake is not complete, over all workers: half of
-    /// `sessions` by default. When there are as many, packets that would open another TCP connection are dropped as
-    /// `half_open`, so that a flood of SYNs leaves room for other connections.
+    /// `sessions` by default. Workers divide it evenly, rounded up. When there are as many, packets that would open
+    /// another TCP connection are dropped as `half_open`, so that a flood of SYNs leaves room for other connections.
     half_open: Option<usize>,
     /// Whether any packet of a TCP connection can open its entry, so that connections that are older than this table
     /// are accepted. With `false` (the default) only a SYN opens a connection.
@@ -45,15 +45,15 @@ pub struct Connections {
     pub(super) key: String,
     /// The maximum number of connections of each IP version over all workers.
     pub(super) sessions: usize,
+    /// The settings with the limits of all workers.
     settings: Settings,
 }
 
-/// Settings of the connections.
+/// Settings of the connections, with the limits of one worker (except in [`Connections`]).
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub(super) when_full: WhenFull,
-    /// The maximum number of half-open TCP connections of each IP version: of all workers in [`Connections`], of one
-    /// worker in its modules.
+    /// The maximum number of half-open TCP connections of each IP version.
     pub(super) half_open: usize,
     /// True if any packet may open a TCP connection. Otherwise only a SYN may.
     pub(super) picks_up: bool,
@@ -121,7 +121,7 @@ impl Connections {
     pub fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
         let operators = Listing::of(&self.key, setup)?.operator_side(setup.share());
         let most = self.sessions.div_ceil(setup.share().1);
-        let (key, settings) = (self.key.clone(), self.settings);
+        let (key, settings) = (self.key.clone(), self.settings_of_worker(setup.share().1));
         Ok(SessionLookup::Connections(ConnectionLookup {
             key,
             tables: self.tables(&operators, setup)?,

@@ -234,8 +234,8 @@ fn a_flood_of_syn_leaves_room() {
     assert_eq!((counted["open"], counted["half open"]), (2, 1), "the established connection and the last one");
 }
 
-/// Regression: each worker had the limit of all workers. With two workers the limit was the size of a worker's table, so
-/// it had no effect.
+/// Regression: each worker had the limit of all workers. With two workers, the limit was the size of a worker's table,
+/// so it had no effect.
 #[test]
 fn workers_divide_the_limit_of_half_open_connections() {
     let mut environment = SetupEnvironment::new(Frequency::new(1e9));

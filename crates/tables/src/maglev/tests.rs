@@ -87,7 +87,7 @@ fn shares_are_proportional_to_weights() {
     }
 }
 
-/// In the past, thousands of light members beside one heavy member went through each of half a million rounds to take a
+/// Regression: thousands of light members beside one heavy member went through each of half a million rounds to take a
 /// turn in one of 65 535. The turns of all light members fall in the same rounds, so after nine such rounds each has
 /// had nine turns.
 #[test]

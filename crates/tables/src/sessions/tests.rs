@@ -289,7 +289,7 @@ proptest! {
     }
 }
 
-/// Sessions that last longer than a wheel of the finest slots covers. In the past each look only moved a session to a
+/// Sessions that last longer than a wheel of the finest slots covers. Regression: each look only moved a session to a
 /// later slot, and every insertion examined as many sessions as it could.
 #[test]
 fn of_sessions_that_last_for_hours_the_first_is_evicted_at_once() {
@@ -302,7 +302,7 @@ fn of_sessions_that_last_for_hours_the_first_is_evicted_at_once() {
     assert_eq!(all, (0..1_000).collect::<Vec<_>>());
 }
 
-/// Of sessions that end in the same slot of the wheel, the oldest is evicted. In the past it was the newest, so a new
+/// Of sessions that end in the same slot of the wheel, the oldest is evicted. Regression: it was the newest, so a new
 /// session was evicted for the next one.
 #[test]
 fn of_sessions_that_end_together_the_oldest_is_evicted() {

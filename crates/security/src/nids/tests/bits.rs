@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-/// In the past, a module before the module that opens sessions took all datagrams of a batch for the first of their
+/// Regression: a module before the module that opens sessions took all datagrams of a batch for the first of their
 /// session. A command right after the datagram that forbids it passed.
 #[test]
 fn packets_behind_others_of_an_unknown_session_in_a_batch_are_undecided() {

@@ -237,7 +237,7 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
     }
 }
 
-/// In the past, a first fragment with the content of a rule that drops passed as clean.
+/// Regression: a first fragment with the content of a rule that drops passed as clean.
 #[test]
 fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
@@ -464,7 +464,7 @@ fn flow_that_no_table_can_answer_is_refused() {
     }
 }
 
-/// In the past, only the last of two options `flow` was tested.
+/// Regression: only the last of two options `flow` was tested.
 #[test]
 fn a_rule_with_two_flow_options_tests_both() {
     let mut environment = SetupEnvironment::new(Frequency::new(1e9));

@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// In the past, contents that may each follow every position of the content before took exponential time.
+/// Regression: contents that may each follow every position of the content before took exponential time.
 #[test]
 fn contents_in_sequence_do_not_take_exponential_time() {
     let options = format!("content:\"a\"; {}", "content:\"a\"; distance:0; ".repeat(62)) + "content:\"b\"; distance:0;";
