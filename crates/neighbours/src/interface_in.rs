@@ -319,8 +319,8 @@ impl InterfaceIn {
         self.martians == Martians::Drop && (self.local.has_v4(source) || self.local.broadcasts.contains(&source))
     }
 
-    /// Handles any packet and returns its gate. Learns neighbours, and turns requests into their answers. Also stores the
-    /// time that operators' changes of the neighbours use as the current time.
+    /// Handles any packet and returns its gate. Learns neighbours, and turns requests into their answers. Also stores
+    /// the time that operators' changes of the neighbours use as the current time.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {

@@ -402,8 +402,8 @@ impl<'s> Search<'s> {
         Some(if listed.is_complete { most } else { most.max(rest + self.ceiling(listed, priced)) })
     }
 
-    /// Returns true if a way uses the unused domains of each class by ascending number. The domains of a class are equal,
-    /// so one order is enough. `firsts` are the way's domains, in the order in which the way first uses them.
+    /// Returns true if a way uses the unused domains of each class by ascending number. The domains of a class are
+    /// equal, so one order is enough. `firsts` are the way's domains, in the order in which the way first uses them.
     fn is_first_of_its_like(&self, firsts: &[usize], level: &Level) -> bool {
         let classes = &self.space.classes;
         firsts.iter().enumerate().all(|(index, &domain)| {

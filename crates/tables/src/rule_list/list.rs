@@ -146,7 +146,8 @@ impl<A: RuleAddress> Form<A> {
         }
     }
 
-    /// Returns how many rules need the protocol, the ports or an ICMP type. These fields cannot be read in every packet.
+    /// Returns how many rules need the protocol, the ports or an ICMP type. These fields cannot be read in every
+    /// packet.
     #[inline]
     pub fn needs(&self) -> Needs {
         self.needs
