@@ -161,7 +161,7 @@ fn only_the_allowed_number_of_functions_moves() {
     assert!(text.contains("moves: ") && text.contains("from domain 0 to domain 1"), "{text}");
     let wrong = place(EXAMPLE, &["--topology", "2x12", "--from", MODELS, "--moves", "1"]);
     assert!(
-        wrong.code == Some(2) && wrong.err.contains("allowed is what `forebay place --json` prints"),
+        wrong.code == Some(2) && wrong.err.contains("allowed is the output of `forebay place --json`"),
         "{}",
         wrong.err
     );
@@ -269,7 +269,7 @@ fn invalid_inputs_are_refused_with_the_allowed_values() {
             &["--topology", "2x4", "--objective", "cores"],
             "chain 'backup': it has no rate: `--objective cores` needs one",
         ),
-        (&["--topology", "8x8", "--search", "brute-force"], "--search brute-force: 8589934592 placements"),
+        (&["--topology", "8x8", "--search", "brute-force"], "--search brute-force would examine 8589934592 placements"),
         (&["--topology", "2x4", "--models", "no.json"], "place: --models no.json: No such file or directory"),
     ] {
         let done = place(EXAMPLE, arguments);
