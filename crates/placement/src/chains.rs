@@ -257,7 +257,7 @@ fn check(sections: &[ChainSection], faults: &mut Vec<Fault>) {
             fault(&["slo"], format!("slo {slo}: allowed are 1us to 10s"));
         }
         if chain.percentile.is_some() && chain.slo.is_none() {
-            fault(&["percentile"], "a percentile without a delay objective: state `slo`, too".to_owned());
+            fault(&["percentile"], "a percentile needs a delay objective: state `slo`, too".to_owned());
         }
         if let Some(copies) = chain.copies.filter(|copies| *copies > MOST_COPIES) {
             fault(&["copies"], format!("{copies} copies: allowed are 0 to {MOST_COPIES}"));

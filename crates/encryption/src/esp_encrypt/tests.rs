@@ -275,7 +275,7 @@ fn associations_change_while_packets_run() {
         ),
         (&format!("add 0x200 key={KEY} esn=1"), "esn: it takes no value"),
         ("add 0x200 peer=192.0.2.10", "the key is missing"),
-        ("add 0x200 key=(hidden) peer=192.0.2.10", "the key is hidden"),
+        ("add 0x200 key=(hidden) peer=192.0.2.10", "the listed line does not show the key"),
         ("add 0x200 key=@none.key peer=192.0.2.10", "cannot read 'none.key'"),
         ("remove 0x200", "0x200 does not exist"),
         (&format!("remove 0x100 {KEY}"), "word 2 (not shown) differs from the listed line of 0x100: write the index"),
