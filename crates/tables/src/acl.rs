@@ -9,7 +9,7 @@
 //! [`Classifier::build`] chooses the cheapest compiled form that fits ([`Backend`]). Compiling takes up to seconds. A
 //! list that is being changed is therefore kept in [`Tuples`] instead: a change takes a microsecond, but each packet
 //! takes longer. [`Tuples`] also serve a list whose compilation would exceed its [budget] or whose compiled form would
-//! be slower. [`oracle`] is the reference for all of them.
+//! be slower. [`oracle`] is the reference against which all forms are tested.
 
 use std::sync::Arc;
 
@@ -88,11 +88,11 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// Each field of a packet is mapped to a class (values that match the same rules), and tables combine the classes
-    /// into one verdict, with a fixed number of table reads and no branch. For lists whose tables stay small, which is
-    /// most lists.
+    /// into one verdict, with a fixed number of table reads and no branch. Only a list whose tables stay small has this
+    /// form; most lists do.
     Cross,
-    /// The rule sets of source, destination and service are intersected bit by bit, up to 1 024 rules at a time. For
-    /// every list, the memory grows linearly with the number of rules.
+    /// The rule sets of source, destination and service are intersected bit by bit, up to 1 024 rules at a time. The
+    /// memory grows linearly with the number of rules, whatever the rules are.
     Bits,
 }
 
@@ -157,7 +157,8 @@ impl<A: RuleAddress> Classifier<A> {
         Classifier::build_within(rules.into(), default, backend, &mut Budget::whole())
     }
 
-    /// Like [`build_with`](Self::build_with), with a budget from the caller. Tests read from it how much was taken.
+    /// Like [`build_with`](Self::build_with), with a budget from the caller. Tests read from the budget how much work
+    /// and memory compiling took.
     fn build_within(
         rules: Arc<[Rule<A>]>,
         default: Decision,

@@ -16,7 +16,8 @@ pub struct AnswerLimit {
 }
 
 impl AnswerLimit {
-    /// Returns a limit of `per_second` answers, in ticks of this frequency; 0 allows none.
+    /// Returns a limit of `per_second` answers; 0 allows none. `frequency` is the frequency of the clock whose time
+    /// [`take`](Self::take) gets.
     #[must_use]
     pub fn new(per_second: u32, frequency: Frequency) -> Self {
         let second = frequency.ticks(forebay_units::Nanos(1_000_000_000)).0.max(1);

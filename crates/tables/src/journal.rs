@@ -80,13 +80,14 @@ pub fn check(path: &Path) -> Result<(), String> {
     check_writable(path).map_err(|error| cannot(path, &error))
 }
 
-/// Returns the error that a file cannot be written.
+/// Returns the message of the error that a file cannot be written.
 fn cannot(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("cannot write {}: {why}", path.display())
 }
 
-/// The journal of a file. After a reload the new owner of the same name continues with it. The slot does not keep the
-/// journal alive: the file is closed when the last user drops the journal.
+/// Gives all users of a file the same journal. After a reload, the new module or state with the same name continues
+/// with this journal. The slot does not keep the journal alive: the file is closed when the last user drops the
+/// journal.
 pub struct JournalSlot<R: Record>(Mutex<Weak<Journal<R>>>);
 
 impl<R: Record> Default for JournalSlot<R> {

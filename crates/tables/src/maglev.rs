@@ -17,8 +17,8 @@ use super::sessions::Seed;
 pub struct Member {
     /// The identity, from which the member's permutation is derived.
     pub identity: u64,
-    /// The weight. The member gets about its weight divided by the sum of all weights of the places, and none if the
-    /// weight is 0.
+    /// The weight. If the weight is w and the sum of all weights is s, the member occupies about w / s of the places. A
+    /// member of weight 0 occupies none.
     pub weight: u16,
 }
 
@@ -127,7 +127,7 @@ impl Maglev {
     #[inline(always)]
     #[must_use]
     pub fn pick(&self, hash: u64) -> usize {
-        // The upper half is scaled instead of divided. The chances of two places differ by at most 1 in 2^11.
+        // The upper half is scaled instead of divided. The probabilities of two places differ by at most 1 in 2^11.
         let at = ((hash >> 32) * self.places.len() as u64) >> 32;
         usize::from(self.places[at as usize])
     }

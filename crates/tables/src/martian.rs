@@ -1,8 +1,8 @@
 //! Addresses that no router forwards: "martian" sources and destinations (RFC 1812 sections 5.3.7 and 11, RFC 4291
 //! section 2).
 //!
-//! Packets that stay on their link are exempt from one rule: a host that has no address yet sends from the
-//! unspecified address (DHCP, RFC 2131 section 4.1; duplicate address detection, RFC 4862 section 5.4.2).
+//! A packet that stays on its link may have the unspecified address as its source, because a host that has no address
+//! yet sends such packets (DHCP, RFC 2131 section 4.1; duplicate address detection, RFC 4862 section 5.4.2).
 
 use forebay_packet::host_address::stands_for_v4;
 use forebay_packet::{Network, Packet};
@@ -83,7 +83,7 @@ fn is_martian_v4(source: u32, destination: u32) -> bool {
 
 /// Returns true if the source or the destination of an IPv6 packet is a martian. The unspecified address, the loopback
 /// address and addresses that stand for IPv4 are martians (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5). Multicast addresses
-/// are never sources, and packets to groups of the scopes 0 and 1 leave no node (section 2.7).
+/// are never sources, and packets to multicast groups of the scopes 0 and 1 never leave their node (section 2.7).
 #[cold]
 fn is_martian_v6(source: u128, destination: u128) -> bool {
     let link_scope = destination >> 112 == 0xff02;

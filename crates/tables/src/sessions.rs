@@ -52,7 +52,7 @@ pub trait Session: Copy + FromZeros {
 /// A session that was found, and the side whose key found it. The value is valid until any session is removed from the
 /// table ([`Sessions::removals`]).
 ///
-/// The number is twice the session's number, plus the side. The index stores the same number.
+/// The field is twice the session's number, plus the side. The index stores the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found(u32);
 
@@ -95,8 +95,8 @@ pub enum Refused {
     Crowded,
 }
 
-/// A time, in time slots. The owner of the table chooses the length of a time slot, and when time 0 is. A session that
-/// ends at [`NEVER`] does not expire and is not evicted.
+/// A time, in time slots. The owner of the table chooses the length of a time slot and the instant of time 0. A session
+/// that ends at [`NEVER`] does not expire and is not evicted.
 pub type Slot = u32;
 
 /// A session with its links in the wheel and its end time. It takes one cache line if the session is small enough.
@@ -171,8 +171,8 @@ impl<S: Session> Sessions<S> {
         Ok(Self { index, entries, wheel: Wheel::new(), grain: 0, seed, fresh: 1, free: 0, len: 0, removals: 0 })
     }
 
-    /// Makes the (empty) table ready for sessions that last up to `longest` time slots. [`expire`](Self::expire) can
-    /// remove a session at the latest 1/2048 of that time after its end. A session that lasts longer than the wheel
+    /// Makes the (empty) table ready for sessions that last up to `longest` time slots. [`expire`](Self::expire) finds
+    /// a session that has ended at most 1/2048 of `longest` after its end. A session that lasts longer than the wheel
     /// covers is moved to a later slot once per turn of the wheel. Without this call the wheel covers 4 096 time slots
     /// (512 seconds if a time slot is an eighth of a second).
     #[must_use]
@@ -348,7 +348,8 @@ impl<S: Session> Sessions<S> {
 
     /// Removes one session that has ended by `now` and returns it. Each session examined takes one from `looks`.
     /// Returns `None` when `looks` is 0 or when all sessions up to `now` have been examined. The caller calls this
-    /// regularly with a limited `looks`. So many sessions that end at once do not delay packets for long.
+    /// regularly with a limited `looks`. Then even many sessions that end at the same time do not delay packets for
+    /// long.
     pub fn expire(&mut self, now: Slot, looks: &mut u32) -> Option<S> {
         while *looks > 0 {
             let number = self.wheel.next(now >> self.grain)?;
@@ -374,8 +375,8 @@ impl<S: Session> Sessions<S> {
     }
 
     /// Examines sessions, starting with `number`, and moves prolonged sessions to later slots. Stops at a session that
-    /// was not prolonged, or after [`EVICTION_LOOKS`] sessions if one of them ends. Returns the examined session that
-    /// ends soonest, or `None` if no session ends.
+    /// was not prolonged, or after [`EVICTION_LOOKS`] sessions if one of them has an end time other than [`NEVER`].
+    /// Returns the examined session that ends soonest, or `None` if all sessions end at [`NEVER`].
     #[inline(never)]
     fn put_off_some(&mut self, number: u32, ends: Slot) -> Option<u32> {
         let mut soonest = Some((ends, number)).filter(|(ends, _)| *ends != NEVER);
@@ -408,7 +409,7 @@ impl<S: Session> Sessions<S> {
     #[must_use]
     pub fn is_due(&mut self, now: Slot) -> bool {
         if self.len == 0 {
-            // The table was empty in the meantime: the slots up to `now` are empty and need not be examined.
+            // The table is empty, so the slots up to `now` have no entries and need not be examined.
             self.wheel.skip_to(now >> self.grain);
         }
         self.wheel.at() < now >> self.grain

@@ -1,7 +1,7 @@
 //! A classifier that intersects three sets of rules for each packet (source, destination, service), 256 rules at a
 //! time. The first rule in all three sets that permits or denies packets decides.
 //!
-//! The bit-vector scheme (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient
+//! This is the bit-vector scheme (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient
 //! Multi-dimensional Range Matching", SIGCOMM 1998). A field of n rules has up to 2n + 1 classes of n bits each. Lists
 //! are therefore cut into blocks of at most 1 024 rules: memory grows with the number of rules, not with its square. If
 //! a rule of an early block decides about a packet, the later blocks are not read.
@@ -32,8 +32,9 @@ pub struct Bits<A: RuleAddress> {
 struct Block<A: RuleAddress> {
     /// The index of the block's first rule in the list.
     first_rule: usize,
-    /// The classes of source addresses. The classes of `src` and `dst` are already multiplied by the number of vectors
-    /// per set, but those of `services` are not.
+    /// Maps a source address to the index of the first vector of its rule set in `src_sets`. `dst` does the same for
+    /// `dst_sets`. `services` returns the number of the set, which is not yet multiplied by the number of vectors per
+    /// set.
     src: AddressClasses<A>,
     dst: AddressClasses<A>,
     services: Services,
@@ -111,7 +112,7 @@ impl<A: RuleAddress> Bits<A> {
     /// decision.
     pub fn classify(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         verdicts.fill(self.default);
-        // The keys that no rule has decided about yet.
+        // The indices of the keys that no rule has decided about yet. The first `count` entries are valid.
         let mut open: [u8; CHUNK] = std::array::from_fn(|index| index as u8);
         let mut count = keys.len().min(CHUNK);
         let (mut src, mut dst, mut services) = ([0; CHUNK], [0; CHUNK], [0; CHUNK]);

@@ -1,9 +1,10 @@
 //! The budget of work and memory to compile one list. It is counted rather than timed, so that a list compiles on every
 //! machine or on none.
 //!
-//! Every back end crosses fields, and a list can be written so that all crossings differ. For 100 000 rules that differ
-//! in the ranges of both ports and in bits of the protocol, the bit vectors would take 1.9 GB and 40 seconds. This
-//! list is not compiled. Code that builds classes takes its work and memory from the budget before it starts.
+//! Every back end combines the classes of several fields, and a hostile list can make all combinations differ. For a
+//! list of 100 000 rules that differ in the ranges of both ports and in bits of the protocol, the bit vectors would
+//! take 1.9 GB and 40 seconds. The budget rejects such a list. Code that builds classes takes its work and memory from
+//! the budget before it starts.
 
 /// The largest number of steps, of about a nanosecond each. Typical lists take less than half.
 pub const WORK: u64 = 1 << 30;
@@ -42,7 +43,7 @@ impl Budget {
         rest.map(|_| ())
     }
 
-    /// Returns true if a request exceeded the budget or the work or memory is used up.
+    /// Returns true if no work or no memory remains: it is used up, or a request exceeded the rest.
     pub fn is_spent(&self) -> bool {
         self.work == 0 || self.bytes == 0
     }

@@ -157,7 +157,7 @@ impl LineReader {
         Some(PortRange::new(low, high))
     }
 
-    /// Parses a word as a port. `None` means that the line has ended.
+    /// Parses a word as a port. `word` is `None` if the line has ended.
     fn port(&mut self, what: &'static str, word: Option<&str>) -> Option<u16> {
         match word {
             Some(text) => {

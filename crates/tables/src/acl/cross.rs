@@ -1,10 +1,11 @@
-//! A classifier that crosses field classes into a verdict, with a fixed number of reads and no branch.
+//! A classifier whose tables map the classes of a packet's fields to a verdict, with a fixed number of reads and no
+//! branch.
 //!
-//! Recursive flow classification (Gupta and McKeown, SIGCOMM 1999) in its shallowest form. The classes of both
-//! addresses select an address set, and the ports and the protocol select a service set. Both sets select the outcome:
-//! the rule that decides, and the `count` rules that match before it. Every table entry stands for a set of rules, and
-//! equal sets share a number, so most tables are far smaller than the product of their fields. If the tables are too
-//! large, this back end declines the list.
+//! This is recursive flow classification (Gupta and McKeown, SIGCOMM 1999) with as few steps as possible. The classes
+//! of both addresses select an address set, and the ports and the protocol select a service set. Both sets select the
+//! outcome: the rule that decides, and the `count` rules that match before it. Every table entry stands for a set of
+//! rules, and equal sets share a number, so most tables are far smaller than the product of their fields. If the tables
+//! are too large, the list is not compiled in this form.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +18,7 @@ use super::rule::{PortRange, ProtocolMatch, Rule, RuleAddress, RulePrefix};
 use super::services::Services;
 use super::sets::{Interner, RuleSets, collect, cut_after_first, members, words_for};
 
-/// Longer lists are declined at once: their sets alone would fill the caches.
+/// The largest number of rules. The rule sets of a longer list would fill the caches, even without the tables.
 const MAX_RULES: usize = 4096;
 /// The largest number of pairs of address classes. It bounds the time to build.
 const MAX_ADDRESS_PAIRS: usize = 1 << 21;
@@ -41,18 +42,22 @@ pub struct Cross<A: RuleAddress> {
     outcomes: Grid,
     /// The verdict of each outcome. Outcomes with `count` rules come last.
     verdicts: Box<[Verdict]>,
-    /// The `count` rules of each outcome with such rules, in the same order as the last entries of `verdicts`.
+    /// For each outcome with `count` rules: the numbers of these rules. The order is that of the last entries of
+    /// `verdicts`.
     counted: Box<[Box<[u32]>]>,
 }
 
-/// The outcomes by number. An outcome without `count` rules has the index of the rule that decides. The default has the
-/// next number after the rules. Outcomes with `count` rules follow.
+/// The possible outcomes of a classification, by number. If no `count` rule matches, the outcome's number is the index
+/// of the rule that decides, or the number of rules if the default decides. The outcomes with `count` rules have the
+/// numbers after that.
 struct Outcomes {
-    /// The verdict of each outcome. At the index of a `count` rule, which decides nothing, it is not used.
+    /// The verdict of each outcome. The entry at the index of a `count` rule is not used, because the rule decides
+    /// nothing.
     verdicts: Vec<Verdict>,
-    /// The number of each outcome with `count` rules, by the number of its decider and these rules.
+    /// The number of each outcome with `count` rules, by the index of the rule that decides and the indices of these
+    /// `count` rules.
     numbers: HashMap<(u16, Box<[u32]>), u16>,
-    /// The `count` rules of each outcome in `numbers`, in order of their numbers.
+    /// The `count` rules of each outcome in `numbers`, in the order of the outcomes' numbers.
     counted: Vec<Box<[u32]>>,
 }
 
@@ -86,8 +91,9 @@ impl Outcomes {
 }
 
 /// Crosses the source classes and the destination classes into address sets. Returns the number of each pair's set, and
-/// the sets. Rules after the first rule of `last` in a set cannot be reached and are cut off. Returns `None` if there
-/// are too many pairs or sets, or the budget is spent.
+/// the sets. `last` is the set of the deciding rules that match every service. In an address set, the rules after the
+/// first rule of `last` cannot be reached and are cut off. Returns `None` if there are too many pairs or sets, or the
+/// budget is spent.
 fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64], budget: &mut Budget) -> Option<(Grid, RuleSets)> {
     if src.len() * dst.len() > MAX_ADDRESS_PAIRS {
         return None;

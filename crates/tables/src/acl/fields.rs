@@ -25,8 +25,8 @@ pub struct Partition<T> {
 
 /// Partitions a field with values from `min` to `max` at the ends of `ranges`, which has one range for each rule. There
 /// must be fewer than 2¹⁵ ranges, so that classes fit into 16 bits. `words` is the number of words of a rule set
-/// ([`words_for`](super::sets::words_for)), and `before` returns the value before another. Returns `None` if the budget
-/// is spent.
+/// ([`words_for`](super::sets::words_for)), and `before` returns the value before a value above `min`. Returns `None`
+/// if the budget is spent.
 pub fn partition<T: Ord + Copy + Hash>(
     ranges: &[(T, T)],
     words: usize,
@@ -78,7 +78,7 @@ pub fn partition_addresses<A: RuleAddress>(
     partition(&ranges, words, A::MIN, A::MAX, A::before, budget)
 }
 
-/// A map from an address to its class, already multiplied by the stride of the table that uses it.
+/// A map from an address to its class, already multiplied by the stride of the table that the class indexes.
 #[derive(Clone, Debug)]
 pub struct AddressClasses<A: RuleAddress>(IntervalMap<A>);
 

@@ -126,7 +126,7 @@ pub struct Verdict(u32);
 
 /// The bit of a verdict that denies. The other bits are the number of the rule.
 const DENY: u32 = 1 << 31;
-/// The rule number of a verdict of the default. The numbers of rules are below it.
+/// Stands in place of a rule's number if the default decided. All rule numbers are below this value.
 const BY_DEFAULT: u32 = DENY - 1;
 
 impl Verdict {

@@ -15,8 +15,9 @@ use super::tuples::{Label, Step};
 
 /// The largest number of rules in a piece.
 const PIECE: usize = 128;
-/// The gap between labels that are not crowded. Rules can be inserted 40 times between the same two neighbours, and a
-/// list of the largest size takes a 128th of all labels.
+/// The gap between the labels of an unchanged list, and from the last label to the label of an appended rule. Before
+/// labels must be respaced, rules can be inserted 40 times between the same two neighbours, and a list of the largest
+/// size takes a 128th of all labels.
 const GAP: u64 = 1 << 40;
 /// The number of labels that the first attempt respaces.
 const FIRST_RESPACED: usize = 64;
@@ -125,7 +126,8 @@ impl<A: RuleAddress> Order<A> {
         });
         let piece_len = self.pieces[piece].len();
         if piece_len == PIECE {
-            // Appending to the list leaves this piece full. An insertion elsewhere cuts it in half.
+            // If the rule is appended to the list, only the last rule moves to a new piece, so that pieces stay nearly
+            // full. Otherwise half of the piece moves.
             let rest = self.pieces[piece].split_off(if at == PIECE { PIECE - 1 } else { PIECE / 2 });
             self.pieces.insert(piece + 1, rest);
             if at > self.pieces[piece].len() {

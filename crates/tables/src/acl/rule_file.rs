@@ -126,8 +126,8 @@ pub fn numbered_classbench(entry: &str) -> Option<String> {
     Some(format!("{number} {}", rule.classbench()))
 }
 
-/// The entry for fuzzers: reads any bytes and checks that either rules or a bounded number of errors come out, and that
-/// each rule reads back from either form.
+/// The entry point for fuzzers: checks that any bytes give either rules or a bounded number of errors, and that each
+/// rule, written in either form, reads back as the same rule.
 pub fn fuzz_parse(bytes: &[u8]) {
     match parse("fuzz", bytes) {
         Ok(rules) => {

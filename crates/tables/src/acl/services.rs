@@ -29,8 +29,9 @@ impl Services {
     /// Builds the table of the services that `rules` distinguish, and the rule set of each. Returns `None` if the table
     /// would have more than [`MAX_ENTRIES`] entries or the budget is spent.
     ///
-    /// `last` is the set of the deciding rules that match all addresses, or empty. In a rule set, the rules after the
-    /// first rule of `last` can never be reached. They are cut off, which makes more sets equal.
+    /// `words` is the number of words of a rule set. `last` is the set of the deciding rules that match all addresses,
+    /// or empty. In a rule set, the rules after the first rule of `last` can never be reached. They are cut off, which
+    /// makes more sets equal.
     pub fn new<A: RuleAddress>(
         rules: &[Rule<A>],
         words: usize,

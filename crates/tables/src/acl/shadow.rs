@@ -1,7 +1,7 @@
 //! Finds rules that no packet reaches, because an earlier rule decides about all packets that they match.
 //!
-//! Rules are compared in pairs: a rule that several earlier rules hide together is not found. The work is bounded, so
-//! that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
+//! Such a rule is called hidden. Rules are compared in pairs, so a rule that only several earlier rules hide together
+//! is not found. The work is bounded, so that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
 
 use super::order::Order;
 use super::rule::{Rule, RuleAddress};

@@ -1,7 +1,7 @@
 //! Generates rule lists and packets of the shape of real filter sets, from a seed.
 //!
-//! Real filter sets share a structure (Taylor and Turner, "ClassBench", INFOCOM 2005, section 3). Many rules name few
-//! networks, most often hosts and /24s. Sources are wider than destinations. Source ports are almost always
+//! Real filter sets share a structure (Taylor and Turner, "ClassBench", INFOCOM 2005, section 3). Many rules name the
+//! same few networks, most often hosts and /24s. Sources are wider than destinations. Source ports are almost always
 //! unconstrained, and destination ports are mostly one well-known service. The shares below follow the access lists
 //! described there. Random fields would make sets that no operator writes and tables that never share a row.
 
@@ -85,7 +85,7 @@ pub fn rules<A: RuleAddress>(count: usize, seed: u64) -> Vec<Rule<A>> {
 }
 
 /// Generates `count` rules that take as much as possible to compile. They differ in the ranges of both ports and in
-/// bits of the protocol, so that hardly two crossings of these fields are equal.
+/// bits of the protocol, so that hardly any two combinations of these fields match the same rules.
 #[must_use]
 pub fn costly<A: RuleAddress>(count: usize) -> Vec<Rule<A>> {
     let ports = |at: usize, step: u16| {
@@ -163,8 +163,8 @@ fn passing<A: RuleAddress>(rules: &[Rule<A>], random: &mut Random) -> HeaderKey<
     }
 }
 
-/// Draws `count` keys, each from a rule, so that it matches that rule or an earlier one. Returns no keys if there are
-/// no rules.
+/// Draws `count` keys. Each matches a rule that is drawn from `rules`, but an earlier rule may decide about the key.
+/// Returns no keys if there are no rules.
 #[must_use]
 pub fn hitting_keys<A: RuleAddress>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<HeaderKey<A>> {
     let mut random = Random(forebay_units::Random::new(seed));

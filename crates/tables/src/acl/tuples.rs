@@ -9,7 +9,7 @@
 //! prefixes, so this takes a handful of probes, whereas the plain scheme probes every tuple. For every packet, the
 //! number of probes is bounded by the number of lengths and tuples. Within a pair with many rules, a rule with exactly
 //! one protocol and one destination port is looked up by these two fields. The other rules are compared with the packet
-//! one after the other; of equal rules only the first is compared. A change does not go through the rules.
+//! one after the other; of equal rules only the first is compared. A change does not iterate over the rules.
 //!
 //! A change touches one pair. The position of a rule in the list is a label that leaves room for others (`Order`), so
 //! no rule is renumbered. `count` rules are kept apart from deciding rules: they are searched after the deciding rule

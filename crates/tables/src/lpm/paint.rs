@@ -58,7 +58,8 @@ impl<A: Address> Fib<A> {
         self.set_row(array, index, Row { starts: 0, base });
     }
 
-    /// Paints routes that are longer than a row on the 64 slots of a row.
+    /// Paints routes on the 64 slots of a row. All routes lie in the row and are longer than the row's prefix. A slot's
+    /// prefix has `slot_bits` bits.
     fn paint_row(&mut self, array: RowArray, index: usize, slot_bits: u32, routes: &[(Prefix<A>, u32)]) {
         let row = self.row(array, index);
         let mut slots = self.slots(row);
@@ -81,7 +82,8 @@ impl<A: Address> Fib<A> {
         self.compress(array, index, row, &slots);
     }
 
-    /// Paints routes that are longer than a slot below that slot, and returns the slot's new entry.
+    /// Paints routes below a slot whose present entry is `entry`, and returns the slot's new entry. All routes lie in
+    /// the slot and are longer than the slot's prefix, which has `depth` bits.
     fn paint_below(&mut self, entry: u32, depth: u32, mut routes: &[(Prefix<A>, u32)]) -> u32 {
         let node = match Entry::decode(entry) {
             Entry::Value(cover) => {

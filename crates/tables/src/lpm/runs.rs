@@ -13,8 +13,8 @@ fn class(length: usize) -> usize {
     CLASSES.iter().position(|&size| usize::from(size) >= length).expect("a row has at most 64 runs")
 }
 
-/// Returns the value of an index outside the pool. It is never called, because rows point into the pool. It is out of
-/// line, so that the check costs a look-up only one instruction.
+/// Returns the value of an index outside the pool. This function is never called, because rows point into the pool. It
+/// is not inlined, so that the check costs a look-up only one instruction.
 #[cold]
 #[inline(never)]
 fn outside() -> u32 {

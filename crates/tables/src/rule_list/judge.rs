@@ -45,8 +45,8 @@ impl Judge {
         }
     }
 
-    /// Returns true if an IP packet is permitted. Returns false for other packets, and for a packet that hides a field
-    /// that a rule needs.
+    /// Returns true if an IP packet is permitted. Returns false for other packets, and if a rule needs a field that
+    /// cannot be read in the packet.
     pub fn permits(&mut self, packet: &mut Packet) -> bool {
         let RuleList { rules, hits4, hits6, .. } = &mut self.0;
         let rules = rules.read();

@@ -16,8 +16,8 @@ pub fn plain_key4(packet: &Packet) -> Option<Key4> {
     Some(HeaderKey::new(source, destination, from, to, header.protocol))
 }
 
-/// Returns the key of an IPv4 packet. Returns `None` for any other packet, and for a packet that hides a field that a
-/// rule needs, for example because it ends before its ports.
+/// Returns the key of an IPv4 packet. Returns `None` for any other packet, and if a rule needs a field that cannot be
+/// read in the packet, for example because the packet ends before its ports.
 pub fn key4(packet: &mut Packet, needs: Needs) -> Option<Key4> {
     let header = *packet.ipv4()?;
     let ports = packet.ports();
@@ -34,8 +34,8 @@ pub fn key4(packet: &mut Packet, needs: Needs) -> Option<Key4> {
 }
 
 /// Returns the key of an ICMP packet with its type and code. Called only if a rule needs an ICMP type. A fragment other
-/// than the first has a key without a type. Returns `None` if any other packet ends before its code, or if its upper
-/// protocol is not found.
+/// than the first has a key without a type. Returns `None` if any other packet ends before its code, or if the header
+/// after the IP headers is not found.
 fn icmp_key<A: RuleAddress>(packet: &mut Packet, source: A, destination: A) -> Option<HeaderKey<A>> {
     match packet.upper() {
         Upper::Found { offset, .. } => {
@@ -50,7 +50,7 @@ fn icmp_key<A: RuleAddress>(packet: &mut Packet, source: A, destination: A) -> O
 }
 
 /// Returns the key of an IPv6 packet. The protocol is the protocol after the extension headers, also for later
-/// fragments. Returns `None` for any other packet, and for a packet that hides a field that a rule needs.
+/// fragments. Returns `None` for any other packet, and if a rule needs a field that cannot be read in the packet.
 pub fn key6(packet: &mut Packet, needs: Needs) -> Option<Key6> {
     let ports = packet.ports();
     if ports.is_none() && needs.any() && packet.hidden().is_some_and(|hidden| needs.for_hidden(hidden)) {

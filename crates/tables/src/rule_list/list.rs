@@ -53,7 +53,8 @@ pub struct Form<A: RuleAddress> {
     listed: Option<(Arc<[Rule<A>]>, BuildError)>,
     /// The seed of the tuples' hashes.
     seed: u64,
-    /// Counts of the rules that need fields that a packet may hide.
+    /// How many rules need the protocol, how many need ports, and how many need an ICMP type. These fields cannot be
+    /// read in every packet.
     needs: Needs,
 }
 
@@ -81,7 +82,8 @@ impl Needs {
         self.icmp = self.icmp.saturating_sub(usize::from(rule.constrains_icmp()));
     }
 
-    /// Returns true if the verdict on a packet that hides this field is unknown, because a rule needs the field.
+    /// Returns true if a rule needs the field `hidden`. The verdict on a packet in which this field cannot be read is
+    /// then unknown.
     pub fn for_hidden(self, hidden: Hidden) -> bool {
         match hidden {
             Hidden::Network => true,

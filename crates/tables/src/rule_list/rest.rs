@@ -81,7 +81,8 @@ impl<A: RuleAddress> FamilySnapshot<A> {
 
 /// A copy of the families of a list that have changed since they were compiled.
 pub(super) struct Snapshot {
-    /// The number of change requests before this copy. If the list has more by now, the copy is out of date.
+    /// The number of change requests before this copy. If more changes have been requested since, the copy is out of
+    /// date.
     changes: u64,
     /// `None` if the family has not changed since it was compiled; also for `v6`.
     v4: Option<FamilySnapshot<u32>>,

@@ -332,7 +332,7 @@ fn change(
             search.at(&lists.v6.order, lists.v4.order.len(), count6, v6.len());
         }
         (Verb::Add, Some(number)) => {
-            // A number one past the last rule is allowed, too.
+            // `most` is one more than the number of the family's last rule. A rule added under this number is appended.
             let (least, most) = if v6.is_empty() { (0, count4) } else { (count4, count4 + count6) };
             match number.checked_sub(least).filter(|_| number <= most) {
                 Some(at) if v6.is_empty() => {

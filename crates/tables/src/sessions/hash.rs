@@ -3,7 +3,8 @@
 //! The hash is folded multiplication (the step of wyhash and foldhash): both halves of a 128-bit product are combined,
 //! and a different secret is mixed into each word. It is not a cryptographic hash. It must withstand an attacker who
 //! sees no hashes and cannot learn from responses how long a look-up took. This attacker gains little by guessing: a
-//! crowded bucket spills into its other bucket and a bounded stash, and after that a session is refused and counted.
+//! crowded bucket spills into its other bucket and a bounded stash, and when the stash is full, too, a new session is
+//! refused and counted.
 
 use forebay_units::Random;
 

@@ -106,7 +106,8 @@ impl Index {
     #[inline(always)]
     pub(super) fn spot(&self, hash: u64) -> Spot {
         // The lower half chooses the bucket (Lemire, "Fast random integer generation in an interval", 2019). The
-        // rejection step is left out: the chances of two buckets differ by at most their number divided by 2³².
+        // rejection step is left out: the probabilities of two buckets differ by at most the number of buckets divided
+        // by 2³².
         let bucket = ((hash & 0xffff_ffff) * self.buckets.len() as u64) >> 32;
         Spot { bucket: bucket as u32, signature: ((hash >> 32) as u32).max(1) }
     }
@@ -225,9 +226,9 @@ impl Index {
         self.make_way(spot, entry)
     }
 
-    /// Returns the first slot that `of` selects in two buckets, after the number of its bucket. `of` returns a bit mask
-    /// of the slots of a bucket. Both buckets are always read: the CPU cannot predict which bucket has the slot, and a
-    /// mispredicted branch costs more than the read.
+    /// Returns the first slot that `of` selects in two buckets, as the number of the bucket and the index of the slot.
+    /// `of` returns a bit mask of the slots of a bucket. Both buckets are always read: the CPU cannot predict which
+    /// bucket has the slot, and a mispredicted branch costs more than the read.
     #[inline(always)]
     fn slot_of(&self, both: [Spot; 2], of: impl Fn(&Bucket) -> u8) -> Option<(u32, usize)> {
         let [first, second] = both.map(|spot| of(&self.buckets[spot.bucket as usize]));

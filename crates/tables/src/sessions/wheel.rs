@@ -3,15 +3,16 @@
 //!
 //! A packet of a session only writes the new end time into the entry, which is in the cache anyway. The wheel does not
 //! change. When the wheel reaches the entry's old slot, the entry is moved to the slot of its new end time. So an entry
-//! is moved at most once per turn of the wheel or once per time-out, whichever is shorter. The number of its packets
-//! does not matter.
+//! is moved once per time-out, or once per turn of the wheel if the time-out is longer than a turn. The number of its
+//! packets does not matter.
 
 use zerocopy::FromZeros;
 
 /// The number of slots of the wheel. At eight slots per second, a turn takes 8.5 minutes. An entry that lasts longer is
 /// moved to a later slot once per turn.
 pub(super) const SLOTS: u32 = 4_096;
-/// The number of words of a bit map with a bit for each slot. It is equal to the number of bits in a word.
+/// The number of words of a bit map with a bit for each slot. It must be equal to the number of bits in a word, because
+/// `Wheel::words` is one word with a bit for each.
 const WORDS: usize = SLOTS as usize / 64;
 
 /// An entry's links in the wheel. If both are 0, the entry is not on the wheel.

@@ -212,7 +212,8 @@ impl<'t> Line<'t> {
         self.list(what, allowed, |word| {
             let range = match value(word) {
                 Some(value) => Some((value, value)),
-                // Names may contain hyphens, too.
+                // Names may contain hyphens, too. So each hyphen is tried as the sign between the first and the last
+                // value.
                 None => {
                     word.match_indices('-').find_map(|(at, _)| Some((value(&word[..at])?, value(&word[at + 1..])?)))
                 }

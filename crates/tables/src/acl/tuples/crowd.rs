@@ -11,7 +11,7 @@ use super::super::key::HeaderKey;
 use super::super::rule::RuleAddress;
 use super::groups::{Entry, Label, RuleShape};
 
-/// Rules in order, for long lists.
+/// The rules of a long list, in order of their labels.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
     /// The first rule of each shape.
@@ -60,7 +60,7 @@ impl Crowd {
         true
     }
 
-    /// Gives a rule another label between the same neighbours.
+    /// Gives a rule another label, with which the rule stays between the same two rules.
     pub fn relabel(&mut self, entry: &Entry, label: Label) {
         let shape = entry.shape();
         if let Some(number) = self.by_shape.remove(&(shape, entry.label)) {

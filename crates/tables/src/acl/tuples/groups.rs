@@ -11,7 +11,7 @@ use super::fold::Seeded;
 /// rules, those with exactly one protocol and one destination port are looked up by these two fields.
 const WALKED: usize = 8;
 
-/// The largest number of rules of one list that are kept in a sorted row. A longer list is a [`Crowd`], in which
+/// The largest number of rules in a list that is kept as a row (a sorted array). A longer list is a [`Crowd`], in which
 /// changes take logarithmic time.
 const ROW: usize = 64;
 /// A crowd that shrinks to this size becomes a row again.
@@ -90,8 +90,8 @@ fn service(protocol: u16, dport: u16) -> u32 {
     u32::from(protocol) << 16 | u32::from(dport)
 }
 
-/// Rules in order. Most lists have one rule. It is stored without an allocation, so that packets need no further memory
-/// access.
+/// Rules in order. Most lists have one rule. A single rule is stored without an allocation, so that a packet's look-up
+/// needs no further memory access.
 #[derive(Clone, Debug)]
 enum Entries {
     One(Entry),
@@ -330,7 +330,7 @@ impl Groups {
         }
     }
 
-    /// Gives a rule of this pair another label between the same neighbours.
+    /// Gives a rule of this pair another label, with which the rule stays between the same two rules.
     pub fn relabel(&mut self, pair: Pair, entry: &Entry, label: Label) {
         let Some(group) = self.groups.get_mut(&key(pair)) else { return };
         group.list(entry).relabel(entry, label);
