@@ -310,7 +310,8 @@ impl Inspector {
             (_, Fragments::Drop) => return Err(FRAGMENT),
         }
         let Range { start, end } = layout.payload;
-        // Hidden headers must not push the payload beyond the inspected depth.
+        // If the headers cannot be parsed, everything behind them is inspected. Otherwise a sender could use such
+        // headers to move the content beyond `depth`.
         let depth = if layout.headers_hidden { MAX_DEPTH } else { self.depth };
         Ok(start..end.min(start + depth))
     }
@@ -380,7 +381,7 @@ impl Function for Dpi {
     }
 }
 
-/// The patterns of many branches. Each branch's packets are inspected with its own patterns.
+/// The patterns of many branches. The packets of each branch are inspected with the branch's patterns.
 struct Folded {
     inspectors: PerBranch<Inspector>,
     scratch: Box<Scratch>,

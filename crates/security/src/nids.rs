@@ -70,8 +70,9 @@ const CLEAN: usize = 0;
 const DROPPED: usize = 3;
 const PASSED: usize = 4;
 const UNSEEN: usize = 5;
-/// Packets whose headers or session are hidden from rules that need them, and packets whose search took more steps than
-/// allowed. A packet that was dropped, or that another rule matched, is also counted under that outcome.
+/// The counter of packets whose headers cannot be read, of packets whose session a rule needs but cannot find, and of
+/// packets whose search took more steps than allowed. A packet that was dropped, or that another rule matched, is also
+/// counted under that outcome.
 const UNDECIDED_PACKETS: usize = 6;
 /// The index of the counter of alerts that a `threshold` suppresses. This counter follows the counters of a
 /// [`journal`].
@@ -309,8 +310,9 @@ impl Nids {
 }
 
 /// Returns the gate and counter of a packet on which some rules are undecided. `judged` is the outcome of the rules
-/// that are decided. `drop` is the gate if an undecided rule has the action 'drop'. A matching rule with 'pass' still
-/// decides. If the returned counter is `None`, the packet is only counted as undecided.
+/// whose result is known. If an undecided rule may drop the packet, `drop` is the gate for this case. The packet then
+/// goes to this gate, except if a rule with 'drop' or 'pass' matches it: `judged` then decides. If the returned counter
+/// is `None`, the packet is only counted as undecided.
 #[cold]
 fn undecided_outcome(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
     match (judged, drop) {

@@ -1,10 +1,11 @@
 //! Compiles patterns into a set, and finds the pattern in a payload that decides.
 //!
-//! The strongest class decides, and within it the pattern that ends first. If several patterns end there, the shortest
-//! decides. So a pattern that contains another pattern of the same class or of a stronger class never decides: the
-//! other pattern also occurs and ends no later. The longer pattern is *shadowed* and is not searched for. The remaining
-//! patterns have a property that bounds the cost of a hostile payload: of the case-insensitive patterns that end at one
-//! position, each has a stronger class than the next shorter one. So there are no more of them than classes.
+//! The strongest class decides, and within it the pattern that ends first. If several patterns of the class end at this
+//! position, the shortest decides. So a pattern that contains another pattern of the same class or of a stronger class
+//! never decides: the other pattern also occurs and ends no later. The longer pattern is *shadowed* and is not searched
+//! for. This bounds the cost of a hostile payload: if several of the remaining case-insensitive patterns end at one
+//! position, a longer pattern always has a stronger class than a shorter one. So the number of these patterns is at
+//! most the number of classes.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -64,7 +65,8 @@ struct SoughtPattern {
     class: u16,
     /// The slot in which it is counted.
     slot: u32,
-    /// The exact bytes of a case-sensitive pattern, if the strings are searched in either case.
+    /// The exact bytes of a case-sensitive pattern, if the strings are searched in either case. A string that was found
+    /// must then be compared with these bytes. `None` if every string that is found is a match.
     exact: Option<Box<[u8]>>,
 }
 
@@ -229,7 +231,7 @@ impl<'a> Variants<'a> {
 }
 
 /// Refuses patterns if too many of them have the same lower-case text. This is checked before they are compiled,
-/// because in the automaton every longer text with this end would list all of them.
+/// because in the automaton every longer text that ends with this text would list all of them.
 fn refuse_crowds(entries: &[&Entry]) -> Result<(), SetError> {
     let mut same_text: HashMap<Vec<u8>, usize> = HashMap::new();
     for entry in entries {

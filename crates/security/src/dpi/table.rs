@@ -1,7 +1,7 @@
 //! The patterns of a module, which workers search with while the control plane changes them.
 //!
-//! An automaton cannot be extended by a string. Each change therefore builds a new automaton and then replaces the old
-//! one. It is best to make many changes at once.
+//! An automaton cannot be extended by a string. Each request therefore builds a new automaton, which then replaces the
+//! old one. The changes of a request share this automaton, so it is best to make many changes in one request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::inspection::tally::Tally;
 #[derive(Clone)]
 pub struct Current(pub Arc<Set>);
 
-/// The log of a change: the set that the second copy takes over. `None` if it has already taken it over.
+/// The log of a change: the set that the second copy must still take over, or `None`.
 #[derive(Default)]
 pub struct Next(Option<Arc<Set>>);
 
@@ -135,7 +135,7 @@ impl Patterns {
         self.gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(value as u64));
     }
 
-    /// Gives workers a new set, which must be compiled from `state`.
+    /// Gives workers a new set, which the caller has compiled from `state`.
     fn publish(&self, set: Set, state: &State) {
         let set = Arc::new(set);
         self.show(state, &set);
@@ -151,8 +151,8 @@ impl State {
         self.entries.values().cloned().collect()
     }
 
-    /// Makes one change of the entries, and names the pattern's slot in `tally`. `capacity` is only for the error.
-    /// After an error, nothing has changed.
+    /// Makes one change of the entries, and names the pattern's slot in `tally`. `capacity` is only used in an error
+    /// message. After an error, nothing has changed.
     fn change(
         &mut self,
         verb: Verb,
@@ -249,8 +249,8 @@ impl Table for Patterns {
 }
 
 impl State {
-    /// Restores the entries `before` some changes, with their slots and the names in `tally`. The counts of patterns
-    /// that were changed are lost.
+    /// Reverses the changes of a request. `before` has the entries before these changes. Their slots and the names in
+    /// `tally` are restored, too. The counts of patterns that were changed are lost.
     fn restore(&mut self, before: BTreeMap<Key, Entry>, tally: &Tally) {
         for (key, entry) in &self.entries {
             if !before.contains_key(key) {

@@ -19,7 +19,7 @@ pub const ICMPV6: u8 = 58;
 pub enum Fragmentation {
     /// A whole datagram.
     Whole,
-    /// The first fragment of a datagram, which shows the transport header.
+    /// The first fragment of a datagram, which contains the transport header.
     First,
     /// A later fragment.
     Later,

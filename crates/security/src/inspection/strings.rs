@@ -132,7 +132,8 @@ enum AutomatonRef<'a> {
 }
 
 impl Found<'_> {
-    /// Iterates over the numbers of the strings, from the longest to the shortest. Equal strings come in their order.
+    /// Iterates over the numbers of the strings, from the longest to the shortest. Equal strings come in the order of
+    /// their numbers.
     #[inline]
     pub fn strings(&self) -> impl Iterator<Item = usize> + '_ {
         let count = match self.automaton {

@@ -20,7 +20,7 @@ pub struct Tally {
 /// The counts, which are read and reset under a lock. Workers add to their counters without it.
 #[derive(Default)]
 struct State {
-    /// The name of each slot; empty if the slot is unused. All names are different.
+    /// The name of each slot; empty if the slot is unused. No two slots in use have the same name.
     names: Vec<String>,
     /// The count of each slot at its last reset, which is subtracted from the sum.
     baseline: Vec<u64>,
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl State {
-    /// Returns the count of a slot since the start, over all workers and all its names.
+    /// Returns the count of a slot since the start, over all workers and all names that the slot has had.
     fn sum(&self, slot: usize) -> u64 {
         let count = |counts: &Arc<[Counter]>| counts.get(slot).map_or(0, Counter::get);
         self.past.get(slot).copied().unwrap_or(0) + self.workers.iter().map(count).sum::<u64>()

@@ -23,7 +23,7 @@ pub enum Format {
     Eve,
 }
 
-/// The rules and the format, which lines are made with.
+/// The data from which alerts are formatted as lines, besides the alerts.
 pub struct Lines {
     /// The rules that the alerts refer to.
     pub rules: Arc<Ruleset>,
@@ -44,7 +44,7 @@ pub struct Alert {
     pub view: View,
 }
 
-/// Formats an address of a packet.
+/// Formats `number`, the source or destination address of `view`, as IPv4 or IPv6 text.
 pub(super) fn address(view: &View, number: u128) -> String {
     match view.v6 {
         true => Ipv6Addr::from_bits(number).to_string(),

@@ -1,8 +1,8 @@
 //! The bits that rules keep for sessions (`flowbits`).
 //!
-//! The bits of a session are stored beside the table of sessions, in the row of the session's entry. A plane holds 64
-//! bits of each row. All modules that use the same table share its bits by name: a rule of one module sees the bits
-//! that another module has set.
+//! The bits are stored outside the table of sessions, in arrays that are indexed by the row of the session in the
+//! table. Such an array is called a plane, and contains 64 bits for each row. All modules that use the same table share
+//! its bits by name: a rule of one module sees the bits that another module has set.
 //!
 //! A new session does not inherit the bits of the row's previous session. The table marks a session when it gets its
 //! first bit. A session without the mark has no bits, whatever its row contains. When a session is marked, its row gets
@@ -65,7 +65,7 @@ type Held = Arc<usize>;
 
 /// The index of a name.
 struct Index {
-    /// Counts the modules that hold the name.
+    /// The number of strong references is the number of modules that hold the name.
     held: Weak<usize>,
     index: usize,
     /// True if packets may have set the bit.

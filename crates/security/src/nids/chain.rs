@@ -264,7 +264,7 @@ fn window(content: &Content, state: &State, size: i64) -> (i64, i64) {
 
 /// A number that was read.
 pub struct Read {
-    /// The number's value, after its mask.
+    /// The number's value. If the number has a mask: the bits under the mask, shifted to the right.
     pub value: u32,
     /// The position after its bytes.
     pub end: usize,

@@ -232,8 +232,8 @@ fn contents(rule: &Rule, finders: &ContentFinders, payload: &[u8], scratch: &mut
                 } else {
                     let mut before = ends.iter().copied().peekable();
                     for start in positions(finder, bytes) {
-                        // The window of this end is before the present position, so the end cannot match at later
-                        // positions either.
+                        // The content may begin in the window of this end only before the present position. So no later
+                        // position is in this window, either.
                         while before.next_if(|end| last(*end) < start as i64).is_some() {}
                         if before.peek().is_some_and(|end| first(*end) <= start as i64) {
                             next.push((start + length) as u32);

@@ -1,4 +1,4 @@
-//! Alerts in the format of Suricata's EVE JSON: an event of the type `alert` a line.
+//! Alerts in the format of Suricata's EVE JSON: one event of the type `alert` per line.
 
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! Rules by the packets that they can match. For most packets, a few loads show that no rule matches.
+//! Rules, grouped by the packets that they can match. For most packets, a few memory reads are enough to find that no
+//! rule matches.
 //!
 //! Rules are divided by protocol and then by port: rules with given destination ports, rules with given source ports,
 //! and all others. Each rule of a group is found by one of the rule's contents. The contents of all rules of a group
@@ -142,8 +143,8 @@ impl GroupsByPort {
 }
 
 impl Group {
-    /// Builds a group of rules, which are given by index, each once. `strings` is the number of strings of all groups
-    /// so far, and is increased by the strings of this group.
+    /// Builds a group of rules. `numbers` has the index in `all` of each of these rules once. `strings` is the number
+    /// of strings of all groups so far, and is increased by the strings of this group.
     fn new(all: &[Rule], numbers: Vec<u32>, strings: &mut usize) -> Result<Self, BuildError> {
         let mut always = Vec::new();
         let mut indices: HashMap<Vec<u8>, usize> = HashMap::new();

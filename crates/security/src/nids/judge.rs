@@ -61,7 +61,7 @@ impl Nids {
                 .filter
                 .as_ref()
                 .is_some_and(|filter| limits.count_match(rule, filter, view, now) != LimitResult::Yes);
-            // A rule with 'noalert' that does not drop has no further effect.
+            // A rule with 'noalert' and the action 'alert' or 'log' has no further effect.
             if !(filtered || known.silent && known.action > Action::Drop) {
                 matching.push(rule);
             }
@@ -86,9 +86,10 @@ impl Nids {
         }
     }
 
-    /// Tests the packet's session for the rules that are `pending`. The session may be unknown, because the packet does
-    /// not show it or another module holds the table of sessions. Then a rule that depends on the session is undecided.
-    /// Moves the rules that match to `matching`, and changes the bits of the session as these rules specify.
+    /// Tests the packet's session for the rules that are `pending`. The session may be unknown, because it cannot be
+    /// found from the packet (for example from a fragment) or because another module holds the table of sessions. Then
+    /// a rule that depends on the session is undecided. Moves the rules that match to `matching`, and changes the bits
+    /// of the session as these rules specify.
     #[inline(never)]
     pub(super) fn test_session(
         &mut self,

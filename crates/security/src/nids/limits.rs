@@ -31,9 +31,11 @@ pub struct Limits {
 /// The result of a limit for one match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitResult {
-    /// The match counts, or is reported.
+    /// The limit passes the match. For a `detection_filter`: the rule matches. For a `threshold`: the match is
+    /// reported.
     Yes,
-    /// The match does not count, or is not reported.
+    /// The limit stops the match. For a `detection_filter`: the rule does not match. For a `threshold`: the match is
+    /// not reported.
     No,
     /// The table is full. The match is treated as the first of a window, so it is reported. A `detection_filter`
     /// returns `No` instead.

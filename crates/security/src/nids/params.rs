@@ -102,7 +102,7 @@ pub(super) struct Alerts {
     pub(super) format: Format,
 }
 
-/// The default `rate`, in lines a second, if packets do not wait for the file.
+/// The default `rate`, in lines a second per worker, if workers do not wait for the file.
 pub(super) const RATE: u32 = 1_000;
 
 /// The treatment of the option `flow`.
