@@ -198,7 +198,7 @@ impl Function for Acl {
     }
 }
 
-/// The lists of many branches. Each list classifies the packets of its own branch.
+/// The lists of many branches. Each list classifies the packets of one branch.
 struct Folded {
     lists: PerBranch<Filter>,
     scratch: Box<Scratch>,

@@ -1,4 +1,5 @@
-//! Maglev hashing: a table that maps a hash to a member. When members come and go, few hashes change their member.
+//! Maglev hashing: a table that maps a hash to a member. If a member is added or removed, few hashes change their
+//! member.
 //!
 //! Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4. Every member
 //! has a permutation of all places of the table. The members take turns, and in its turn a member occupies the first

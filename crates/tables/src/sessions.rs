@@ -263,7 +263,7 @@ impl<S: Session> Sessions<S> {
         (&entry.session, &mut entry.ends)
     }
 
-    /// Returns when the session ends unless it is prolonged.
+    /// Returns the time at which the session ends if it is not prolonged before.
     #[must_use]
     pub fn ends(&self, found: Found) -> Slot {
         self.entries[found.number() as usize].ends

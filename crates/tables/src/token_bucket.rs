@@ -32,7 +32,8 @@ impl Scale {
     /// Creates the scale of a clock. Its frequency is rounded to whole hertz.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
-        // A clock faster than this would leave no room for bursts. No real clock is that fast.
+        // With a faster clock, the largest burst ([`most`](Self::most)) would be less than 8 MiB. No real clock is that
+        // fast.
         Self { per_byte: 8 * (frequency.hertz().round() as u64).clamp(1, 1 << 36) }
     }
 

@@ -229,7 +229,8 @@ pub fn parse_file(shown: &str, bytes: &[u8], nocase: bool) -> Result<Vec<(usize,
     Err(faults.join("\n"))
 }
 
-/// The entry for fuzzers: checks that any bytes parse or give an error, and that patterns read back from their text.
+/// The entry point for fuzzers: checks that any bytes parse or give an error, and that patterns read back from their
+/// text.
 pub fn fuzz_patterns(bytes: &[u8]) {
     if let Ok(patterns) = parse_file("fuzz", bytes, false) {
         for (_, pattern) in patterns {

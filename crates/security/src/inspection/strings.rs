@@ -231,8 +231,8 @@ impl<'a, A: StringAutomaton> Lane<'a, A> {
 }
 
 /// Calls `sink` with the number of a payload and a match in it, for all matches in all payloads. If `sink` breaks, the
-/// search in that payload ends. The matches of one payload come in order, and the payloads are interleaved. The number
-/// of a payload is its index in `jobs`.
+/// search in that payload ends. The matches of one payload come in the order of their ends. The matches of different
+/// payloads are interleaved. The number of a payload is its index in `jobs`.
 #[inline]
 pub fn scan<'a, J: Iterator<Item = Job<'a>> + Clone>(
     jobs: J,

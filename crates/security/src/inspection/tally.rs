@@ -1,8 +1,7 @@
 //! Counts of thousands of items, listed by frequency.
 //!
-//! A report with a line for each of ten thousand patterns is not useful. The counts are therefore kept apart from
-//! reports, each worker with its own counters. They are shown as a table whose first entries are the most frequent
-//! items.
+//! A report with a line for each of ten thousand patterns is not useful. The counts are therefore not in reports. Each
+//! worker has separate counters. Their sums are shown as a table whose first entries are the most frequent items.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

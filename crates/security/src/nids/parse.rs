@@ -165,7 +165,8 @@ fn service(name: &str) -> String {
 struct Reader {
     /// The variables of the configuration, and of the file so far.
     variables: Variables,
-    /// Variables that the configuration gives. The file's definitions of them are ignored.
+    /// Variables that the configuration gives. If the file defines such a variable, too, the definition is checked but
+    /// not used.
     given: std::collections::BTreeSet<String>,
     /// Priorities by class.
     classes: BTreeMap<String, u8>,
@@ -425,7 +426,7 @@ fn words(header: &str) -> Vec<&str> {
     words
 }
 
-/// The entry for fuzzers: checks that any bytes give rules, or an error with a line.
+/// The entry point for fuzzers: checks that any bytes give rules, or an error with a line.
 pub fn fuzz_rules(bytes: &[u8]) {
     let bit = |mask| bytes.first().is_some_and(|byte| byte & mask != 0);
     let flow = match (bit(1), bit(4)) {

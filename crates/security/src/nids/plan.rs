@@ -1,9 +1,10 @@
 //! Plans which rules are searched together.
 //!
-//! Ports with the same rules share a group. Rules for overlapping ranges, each shifted a little from the one before,
-//! then make many groups that contain nearly all of these rules. A file of a hundred kilobytes could thus take
-//! gigabytes. The memory of groups is therefore bounded. If the groups would take more, rules with many ports are no
-//! longer found by port. They are tested on packets of any port, which takes longer and gives the same result.
+//! Ports with the same rules share a group. A file may have many rules for overlapping ranges of ports, each range
+//! shifted a little from the one before. Then there are many groups, and each contains nearly all of these rules. A
+//! file of a hundred kilobytes could thus take gigabytes. The memory of groups is therefore bounded. If the groups
+//! would take more, rules with many ports are no longer found by port. They are tested on packets of any port, which
+//! takes longer and gives the same result.
 
 use std::collections::HashMap;
 
@@ -12,9 +13,10 @@ use super::ranges::Ranges;
 use super::rule::{Protocol, Rule};
 use crate::inspection::strings;
 
-/// The largest number of ports of a rule that is found by port. If the groups take too much, the next value is tried.
+/// A rule is found by port if it has at most this number of ports on one side. If the groups then take too much, the
+/// next value is tried.
 const MANY_PORTS: [u128; 8] = [4_096, 1_024, 256, 64, 16, 4, 1, 0];
-/// The largest number of pairs of a rule that is found by port and one of its ports.
+/// The largest number of pairs of a rule and a port by which the rule is found, of all protocols together.
 const MAX_PORT_ENTRIES: usize = 1 << 22;
 /// The largest memory of all groups by port, in bytes, as estimated before they are built.
 pub(super) const MAX_MEMORY: usize = 256 << 20;

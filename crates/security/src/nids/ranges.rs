@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 /// The greatest depth of nested lists and variables.
 const MAX_DEPTH: usize = 16;
-/// The largest number of ranges in a set.
+/// The largest number of ranges in a list, of the included and the excluded words together.
 const MAX_RANGES: usize = 10_000;
 
 /// A set of numbers, as sorted ranges from a first to a last number, both included. Ranges do not overlap and do not
@@ -15,7 +15,7 @@ const MAX_RANGES: usize = 10_000;
 pub struct Ranges(Vec<(u128, u128)>);
 
 impl Ranges {
-    /// Creates the set of ranges in any order.
+    /// Creates the set of all numbers in `ranges`, which may overlap and may be in any order.
     #[must_use]
     pub fn of(mut ranges: Vec<(u128, u128)>) -> Self {
         ranges.sort_unstable();

@@ -9,7 +9,8 @@ pub use payload::{
     Amount, Base, ChainStep, Comparison, Content, ContentRange, Jump, Link, Number, NumberForm, Operator, Pcre,
 };
 
-/// The action on a packet that a rule matches.
+/// The action on a packet that a rule matches. The variants are in order of precedence: if several rules match a
+/// packet, the first of their actions decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// The packet passes, whatever other rules match it.
@@ -320,8 +321,8 @@ pub struct Rule {
     pub contents: Vec<Content>,
     /// Regular expressions. If the chain is empty, each is matched on its own.
     pub pcres: Vec<Pcre>,
-    /// All options about the payload, in order. Empty if the matchers for contents and for single expressions suffice:
-    /// no option depends on another, except contents that are relative to other contents.
+    /// All options about the payload, in order. Empty if the rule has only expressions and contents without `endswith`,
+    /// and no option depends on another, except contents that are relative to other contents.
     pub chain: Vec<ChainStep>,
     /// `detection_filter`.
     pub filter: Option<Limit>,
@@ -367,7 +368,7 @@ impl Rule {
     pub fn fast(&self) -> Option<&Content> {
         let required = || self.contents.iter().filter(|content| !content.not);
         required().find(|content| content.fast).or_else(|| {
-            // `rev` makes the first of equally long contents win.
+            // `max_by_key` returns the last of equal elements. With `rev`, this is the first of equally long contents.
             required().rev().max_by_key(|content| content.bytes.len())
         })
     }

@@ -1,4 +1,4 @@
-//! The table of skipped rules: a JSON object a line, in the order of the file.
+//! The table of skipped rules: one JSON object per line, in the order of the file.
 
 use forebay_graph::{Outcome, Table, Verb};
 

@@ -16,23 +16,23 @@ pub struct View {
     pub source: u128,
     /// The destination address, as `source`.
     pub destination: u128,
-    /// Source and destination port of TCP and UDP, if the packet shows them.
+    /// Source and destination port in host byte order; `None` if the packet has no complete TCP or UDP header.
     pub ports: Option<(u16, u16)>,
     /// The protocol above IP.
     pub protocol: u8,
-    /// True if the packet hides its protocol or its transport header: too many IPv6 extension headers, or a header that
-    /// is cut short or invalid.
+    /// True if the protocol or the transport header cannot be read: the packet has too many IPv6 extension headers, or
+    /// a header that is cut short or invalid.
     pub headers_hidden: bool,
     /// The time to live, or the hop limit.
     pub ttl: u8,
-    /// TCP's control bits, if the packet shows them.
+    /// TCP's control bits; `None` if the packet has no complete TCP header.
     pub flags: Option<u8>,
-    /// Type and code of an ICMP message, if the packet shows them.
+    /// Type and code of an ICMP message; `None` if the packet has no complete ICMP header.
     pub icmp: Option<(u8, u8)>,
     /// Start and end of the payload, in bytes into the frame.
     pub payload: (u16, u16),
-    /// Start of the IP header and of the transport header, in bytes into the frame. The second is 0 if the packet does
-    /// not show a transport header.
+    /// Start of the IP header and of the transport header, in bytes into the frame. The second is 0 if the packet has
+    /// no complete header of TCP, UDP or ICMP.
     pub headers: (u16, u16),
 }
 
@@ -82,8 +82,8 @@ impl View {
         Some(view)
     }
 
-    /// Returns true if another packet belongs to the same TCP or UDP session, in either direction. Returns false if one
-    /// of the packets does not show its ports.
+    /// Returns true if another packet belongs to the same TCP or UDP session, in either direction. Returns false if the
+    /// ports of one of the packets are unknown.
     #[must_use]
     pub fn is_of_session(&self, other: &Self) -> bool {
         let (Some((from, to)), Some(others)) = (self.ports, other.ports) else { return false };
@@ -92,8 +92,8 @@ impl View {
         (self.v6, self.protocol) == (other.v6, other.protocol) && (same || back)
     }
 
-    /// Returns a number in a header, or `None` if the packet does not show it. `frame` must be the frame of this
-    /// packet.
+    /// Returns a number in a header, or `None` if the packet does not contain this number. `frame` must be the frame of
+    /// this packet.
     #[must_use]
     pub fn field(&self, field: Field, frame: &[u8]) -> Option<u32> {
         let (network, transport) = (usize::from(self.headers.0), usize::from(self.headers.1));
@@ -131,7 +131,7 @@ impl View {
         let start = usize::from(self.headers.0);
         let header = frame.get(start).map_or(0, |byte| usize::from(byte & 0xf) * 4);
         let Some(mut rest) = frame.get(start + 20..start + header).filter(|_| !self.v6) else { return false };
-        // RFC 791 section 3.1: the end option and the no-operation option are a type only, others have a type and a
+        // RFC 791 section 3.1: the end option and the no-operation option have only a type, others have a type and a
         // length.
         while let Some((number, behind)) = rest.split_first() {
             if wanted.is_none_or(|wanted| wanted == *number) {

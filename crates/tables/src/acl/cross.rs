@@ -47,9 +47,9 @@ pub struct Cross<A: RuleAddress> {
     counted: Box<[Box<[u32]>]>,
 }
 
-/// The possible outcomes of a classification, by number. If no `count` rule matches, the outcome's number is the index
-/// of the rule that decides, or the number of rules if the default decides. The outcomes with `count` rules have the
-/// numbers after that.
+/// The possible outcomes of a classification, by number. If no `count` rule matches before the decision, the outcome's
+/// number is the index of the rule that decides, or the number of rules if the default decides. The outcomes with
+/// `count` rules have the numbers after that.
 struct Outcomes {
     /// The verdict of each outcome. The entry at the index of a `count` rule is not used, because the rule decides
     /// nothing.

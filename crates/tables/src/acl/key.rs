@@ -24,8 +24,8 @@ pub struct HeaderKey<A> {
     protocol: u16,
 }
 
-/// Marks a key without ports. The mark is in the protocol's word: classifiers treat such keys as further protocols and
-/// need no branch. Rules that constrain ports do not match these protocols.
+/// Set in a key without ports. The bit is part of the protocol word. So classifiers treat keys without ports as keys of
+/// other protocols, and need no branch. Rules that constrain ports do not match these protocols.
 pub(super) const NO_PORTS: u16 = 0x100;
 
 /// Set in addition to [`NO_PORTS`]: the port fields hold the type and the code of ICMP.

@@ -91,7 +91,7 @@ impl Interner {
 
     /// Returns the number of `set`, or `None` if 65 536 other sets have numbers or the budget is spent.
     pub fn number(&mut self, set: &[u64], budget: &mut Budget) -> Option<u16> {
-        // Most of the time goes into hashing.
+        // Most of the time is spent on hashing the words.
         budget.work(16 + set.len() * 4)?;
         if let Some(&number) = self.numbers.get(set) {
             return Some(number);

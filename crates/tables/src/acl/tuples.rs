@@ -12,8 +12,8 @@
 //! one after the other; of equal rules only the first is compared. A change does not iterate over the rules.
 //!
 //! A change touches one pair. The position of a rule in the list is a label that leaves room for others (`Order`), so
-//! no rule is renumbered. `count` rules are kept apart from deciding rules: they are searched after the deciding rule
-//! has been found.
+//! no rule is renumbered. `count` rules are stored separately from deciding rules, and are searched after the deciding
+//! rule has been found.
 
 mod crowd;
 mod fold;

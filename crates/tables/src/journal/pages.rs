@@ -74,7 +74,7 @@ pub(super) struct Page<R: Record, O: Out> {
     not_reopened: Option<String>,
     /// The state that results from all records so far.
     memory: R::Memory,
-    /// The formatting data of the latest record, which also serves for restated records.
+    /// The formatting data of the latest record. Restated records are formatted with it, too.
     with: Option<Arc<R::With>>,
 }
 

@@ -84,7 +84,7 @@ impl<A: Address> Rib<A> {
     /// compressed table to `changes`.
     pub fn remove(&mut self, prefix: Prefix<A>, changes: &mut Changes<A>) -> Option<u32> {
         let previous = self.routes.remove(&prefix)?;
-        // The compressed table keeps the default route apart. So if only the default route covers the prefix, the
+        // The compressed table stores the default route separately. So if only the default route covers the prefix, the
         // prefix gets `UNCOVERED`, not the default route's next hop.
         let covering = self.above(prefix).filter(|(above, _)| *above != Prefix::DEFAULT);
         self.record(prefix, covering.map_or(UNCOVERED, |(_, next_hop)| next_hop + 1), changes);
@@ -92,7 +92,7 @@ impl<A: Address> Rib<A> {
     }
 
     /// Appends a change to `changes`: the prefix with its new value, and the routes below it. A change of the default
-    /// route contains no other routes, because the compressed table keeps the default route apart.
+    /// route contains no other routes, because the compressed table stores the default route separately.
     fn record(&self, prefix: Prefix<A>, value: u32, changes: &mut Changes<A>) {
         if prefix == Prefix::DEFAULT {
             return changes.push(prefix, value, std::iter::empty());

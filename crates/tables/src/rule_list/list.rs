@@ -82,8 +82,8 @@ impl Needs {
         self.icmp = self.icmp.saturating_sub(usize::from(rule.constrains_icmp()));
     }
 
-    /// Returns true if a rule needs the field `hidden`. The verdict on a packet in which this field cannot be read is
-    /// then unknown.
+    /// Returns true if a rule needs the fields that `hidden` names; every rule needs the addresses
+    /// ([`Hidden::Network`]). The verdict on a packet in which these fields cannot be read is then unknown.
     pub fn for_hidden(self, hidden: Hidden) -> bool {
         match hidden {
             Hidden::Network => true,

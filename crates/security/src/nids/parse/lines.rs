@@ -47,7 +47,7 @@ pub(super) fn logical(bytes: &[u8]) -> Vec<Line> {
     all
 }
 
-/// Splits a rule into its header and the text between its parentheses. A comment may follow.
+/// Splits a rule into its header and the text between its parentheses. A comment may follow the closing parenthesis.
 pub(super) fn parts(rest: &str) -> Result<(&str, &str), String> {
     let Some((header, options)) = rest.split_once('(') else {
         return Err("the rule has no '(': write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)".to_owned());

@@ -24,7 +24,7 @@ impl Refused {
         Self { keyword: short(keyword), message, sid: None, drops: false, always: false }
     }
 
-    /// Returns a function that makes a refusal of a message, for `map_err`.
+    /// Returns a function that converts a message to a refusal with this keyword, for `map_err`.
     pub(super) fn of(keyword: &str) -> impl FnOnce(String) -> Self {
         let keyword = keyword.to_owned();
         move |message| Self::new(&keyword, message)

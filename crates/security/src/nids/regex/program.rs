@@ -29,7 +29,8 @@ pub enum Step {
     Back(usize, bool),
     /// Moves the position back by a number of bytes.
     Rewind(usize),
-    /// Enters a part that is matched on its own. The second value is the step after the part.
+    /// Enters a part that is matched on its own (an atomic part or a look-around). The second value is the step after
+    /// the part.
     Enter(SubmatchKind, usize),
     /// Leaves a part that is matched on its own.
     Leave,
@@ -42,9 +43,9 @@ pub enum Step {
 pub enum SubmatchKind {
     /// Its match is final: it is not tried in another way.
     Atomic,
-    /// It must match here. The position does not change.
+    /// A look-around that must match here. The position does not change.
     Wanted,
-    /// It must not match here.
+    /// A look-around that must not match here.
     Unwanted,
 }
 
@@ -244,7 +245,8 @@ impl Compiler {
         for _ in 0..least {
             let before = self.steps.len();
             self.node(node)?;
-            // A part without steps adds no steps, so further repetitions would change nothing.
+            // If a repetition adds no steps, the node matches only the empty string. Further repetitions would change
+            // nothing.
             if self.steps.len() == before {
                 break;
             }

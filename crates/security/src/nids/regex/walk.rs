@@ -25,7 +25,7 @@ impl Budget {
     /// Takes `steps` from the budget.
     ///
     /// # Errors
-    /// Fewer steps remain.
+    /// Fewer steps remain. The budget is then unchanged.
     #[inline]
     pub fn take(&mut self, steps: usize) -> Result<(), Undecided> {
         self.0 = self.0.checked_sub(steps as u64).ok_or(Undecided)?;
@@ -38,7 +38,7 @@ const MAX_BACKTRACKS: usize = 16_384;
 /// The value of a slot without a position.
 const NONE: u32 = u32::MAX;
 
-/// An entry of the list to go back to.
+/// An entry of the list of positions to go back to.
 #[derive(Clone, Copy, Debug)]
 enum Backtrack {
     /// Continue at a step and a position.

@@ -34,7 +34,8 @@ pub enum ContentRange {
         /// The number of bytes from there; without it, all.
         depth: Option<u32>,
     },
-    /// The first `within` bytes from `distance` after the end of the previous content.
+    /// The first `within` bytes from `distance` after the end of the previous option that moves the position (a
+    /// content, an expression, a jump or an extracted number).
     Relative {
         /// The distance in bytes; negative values go backwards.
         distance: i32,
@@ -69,9 +70,9 @@ pub struct Number {
     /// The number of bytes of a binary number, 0 to 4; 0 bytes have the value 0. For a number in text, the number of
     /// bytes to read at most.
     pub bytes: u8,
-    /// The position of its first byte.
+    /// The position of its first byte, in bytes from the start of the payload or from the end of the previous option.
     pub offset: Amount,
-    /// True if the position is relative to the end of the previous option.
+    /// True if `offset` counts from the end of the previous option.
     pub relative: bool,
     /// Its encoding.
     pub form: NumberForm,
@@ -114,7 +115,8 @@ pub enum Base {
     Number,
     /// The start of the payload.
     Start,
-    /// The end of the payload; the jump goes on from there.
+    /// The end of the payload. The number is added to this position, so the target is within the payload only if the
+    /// number plus `post` is at most 0.
     End,
 }
 
@@ -133,7 +135,7 @@ pub struct Jump {
     pub post: Amount,
 }
 
-/// An option whose position depends on the order of options.
+/// An option about the payload. In a chain, its position may depend on the options before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// A content, by its index.

@@ -18,8 +18,8 @@ pub(super) enum RangeForm {
     None,
 }
 
-/// Parses a comparison with numbers from 0 to `most`: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`. Fails if no number
-/// passes it.
+/// Parses a comparison with numbers from 0 to `most`: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`. Fails if the
+/// range, without the negation, contains no number.
 pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result<NumberRange, String> {
     let allowed = match form {
         RangeForm::Between | RangeForm::Inclusive => "<5, >5, <=5, >=5, !5, 3<>5 and 3<=>5",

@@ -92,8 +92,8 @@ impl Building<'_> {
         Ok(Number { bytes, offset, relative: rest.relative, form, mask: rest.mask })
     }
 
-    /// Parses the arguments that may come in any order. `allowed` lists the arguments of this option that not all
-    /// options of this file have ([`arguments`]).
+    /// Parses the arguments that may come in any order. `allowed` lists the additional arguments of this option,
+    /// besides those that all options of this file have ([`arguments`]).
     fn rest<'t>(
         &self,
         name: &str,
@@ -261,7 +261,7 @@ impl Building<'_> {
     }
 }
 
-/// Formats the arguments of an option for errors.
+/// Formats the arguments of an option for errors. `own` are its additional arguments.
 fn arguments(own: &[&str]) -> String {
     let all = ["relative", "big", "little", "string", "hex", "dec", "oct", "bitmask"];
     all.iter().chain(own).copied().collect::<Vec<_>>().join(", ")

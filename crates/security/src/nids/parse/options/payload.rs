@@ -89,7 +89,8 @@ fn chain(rule: &Rule, mut links: Vec<Link>) -> Vec<ChainStep> {
         Link::Content(index) => Some(&rule.contents[*index]),
         _ => None,
     };
-    // No option is relative to contents with `fast_pattern:only`.
+    // No option is relative to contents with `fast_pattern:only`. They come last, so that they are not between two
+    // options that depend on each other.
     links.sort_by_key(|link| content(link).is_some_and(|content| content.only));
     let mut after_pcre = false;
     let depends = links.iter().any(|link| match link {

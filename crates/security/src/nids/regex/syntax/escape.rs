@@ -17,7 +17,7 @@ impl Parser<'_> {
             b'z' => Node::At(Position::End),
             b'Z' => Node::At(Position::LastLineEnd),
             b'G' => Node::At(Position::SearchStart),
-            // `\K` sets the start of the reported match. The end is the same.
+            // `\K` changes only the reported start of a match. Options depend only on the end.
             b'K' => Node::Empty,
             b'N' => Node::Byte(ByteSet::of([b'\n']).not()),
             b'C' => Node::Byte(ByteSet::all()),
