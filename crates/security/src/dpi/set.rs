@@ -27,7 +27,7 @@ pub struct Verdict {
     pub class: u16,
     /// The slot in which the pattern is counted.
     pub slot: u32,
-    /// The position where the pattern ends.
+    /// The position where the pattern ends, in bytes into the payload.
     end: u32,
 }
 

@@ -179,7 +179,7 @@ pub enum Track {
 /// The effect of a limit ([`Limit`]), according to the number of matches within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
-    /// The first `count` matches of a period do not count as matches (`detection_filter`).
+    /// The first `count` matches of a period are ignored. The rule matches from the next one on (`detection_filter`).
     Filter,
     /// The first `count` matches of a period are reported.
     Limit,

@@ -14,8 +14,8 @@ use forebay_simd::interval_map::Key as IntervalKey;
 
 use super::key::{Decision, HeaderKey, NO_PORTS, TYPED};
 
-/// An address of one family: `u32` for IPv4, `u128` for IPv6. In host byte order, so that numeric order is prefix
-/// order.
+/// An address of one family: `u32` for IPv4, `u128` for IPv6. The number is in host byte order, so that the addresses
+/// of a prefix are consecutive numbers.
 pub trait RuleAddress: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Send + Sync + 'static {
     /// The number of bits in an address.
     const BITS: u8;

@@ -10,7 +10,7 @@ use rtrb::Producer;
 
 use super::{Journal, Record};
 
-/// The names of the counters of lines. The following constants are the indices of the counters.
+/// The names of the counters of lines. The following constants are indices in this list.
 pub const COUNTERS: [&str; 4] = LINE_COUNTERS;
 /// The counter of records that were put into the ring.
 pub(super) const WRITTEN: usize = 0;

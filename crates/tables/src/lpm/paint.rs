@@ -16,7 +16,7 @@ enum RowArray {
 }
 
 impl<A: Address> Fib<A> {
-    /// Paints `routes`, in order: prefixes of at least 1 bit with the values to store.
+    /// Paints `routes`: prefixes of at least 1 bit with the values to store, in [`Prefix`] order.
     pub(super) fn paint(&mut self, routes: &[(Prefix<A>, u32)]) {
         self.paint_rows(RowArray::Root, 0, routes);
     }

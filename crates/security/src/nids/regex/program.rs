@@ -15,7 +15,7 @@ pub enum Step {
     Byte(ByteSet),
     /// Matches bytes of a set repeatedly: the least count, the greatest count, and whether few are tried first.
     Run(ByteSet, u32, u32, bool),
-    /// Tests a position.
+    /// Tests a condition on the position.
     At(Position),
     /// Continues at the first step; if that fails, at the second.
     Split(usize, usize),
@@ -41,7 +41,7 @@ pub enum Step {
 /// The kind of a part that is matched on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmatchKind {
-    /// Its match is final: it is not tried in another way.
+    /// An atomic part. After it has matched, it is not tried in another way.
     Atomic,
     /// A look-around that must match here. The position does not change.
     Wanted,

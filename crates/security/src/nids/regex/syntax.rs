@@ -23,11 +23,11 @@ pub enum Node {
     Empty,
     /// One byte of a set.
     Byte(ByteSet),
-    /// A position.
+    /// A condition on the position. It consumes no byte.
     At(Position),
-    /// All of these in sequence.
+    /// All of these nodes in sequence.
     Concat(Vec<Node>),
-    /// The first of these that matches.
+    /// One of these nodes. The first that leads to a match is taken.
     Either(Vec<Node>),
     /// A repetition.
     Repeat(Box<Node>, Count),

@@ -33,7 +33,7 @@ impl Budget {
     }
 }
 
-/// The largest number of entries in the list of positions to go back to.
+/// The largest number of entries in the list of positions to go back to. A search that needs more is undecided.
 const MAX_BACKTRACKS: usize = 16_384;
 /// The value of a slot without a position.
 const NONE: u32 = u32::MAX;

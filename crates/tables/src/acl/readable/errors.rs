@@ -28,9 +28,9 @@ pub enum RuleSyntaxError {
     Bits {
         /// The prefix as written.
         prefix: String,
-        /// The network.
+        /// The prefix without these bits.
         meant: String,
-        /// The address.
+        /// The address without a length.
         host: String,
     },
     /// A prefix whose length is out of range.
@@ -38,7 +38,7 @@ pub enum RuleSyntaxError {
     Length {
         /// The prefix as written.
         prefix: String,
-        /// The length.
+        /// The length as written.
         length: String,
         /// The largest allowed length.
         most: u8,
@@ -48,9 +48,9 @@ pub enum RuleSyntaxError {
     LeadingZero {
         /// The prefix as written.
         prefix: String,
-        /// The length.
+        /// The length as written.
         length: String,
-        /// The network.
+        /// The prefix to write instead.
         meant: String,
     },
     /// A range whose last value is below its first.

@@ -71,7 +71,7 @@ impl Crowd {
         }
     }
 
-    /// Returns the first rule that matches, if its label is below `before`.
+    /// Returns the first rule with a label below `before` that matches the key.
     pub fn first<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label) -> Option<&Entry> {
         self.firsts.range(..before).map(|(_, entry)| entry).find(|entry| entry.matches(key))
     }

@@ -125,7 +125,7 @@ impl Entries {
         }
     }
 
-    /// Adds a rule in order. A row that is full becomes a crowd.
+    /// Adds a rule, in order of the labels. A row of [`ROW`] rules becomes a [`Crowd`].
     fn insert(&mut self, entry: Entry) {
         match self {
             Entries::Many(entries) if entries.is_empty() => *self = Entries::One(entry),
@@ -188,7 +188,7 @@ impl Entries {
         }
     }
 
-    /// Returns the first rule that matches, if its label is below `before`.
+    /// Returns the first rule with a label below `before` that matches the key.
     #[inline]
     fn first<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label) -> Option<&Entry> {
         if let Entries::Crowd(crowd) = self {
@@ -223,8 +223,8 @@ pub struct Group {
 struct Services(HashMap<u32, Entries, Seeded>);
 
 impl Group {
-    /// Returns the list that an entry is in or belongs to. Creates an empty list if the entry is the first of its
-    /// service.
+    /// Returns the list for a rule: the list of the rule's service, or `walked` if the rule is not found by service.
+    /// Creates the list of a service if it does not exist.
     fn list(&mut self, entry: &Entry) -> &mut Entries {
         match (&mut self.services, entry.service()) {
             (Some(services), Some(service)) => services.0.entry(service).or_default(),
@@ -266,7 +266,7 @@ impl Group {
         self.services.as_ref()?.0.get(&service(key.protocol_word(), key.dport()))
     }
 
-    /// Returns the first rule that matches, if its label is below `before`.
+    /// Returns the first rule with a label below `before` that matches the key.
     #[inline]
     pub fn first<A: RuleAddress>(&self, key: &HeaderKey<A>, before: Label) -> Option<&Entry> {
         let first = self.walked.first(key, before);

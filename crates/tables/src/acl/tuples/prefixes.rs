@@ -49,7 +49,7 @@ struct Used<A> {
     prefixes: u32,
 }
 
-/// Whether a rule decides or counts.
+/// The effect of a rule: it decides about packets (permits or denies them) or counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleRole {
     Decides,
