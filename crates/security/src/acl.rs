@@ -139,8 +139,8 @@ impl Declare for Acl {
 }
 
 impl Scratch {
-    /// Classifies the packets of the batch at these indexes by one list, and puts packets that do not pass on their
-    /// gates. There may be up to [`MAX_BATCH`] indexes.
+    /// Classifies the packets of the batch at these indexes by one list. Puts packets that are denied or undecidable on
+    /// the gates for such packets; the others stay on the first gate. There may be up to [`MAX_BATCH`] indexes.
     #[inline(always)]
     fn classify(
         &mut self,

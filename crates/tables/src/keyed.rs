@@ -192,7 +192,7 @@ impl<V: Copy + Default> Keyed<V> {
             if key == FREE {
                 break;
             }
-            // The search for this key passes the hole if it starts at the hole or before it.
+            // The search for this key passes the hole if the key's first slot is the hole or a slot before the hole.
             if at.wrapping_sub(self.start.of(key)) & mask >= at.wrapping_sub(hole) & mask {
                 self.slots[hole] = self.slots[at];
                 hole = at;

@@ -24,13 +24,13 @@ impl Budget {
         Budget { work: WORK, bytes: BYTES }
     }
 
-    /// Takes `steps` from the budget. Returns `None` if fewer remain; then nothing remains.
+    /// Takes `steps` from the budget. If fewer remain, returns `None` and sets the remaining steps to 0.
     #[inline]
     pub fn work(&mut self, steps: usize) -> Option<()> {
         Budget::take(&mut self.work, steps)
     }
 
-    /// Takes `bytes` from the budget. Returns `None` if fewer remain; then nothing remains.
+    /// Takes `bytes` from the budget. If fewer remain, returns `None` and sets the remaining bytes to 0.
     #[inline]
     pub fn bytes(&mut self, bytes: usize) -> Option<()> {
         Budget::take(&mut self.bytes, bytes)

@@ -67,7 +67,8 @@ impl LineReader {
     /// Reads the fields. Returns `None` if a prefix, a port or the protocol is wrong. Other problems are only added to
     /// `problems`, so the result is valid only if there are none.
     fn read(&mut self, text: &str) -> Option<(AnyRule, bool)> {
-        // The prefixes are cut off first, because IPv6 addresses have colons too. Then each colon becomes a word.
+        // The prefixes are cut off first, because IPv6 addresses have colons too. Then each colon becomes a separate
+        // word.
         let text = text.trim_start();
         let src_end = text.find(char::is_whitespace).unwrap_or(text.len());
         let (src, rest) = text.split_at(src_end);

@@ -3,7 +3,8 @@
 use super::{Found, Session, Sessions, Slot};
 
 impl<S: Session> Sessions<S> {
-    /// Returns an upper bound of session numbers: each number in use is at least 1 and smaller than this.
+    /// Returns one more than the largest session number that was used so far. The number of each session is at least 1
+    /// and below this bound.
     #[must_use]
     pub fn number_bound(&self) -> u32 {
         self.fresh

@@ -214,7 +214,8 @@ pub struct Group {
     /// The rules that are compared with a packet one after the other: all rules of a small group. In a group with
     /// `services`: the rules that are not for exactly one service.
     walked: Entries,
-    /// The other rules of a group that has had more than [`WALKED`] rules. Boxed, so that most groups are small.
+    /// The other rules of a group that has had more than [`WALKED`] rules. Boxed, so that groups without this map are
+    /// small.
     services: Option<Box<Services>>,
 }
 

@@ -12,7 +12,8 @@ use super::super::rule::{RuleAddress, RulePrefix};
 use super::fold::Seeded;
 use super::lengths::{LENGTHS, Lengths};
 
-/// The least number of filter slots per prefix. With 16, one in 16 look-ups passes by chance.
+/// The least number of filter slots per prefix. With 16, at most about one in 16 look-ups of a missing prefix passes
+/// the filter.
 const FILTER_SLOTS_PER_PREFIX: usize = 16;
 /// The number of slots of the smallest filter.
 const MIN_FILTER_SLOTS: usize = 512;
