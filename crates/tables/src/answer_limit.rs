@@ -1,7 +1,7 @@
 //! A rate limiter for answers that other hosts can make this host send.
 //!
 //! It is a token bucket that stores only the instant at which the bucket would be full again (the generic cell rate
-//! algorithm, ITU-T I.371 annex A): one word, exact, without refilling.
+//! algorithm, ITU-T I.371 annex A): it takes one word, is exact, and needs no refilling.
 
 use forebay_units::{Frequency, Ticks};
 

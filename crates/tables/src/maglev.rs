@@ -104,9 +104,10 @@ impl Maglev {
     }
 
     /// Fills the table by algorithm 1. A member with the greatest weight has a turn in each round. Other members have
-    /// fewer turns (section 3.4, "altering the relative frequency of the backends' turns"): after k rounds, k times the
-    /// member's weight divided by the greatest weight, rounded down. A heap orders the members by their next turn,
-    /// because thousands of light members would otherwise go through nearly all rounds without a turn.
+    /// fewer turns (section 3.4, "altering the relative frequency of the backends' turns"): if w is the member's weight
+    /// and m the greatest weight, the member has had k · w / m turns after k rounds, rounded down. A heap orders the
+    /// members by their next turn, because thousands of light members would otherwise go through nearly all rounds
+    /// without a turn.
     fn populate(places: u32, mut turns: Vec<Turns>) -> Result<Option<Self>, NoMemory> {
         let Some(most) = turns.iter().map(|it| it.member.weight).max() else { return Ok(None) };
         let mut table = filled(VACANT, places as usize)?;

@@ -172,7 +172,7 @@ impl<S: Session> Sessions<S> {
     }
 
     /// Makes the (empty) table ready for sessions that last up to `longest` time slots. [`expire`](Self::expire) finds
-    /// a session that has ended at most 1/2048 of `longest` after its end. A session that lasts longer than the wheel
+    /// an ended session at the latest 1/2048 of `longest` after its end. A session that lasts longer than the wheel
     /// covers is moved to a later slot once per turn of the wheel. Without this call the wheel covers 4 096 time slots
     /// (512 seconds if a time slot is an eighth of a second).
     #[must_use]
@@ -405,7 +405,8 @@ impl<S: Session> Sessions<S> {
         self.wheel.insert(&mut self.entries, number, turn);
     }
 
-    /// Returns true if slots up to `now` remain to be examined ([`expire`](Self::expire)).
+    /// Returns true if slots up to `now` remain to be examined ([`expire`](Self::expire)). If the table is empty, these
+    /// slots count as examined.
     #[must_use]
     pub fn is_due(&mut self, now: Slot) -> bool {
         if self.len == 0 {

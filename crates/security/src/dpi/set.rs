@@ -161,7 +161,8 @@ fn has_letters(entry: &Entry) -> bool {
 }
 
 /// Returns the entries that may decide. The bytes of each pattern are searched for other patterns of its class and of
-/// stronger classes. The first match is enough, so for each class this takes at most one pass over the patterns.
+/// stronger classes. The first match is enough, so for each class this takes at most one pass over the patterns of the
+/// class.
 fn unshadowed(entries: &[Entry]) -> Result<Vec<&Entry>, SetError> {
     let mut classes: Vec<u16> = entries.iter().map(|entry| entry.class).collect();
     classes.sort_unstable();

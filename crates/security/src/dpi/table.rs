@@ -78,8 +78,8 @@ replace PATTERN    changes the class or the name of a pattern, or adds it
 where PATTERN is written as in a pattern file: \"GET /admin|0d 0a|\" nocase class=web name=admin";
 
 impl Patterns {
-    /// Creates the table of patterns with their lines, at most `capacity` of them. `shown` is the name of the file in
-    /// errors.
+    /// Creates the table of `patterns`, each with its line. At most `capacity` are allowed. `shown` is the name of the
+    /// file in errors.
     ///
     /// # Errors
     /// A pattern has an unknown class, there are too many patterns, or they cannot be compiled ([`SetError`]).

@@ -34,7 +34,7 @@ const MAX_LENGTH: usize = 4_096;
 pub struct Regex {
     /// The text in the rule.
     text: String,
-    /// True if the match starts at the end of the previous option (`R`).
+    /// True if the search starts at the end of the previous option (`R`).
     relative: bool,
     /// The automaton that decides whether the expression matches; `None` if only a backtracking search can decide it.
     automaton: Option<CompiledRegex>,
@@ -136,7 +136,8 @@ impl Regex {
         &self.text
     }
 
-    /// Returns true if the match starts at the end of the previous option.
+    /// Returns true if the search must start at the end of the previous option. The caller passes only the bytes from
+    /// there on.
     #[must_use]
     pub fn is_relative(&self) -> bool {
         self.relative

@@ -19,7 +19,7 @@ pub enum Action {
     Drop,
     /// The packet is reported.
     Alert,
-    /// The packet is reported, for the record rather than for investigation.
+    /// The packet is reported, and counted as logged instead of alerted.
     Log,
 }
 

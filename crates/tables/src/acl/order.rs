@@ -201,8 +201,8 @@ impl<A: RuleAddress> Order<A> {
     }
 }
 
-/// Returns a label between two others, or `None` if no label is free. At an open end, the new label is [`GAP`] beyond
-/// the other label.
+/// Returns a label between two others, or `None` if no label is free. An argument is `None` at an end of the list. The
+/// new label is then [`GAP`] beyond the other label, if there is room.
 fn between(before: Option<Label>, after: Option<Label>) -> Option<Label> {
     // The lowest and the highest label are not used: they stand for the ends.
     let (low, high) = (before.unwrap_or(0), after.unwrap_or(Label::MAX));

@@ -102,7 +102,7 @@ pub fn parse_line(text: &str, sets: &Sets) -> Result<Vec<AnyRule>, String> {
     if line.split_whitespace().next() == Some("set") {
         return Err("a change cannot define a set: define sets in the rule file, or in the list `rules`".to_owned());
     }
-    // A ClassBench line defines no set, so an empty set of sets suffices.
+    // A ClassBench line does not use or define sets, so an empty `Sets` is enough.
     let read = if line.starts_with('@') {
         read(line, &mut Sets::default()).map(|read| read.rules)
     } else {

@@ -1,14 +1,14 @@
 //! The compressed table, which look-ups read.
 //!
 //! As in every multibit trie, each array is indexed by a part of the address: the root by the first 24 bits, and a node
-//! by the next 8 bits. Arrays of routes consist of long stretches of equal values, so only the *runs* are stored.
-//! (Run-length compression with a bit vector: Degermark, Brodnik, Carlsson, Pink, "Small forwarding tables for fast
-//! routing lookups", SIGCOMM 1997. Counting the bits with the processor's instruction: Asai, Ohara, "Poptrie", SIGCOMM
-//! 2015. A root wide enough that most look-ups end there: both, and Zec, Rizzo, Mikuc, "DXR", CCR 2012.)
+//! by the next 8 bits. Arrays of routes consist of long stretches of equal values (*runs*), so each run is stored only
+//! once. (Run-length compression with a bit vector: Degermark, Brodnik, Carlsson, Pink, "Small forwarding tables for
+//! fast routing lookups", SIGCOMM 1997. Counting the bits with the processor's instruction: Asai, Ohara, "Poptrie",
+//! SIGCOMM 2015. A root wide enough that most look-ups end there: both, and Zec, Rizzo, Mikuc, "DXR", CCR 2012.)
 //!
 //! A [`Row`] describes 64 slots in 16 bytes: a bit vector marks the slots where a new run starts, and the entries of
 //! the runs are adjacent in a block of the pool. A look-up loads the row and the entry. It needs no load to find the
-//! row, because the root is a plain array of 2^18 rows. For IPv4 prefixes up to /24 this is all.
+//! row, because the root is a plain array of 2^18 rows. For IPv4 prefixes up to /24 these two loads are enough.
 //!
 //! Below the root, a slot that contains a single longer prefix points to a [`Tail`], which takes one comparison. Only a
 //! slot that contains several longer prefixes has a node of four rows. Without tails, each isolated IPv6 route would

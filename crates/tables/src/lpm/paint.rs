@@ -122,7 +122,7 @@ impl<A: Address> Fib<A> {
     fn collapse(&mut self, node: u32) -> u32 {
         let rows = self.nodes[node as usize].map(Row::unpack);
         let value = self.runs.get(rows[0].base);
-        // No two slots point to the same node or tail, so rows with equal entries hold a value.
+        // No two slots point to the same node or tail, so an entry that all slots have is a value.
         if rows.iter().any(|row| row.starts != 0 || self.runs.get(row.base) != value) {
             return Entry::Node(node).encode();
         }

@@ -2,8 +2,8 @@
 //!
 //! A row of the table keeps its entries adjacent, so its block changes size when routes are added or removed. Sizes are
 //! rounded up to twelve classes, so less than a third of a block is wasted. A freed block serves the next request of
-//! its class. This takes constant time and copies no neighbours. The pool never takes more memory than the sum of the
-//! largest amount that each class ever needed at one time.
+//! its class. Allocating and freeing a block takes constant time, except when the pool grows, and copies no other
+//! blocks. The pool never takes more memory than the sum of the largest amount that each class ever needed at one time.
 
 /// The number of words in a block of each class.
 const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];

@@ -279,8 +279,8 @@ struct HiddenSearch {
 }
 
 impl HiddenSearch {
-    /// Searches around the `count` rules at position `at`. Adds warnings with the numbers of the table: `before` is the
-    /// number of entries before this family's first entry.
+    /// Searches the rules around each of the `count` rules from position `at` on. Adds warnings with the numbers of the
+    /// table: `before` is the number of entries before this family's first entry.
     fn at<A: RuleAddress>(&mut self, order: &Order<A>, before: usize, at: usize, count: usize) {
         for at in at..at + count {
             let Some((hidden, by)) = shadow::hidden_near(order, at, &mut self.budget) else { continue };
@@ -394,7 +394,7 @@ fn change(
 }
 
 /// Returns the error that a rule cannot replace the rule with this number, which is of the other family. The numbers of
-/// the rule's own family are from `least` to before `end`.
+/// the rule's own family are `least` to `end` - 1.
 fn other_family(number: usize, least: usize, end: usize) -> ChangeError {
     match end.checked_sub(1) {
         Some(most) if most >= least => ChangeError::Family { number, least, most },

@@ -47,8 +47,8 @@ impl Spot {
     }
 }
 
-/// No slot was found for an entry although the index is not full. Without keys that were chosen to collide, this is
-/// very unlikely.
+/// The error that no slot was found for an entry although the index is not full. Without keys that were chosen to
+/// collide, this is very unlikely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("both buckets of the entry and the stash are full")]
 pub(super) struct Crowded;

@@ -2,9 +2,9 @@
 //! timing wheels", SOSP 1987, scheme 4). Its slots are linked lists through the entries themselves.
 //!
 //! A packet of a session only writes the new end time into the entry, which is in the cache anyway. The wheel does not
-//! change. When the wheel reaches the entry's old slot, the entry is moved to the slot of its new end time. So an entry
-//! is moved once per time-out, or once per turn of the wheel if the time-out is longer than a turn. The number of its
-//! packets does not matter.
+//! change. When the wheel reaches the entry's old slot, the entry is moved to the slot of its new end time. So the
+//! entry of a session that continues is moved once per time-out, or once per turn of the wheel if the time-out is
+//! longer than a turn. The number of its packets does not matter.
 
 use zerocopy::FromZeros;
 

@@ -27,7 +27,7 @@ pub enum Step {
     Moved(usize),
     /// Matches the bytes that a group has captured. The flag is true if letters match in either case.
     Back(usize, bool),
-    /// Moves the position back by a number of bytes.
+    /// Moves the position back by a number of bytes. Fails if there are fewer bytes before the position.
     Rewind(usize),
     /// Enters a part that is matched on its own (an atomic part or a look-around). The second value is the step after
     /// the part.

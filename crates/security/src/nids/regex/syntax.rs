@@ -37,7 +37,7 @@ pub enum Node {
     Atomic(Box<Node>),
     /// Look-ahead: true if the part must follow here, false if it must not.
     Ahead(Box<Node>, bool),
-    /// Look-behind: true if one of these parts must precede, false if none may. Each has its length in bytes.
+    /// Look-behind: true if one of these parts must end here, false if none may end here. Each has its length in bytes.
     Behind(Vec<(Node, usize)>, bool),
     /// The bytes that a group has captured. The flag is true if letters match in either case.
     Back(usize, bool),

@@ -43,9 +43,9 @@ const NONE: u32 = u32::MAX;
 enum Backtrack {
     /// Continue at a step and a position.
     To(u32, u32),
-    /// A run that may be shorter: the step after it, its least end, and the end that was tried.
+    /// A [`Step::Run`] that may match fewer bytes: the step after it, its least end, and the end that was tried.
     Shorter(u32, u32, u32),
-    /// A run that may be longer: its step, the end that was tried, and its greatest end.
+    /// A [`Step::Run`] that may match more bytes: its step, the end that was tried, and its greatest end.
     Longer(u32, u32, u32),
     /// Restore a slot's previous value: the slot and the value.
     Slot(u32, u32),

@@ -55,7 +55,7 @@ impl<A: RuleAddress> fmt::Display for Readable<'_, A> {
         let name = exact
             .and_then(names::protocol_name::<A>)
             .filter(|(_, has_ports)| *has_ports || icmp.is_some() || !self.0.constrains_ports());
-        // The addresses and the name of ICMP determine the family. Otherwise the word `ip` or `ip6` is written.
+        // An address or the name of ICMP determines the family. Without these, the word `ip` or `ip6` is written.
         let has_family = src.length() > 0 || dst.length() > 0 || (name.is_some() && exact == Some(A::ICMP));
         match (protocol == ProtocolMatch::ANY, name, exact) {
             (true, ..) => write!(f, " {family}")?,

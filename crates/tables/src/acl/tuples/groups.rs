@@ -72,7 +72,8 @@ impl Entry {
         (key.protocol_word() & mask == value) & between(self.sport, key.sport()) & between(self.dport, key.dport())
     }
 
-    /// Returns the rule's shape. Two rules have the same shape exactly if they differ in nothing but their addresses.
+    /// Returns the rule's shape. Two rules have the same shape if and only if their ports, protocols and actions are
+    /// equal.
     pub fn shape(&self) -> RuleShape {
         let ports = [self.sport.0, self.sport.1, self.dport.0, self.dport.1, self.protocol.0, self.protocol.1];
         ports.into_iter().fold(self.action as RuleShape, |shape, field| shape << 16 | RuleShape::from(field))
