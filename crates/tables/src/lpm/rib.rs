@@ -112,9 +112,9 @@ impl<A: Address> Rib<A> {
     /// Returns the longest route that covers `prefix`, without `prefix` itself, and its next hop.
     ///
     /// The nearest route before `prefix` either covers `prefix`, or shares only the first c bits with it. In the second
-    /// case, a route that covers `prefix` also lies before the nearest route. So this route covers both, and its length
-    /// is at most c. The search continues at the first c bits of `prefix`. As c decreases with every step, the search
-    /// takes at most `prefix.length()` steps, in practice two or three.
+    /// case, any route that covers `prefix` also comes before the nearest route in the order, and covers both prefixes.
+    /// Its length is then at most c. The search continues at the first c bits of `prefix`. As c decreases with every
+    /// step, the search takes at most `prefix.length()` steps, in practice two or three.
     fn above(&self, prefix: Prefix<A>) -> Option<(Prefix<A>, u32)> {
         let mut nearest = self.routes.range(..prefix).next_back();
         loop {
