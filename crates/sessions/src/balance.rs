@@ -114,7 +114,8 @@ impl Function for Balance {
     }
 
     fn begins(&self) -> bool {
-        // Sessions of the previous configuration expire and their backends are shown even if no packet comes.
+        // A first call without packets starts the expiry of the previous configuration's sessions and publishes the
+        // counters of the backends, even if no packet comes.
         true
     }
 

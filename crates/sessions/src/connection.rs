@@ -2,9 +2,9 @@
 //!
 //! A translator or firewall follows TCP's state no closer than it needs to (RFC 5382 section 5, RFC 7857 section 2):
 //! whether a connection is opening, established or closing. Sequence numbers are not checked, so the hosts may ignore a
-//! packet that changes the state here (RFC 5961 section 3). No such packet alone may end a connection. Therefore this
-//! is the state machine of RFC 6146 section 3.5.2.2, in which traffic after a reset returns the connection to its
-//! previous state.
+//! packet that changes the state here (RFC 5961 section 3). Such a packet alone must not end a connection. Therefore
+//! this module uses the state machine of RFC 6146 section 3.5.2.2, in which traffic after a reset returns the
+//! connection to its previous state.
 
 mod headers;
 mod icmp;
@@ -113,8 +113,8 @@ const MARKED: u8 = 32;
 
 impl Connection {
     /// Creates the state from the first packet of a connection: its protocol and its TCP flags. `icmp` is the protocol
-    /// number of the ICMP that belongs to the packet's IP version. The other version's ICMP is handled like any other
-    /// protocol, because it does not show which side sends the query.
+    /// number of the ICMP that belongs to the packet's IP version. ICMP of the other version is handled like any other
+    /// protocol, because its 5-tuple does not tell which side sends the query.
     #[must_use]
     pub fn new(protocol: u8, flags: u8, icmp: u8) -> Self {
         let phase = match protocol {
@@ -138,8 +138,9 @@ impl Connection {
         BY_NUMBER[usize::from(self.phase) % PHASES]
     }
 
-    /// Returns true if both sides have agreed on the connection. For ICMP queries and other protocols no state is kept:
-    /// if the packet is a `reply`, there are packets from both sides.
+    /// Returns true if both sides have agreed on the connection. `reply` is true if the present packet comes from the
+    /// side that did not open the connection. For ICMP queries and other protocols only this is known: a reply proves
+    /// that both sides have sent packets.
     #[must_use]
     pub fn is_established(self, reply: bool) -> bool {
         match self.phase() {
@@ -206,7 +207,7 @@ impl Connection {
         if over {
             return Phase::TcpClosing;
         }
-        // Any packet except a reset leads back from the state TRANS.
+        // A reset has led to `TcpClosing` (TRANS in the RFC). Any packet except another reset leads back.
         let established = self.seen & ESTABLISHED != 0;
         let phase = match phase {
             Phase::TcpClosing if established => Phase::TcpEstablished,
@@ -217,7 +218,7 @@ impl Connection {
             return phase;
         }
         let phase = if phase == Phase::TcpOpening { self.handshake(flags, reply) } else { phase };
-        // Between the opener's SYN and its answer a connection cannot end, so a FIN is ignored.
+        // A connection cannot end before the other side has answered the opener's SYN, so a FIN is ignored until then.
         let unanswered = phase == Phase::TcpOpening && self.seen & (OPENED | ANSWERED) == OPENED;
         if flags & FIN != 0 && !unanswered {
             self.seen |= if reply { ENDED << 1 } else { ENDED };

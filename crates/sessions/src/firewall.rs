@@ -147,7 +147,7 @@ impl Declare for Firewall {
 /// The keys of a group of packets. A packet that is not plain has the default key, which no connection has.
 struct Group {
     keys: [Tuple4; GROUP],
-    /// TCP's control bits, and whether the key was reversed.
+    /// TCP's control bits (0 for other protocols), and true if the key is the packet's reversed 5-tuple.
     flags: [(u8, bool); GROUP],
     /// The first bucket and the signature of each key, by which the key is looked up and inserted.
     spots: [Spot; GROUP],
@@ -156,7 +156,8 @@ struct Group {
 /// Packets of a group that would open a connection. Bit n stands for the packet at index n.
 #[derive(Clone, Copy, Debug, Default)]
 struct NewConnections {
-    /// The packets that open a connection if the rules permit it and no earlier packet has opened the connection.
+    /// The packets whose decision is known from `permitted`. If the rules permit such a packet, it opens a connection,
+    /// except if an earlier packet of the group has opened this connection.
     known: u32,
     /// The packets in `known` that the rules permit.
     permitted: u32,
@@ -337,7 +338,8 @@ impl Function for Firewall {
     }
 
     fn begins(&self) -> bool {
-        // Connections of the previous configuration expire even if no packet comes.
+        // A first call without packets starts the expiry of the previous configuration's connections, even if no packet
+        // comes.
         true
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct TableType {
     pub(crate) name: &'static str,
     /// Names of the ends of a row, such as `inside`.
     pub(crate) ends: &'static [&'static str],
-    /// The range of a worker's tables that are shown under this name.
+    /// The numbers of the [`WorkerTables`] that are shown as one table under this name.
     pub(crate) tables: Range<u8>,
     /// Syntax of changes. If entries cannot be ended, the text begins with the reason.
     pub(crate) syntax: &'static str,
@@ -56,7 +56,7 @@ pub(crate) struct TableType {
     pub(crate) ended: bool,
 }
 
-/// The operators' side of all workers' tables of one state, by the worker's number and the number of workers.
+/// The operators' side of all workers' tables of one state. The key is the worker's number and the number of workers.
 #[derive(Default)]
 pub(crate) struct Listing(Mutex<BTreeMap<(usize, usize), Arc<OperatorSide>>>);
 

@@ -302,7 +302,8 @@ pub(crate) fn translate(packet: &mut Packet, direction: Direction, becomes: ([u8
 /// the way in). Returns `None` if the error is incomplete. It may then be changed in part and must be dropped.
 pub(crate) fn translate_error(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
     packets::translate_quoted(packet, direction, becomes)?;
-    // The sender may also be a router inside. To the outside, all inside hosts show the same address.
+    // On the way out, the sender may also be a router inside. Its address is replaced by the session's outside address,
+    // too: seen from outside, the host and the routers inside have the same address.
     forebay_graph::effect::rewrite_ipv4_address(packet, direction == Direction::In, becomes.0)
 }
 

@@ -85,7 +85,8 @@ impl Function for NatOut {
     }
 
     fn begins(&self) -> bool {
-        // Sessions of the previous configuration expire even if no packet comes.
+        // A first call without packets starts the expiry of the previous configuration's sessions, even if no packet
+        // comes.
         true
     }
 

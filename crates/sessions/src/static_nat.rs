@@ -182,8 +182,8 @@ impl Function for StaticNat {
             let known = packet.network().0 != Network::Other;
             return known.then(|| Effect::to(not_ipv4(packet)));
         };
-        // An echo and an error between the same hosts have the same session key, and the error needs more than a new
-        // address.
+        // An echo and an error between the same hosts have the same session key. The error needs more than a new
+        // address, because the packet that it quotes is translated too. So the effect on the key is unknown.
         if protocol == ICMP {
             return None;
         }

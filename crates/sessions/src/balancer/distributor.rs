@@ -121,7 +121,7 @@ impl Distributor {
         }
     }
 
-    /// Ends a session before its time-out.
+    /// Removes a session from the table at once, and counts it as ended.
     fn end(&mut self, found: Found) {
         let session = self.table.remove(found);
         self.ended += 1;
@@ -203,6 +203,8 @@ impl Distributor {
                 *key = Plain::of(packet).map_or(Tuple4::default(), Plain::tuple);
             }
             self.table.find_each(&keys[..packets.len()], &mut found[..packets.len()]);
+            // The sessions of the whole group were looked up first. A packet of the group may remove sessions, so a
+            // result is checked again after a removal.
             let removals = self.table.removals();
             for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
                 let is_current =
@@ -218,7 +220,7 @@ impl Distributor {
     /// the packet needs the general case ([`forward_any`](Self::forward_any)); then the packet is not changed.
     #[inline(always)]
     fn forward_plain(&mut self, packet: &mut Packet, found: Found, outputs: Outputs) -> bool {
-        // Only a plain packet is found by its key.
+        // `each` looks up sessions only for plain packets, so this packet is plain.
         let Some(plain) = Plain::known_mut(packet) else { return false };
         let (session, ends) = self.table.lasts(found);
         let backend = self.roster.get_mut(session.backend);
@@ -317,8 +319,8 @@ impl Distributor {
         Found::NONE
     }
 
-    /// As [`live`](Self::live), if the session's backend is in the configuration. A session of another backend is
-    /// ended, so that a new backend is chosen and another session can use its keys.
+    /// As [`live`](Self::live), but only for a session whose backend is in the configuration. If the backend is not,
+    /// ends the session: then a new backend is chosen, and another session can use the keys.
     fn present(&mut self, key: Tuple4) -> Found {
         let found = self.live(key);
         if !found.is_some() || self.roster.get(self.table.get(found).backend).present {
@@ -340,7 +342,8 @@ impl Distributor {
         backend.present.then(|| (session.backend_end(), backend.hop))
     }
 
-    /// Returns the delivery that a new session would get. Opens no session.
+    /// Returns the delivery that a new session of this client would get. Opens no session. Returns `None` if the packet
+    /// is not for a service, or if no backend of the service takes new sessions.
     fn chosen(&self, client: Tuple4) -> Option<Delivery> {
         let backend = self.services.of(client)?.pick(client)?;
         let backend = &self.services.backends[backend];
@@ -355,7 +358,7 @@ impl Distributor {
         if found.is_some() && found.side() != Balanced::CLIENT {
             return Err(CLASH);
         }
-        // The client uses its ports again. The new session may get another backend.
+        // The client uses its ports again for a new connection. The new session may get another backend.
         if found.is_some() && self.table.get(found).connection.phase() == Phase::TcpClosing && opens(headers.flags) {
             self.end(found);
             found = Found::NONE;
@@ -378,7 +381,8 @@ impl Distributor {
         Ok(Some((session.backend_end(), backend.hop)))
     }
 
-    /// Updates a session for a packet that may change its time-out.
+    /// Updates the connection of a session, and its time-out, for a packet with these TCP flags (0 for UDP). `reply` is
+    /// true for a packet of the backend.
     fn follow(&mut self, found: Found, flags: u8, reply: bool) {
         let session = self.table.get_mut(found);
         let protocol = session.protocol();

@@ -35,11 +35,11 @@ impl BackendEntry {
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     entries: Vec<BackendEntry>,
-    /// Indices of the present configuration's backends, in its order.
+    /// Indices in `entries` of the present configuration's backends, in the order of [`Services::backends`].
     present: Vec<u16>,
 }
 
-/// Limit of the number of entries: sessions store an index of 16 bits.
+/// Maximum number of entries. A session stores the index of an entry in 16 bits.
 const MOST: usize = (1 << 16) - 2;
 
 impl Roster {
@@ -58,7 +58,7 @@ impl Roster {
         self.present[backend]
     }
 
-    /// Returns the entries of the present configuration's backends.
+    /// Returns the entries of the present configuration's backends, in the order of [`Services::backends`].
     pub(super) fn present(&self) -> impl Iterator<Item = &BackendEntry> {
         self.present.iter().map(|index| self.get(*index))
     }

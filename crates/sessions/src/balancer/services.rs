@@ -91,8 +91,8 @@ impl Name {
         self == other || all && self.of_all_ports() == other.of_all_ports()
     }
 
-    /// Returns the name as a number, which is unique. Maglev derives a backend's permutation from this number. So a
-    /// change of the numbers would move sessions to other backends.
+    /// Returns the name as a number. Different names have different numbers. Maglev derives a backend's permutation
+    /// from this number, so a change of the numbers would move sessions to other backends.
     pub(super) fn as_word(self) -> u64 {
         self.0
     }
@@ -180,7 +180,7 @@ impl Services {
         Ok(())
     }
 
-    /// Records the services of the backends from index `first` on.
+    /// Records the services of the backends from index `first` on, so that [`service_of`](Self::service_of) finds them.
     pub(super) fn note_ends(&mut self, first: usize) {
         for backend in &self.backends[first..] {
             self.end_addresses.insert(backend.end.address());
@@ -242,8 +242,8 @@ impl Services {
     }
 }
 
-/// Seed of the hash that selects a backend. It is the same on all machines, so that another balancer that takes over
-/// selects the same backends.
+/// Seed of the hash that selects a backend. All machines have the same seed. If another balancer takes over the
+/// traffic, it selects the same backends.
 const CHOICE: u64 = 3;
 
 impl Service {

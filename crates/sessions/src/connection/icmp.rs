@@ -55,8 +55,8 @@ impl Types {
         }
     }
 
-    /// Returns the known types of errors: destination unreachable, source quench, time exceeded, parameter problem (RFC
-    /// 792); the four of RFC 4443.
+    /// Returns the known types of errors. IPv4: destination unreachable, source quench, time exceeded, parameter
+    /// problem (RFC 792). IPv6: the four errors of RFC 4443.
     pub(super) fn errors(self) -> &'static [u8] {
         match self {
             Self::V4 => &[3, 4, 11, 12],
@@ -109,7 +109,8 @@ pub(super) fn is_between_neighbours(ip: &Ipv6, kind: u8) -> bool {
         // Neighbour and router discovery (RFC 4861), inverse discovery (RFC 3122), certification paths (RFC 3971): a
         // packet with a hop limit of 255 has passed no router.
         133..=137 | 141 | 142 | 148 | 149 => ip.hop_limit == 255,
-        // Multicast listeners (RFC 2710, RFC 3810), which may have no address yet (RFC 3590).
+        // Multicast listener messages (RFC 2710, RFC 3810). A listener that has no address yet sends them from the
+        // unspecified address (RFC 3590).
         130..=132 | 143 => ip.hop_limit == 1 && (link_local || ip.source == [0; 16]),
         // Multicast router discovery (RFC 4286).
         151..=153 => ip.hop_limit == 1 && link_local,

@@ -83,9 +83,9 @@ impl LentSessions<'_> {
         }
     }
 
-    /// Looks up the session of a packet. ICMP errors and other messages without an answer have no session: the result
-    /// then has default values. Returns `None` if the session cannot be known: the packet is a fragment or not IP, or
-    /// its transport header is cut short.
+    /// Looks up the session of a packet. The result has default values for ICMP errors and for other ICMP messages that
+    /// no message replies to, because they have no session. Returns `None` if the session cannot be known: the packet
+    /// is a fragment or not IP, or its transport header is cut short.
     #[inline(never)]
     pub fn standing(&self, packet: &mut Packet, now: Ticks) -> Option<SessionStanding> {
         match Shown::<Tuple4>::of(packet) {
@@ -142,8 +142,8 @@ pub struct SessionStanding {
 }
 
 impl SessionStanding {
-    /// Returns the standing after the packet. The result is the same whether or not the table has already seen the
-    /// packet.
+    /// Returns the standing after a packet with these TCP flags (0 for other protocols). The result is the same whether
+    /// the module that opens sessions has already handled the packet or handles it later.
     fn of(found: FoundSession, flags: u8) -> Self {
         let FoundSession { mut connection, reply, row } = found;
         connection.mark();

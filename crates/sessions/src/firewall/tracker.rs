@@ -82,7 +82,7 @@ impl<T: Tuple> Tracker<T> {
         self.table.get_mut(found).connection.mark();
     }
 
-    /// Ends a connection before its time-out.
+    /// Removes a connection from the table at once, and counts it as ended.
     pub(super) fn end(&mut self, found: Found) {
         let removed = self.table.remove(found);
         self.ended += 1;
@@ -105,7 +105,8 @@ impl<T: Tuple> Tracker<T> {
         settings.timeouts.renew(&mut self.table, found, after, now);
     }
 
-    /// Returns an error if a packet may not be the first packet of a connection. The rules are not considered here.
+    /// Checks whether a packet may be the first packet of a connection, and returns the reason as an error if it may
+    /// not. Does not evaluate the rules, and does not check whether the table is full.
     pub(super) fn may_open(&self, headers: &Headers<T>, settings: &Settings) -> Result<(), Refusal> {
         let Headers { flags, may_open, protocol, .. } = *headers;
         let tcp = protocol == forebay_packet::wire::ipv4::TCP;

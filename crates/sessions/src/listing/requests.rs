@@ -132,8 +132,8 @@ impl OperatorSide {
         self.open.get(usize::from(table)).map_or(0, |open| open.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of entries of all tables. If this is 0 and no packets come, the worker may not be woken. Then
-    /// it does not respond to requests.
+    /// Returns the number of entries of all tables. If this is 0 and no packets come, the worker is possibly never
+    /// woken, and then it does not respond to requests.
     pub(super) fn open(&self) -> usize {
         self.open.iter().map(|open| open.load(Ordering::Relaxed)).sum()
     }
@@ -220,11 +220,11 @@ pub(super) fn serve_request(tables: &mut impl WorkerTables, looks: u32) -> bool 
 /// packets come. The registration ends when this value is dropped.
 pub(crate) struct ServingModule {
     operators: Arc<OperatorSide>,
-    /// Interval between checks.
+    /// Interval at which the counters are published.
     period: Ticks,
-    /// Time of the next check.
+    /// Time of the next publication.
     next: Ticks,
-    /// True if the module will be woken at the next check.
+    /// True if the module will be woken at `next`.
     waits: bool,
 }
 
@@ -235,15 +235,16 @@ impl ServingModule {
         Self { operators, period: frequency.ticks(Nanos(250_000_000)), next: Ticks::ZERO, waits: false }
     }
 
-    /// Returns true if the module should publish and check now, and then call [`schedule`](Self::schedule). This is so
-    /// four times per second, and at once if there are new entries and the module will not be woken. `empty` is true if
+    /// Returns true if the module should now publish its counters and call [`schedule`](Self::schedule). Returns true
+    /// four times per second. Also returns true if the tables have entries and no wake is scheduled. `empty` is true if
     /// the tables have no entries.
     #[inline(always)]
     pub(crate) fn is_due(&self, now: Ticks, empty: bool) -> bool {
         now >= self.next || !(self.waits || empty)
     }
 
-    /// Schedules the next check. If the tables are not empty, the module is woken for it.
+    /// Sets the time of the next publication. If the tables are not empty, the module is woken at this time, and also
+    /// serves requests then.
     pub(crate) fn schedule(&mut self, empty: bool, context: &mut Context<'_>) {
         self.next = context.now() + self.period;
         self.waits = !empty;

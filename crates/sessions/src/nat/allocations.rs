@@ -99,14 +99,17 @@ enum Event {
 /// An event, as a worker records it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
+    /// Time of the event, in nanoseconds after 1970.
     nanos: u64,
     /// Time of the allocation, in nanoseconds after 1970, for a binding that is repeated from an earlier file. `None`
     /// for a new event.
     since: Option<u64>,
     event: Event,
+    /// The protocol number, and the address (in host byte order) and port of both ends. All are 0 for a start event.
     protocol: u8,
     inside: (u32, u16),
     outside: (u32, u16),
+    /// The worker's number and the number of workers.
     worker: (u16, u16),
 }
 
@@ -174,7 +177,8 @@ pub(super) struct Allocations {
 }
 
 impl Allocations {
-    /// Creates the log of the worker with this share of the sessions. It has no file yet.
+    /// Creates the log of a worker, given by its number and the number of workers. The log has no file yet, and events
+    /// are not recorded until [`go_to`](Self::go_to).
     pub(super) fn new((worker, workers): (usize, usize)) -> Self {
         Self { writer: None, now: Ticks::ZERO, worker: (worker as u16, workers as u16) }
     }
@@ -185,8 +189,8 @@ impl Allocations {
         self.now = now;
     }
 
-    /// Sets the file that receives events from now on. In the first file, a start event shows that there are no
-    /// bindings before.
+    /// Sets the file that receives events from now on. The first time, writes a start event: it records that this
+    /// worker has no bindings yet.
     pub(super) fn go_to(&mut self, writer: LineWriter<Entry>) {
         let first = self.writer.is_none();
         self.writer = Some(writer);

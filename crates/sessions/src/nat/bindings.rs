@@ -39,13 +39,14 @@ impl Key for Endpoint {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(super) struct Binding {
-    /// The inside port. If the binding is not shared (with several workers), a number derived from the outside port
-    /// instead, because bindings need a unique key ([`Bindings::insert`]).
+    /// The inside port, if all sessions of the inside port share the binding. With several workers they do not share
+    /// it. Then this is a number derived from the outside port, because each binding needs a unique key
+    /// ([`Bindings::insert`]).
     pub(super) inside: Endpoint,
     pub(super) outside: Endpoint,
     /// Number of sessions that use the binding. A forward counts one more, so that it is never released.
     sessions: u32,
-    /// Number of the inside address in the table of tenants, if there is such a table.
+    /// Number of the inside address in the table of tenants. 0 if there is no such table.
     tenant: u32,
     /// 1 for a forward: it exists without sessions, and packets from outside may open sessions.
     forward: u8,
@@ -144,8 +145,8 @@ impl Bindings {
         self.table.bytes() + self.tenants.as_ref().map_or(0, Sessions::bytes)
     }
 
-    /// Returns the binding of an inside port. Forwards are also found by their outside port. So are all bindings if the
-    /// table was created with `from_outside`.
+    /// Returns the binding of an inside port. A forward is also found by its outside port. In a table that was created
+    /// with `from_outside`, every binding is also found by its outside port.
     pub(super) fn find(&self, endpoint: Endpoint) -> Option<(Found, Binding)> {
         let found = self.table.find(endpoint);
         found.is_some().then(|| (found, *self.table.get(found)))

@@ -29,8 +29,8 @@ pub struct Deterministic {
     reserve: u16,
 }
 
-/// Minimum number of ports in a block for each worker, if there are several workers. With this many, about one session
-/// in e³² finds no port that leads its replies back to its worker.
+/// With n workers (n > 1), a block must have at least n times this number of ports. About one port in n leads replies
+/// back to the session's worker, so about one session in e³² finds no such port in a block of this size.
 pub(super) const LEAST: usize = 32;
 
 /// First and last port, both included.
@@ -49,7 +49,7 @@ pub(super) struct Blocks {
     size: u16,
     /// Number of inside addresses that share an outside address.
     sharing: u32,
-    /// Ports that are allocated dynamically.
+    /// Ports that are allocated dynamically, to inside addresses without a block.
     reserve: Option<Range>,
 }
 
@@ -69,7 +69,7 @@ impl Blocks {
             ));
         }
         let (all, reserve) = (u64::from(ports.1 - ports.0) + 1, u64::from(params.reserve));
-        // Both are powers of two.
+        // Both numbers of addresses are powers of two, so the division has no remainder.
         let sharing = (count / u64::from(pool.1)).max(1);
         let size = all.saturating_sub(reserve) / sharing;
         if size == 0 {
@@ -166,9 +166,9 @@ impl Blocks {
         Ok(Filter::Net { net, inside, outside })
     }
 
-    /// Returns the numbers of the inside addresses (from the first inside address) whose address on one side lies in
-    /// the network `net`. On this side, `base` is the first address, and each address belongs to `each` consecutive
-    /// inside addresses.
+    /// Returns which inside addresses have an address in the network `net` on one side, as a range of their numbers. 0
+    /// is the number of the first inside address. On this side, `base` is the first address, and each address belongs
+    /// to `each` consecutive inside addresses.
     fn numbers(&self, net: ipnet::Ipv4Net, base: u32, each: u32) -> std::ops::Range<u32> {
         let number = |address: u64| {
             let number = address.saturating_sub(u64::from(base)) * u64::from(each);
@@ -244,7 +244,7 @@ impl Table for BlockTable {
                 })? + 1
             }
         };
-        // Two ranges, ordered by their start.
+        // The numbers of the selected inside addresses, as two ranges. The range with the lower start comes first.
         let (first, second) = match blocks.parse_filter(filter)? {
             Filter::All => (0..blocks.inside.1, 0..0),
             Filter::One(owner) => {
@@ -257,7 +257,7 @@ impl Table for BlockTable {
                 if inside.start <= outside.start { (inside, outside) } else { (outside, inside) }
             }
         };
-        // Leave out the overlap, so that no line is listed twice.
+        // Remove the overlap from the second range, so that no line is listed twice.
         let second = second.start.max(first.end)..second.end;
         let rest = |range: std::ops::Range<u32>| range.start.max(from)..range.end;
         let numbers = rest(first).chain(rest(second));

@@ -26,7 +26,7 @@ fn fields(protocol: u8, direction: Direction) -> Option<(usize, usize)> {
 }
 
 /// Rewrites the source (on the way out) or the destination (on the way in) of a packet whose headers are complete.
-/// Returns `None` if they are not. The packet may then be changed in part.
+/// Returns `None` if the headers are incomplete. The packet may then be changed in part and must be dropped.
 pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, port): ([u8; 4], u16)) -> Option<()> {
     rewrite_ipv4_address(packet, direction == Direction::In, address)?;
     let (protocol, start) = packet.transport()?;
@@ -36,9 +36,9 @@ pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, por
     Some(())
 }
 
-/// Writes a port and updates the checksum, if there is one. Returns the checksum before and after. Returns `None` if
-/// there is no checksum or the header does not contain it (the port is written all the same), or if the header does not
-/// contain the port.
+/// Writes a port and updates the checksum. Returns the checksum before and after. If the packet has no checksum, or the
+/// header is too short to contain the checksum, writes the port and returns `None`. If the header does not contain the
+/// port, changes nothing and returns `None`.
 fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16) -> Option<(u16, u16)> {
     let (sum_at, port_at) = fields(protocol, direction)?;
     let field: &mut [u8; 2] = header.get_mut(port_at..)?.first_chunk_mut()?;
@@ -58,7 +58,8 @@ fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16
 
 /// Translates the packet that an ICMP error quotes (RFC 5508 section 4.2). The quoted packet went in the opposite
 /// direction of the error, so its destination is translated on the way out, and its source on the way in. The error's
-/// own checksum is updated.
+/// own checksum is updated. Returns `None` if the quoted headers are incomplete. The packet may then be changed in part
+/// and must be dropped.
 pub(super) fn translate_quoted(
     packet: &mut Packet,
     direction: Direction,

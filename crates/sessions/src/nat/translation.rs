@@ -81,7 +81,8 @@ impl Translation {
         (direction == Direction::In) != (self.reversed == 1)
     }
 
-    /// Returns the new source (on the way out) or the new destination (on the way in) of a packet.
+    /// Returns the address and port that become the source (on the way out) or the destination (on the way in) of a
+    /// packet.
     #[inline(always)]
     pub(super) fn becomes(&self, direction: Direction) -> ([u8; 4], u16) {
         match direction {

@@ -45,7 +45,7 @@ pub(crate) struct Translator {
     /// The worker's number and the number of workers.
     share: (usize, usize),
     allotment: Allotment,
-    /// The log.
+    /// The log of allocated and released outside ports.
     allocations: Allocations,
     worker_side: WorkerSide,
     /// The time slot of the present call.
@@ -116,7 +116,8 @@ impl Translator {
             if !found.is_some() || self.table.ends(found) <= now {
                 return None;
             }
-            // A packet to outside has the inside tuple before its translation, and the reversed outside tuple after it.
+            // A packet to outside has the session's inside tuple before its translation, and the reversed outside tuple
+            // after it. Every other match is a packet from outside.
             let outwards = (found.side() == Translation::INSIDE) == (inside == Direction::Out);
             let session = self.table.get(found);
             let direction = if outwards { Direction::Out } else { Direction::In };
@@ -251,7 +252,7 @@ impl Translator {
     /// if the packet needs the general case ([`step`](Self::step)); then the packet is not changed.
     #[inline(always)]
     fn quickly(&mut self, packet: &mut Packet, found: Found, direction: Direction) -> bool {
-        // Only a plain packet is found by its key.
+        // `process` looks up sessions only for plain packets, so this packet is plain.
         let Some(plain) = Plain::known_mut(packet) else { return false };
         let (session, ends) = self.table.lasts(found);
         let live = *ends > self.now;
@@ -298,7 +299,7 @@ impl Translator {
     fn goes_out(&mut self, packet: &mut Packet, outputs: Outputs) -> Gate {
         let to_pool = self.leads_to_pool(packet) == Some(true);
         if to_pool && outputs.hairpin == HAIRPIN {
-            // Drop it before it opens a session and takes a port.
+            // Drop the packet before it opens a session and takes a port.
             return HAIRPIN;
         }
         let opened = self.opened;

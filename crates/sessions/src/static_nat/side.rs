@@ -8,7 +8,8 @@ use super::mappings::Prefix;
 
 /// Maximum number of entries in a block. A block with more is split in two.
 const BLOCK: usize = 128;
-/// Number of entries in a block when a list is built at once. It leaves room for more.
+/// Number of entries in a block when a list is built at once. The rest of the block is for prefixes that are added
+/// later.
 const FILL: usize = BLOCK * 3 / 4;
 
 /// A prefix, and the start of the prefix that replaces it.
@@ -43,7 +44,8 @@ impl Side {
         block.get(block.partition_point(|(prefix, _)| prefix.start <= address).checked_sub(1)?)
     }
 
-    /// Translates an address: replaces the prefix and keeps the host bits. `None` if no prefix contains the address.
+    /// Translates an address in host byte order: replaces the prefix and keeps the host bits. Returns `None` if no
+    /// prefix contains the address.
     #[inline]
     pub(super) fn translate(&self, address: u32) -> Option<u32> {
         let (prefix, other) = self.at_or_before(address)?;

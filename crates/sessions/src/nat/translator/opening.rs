@@ -41,7 +41,8 @@ impl Translator {
         }
     }
 
-    /// Opens a session from inside. `spot` belongs to the key of its packets to outside.
+    /// Opens a session from inside. `spot` must belong to the 5-tuple in `headers`. An error is the gate of a packet
+    /// that is dropped.
     pub(super) fn open_outwards(&mut self, headers: &Headers<Tuple4>, spot: Spot) -> Result<Found, Gate> {
         let inside = headers.tuple;
         let protocol = inside.protocol();
@@ -81,7 +82,8 @@ impl Translator {
     }
 
     /// Allocates an outside port to an inside port and adds the binding, which has one session. Returns the outside
-    /// port and the number of the binding. `shared` is true if all sessions of the inside port use this binding.
+    /// port and the number of the binding. `shared` is true if all sessions of the inside port use this binding. After
+    /// an error, no port is allocated. The error is the gate of a packet that is dropped.
     pub(super) fn bind(&mut self, inside: Tuple4, endpoint: Endpoint, shared: bool) -> Result<(Endpoint, u32), Gate> {
         let of = self.bindings.may(endpoint).ok_or(NO_PORT)?;
         let (protocol, (mine, shares)) = (inside.protocol(), self.share);
@@ -140,7 +142,7 @@ impl Translator {
         }
     }
 
-    /// Ends a session before its time-out.
+    /// Removes a session from the table at once, and counts it as ended.
     pub(super) fn end(&mut self, found: Found) {
         let session = self.table.remove(found);
         self.ended += 1;
