@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The modulus for addresses, in bytes.
+/// The size of a page, in bytes. glibc compares destination and source modulo this size.
 const PAGE: usize = 4096;
 /// Sizes of blocks that start at pages, in bytes. The C library copies smaller blocks without a loop. Larger blocks
 /// always come from the system and start at the same offset of a page by themselves (`DEFAULT_MMAP_THRESHOLD_MAX` in
@@ -59,8 +59,8 @@ unsafe impl GlobalAlloc for AligningAllocator {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if alignment(layout).is_none() {
-            // Fresh pages are zero already, and `calloc` uses that.
-            // SAFETY: as for `malloc`.
+            // Pages that are new from the system contain zeros, so `calloc` need not clear them. SAFETY: as for
+            // `malloc`.
             return unsafe { libc::calloc(layout.size(), 1) }.cast();
         }
         // SAFETY: the caller guarantees a valid layout.

@@ -27,7 +27,7 @@ pub struct Baseline {
     pub build: CountedBuild,
     /// The measured extent: packets before counting begins, and packets counted.
     pub extent: Extent,
-    /// By pipeline.
+    /// The counts, one case per pipeline and settings.
     pub cases: Vec<Case>,
 }
 
@@ -40,7 +40,8 @@ pub struct Case {
     /// Its settings (`--set`).
     #[serde(default)]
     pub set: Vec<String>,
-    /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`).
+    /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`). Left out are
+    /// modules whose packets another module of their fold has counted, and directions of ports without instructions.
     pub modules: Vec<PartCounts>,
     /// The residue: the instructions that belong to no module and no port. Its packets are the packets that entered the
     /// pipeline, and its calls are the calls of all modules and ports.
@@ -248,7 +249,7 @@ impl Baseline {
                 return Err(BaselineError::Twice(format!("{}, {}", case.name(), part.name)));
             }
         }
-        // Decimal fractions may differ in the last bit after reading: calculates the ratios again.
+        // Decimal fractions may differ in the last bit after reading, so the ratios are calculated again.
         for part in baseline.cases.iter_mut().flat_map(Case::parts_mut) {
             *part = PartCounts::new(&part.name, &part.function, part.instructions, part.packets, part.calls);
         }

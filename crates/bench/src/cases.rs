@@ -121,9 +121,9 @@ pub struct CaseError {
 
 /// The counts of several pipelines.
 pub struct Counted {
-    /// By pipeline, in the order of the request.
+    /// One case per pipeline, in the order of the request.
     pub cases: Vec<Case>,
-    /// The largest batch of each pipeline.
+    /// The largest batch of each pipeline, in packets, in the same order.
     pub batches: Vec<usize>,
     /// The counted program.
     pub build: CountedBuild,

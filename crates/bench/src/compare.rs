@@ -20,16 +20,17 @@ pub use cause::{Cause, Why};
 const FIRST: usize = 40;
 /// The number of pairs between two evaluations.
 const LOOK: usize = 10;
-/// The largest relative change of ticks that counts as no change. The position of a program's code in memory has an
-/// effect of this size.
+/// Ticks count as changed only if the whole interval of their relative change is beyond this value. The position of a
+/// program's code in memory alone can have an effect of this size.
 pub const NOTHING: f64 = 0.005;
-/// The largest relative change of instructions that counts as no change. Besides the counted thread, other threads work
-/// too (they write the files of `tap`), so the fifth digit changes from run to run.
+/// Instructions count as changed if their relative change is more than this value. Besides the counted thread, other
+/// threads work too (they write the files of `tap`), so the fifth digit of a count changes from run to run.
 const NOT_COUNTED: f64 = 0.0005;
-/// The comparison stops when the intervals of all parts larger than [`SMALL`] are narrow enough: when none of them
-/// extends further than this from its centre.
+/// The comparison stops when the intervals of all large parts ([`SMALL`]) are narrow enough. The interval of a relative
+/// change is narrow enough if it extends at most this far from its centre, to each side.
 const FINE: f64 = 0.01;
-/// The share of the whole's ticks per packet up to which a part is small. The interval of a small part may be wider.
+/// A part is large if its ticks per packet are more than this share of the whole's ticks per packet. The interval of a
+/// small part may be wider than [`FINE`] when the comparison stops.
 const SMALL: f64 = 0.02;
 
 /// One of the two sides of a comparison.
@@ -241,8 +242,8 @@ pub fn compare<S: Side>(
     Ok(Comparison { pairs: pairs.len(), voids, seconds: began.elapsed().as_secs_f64(), parts, slept, less_busy })
 }
 
-/// Returns the names of all parts: the parts of the second side in their order, then the parts that only the first side
-/// has, the residue and the whole.
+/// Returns the names of all parts: the parts of the second side in the order of its measurement, then the parts that
+/// only the first side has, the residue and the whole.
 fn names(counted: &[Measurement; 2]) -> Vec<String> {
     let [first, second] = counted.each_ref().map(|of| of.modules.iter().map(|part| part.name.clone()));
     let mut names: Vec<_> = second.collect();
@@ -252,7 +253,8 @@ fn names(counted: &[Measurement; 2]) -> Vec<String> {
     names
 }
 
-/// True if the part's ticks per packet are more than the share [`SMALL`] of the whole's ticks per packet.
+/// True if the part's ticks per packet are more than the share [`SMALL`] of the whole's ticks per packet, in the first
+/// run of the first side.
 fn is_large(pairs: &[[Figures; 2]], name: &str) -> bool {
     let Some([first, _]) = pairs.first() else { return false };
     let (part, all) = (first.get(name, 0), first.get(ALL, 0));

@@ -7,9 +7,10 @@
 //! Some properties of the environment would change the counts and are excluded. The C library chooses its copy routines
 //! by the processor and its caches; [`TUNABLES`] fixes the choice. The number of instructions of a copy depends on the
 //! alignment of addresses. On the first thread, stack and heap addresses depend on the environment, the arguments and
-//! file names. So the environment is empty, and the counted code runs on a thread of its own, whose stack and heap
-//! begin at whole pages. The address of a block on that heap would still depend on all earlier blocks. Therefore the
-//! allocator aligns each block that is long enough to be copied in a loop ([`allocator`](crate::allocator)).
+//! file names. So the environment contains only the few variables that are needed, and the counted code runs on a
+//! thread of its own, whose stack and heap begin at whole pages. The address of a block on that heap would still depend
+//! on all earlier blocks. Therefore the allocator aligns each block that is long enough to be copied in a loop
+//! ([`allocator`](crate::allocator)).
 
 mod build;
 mod caches;
@@ -76,7 +77,7 @@ impl Default for Extent {
 /// The report of the counted process about one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
-    /// Packets that entered.
+    /// Packets that entered while instructions were counted.
     pub packets: u64,
     /// By module: its name, packets and calls.
     pub modules: Vec<(String, u64, u64)>,
@@ -198,7 +199,8 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
     }
 }
 
-/// Returns the command that runs `program count PIPELINE` under callgrind, with the profile in `folder`.
+/// Returns the command that runs `program count PIPELINE` under callgrind, with the profile in `folder`. `first` is the
+/// index of the first module or port that this run counts separately: modules come first, then ports.
 fn tool(folder: &Path, program: &Path, pipeline: &str, settings: &[String], first: usize, extent: Extent) -> Command {
     let mut tool = Command::new("valgrind");
     tool.args(["--quiet", "--tool=callgrind", "--compress-strings=no", "--vgdb=no"])
@@ -237,7 +239,7 @@ impl Served {
         Some(self.folds.iter().find(|members| members.contains(&at)).map_or(at, |members| members[0]))
     }
 
-    /// True if another module of its fold runs for this one.
+    /// True if this module (an index in `modules`) runs as part of another module, the first one of its fold.
     #[must_use]
     pub fn is_run_by_another(&self, module: usize) -> bool {
         self.folds.iter().any(|members| members[1..].contains(&module))

@@ -25,11 +25,12 @@ pub struct Disturbance {
     pub cpu_s: Option<f64>,
     /// The time for which the thread was ready but had no core, in seconds.
     pub waited_s: Option<f64>,
-    /// The number of times that the kernel took its core away.
+    /// The number of times that the kernel took the core from the thread.
     pub preemptions: Option<u64>,
     /// The number of page faults.
     pub page_faults: Option<u64>,
-    /// The time for which the host of this virtual machine used its core, in seconds. The resolution is 0.01 s.
+    /// The time for which the host of this virtual machine used the thread's core, in seconds. The resolution is 0.01
+    /// s.
     pub stolen_s: Option<f64>,
 }
 
@@ -66,7 +67,7 @@ impl Disturbance {
 pub struct Witness {
     at: Ticks,
     threads: Vec<(WorkerThread, Thread)>,
-    /// By core: seconds for which the host used it.
+    /// By core: seconds for which the host of this virtual machine used the core.
     stolen: BTreeMap<usize, f64>,
 }
 

@@ -6,9 +6,9 @@ use serde::Serialize;
 const TRIMMED: f64 = 0.2;
 /// The number of standard errors that an interval extends to each side. A comparison examines many figures many times
 /// (for example forty modules after each of ten rounds), and none of them may be reported as changed by chance. With
-/// forty pairs, the probability that a value is outside of the interval by chance is 6 in 100 000 (Student's
-/// distribution). So at worst about one comparison in fifty is wrong. Far fewer are wrong if the examinations depend on
-/// each other.
+/// forty pairs, the true value is outside of the interval with a probability of 6 in 100 000 (Student's distribution).
+/// So about one comparison in fifty is wrong if the 400 examinations are independent. If they depend on each other, far
+/// fewer comparisons are wrong.
 const ERRORS: f64 = 4.5;
 
 /// The least number of values for a useful interval.

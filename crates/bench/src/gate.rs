@@ -112,7 +112,8 @@ impl Finding {
 pub struct Compared {
     /// The pipeline with its settings.
     pub case: String,
-    /// All parts whose figure changed: modules in their order, the residue, the whole.
+    /// All parts whose figure changed: modules in the order of the present count, removed modules, the residue, the
+    /// whole.
     pub findings: Vec<Finding>,
     /// The number of compared parts.
     pub parts: usize,
@@ -258,8 +259,8 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: GateC
     let (were, are) = (visits(before), visits(now));
     let Some(batches) = why.iter_mut().find(|why| why.cause == GateCause::Batches) else { return why };
     if were > 0.0 && (were - are).abs() > 1e-9 * were && calls[1] != calls[0] {
-        // The calls of the additional visits, with as many packets per call as before. The rest is the effect of fewer
-        // packets per call.
+        // The effect of the additional visits, if each call has as many packets as before. The rest is the effect of
+        // fewer packets per call.
         let part = batches.ipp * (are - were) * (calls[0] / were) / (calls[1] - calls[0]);
         batches.ipp -= part;
         why.push(CauseShare { cause: modules, ipp: part });

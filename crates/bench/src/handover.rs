@@ -36,8 +36,8 @@ const ITEMS: usize = 4_000_000;
 const ROOM: usize = 1_024;
 /// The number of round trips of a cache line in a run.
 const ROUND_TRIPS: u64 = 50_000;
-/// The number of cache lines that are handed over in turn. There are so many that a core's cache no longer contains a
-/// line when the turn of this line comes again.
+/// The number of cache lines that are handed over one after the other. There are so many that a core's cache no longer
+/// contains a line when this line is handed over again.
 const LINES: usize = 1 << 18;
 /// The number of hand-overs of lines in a run. Each of the [`LINES`] lines is handed over twice.
 const LINES_MOVED: usize = 1 << 19;
@@ -137,8 +137,8 @@ pub struct Handover {
     pub local: Vec<LevelLatency>,
 }
 
-/// Measures these pairs, `repeats` times in turn, and the memory of the first sending core (without pairs, of the first
-/// allowed core). Calls `done` with the number of completed steps and of all steps.
+/// Measures all pairs and the memory of the first sending core (without pairs, of the first allowed core), and repeats
+/// this `repeats` times. Calls `done` with the number of completed steps and of all steps.
 ///
 /// # Errors
 /// A thread cannot be bound to a core.

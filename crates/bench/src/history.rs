@@ -1,7 +1,8 @@
 //! Saved measurements over time: a series of each figure for each module, and the steps of each series.
 //!
-//! A series belongs to one pipeline with one list of settings, and its counts to one build configuration. Otherwise,
-//! differences that the user has made on purpose (other settings, another build) would appear as steps.
+//! A series belongs to one pipeline with one list of settings. A series of counts also belongs to one build
+//! configuration. Otherwise, differences that the user has made on purpose (other settings, another build) would appear
+//! as steps.
 
 mod figure;
 mod kind;
@@ -99,13 +100,14 @@ pub struct Step {
     pub before: MeasurementRef,
     /// The first measurement after the step, and its commit.
     pub after: MeasurementRef,
-    /// The mean of the values since the previous step.
+    /// The mean of the values since the previous step, or since the beginning.
     pub from: f64,
-    /// The mean of the values up to the next step.
+    /// The mean of the values up to the next step, or up to the end.
     pub to: f64,
     /// The relative change; `None` if `from` is 0.
     pub change: Option<f64>,
-    /// True if the two measurements were made on different CPUs. Then the step may have no other cause.
+    /// True if the two measurements were made on different CPUs. Then this difference may be the only cause of the
+    /// step.
     pub other_cpu: bool,
 }
 
@@ -151,7 +153,8 @@ pub struct Series {
 pub struct History {
     /// The number of measurements.
     pub measurements: usize,
-    /// By pipeline with settings, module and figure, in the order of their first appearance.
+    /// The series, ordered by pipeline with settings, then by module (both in the order of their first appearance),
+    /// then by figure.
     pub series: Vec<Series>,
 }
 

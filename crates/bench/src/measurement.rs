@@ -114,10 +114,10 @@ pub struct Worker {
     pub slept: Option<f64>,
 }
 
-/// The largest relative difference between the mean batches of the timed run and of the counted run at which both runs
-/// count as the same work.
+/// The timed run and the counted run count as the same work if the relative difference of their mean batches is at most
+/// this value.
 const ALIKE: f64 = 0.1;
-/// The largest share of the time that a worker may be without its core. With more, the measurement is void.
+/// A measurement is void if a worker was without its core for more than this share of the time.
 const TOO_MUCH: f64 = 0.1;
 
 impl Worker {

@@ -1,7 +1,7 @@
 //! The meter of a worker: instructions and core cycles of its thread, read in user space.
 //!
-//! The counts of [`hardware`](crate::hardware) are of whole spans, from outside. This meter is read within turns, so it
-//! separates busy turns, modules and ports.
+//! The counters of [`hardware`](crate::hardware) are read from outside and count whole spans. This meter is read within
+//! turns, so it counts busy turns, modules and ports separately.
 
 use std::sync::{Arc, OnceLock};
 

@@ -13,7 +13,8 @@ use crate::compare::Side;
 use crate::measurement::Measurement;
 use crate::program::{PARENT, Stamp, last_lines};
 
-/// The variable that gives the environment of each run another size. Only the length of its value matters.
+/// The environment variable whose value has another length in each run, so that the environment has another size. The
+/// value has no other use.
 const FILLER: &str = "FOREBAY_FILLER";
 
 /// A build of Forebay, and the pipeline that it measures.

@@ -200,8 +200,8 @@ impl Profile {
     /// each step.
     ///
     /// # Errors
-    /// [`ProfileError`]. Then no cost is replaced. After [`Nothing`](ProfileError::Nothing), the costs of all other
-    /// functions are replaced.
+    /// [`ProfileError`]. After [`Nothing`](ProfileError::Nothing), the costs of all other functions are replaced. After
+    /// any other error, no cost is replaced.
     pub fn measure(
         &mut self,
         names: &[String],
@@ -290,6 +290,7 @@ impl Costed {
         let timed = (each(one) - each(full)) / (1.0 / one.packets - 1.0 / full.packets);
         // By size: calls per packet that comes to the module, and ticks of the whole pipeline per packet.
         let whole: Vec<_> = sizes.iter().map(|it| (1.0 / it.packets, it.whole / (it.calls * it.packets))).collect();
+        // As x is the number of calls per packet, `each` of the line is T0, and `fixed` is the cost per packet.
         let line = fit::line(&whole)?;
         // `dispatch` is the part of T0 that timed calls do not include. `besides` is the time of all other modules and
         // the engine per packet, with full batches: the whole time without the timed calls of this module and their

@@ -4,13 +4,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Output;
 
-/// The variable with the process number of the parent. A process that runs for a comparison or a count ends with its
-/// parent.
+/// The environment variable with the process number of the parent. A process that runs for a comparison or a count ends
+/// when its parent ends.
 pub const PARENT: &str = "FOREBAY_PARENT";
 /// The largest number of lines that an error quotes from a program's output.
 const MOST_LINES: usize = 20;
 
-/// Identifies the contents of a program file. A build that runs at the same time replaces the file.
+/// Identifies the contents of a program file. If the stamp has changed, a build has replaced the file meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     inode: u64,

@@ -15,9 +15,10 @@ use crate::trial::{Load, Measured, TrialError};
 /// The smallest load that is tried, in packets per second. With a smaller load, a trial of some tenths of a second has
 /// too few packets to measure the share of lost ones.
 const LEAST_PPS: f64 = 1_000.0;
-/// The least cost of a packet, in ticks. It limits the rate that a worker can reach.
+/// The search assumes that a packet costs a worker at least this many ticks. This gives the greatest load that is
+/// tried.
 const LEAST_TICKS: f64 = 16.0;
-/// The largest relative distance between the bounds at the end of the search.
+/// The search is complete when lower and upper bound differ by at most this share of the upper bound.
 const WIDTH: f64 = 0.005;
 
 /// The result of a search.

@@ -161,8 +161,8 @@ struct Phase {
 
 /// Returns the phases; the last one has the requested precision. The length of the last phase's trials is 1/75 of the
 /// time limit. With this length, an undisturbed search needs half of the time limit. If one in five trials is bad by
-/// chance, 98 of 100 searches end within 2 % of the true rate with these numbers of trials per load. With one trial in
-/// the first phase, and three and five in the last phases, 95 of 100 searches do.
+/// chance, 98 of 100 searches with these numbers of trials per load end within 2 % of the true rate. Fewer trials (one
+/// in the first phase, three and five in the last phases) would make it 95 of 100 searches.
 fn phases(limits: &Limits) -> [Phase; 4] {
     let last = (limits.time.as_secs_f64() / 75.0).clamp(0.005, 2.0);
     let phase = |part: f64, trials: f64, widths: f64| {
@@ -284,8 +284,8 @@ impl<T: Trials> Search<'_, T> {
     }
 
     /// Returns the load to decide next. `None` if the bounds are close enough, or if no further bound can be within the
-    /// limits. `hint` has the bounds of the previous phase, which are tried first. `step` is the relative distance of
-    /// the next load from the known bound if the load is outside of known bounds; it doubles with each use.
+    /// limits. `hint` has the bounds of the previous phase, which are tried first. If only one bound is known, `step`
+    /// is the relative distance of the next load from this bound. `step` doubles with each use.
     fn next(&self, goal: &Goal, phase: &Phase, hint: Bounds, step: &mut f64) -> Option<f64> {
         let Limits { least_pps: least, most_pps: most, .. } = self.limits;
         match self.bounds(goal, phase) {

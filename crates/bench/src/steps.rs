@@ -36,7 +36,7 @@ pub struct DetectedStep {
     pub to: f64,
 }
 
-/// The largest relative difference between counted figures that is due to rounding.
+/// Counted figures count as equal if their relative difference is at most this value: it is due to rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// Returns the steps of a series of finite values, in ascending order. Empty if there is no step.
@@ -162,8 +162,8 @@ impl Squares {
         (squares - sum * sum / (end - start) as f64).max(0.0)
     }
 
-    /// Returns, for each number of segments, a lower bound of the squares that they leave. For any price `p`, the least
-    /// `squares + p · segments` over all descriptions gives such a bound.
+    /// Returns, for each number of segments, a lower bound of the squares that they leave. For any price `p`, such a
+    /// bound is the least `squares + p · segments` over all descriptions, minus `p` times this number of segments.
     fn bounds(&self) -> Vec<f64> {
         let mut bounds = vec![0.0f64; self.count() + 1];
         let mut price = 1.0;

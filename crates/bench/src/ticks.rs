@@ -17,8 +17,8 @@ use crate::disturbance::{Disturbance, Witness};
 use crate::hardware::{HardwareCounts, Watch};
 use crate::meter::{WhyNot, meter};
 
-/// The longest time for which a pipeline runs before the measurement begins; it is at most half of the measured time.
-/// In this time, caches and tables fill, and the frequency governor settles.
+/// The time for which a pipeline runs before the measurement begins. If half of the measured time is shorter, the
+/// pipeline runs for that time instead. Meanwhile, caches and tables fill, and the frequency governor settles.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// The results of a run on this machine.
@@ -211,8 +211,8 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: PipelineParts, span: Dur
     Ok(timed)
 }
 
-/// Like [`measure`], but `meter` creates the meter of each worker. `unmetered` lacks the reason that such a meter may
-/// have stored.
+/// Like [`measure`], but `meter` creates the meter of each worker. If such a meter has stored a reason why it cannot be
+/// read, the caller must copy it to `unmetered` of the result.
 fn measure_with(
     mut plans: Vec<Plan>,
     cores: &[usize],

@@ -3,7 +3,7 @@
 //! The pipeline keeps running between trials; only the load of its sources changes ([`Action::SetOffer`]). As in RFC
 //! 2544, section 23, a trial begins when no packets are in flight, and is evaluated when none are in flight any more.
 //! So its counts are exact. Packets that were due by the schedule count as offered, whether they were received or not.
-//! An exception are packets that became due at the end of the load, while a worker was without its core.
+//! Exception: packets do not count if they became due at the end of the load, while a worker was without its core.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

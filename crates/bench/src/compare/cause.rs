@@ -35,13 +35,15 @@ pub struct Why {
     pub evidence: String,
 }
 
-/// The share of time by which sleep must increase for [`Cause::LessBusy`].
+/// The cause is [`Cause::LessBusy`] if the share of time in which a worker sleeps or waits has increased by more than
+/// this value: 0.01 is one percentage point.
 const SLEEP: f64 = 0.01;
-/// The relative change of batch sizes that counts as other batches.
+/// Batches count as changed if the relative change of packets per call is more than this value.
 const BATCHES: f64 = 0.1;
-/// The relative change of instructions that counts as other code. Counts have no noise.
+/// Code counts as changed if the relative change of instructions per packet is more than this value. Counts have no
+/// noise, so the value is small.
 const CODE: f64 = 0.002;
-/// The share of a change that instructions must explain to be its cause.
+/// Instructions are the cause of a change of ticks if they explain at least this share of the change.
 const EXPLAINS: f64 = 0.4;
 
 /// Returns the cause if a worker sleeps or waits more than before.

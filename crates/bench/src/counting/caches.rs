@@ -99,7 +99,7 @@ fn parse(profile: &str, packets: u64) -> Option<Misses> {
     let names: Vec<_> = line("events:")?.split_ascii_whitespace().collect();
     let counts: Vec<u64> =
         line("totals:")?.split_ascii_whitespace().map(|it| it.parse().ok()).collect::<Option<_>>()?;
-    // Columns with 0 at the end of the line are left out.
+    // Callgrind leaves out zeros at the end of a line.
     let count = |name: &str| names.iter().position(|it| *it == name).map(|at| counts.get(at).copied().unwrap_or(0));
     let per_packet = |names: [&str; 2]| Some((count(names[0])? + count(names[1])?) as f64 / packets as f64);
     let instructions = count("Ir")? as f64 / packets as f64;

@@ -23,9 +23,9 @@ const PATIENCE: usize = 100_000;
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 
 /// Runs the counted pipeline and returns its packets and calls. `NAMES` modules and ports, from the index `first` on,
-/// are called through named functions. `load` creates the plans, one per worker. If the allocator of this process is
-/// [`AligningAllocator`](allocator::AligningAllocator), its memory blocks start at pages from this call on
-/// ([`align_to_pages`](allocator::align_to_pages)).
+/// are called through named functions, so that callgrind counts each of them separately. `load` creates the plans, one
+/// per worker. If the allocator of this process is [`AligningAllocator`](allocator::AligningAllocator), its memory
+/// blocks start at pages from this call on ([`align_to_pages`](allocator::align_to_pages)).
 ///
 /// # Errors
 /// The pipeline cannot be created.
@@ -80,7 +80,7 @@ fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortC
     run(&mut workers, &mut until, extent.before, Worker::turn);
     let before = Tally::of(&workers, calls);
     run(&mut workers, &mut until, extent.before + extent.packets, |worker| {
-        // Idle polls are left out: the busy share of the time reports them.
+        // Turns without work are not counted: another figure, the busy share of the time, reports them.
         if worker.has_work() { counted(worker) } else { worker.turn() }
     });
     Ok(Tally::of(&workers, calls).since(&before))

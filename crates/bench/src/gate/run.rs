@@ -132,7 +132,7 @@ impl Gate<'_> {
         match self.count(self.program, &again, before.extent) {
             Ok(counted) => indices.into_iter().zip(counted.cases).for_each(|(at, case)| others[at] = Some(case)),
             Err(_) => {
-                // A pipeline that cannot run with other batches is reported without them.
+                // A pipeline that cannot run with the other batch size is compared without a second count.
                 for (at, asked) in indices.into_iter().zip(again) {
                     others[at] = match self.count(self.program, &[asked], before.extent) {
                         Ok(mut counted) => counted.cases.pop(),
@@ -198,9 +198,9 @@ impl Gate<'_> {
     }
 }
 
-/// Returns the batch size for the second count. It is `factor` times `batch`, so that a module whose batches have
-/// become smaller by `factor` may have its earlier batches. If the result is `batch` again, returns half of `batch`, or
-/// `None` if that is 0.
+/// Returns the batch size for the second count: `factor` times `batch`. With this size, a module whose batches have
+/// become smaller by `factor` may get batches of the earlier size. If the result is `batch` again, returns half of
+/// `batch`, or `None` if that is 0.
 fn other_batch(batch: usize, factor: f64) -> Option<usize> {
     let wanted = (batch as f64 * factor).round().clamp(1.0, LARGEST) as usize;
     let other = if wanted == batch { batch / 2 } else { wanted };

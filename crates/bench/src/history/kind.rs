@@ -43,8 +43,8 @@ impl<'s> ValueGroup<'s> {
 pub(super) struct Build<'s> {
     /// The instruction set, if known.
     pub(super) set: Option<&'s str>,
-    /// True for a build with internal checks. If the version did not report its build profile, the build is assumed to
-    /// have no checks (false), because measurements of builds with checks are rarely saved.
+    /// True for a build with internal checks. False also if the saved measurement has no build profile (an earlier
+    /// version): measurements of builds with checks are rarely saved.
     pub(super) debug: bool,
 }
 

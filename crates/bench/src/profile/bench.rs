@@ -26,17 +26,20 @@ const WARM_UP: Duration = Duration::from_millis(10);
 pub(super) const SETTLE: Duration = Duration::from_millis(1);
 /// The hold time of all modules. It is so long that packets always wait for a full batch.
 const HOLD: Nanos = Nanos(1_000_000_000);
-/// The number of spans to try if no call was timed, because the machine stalled.
+/// A span is extended by its length if no call was timed, because the machine stalled. After at least this many
+/// attempts and at least [`PATIENCE`], the measurement fails.
 const TRIES: usize = 200;
-/// The least time for which spans are tried: a span may be shorter than a machine stall.
+/// The least time after which a measurement without a timed call fails (see [`TRIES`]). A machine stall may be much
+/// longer than a span.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// If other programs had the core for more than this share of a span, the size is measured again in a span half as
 /// long. In a shorter span, it is more likely that no other program runs. The kernel counts a wait when it is over,
 /// which may be in the next span.
 const ALONE: f64 = 0.001;
-/// The largest relative difference between the mean batch of a span and the size.
+/// A span belongs to a batch size if its mean batch differs from this size by at most this share of the size.
 const ROUNDING: f64 = 0.01;
-/// The largest number of spans for one size in one round.
+/// The largest number of spans for one size in one round. The last of them counts even if its mean batch differs from
+/// the size.
 const AGAIN: u32 = 6;
 /// The shortest span.
 pub(super) const SHORTEST: Duration = Duration::from_micros(100);

@@ -1,6 +1,7 @@
 //! Fits a straight line to costs: least squares, with 95 % intervals and R².
 
-/// The 97.5 % quantile of Student's t distribution by degrees of freedom, from 1. It gives two-sided 95 % intervals.
+/// The 97.5 % quantile of Student's t distribution by degrees of freedom, from 1. It gives two-sided 95 % intervals. If
+/// there are more degrees of freedom, the last value is used, and the intervals are slightly too wide.
 const STUDENT: [f64; 8] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
 
 /// A cost with a fixed part and a part for each unit of x. Neither part is negative.

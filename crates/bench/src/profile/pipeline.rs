@@ -33,7 +33,7 @@ const LARGEST_FILE: u64 = 1 << 28;
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     source: Source,
-    /// The modules, each with its function and the key of its costs.
+    /// The modules: name, function, and the key of the costs.
     pub modules: Vec<(String, String, String)>,
     /// The largest batch.
     pub batch: usize,
@@ -110,7 +110,7 @@ impl Shape<'_> {
                 for (key, value) in map {
                     self.hasher.write(without_addresses(key).as_bytes());
                     match value {
-                        // `file` is a file that a function writes: its contents do not count.
+                        // `file` is a file that a function writes: neither its name nor its contents count.
                         Value::String(_) if key == "file" => {}
                         _ => self.add(value),
                     }
@@ -119,12 +119,11 @@ impl Shape<'_> {
         }
     }
 
-    /// Adds a text, or the parameters of the state that has this name. If a file has this name, its contents are added
-    /// too.
+    /// Adds a text. If the text is the name of a state, adds the parameters of the state instead. If the text is the
+    /// name of a file, adds the contents of the file too.
     fn text(&mut self, text: &str) {
-        // A state's parameters replace its name. A file's contents are added to its name.
         if let Some(state) = self.state.get(text) {
-            // A state does not refer to other states.
+            // A state does not refer to other states, so a text in its parameters is not the name of a state.
             let states = std::mem::replace(&mut self.state, &Value::Null);
             self.add(state);
             self.state = states;

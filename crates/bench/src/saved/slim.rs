@@ -12,8 +12,8 @@ use std::ops::Range;
 const HEADER: usize = 64;
 /// The offset of the field of the ELF header that contains the offset of the section table.
 const SECTIONS_AT: usize = 0x28;
-/// The offset of the field of the ELF header that contains the size of an entry. The number of entries and the index of
-/// the section of names follow, in 16 bits each.
+/// The offset of the field of the ELF header that contains the size of an entry of the section table (16 bits). The
+/// number of entries and the index of the section of names follow, in 16 bits each.
 const SECTION_SIZE: usize = 0x3a;
 /// The length of an entry of the section table, in bytes.
 const SECTION: usize = 64;
@@ -73,7 +73,7 @@ impl Section {
         Some(self.at..self.at.checked_add(self.size)?)
     }
 
-    /// True if it has contents in the file that are not loaded.
+    /// True if the section has contents in the file, and they are not loaded.
     fn is_unloaded(&self) -> bool {
         self.kind != NULL && self.kind != NO_BITS && self.flags & LOADED == 0
     }
