@@ -59,8 +59,8 @@ unsafe impl GlobalAlloc for AligningAllocator {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if alignment(layout).is_none() {
-            // Pages that are new from the system contain zeros, so `calloc` need not clear them. SAFETY: as for
-            // `malloc`.
+            // Pages that are new from the system contain zeros, so `calloc` need not clear them.
+            // SAFETY: as for `malloc`.
             return unsafe { libc::calloc(layout.size(), 1) }.cast();
         }
         // SAFETY: the caller guarantees a valid layout.

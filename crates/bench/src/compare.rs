@@ -20,8 +20,8 @@ pub use cause::{Cause, Why};
 const FIRST: usize = 40;
 /// The number of pairs between two evaluations.
 const LOOK: usize = 10;
-/// Ticks count as changed only if the whole interval of their relative change is beyond this value. The position of a
-/// program's code in memory alone can have an effect of this size.
+/// Ticks count as changed only if the whole interval of their relative change is above this value, or below its
+/// negative. The position of a program's code in memory alone can have an effect of this size.
 pub const NOTHING: f64 = 0.005;
 /// Instructions count as changed if their relative change is more than this value. Besides the counted thread, other
 /// threads work too (they write the files of `tap`), so the fifth digit of a count changes from run to run.
@@ -208,6 +208,7 @@ pub fn compare<S: Side>(
                     break measurement;
                 }
                 voids += 1;
+                // The comparison fails if most runs are void. Up to 20 void runs are always allowed.
                 let runs = pairs.len() * 2 + voids;
                 if voids > 20 && voids * 2 > runs {
                     return Err(CompareError::Void { voids, runs });

@@ -217,6 +217,7 @@ fn tool(folder: &Path, program: &Path, pipeline: &str, settings: &[String], firs
         .env_clear()
         .envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
         .env("GLIBC_TUNABLES", TUNABLES)
+        // With leading zeros, so that the size of the environment does not depend on the process number.
         .env(PARENT, format!("{:010}", std::process::id()))
         .current_dir(folder)
         .stdin(Stdio::null());

@@ -137,8 +137,8 @@ pub struct Handover {
     pub local: Vec<LevelLatency>,
 }
 
-/// Measures all pairs and the memory of the first sending core (without pairs, of the first allowed core), and repeats
-/// this `repeats` times. Calls `done` with the number of completed steps and of all steps.
+/// Measures all pairs, then the memory of the first sending core (without pairs, of the first allowed core), and does
+/// all this `repeats` times. Calls `done` with the number of completed steps and of all steps.
 ///
 /// # Errors
 /// A thread cannot be bound to a core.

@@ -218,8 +218,8 @@ struct Row<'s> {
     module: &'s str,
 }
 
-/// Returns all modules of all subjects. The modules of a subject are adjacent even if some were added later, and so are
-/// the subjects of a pipeline.
+/// Returns all modules of all subjects. The modules of a subject are adjacent, also the modules that appear only in
+/// later measurements. The subjects of a pipeline are adjacent, too.
 fn rows<'s>(saved: &[&'s Saved]) -> Vec<Row<'s>> {
     let pipelines = unique(saved.iter().map(|saved| &saved.measurement.pipeline));
     let mut subjects: Vec<(Subject<'_>, Vec<&Saved>)> = Vec::new();

@@ -279,10 +279,10 @@ impl Costed {
     /// Fits a line to the measurements. Returns `None` if a size was never measured, or if the measurements give no
     /// positive cost of a call. `hertz` is the number of ticks per second.
     ///
-    /// The time of a single call does not include the time to choose the module, and timing itself changes it. So T0 is
-    /// the additional time of the whole pipeline when the same packets come in more calls. The cost per packet is taken
-    /// from timed calls with full batches, in which both errors are small. If the noise of other modules hides T0,
-    /// calls of all sizes are timed instead.
+    /// The timed length of a single call does not include the time to choose the module, and timing itself makes the
+    /// call longer. So T0 is the additional time of the whole pipeline when the same packets come in more calls. The
+    /// cost per packet is taken from timed calls with full batches, in which both errors are small. If the noise of
+    /// other modules hides T0, both terms are taken from timed calls of all sizes instead.
     fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
         let sizes = measured.sizes()?;
         let (one, full) = (sizes.first()?, sizes.last()?);

@@ -6,8 +6,8 @@ use forebay_host::Tree;
 /// The folder with the counts of each last-level cache.
 const FOLDER: &str = "/sys/fs/resctrl/mon_data";
 
-/// Returns the number of bytes so far, for all last-level caches together. `None` if the kernel does not report it for
-/// each of them.
+/// Returns the number of bytes so far, for all last-level caches together. `None` if the kernel does not report the
+/// number for each cache, or reports no cache.
 pub(crate) fn bytes(tree: &Tree) -> Option<u64> {
     let caches = tree.names(FOLDER).into_iter().filter(|name| name.starts_with("mon_L3_"));
     let counts = caches.map(|name| tree.value(&format!("{FOLDER}/{name}/mbm_total_bytes")).ok()?.parse::<u64>().ok());

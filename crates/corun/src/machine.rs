@@ -31,7 +31,7 @@ use look::{QuickSnapshot, SlowSnapshot};
 
 pub use seats::{Caches, SeatsError, caches, seats};
 
-/// The largest share of a span for which other programs or the host may have had a core.
+/// A span counts only if other programs and the host together had each of the cores for at most this share of it.
 pub const ALLOWED: f64 = 0.01;
 /// The largest number of attempts to measure a span that counts.
 const TRIES: usize = 10;
@@ -80,7 +80,7 @@ pub struct Machine {
     memories: BTreeMap<usize, Arc<Mutex<Memory>>>,
     /// The running function, and the counters of its thread.
     running: Option<(Running, Watch)>,
-    /// The last solo span, if nothing has run since.
+    /// The last solo span, if no competitor has run since. It is also the first solo span of the next sample.
     alone: Option<Span>,
     /// The figures that are missing from spans, with the reasons.
     unavailable: BTreeMap<String, String>,
@@ -106,8 +106,8 @@ impl Machine {
         Self { seats, subjects, span, stop, demands, beyond, memories, running: None, alone: None, unavailable, tree }
     }
 
-    /// Starts competitors, one on each core; there are at most as many as cores. If one of them cannot run, ends the
-    /// others and returns an error. The caller ends the returned competitors by [`leave`].
+    /// Starts competitors, one on each core. Competitors beyond the number of cores are ignored. If one of them cannot
+    /// run, ends the others and returns an error. The caller ends the returned competitors by [`leave`].
     fn join(&mut self, competitors: &[Competitor]) -> Result<Vec<Rival>, Trouble> {
         let mut rivals = Vec::new();
         let cores = self.seats.competitors.clone();
@@ -123,7 +123,7 @@ impl Machine {
                 Ok(rival) => rivals.push(rival),
                 Err(trouble) => {
                     let _ = leave(rivals);
-                    // A competitor that cannot run does not mean that the function cannot run.
+                    // The function itself can run, so only this run does not count.
                     return Err(match trouble {
                         Trouble::Failed(why) => Trouble::Void(format!("a competitor cannot run: {why}")),
                         trouble => trouble,
@@ -163,7 +163,7 @@ impl Machine {
         }
     }
 
-    /// Measures a span that counts, in up to `TRIES` attempts. Returns it with the load of each competitor. The
+    /// Measures a span that counts, in up to `TRIES` attempts. Returns the span and the load of each competitor. The
     /// function must have been started.
     fn span(&mut self, rivals: &[Rival]) -> Result<(Span, Vec<Load>), Trouble> {
         let mut why = String::new();
@@ -316,7 +316,8 @@ fn leave(rivals: Vec<Rival>) -> Result<(), Trouble> {
 fn void(away: &[f64], loads: &[Load], report: &Report) -> Option<String> {
     let most = away.iter().copied().fold(0.0, f64::max);
     if most > ALLOWED {
-        // The kernel counts a wait when it is over, so the wait may have begun before the span.
+        // The kernel counts a wait when it is over. So the wait may have begun before the span, and the share may
+        // exceed 1.
         let percent = (most * 100.0).min(100.0);
         return Some(format!("other programs or the host used a core for {percent:.1} % of the time"));
     }
@@ -355,7 +356,7 @@ impl Rival {
         }
     }
 
-    /// Returns true if it has ended without being stopped.
+    /// Returns true if the competitor has ended without being stopped.
     fn has_died(&self) -> bool {
         match self {
             Self::Function(running) => running.instance.has_died(),

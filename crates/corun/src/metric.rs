@@ -11,19 +11,19 @@ use crate::record::{Competitor, FunctionRecord, Load, Span};
 use crate::statistics::{correlation, median, variance};
 use crate::synthetic::LINE;
 
-/// The largest variance of a metric that qualifies (5).
+/// A metric qualifies only if its variance beside competitors is at most this value (5).
 pub const VARIANCE: f64 = 0.01;
-/// The smallest absolute correlation of a metric that qualifies (6).
+/// A metric qualifies only if the absolute value of its correlation with the solo rate is at least this value (6).
 pub const CORRELATION: f64 = 0.9;
-/// The minimum number of functions. With fewer, a correlation may be due to chance.
+/// The minimum number of functions for a correlation. With fewer functions, a correlation may be due to chance.
 pub const FUNCTIONS: usize = 8;
-/// The number of lines of the synthetic competitor that count as one packet. (A short packet has a line of metadata and
-/// a line of data.)
+/// For the synthetic competitor, this many lines count as one packet. (A short packet has a line of metadata and a line
+/// of data.)
 const LINES_PER_PACKET: f64 = 2.0;
 /// The instructions of the synthetic competitor per line: a load, its address, and its share of the loop.
 const INSTRUCTIONS_PER_LINE: f64 = 5.0;
-/// The least value of a metric for a demand. Smaller values are raised to it, so that an inverse is finite: a function
-/// without cache misses has almost no demand.
+/// Before a demand is computed, smaller values of a metric are raised to this value, so that their inverse is finite. A
+/// function without cache misses then has almost no demand.
 const LEAST: f64 = 1e-6;
 
 /// The name of the memory bandwidth metric.
@@ -37,32 +37,32 @@ pub(crate) const COUNTED: &[(&str, Event)] = &[
     ("llc_misses_per_packet", Event::LlcMisses),
 ];
 
-/// A candidate for the demand of a function.
+/// A candidate for the metric of a function's demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
-    /// The inverse of the rate itself.
+    /// Ticks per packet: the inverse of the rate itself.
     Ticks,
-    /// Instructions, counted by the processor.
+    /// Instructions per packet, counted by the processor.
     Instructions,
-    /// Core cycles without progress, the paper's choice.
+    /// Core cycles without progress per packet, the paper's choice.
     Stalls,
-    /// Misses of the last-level cache.
+    /// Misses of the last-level cache per packet.
     LlcMisses,
-    /// Bytes to and from memory.
+    /// Bytes to and from memory per packet.
     MemoryBytes,
-    /// Instructions, counted in a simulation.
+    /// Instructions per packet, counted in a simulation.
     SimulatedInstructions,
-    /// Lines that missed a simulated private cache of the core.
+    /// Lines per packet that missed a simulated private cache of the core.
     SharedLines,
-    /// Lines that missed a simulated last-level cache.
+    /// Lines per packet that missed a simulated last-level cache.
     MemoryLines,
-    /// The size of the simulated cache that misses almost no lines.
+    /// The size of the simulated cache that misses almost no lines, in bytes.
     Footprint,
     /// Ticks per line that missed a simulated private cache of the core.
     TicksPerSharedLine,
 }
 
-/// All metrics.
+/// All metrics. If several of them qualify with the same absolute correlation, the first one is chosen ([`choose`]).
 pub const METRICS: [Metric; 10] = [
     Metric::Stalls,
     Metric::Instructions,
@@ -170,7 +170,7 @@ impl Metric {
         }
         let to_memory = LINES_PER_PACKET * memory_share(demand.bytes, load, shared);
         Some(match self {
-            // The competitor waits for lines all the time.
+            // The competitor waits for lines all the time, so all its ticks are stalls.
             Self::Ticks | Self::Stalls => LINES_PER_PACKET * hertz / lines,
             Self::Instructions | Self::SimulatedInstructions => LINES_PER_PACKET * INSTRUCTIONS_PER_LINE,
             Self::LlcMisses | Self::MemoryLines => to_memory,

@@ -25,9 +25,9 @@ const STEP: f64 = 0.1;
 const PASSES: usize = 1_000;
 /// The standard deviation of a normal distribution, divided by the median of its absolute values.
 const OF_MEDIAN: f64 = 1.4826;
-/// The error of a median, as a multiple of the error of a mean.
+/// The standard error of a median, as a multiple of the standard error of the mean of the same values.
 const MEDIAN_OVER_MEAN: f64 = 1.2533;
-/// The multiple of the noise above which a spread or an effect counts.
+/// A spread or an effect counts only if it is more than this many times the noise.
 const ABOVE: f64 = 2.0;
 
 /// The results of co-runs.
@@ -213,7 +213,8 @@ fn noise(record: &FunctionRecord) -> f64 {
     let mut passes: Vec<_> = record.samples.iter().map(|it| it.pass).collect();
     passes.sort_unstable();
     passes.dedup();
-    // λ is the ratio of one span to the mean of two.
+    // λ follows from the ratio of one span's rate to the mean rate of two spans. So the variance of λ is 1 + 1/2 times
+    // the variance of a span.
     let of_a_run = of_a_span * 1.5_f64.sqrt();
     if passes.len() > 1 { of_a_run * MEDIAN_OVER_MEAN / (passes.len() as f64).sqrt() } else { of_a_run }
 }
@@ -269,10 +270,11 @@ fn interval(fitted: &Fitted, runs: &[CoRun], noise: f64, method: FitMethod) -> O
     let parameters = if matches!(fitted.shape, Shape::Linear) { 3 } else { 4 };
     let degrees = runs.len().checked_sub(parameters).filter(|degrees| *degrees > 1)?;
     let deviation = (fitted.error * (runs.len() as f64 / degrees as f64).sqrt()).max(noise);
-    // The parameters have errors, too. For co-runs drawn at random, these errors add the last factor on average
-    // (Breiman and Freedman, JASA 1983).
+    // The parameters have errors, too. On average over co-runs drawn at random, these errors widen the interval by the
+    // last factor (Breiman and Freedman, JASA 1983).
     let by_errors = student(degrees) * deviation * (1.0 + parameters as f64 / (degrees - 1) as f64).sqrt();
-    // The form of the model is only an approximation, so the errors are not only noise.
+    // The form of the model is only an approximation, so the errors are not only noise. Therefore each co-run is also
+    // predicted from the others, and the interval includes the largest error of these predictions.
     let without = |out: usize| {
         let rest: Vec<_> = runs.iter().enumerate().filter(|(at, _)| *at != out).map(|(_, run)| *run).collect();
         let fitted = match method {

@@ -15,7 +15,7 @@ use crate::synthetic::Demand;
 
 /// The version of the file format.
 pub const SCHEMA: u32 = 1;
-/// The maximum length of a file. It holds a hundred thousand runs.
+/// The maximum length of a file, in bytes: enough for a hundred thousand runs.
 const MOST: u64 = 64 << 20;
 
 /// The co-runs on one machine.
@@ -157,7 +157,7 @@ pub struct Load {
     pub packets: f64,
     /// The lines per second that a synthetic competitor read in random order.
     pub walked: f64,
-    /// The lines per second that it read and wrote in order.
+    /// The lines per second that a synthetic competitor read and wrote in order.
     pub streamed: f64,
 }
 
@@ -326,7 +326,8 @@ pub fn fuzz_records(bytes: &[u8]) {
     let file = Path::new("co-runs.json");
     if let Ok(records) = Records::parse(bytes, file) {
         let text = serde_json::to_vec(&records).expect("plain values can be written");
-        // Decimal fractions may change in the last bit when they are parsed again, so that a share may become 1.
+        // Decimal fractions may change in the last bit when they are parsed again. Then a share may become 1, and the
+        // text is refused.
         if let Ok(again) = Records::parse(&text, file) {
             assert!(again.functions.keys().eq(records.functions.keys()));
         }

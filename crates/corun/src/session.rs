@@ -66,7 +66,7 @@ pub struct Progress<'a> {
 pub struct Work<'a> {
     /// The functions.
     pub subjects: &'a [Subject],
-    /// The levels of the synthetic competitor.
+    /// The demands of the synthetic competitors.
     pub demands: &'a [Demand],
     /// The number of cores for competitors.
     pub cores: usize,
@@ -101,7 +101,8 @@ pub fn measure(
     for pass in 0..work.passes {
         for (index, subject) in work.subjects.iter().enumerate() {
             let mut sets = competitors(&keys, index, work.demands, work.cores);
-            // The order of the sets alternates, so that a change during a pass affects all sets alike.
+            // Every second pass has the sets in reverse order, so that a slow change of the machine's speed during a
+            // pass affects all sets alike.
             if pass % 2 == 1 {
                 sets.reverse();
             }

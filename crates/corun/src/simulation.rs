@@ -9,7 +9,7 @@ use crate::record::{Records, Simulated};
 use crate::session::{Interrupted, Observer, Progress};
 use crate::subject::Subject;
 
-/// The largest number of lines per packet that counts as almost no lines.
+/// A cache misses almost no lines if it misses at most this many lines per packet.
 const NEXT_TO_NONE: f64 = 0.1;
 /// The smallest cache that is simulated, in bytes.
 const SMALLEST: u64 = 16 << 10;
@@ -92,7 +92,8 @@ fn of(subject: &Subject, caches: Caches, count: &Count<'_>) -> Result<Simulated,
 
 /// Estimates the size, in bytes, of the cache that misses almost no lines. `sizes` contains cache sizes in bytes, in
 /// ascending order, each with the lines per packet that it misses. Between two sizes, the result is interpolated by
-/// their logarithms. If the largest size still misses lines, the result is twice this size.
+/// their logarithms. If the smallest size already misses almost no lines, the result is this size, reduced in
+/// proportion to the misses. If the largest size still misses lines, the result is twice this size.
 fn footprint(sizes: &[(u64, f64)]) -> f64 {
     let Some((smallest, first)) = sizes.first() else { return 0.0 };
     if *first <= NEXT_TO_NONE {

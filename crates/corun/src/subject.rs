@@ -39,9 +39,9 @@ impl Subject {
         Ok(Self { key: name.to_owned(), name: name.to_owned(), source, counted, packets_bytes })
     }
 
-    /// Returns the modules of a pipeline, each as a separate subject with its parameters. Of several modules with one
-    /// profile key, only the first is returned. The packets are those of the pipeline's first generator, or those of
-    /// the function's example if there is no generator. `origin` is the name by which another process finds the
+    /// Returns the modules of a pipeline, each as a separate subject with its parameters. Of several modules with the
+    /// same profile key, only the first is returned. The packets are those of the pipeline's first generator, or those
+    /// of the function's example if there is no generator. `origin` is the name by which another process finds the
     /// pipeline, if there is one.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ pub const LINE: usize = 64;
 const WORDS: usize = LINE / size_of::<u32>();
 /// The number of words of a line in the stream.
 const WIDE: usize = LINE / size_of::<u64>();
-/// The number of parallel walks. It is about the number of misses of its first cache that a core can handle at once.
+/// The number of parallel walks. A core can handle about this many misses of its first-level cache at once.
 const WALKS: usize = 8;
 /// The number of lines between two reads of the clock.
 const SLICE: usize = 512;
@@ -49,9 +49,9 @@ pub struct Memory {
 /// The number of lines used so far. Only the competitor's thread writes the counters.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// The lines in random order.
+    /// The lines that were read in random order.
     pub walked: AtomicU64,
-    /// The lines in order.
+    /// The lines that were read and written in order.
     pub streamed: AtomicU64,
 }
 

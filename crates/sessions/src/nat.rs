@@ -142,6 +142,7 @@ pub struct Nat {
     filtering: Filtering,
     /// The maximum number of outside ports of one inside address, for each protocol. `u16::MAX` means no limit.
     ports_per_address: u16,
+    /// The computed blocks of ports (`deterministic`). `None` if all ports are allocated dynamically.
     blocks: Option<Blocks>,
     /// The state's name, which each line of the log has.
     name: String,

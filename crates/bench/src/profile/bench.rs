@@ -26,11 +26,11 @@ const WARM_UP: Duration = Duration::from_millis(10);
 pub(super) const SETTLE: Duration = Duration::from_millis(1);
 /// The hold time of all modules. It is so long that packets always wait for a full batch.
 const HOLD: Nanos = Nanos(1_000_000_000);
-/// A span is extended by its length if no call was timed, because the machine stalled. After at least this many
-/// attempts and at least [`PATIENCE`], the measurement fails.
+/// If no call was timed in a span, because the machine stalled, the span is extended by its length. The measurement
+/// fails after this many extensions, but not before [`PATIENCE`] is over.
 const TRIES: usize = 200;
-/// The least time after which a measurement without a timed call fails (see [`TRIES`]). A machine stall may be much
-/// longer than a span.
+/// A measurement without a timed call does not fail before this time is over (see [`TRIES`]): a machine stall may be
+/// much longer than a span.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// If other programs had the core for more than this share of a span, the size is measured again in a span half as
 /// long. In a shorter span, it is more likely that no other program runs. The kernel counts a wait when it is over,

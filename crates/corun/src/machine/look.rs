@@ -80,7 +80,8 @@ impl QuickSnapshot {
         Self { packets, waited, work: rivals.iter().map(Rival::work).collect() }
     }
 
-    /// Returns, for each thread, its core and the share of the last `seconds` in which it waited for this core.
+    /// Returns, for each thread, its core and the share of the time since `earlier` in which the thread waited for this
+    /// core. `seconds` is this time.
     pub(super) fn waited_since(&self, earlier: &Self, seconds: f64) -> impl Iterator<Item = (usize, f64)> {
         self.waited.iter().zip(&earlier.waited).map(move |((core, now), (_, before))| {
             let waited = now.since(before).wait.unwrap_or_default();

@@ -7,7 +7,7 @@ use crate::record::Seats;
 
 /// The maximum number of competitors.
 const MOST: usize = 15;
-/// The assumed size of the largest cache of a core, in bytes, if the system does not report cache sizes.
+/// The assumed size of the largest cache that belongs to one core, in bytes, if the system does not report cache sizes.
 const OWN: u64 = 1 << 20;
 /// The assumed size of the last-level cache, in bytes, if the system does not report cache sizes.
 const SHARED: u64 = 32 << 20;

@@ -88,7 +88,7 @@ impl Distributor {
         Arc::ptr_eq(&self.services, services)
     }
 
-    /// Takes over a changed configuration at its first batch.
+    /// Takes over a changed configuration. Called at the first batch after the change.
     #[cold]
     fn adopt(&mut self, services: &Arc<Services>) {
         self.services = Arc::clone(services);
@@ -133,7 +133,7 @@ impl Distributor {
         self.roster.get_mut(session.backend).open -= 1;
     }
 
-    /// Returns true if sessions that may have ended remain to be checked.
+    /// Returns true if the table still has sessions to check, because their time-outs may be over.
     pub(crate) fn is_due(&mut self) -> bool {
         self.table.is_due(self.now)
     }

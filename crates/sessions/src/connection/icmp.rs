@@ -36,9 +36,9 @@ impl Query {
     }
 
     /// Returns the numbers that replace the source and the destination port. `word` is the word after the checksum. The
-    /// side that sends the query has the identifier. The other side has the identifier plus the number of the type. The
-    /// difference distinguishes the sides: the sum of two types' numbers is never 0, so a query from the other side
-    /// never has the same pair.
+    /// side that sends the query has the identifier. The other side has the identifier plus the number of the type,
+    /// modulo 65536. A query from the other side never has the same pair of numbers: for that, the numbers of the two
+    /// types would have to add up to 0.
     pub(super) fn ports(self, word: [u8; 4]) -> (u16, u16) {
         let identifier = u16::from_be_bytes([word[0], word[1]]);
         let other = identifier.wrapping_add(self.number);

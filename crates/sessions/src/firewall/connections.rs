@@ -201,7 +201,7 @@ impl Tables {
         self.v4.table.is_empty() && self.v6.table.is_empty()
     }
 
-    /// Returns true if connections that may have ended remain to be checked.
+    /// Returns true if a table still has connections to check, because their time-outs may be over.
     pub(super) fn is_due(&mut self) -> bool {
         self.v4.table.is_due(self.now) || self.v6.table.is_due(self.now)
     }

@@ -112,8 +112,8 @@ impl Selector {
     }
 }
 
-/// Sets a condition that may be given once. Returns an error if it already has another value: with only the last value,
-/// entries would be ended that the operator did not mean.
+/// Sets a condition that may have only one value. Returns an error if the condition already has another value. If the
+/// last value replaced it without an error, entries could be ended that the operator did not mean.
 fn only<T: Copy + PartialEq>(
     field: &mut Option<T>,
     value: Option<T>,

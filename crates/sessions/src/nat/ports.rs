@@ -1,8 +1,8 @@
 //! Outside ports in use: one bit for each port of each address and protocol.
 //!
 //! A search for a free port begins at a random position, so that an outside host cannot guess the next port from the
-//! last one (RFC 6056 section 3.3.1). An outside port has the same parity as the inside port (RFC 4787 REQ-4), which
-//! older implementations of RTP and RTCP need.
+//! last one (RFC 6056 section 3.3.1). If possible, an outside port has the same parity as the inside port (RFC 4787
+//! REQ-4), which older implementations of RTP and RTCP need.
 
 use forebay_units::random::{GAMMA, mix};
 

@@ -152,7 +152,7 @@ impl Translator {
         }
     }
 
-    /// Returns true if sessions that may have ended remain to be checked.
+    /// Returns true if the table still has sessions to check, because their time-outs may be over.
     pub(super) fn is_due(&mut self) -> bool {
         self.table.is_due(self.now)
     }
