@@ -31,8 +31,8 @@ pub use caches::{Misses, misses};
 pub use serve::serve;
 
 /// Makes the C library copy and compare with AVX2, with fixed cache sizes and without repeated string instructions
-/// (callgrind would count them byte by byte). Its comparison with MOVBE is disabled too: it takes another path if an
-/// operand is near the end of a page, and the addresses of small blocks are not fixed.
+/// (callgrind would count them byte by byte). The comparison with MOVBE is disabled too: that routine takes another
+/// path if an operand is near the end of a page, and the addresses of small blocks are not fixed.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-ERMS,-FSRM,-RTM,-MOVBE,-AVX512F,-AVX512VL,-AVX512BW:\
     glibc.cpu.x86_data_cache_size=0x8000:glibc.cpu.x86_shared_cache_size=0x100000:\
     glibc.cpu.x86_non_temporal_threshold=0xc0000";
@@ -154,9 +154,9 @@ pub enum CountError {
     Profile(#[from] CallgrindError),
 }
 
-/// Counts a pipeline: runs `program count PIPELINE`, with settings, under callgrind. It repeats the run until each
-/// module and port was counted, because one run can distinguish only some of them. The program must call [`serve`].
-/// Relative file names refer to a temporary folder that is removed afterwards.
+/// Counts a pipeline: runs `program count PIPELINE`, with settings, under callgrind. Repeats the run until each module
+/// and port was counted, because one run can distinguish only some of them. The program must call [`serve`]. Relative
+/// file names refer to a temporary folder that is removed afterwards.
 ///
 /// # Errors
 /// [`CountError`].

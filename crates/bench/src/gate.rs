@@ -24,7 +24,8 @@ pub enum GateCause {
     Code,
     /// Other batch sizes: the cost of a call is shared by fewer or more packets.
     Batches,
-    /// Both have changed. They cannot be separated, because the present build's batches cannot be changed.
+    /// Code and batches have changed. The two effects cannot be separated, because the present build's batches cannot
+    /// be changed.
     CodeOrBatches,
     /// A module gets another share of the packets than before.
     Traffic,

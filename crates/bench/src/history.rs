@@ -24,8 +24,8 @@ pub const CHAIN: &str = "(all)";
 /// Selects a part of the history. A field that is `None` selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Selects one pipeline: by its name, by the argument that it was named by (`usecase:NAME`, `function:NAME`, a
-    /// file), or by one of the two followed by its settings.
+    /// Selects one pipeline: by its name, by the argument with which it was measured (`usecase:NAME`, `function:NAME`,
+    /// a file), or by one of the two followed by its settings.
     pub pipeline: Option<String>,
     /// Selects one module, or [`CHAIN`].
     pub module: Option<String>,
@@ -124,8 +124,8 @@ pub struct MeasurementRef {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     /// The pipeline's name in tables, with its settings. If another pipeline has the same name and settings, the
-    /// argument that it was named by replaces the name. If the pipeline has counts of several instruction sets or build
-    /// profiles, the set or profile of this series is added.
+    /// argument with which this pipeline was measured replaces the name. If the pipeline has counts of several
+    /// instruction sets or build profiles, the set or profile of this series is added.
     pub name: String,
     /// The most recent name of the pipeline.
     pub pipeline: String,
@@ -190,7 +190,7 @@ impl History {
     }
 }
 
-/// Returns each item once, in the order of their first appearance.
+/// Returns each item once, in the order in which the items first appear.
 fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for item in items {

@@ -1,7 +1,7 @@
 //! Measures the cost of calls of network functions on this machine: `T(b) = T0 + T1·b` for a batch of b packets
 //! (Batchy, section 2).
 //!
-//! A controller that chooses batch sizes needs both terms: larger batches save the fixed one. They are measured in the
+//! A controller that chooses batch sizes needs both terms: larger batches save the fixed term. Both are measured in the
 //! running engine ([`bench`]), so that the engine's own cost of a call is included, and fitted ([`fit`]). The results
 //! are stored by CPU model and build ([`store`]). `forebay_models::online` corrects them from a running pipeline.
 
@@ -30,8 +30,8 @@ pub(crate) const SCHEMA: u32 = 1;
 /// The name of the module behind the measured function.
 const AFTER: &str = "after";
 
-/// Functions whose example needs other settings to do the work of a busy worker, each with these settings. They follow
-/// the settings of the gate (`FUNCTIONS` in `cases`), and override them.
+/// Functions whose example needs other settings to do the work of a busy worker, each with these settings. These
+/// settings come after the settings of the gate (`FUNCTIONS` in `cases`), and override them.
 const FUNCTIONS: &[(&str, &[&str])] = &[
     // The tap would stop copying at its limit. No disk keeps up with a copy of every packet, so it writes to
     // `/dev/null`.
@@ -65,8 +65,8 @@ pub struct Costed {
     /// The part of `t0_s` that the engine's stopwatch assigns to no module: choosing the module and taking its packets
     /// from the queue.
     pub dispatch_s: f64,
-    /// How well the line fits: the share of the variance that it explains. The variance is that of the time per packet
-    /// between batch sizes. `None` if there is no variance.
+    /// How well the line fits the time per packet of all batch sizes: the share of its variance that the line explains.
+    /// 1 is a perfect fit. `None` if there is no variance.
     pub r2: Option<f64>,
     /// `(T0 + B·T1) / (B·(T0 + T1))` for the largest batch B: the cost of a packet in full batches, relative to its
     /// cost in batches of one. At 1, batches save nothing.

@@ -1,4 +1,5 @@
-//! The programs that Forebay starts in order to measure or count: the file, the parent process, and the error output.
+//! Helpers for the programs that Forebay starts in order to measure or count: they detect a replaced program file, name
+//! the parent process, and quote the error output.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -234,8 +234,8 @@ impl MeasurementStore {
         Ok(())
     }
 
-    /// Saves a measurement with its program, without the program's debug sections, completely or not at all. Returns
-    /// the path of its folder.
+    /// Saves a measurement and its program, completely or not at all. The debug sections of the program are left out.
+    /// Returns the path of the measurement's folder.
     ///
     /// # Errors
     /// [`SavedError`].

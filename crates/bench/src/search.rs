@@ -201,9 +201,9 @@ impl Load {
             };
             *sum += span;
         }
-        // Trials of earlier phases are shorter, and weak evidence for long ones. Good short trials do not count. In the
-        // time of all short trials, the share `exceed` may be bad: only the time of bad short trials beyond this share
-        // counts.
+        // Trials of earlier phases are shorter, and weak evidence for long trials. Good short trials do not count as
+        // good. Of the time of all short trials, the share `exceed` may be bad. Only bad short trials beyond this share
+        // count as bad.
         bad += (bad_short - good_short * goal.exceed / (1.0 - goal.exceed)).max(0.0);
         let whole = (good + bad).max(phase.sum);
         let allowed = whole * goal.exceed;

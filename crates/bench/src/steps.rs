@@ -125,7 +125,7 @@ fn whole(number: usize) -> f64 {
 struct Squares {
     /// Sums of the values before each index.
     sums: Vec<f64>,
-    /// Sums of their squares.
+    /// Sums of the squares of the values before each index.
     squares: Vec<f64>,
 }
 

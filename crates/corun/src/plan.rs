@@ -19,8 +19,8 @@ pub struct Effort {
 /// Returns the competitors of function `index` of `keys`: one set for each run of a pass.
 ///
 /// Each of `demands` gives two sets of synthetic competitors: on one core, and on all `cores`. Other functions of
-/// `keys` form sets on one core, on half of the cores and on all cores. They take turns, so that all of them compete
-/// equally often.
+/// `keys` form sets on one core, on half of the cores and on all cores. The functions take turns in these sets, so that
+/// all of them compete equally often.
 #[must_use]
 pub fn competitors(keys: &[String], index: usize, demands: &[Demand], cores: usize) -> Vec<Vec<Competitor>> {
     let mut sets = Vec::new();

@@ -164,9 +164,10 @@ struct NewConnections {
 }
 
 impl Firewall {
-    /// Applies the rules, all at once, to packets that would open a connection. These packets are in `missing` (their
-    /// keys were not found), plain, have flags that open, and are the first of their connection in the group. The
-    /// caller handles the other packets one by one.
+    /// Applies the rules, all at once, to packets that would open a connection. Bit n of `missing` is set if no
+    /// connection was found for the packet at index n. Of these packets, the rules are applied to plain packets whose
+    /// flags may open a connection, and only to the first packet of each connection. The caller handles the other
+    /// packets one by one.
     #[inline(never)]
     fn judge_new(&mut self, tracker: &Tracker<Tuple4>, group: &Group, missing: u32) -> NewConnections {
         // If this group could exceed the limit of half-open connections, leave its TCP packets to `judge_one`, which

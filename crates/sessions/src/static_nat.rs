@@ -177,8 +177,8 @@ impl Function for StaticNat {
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
         let Some((protocol, address)) = self.translator.translated(&self.mappings.live().look(), packet) else {
-            // ARP packets pass, and packets that hide their network layer are dropped. Both may have the same session
-            // key, which then consists of their Ethernet addresses, so the effect on the key is unknown.
+            // ARP packets pass, and packets whose network layer cannot be determined are dropped. Both may have the
+            // same session key, which then consists of their Ethernet addresses. So the effect on the key is unknown.
             let known = packet.network().0 != Network::Other;
             return known.then(|| Effect::to(not_ipv4(packet)));
         };

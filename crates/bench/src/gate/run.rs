@@ -175,7 +175,7 @@ impl Gate<'_> {
         Ok(Answer { new, gone, ..answer })
     }
 
-    /// Returns a baseline of these pipelines, counted by `program`.
+    /// Counts these pipelines with `program` and returns the counts as a baseline.
     ///
     /// # Errors
     /// [`GateError`].

@@ -146,7 +146,8 @@ pub fn circle(count: usize) -> Vec<u32> {
     order
 }
 
-/// Returns lines in `bytes` bytes. Each has the number of the next; together they form one cycle.
+/// Returns the lines of a memory of `bytes` bytes, as words. The first word of each line is the number of the next
+/// line. All lines form one cycle.
 fn ring(bytes: usize) -> Vec<u32> {
     let order = circle((bytes / LINE).max(1));
     let mut ring = vec![0u32; order.len() * WORDS];

@@ -80,7 +80,7 @@ impl Row {
         Self { table, index, ..self }
     }
 
-    /// Returns the row as a line of text. `names` are the names of the ends, in their order.
+    /// Returns the row as a line of text. `names` are the names of the ends, in the order of `ends`.
     pub(super) fn line(&self, worker: usize, names: &[&str], clock: SlotClock) -> String {
         let mut line = match protocol_name(self.protocol) {
             Some(name) => format!("protocol={name}"),

@@ -1,4 +1,5 @@
-//! Translation of the packet that an ICMP error quotes, so that the receiver recognises it as its own packet.
+//! Translation of the packet that an ICMP error quotes, so that the receiver of the error recognises the quoted packet
+//! as its own.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;

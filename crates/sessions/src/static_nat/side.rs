@@ -57,8 +57,8 @@ impl Side {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    /// Returns the prefixes that start after `address`, or all prefixes if it is `None`, in order. Each comes with the
-    /// start of the prefix that replaces it.
+    /// Returns the prefixes that start after `address`, in ascending order, each with the start of the prefix that
+    /// replaces it. Returns all prefixes if `address` is `None`.
     pub(super) fn after(&self, address: Option<u32>) -> impl Iterator<Item = &Entry> {
         let block =
             address.map_or(0, |address| self.firsts.partition_point(|first| *first <= address).saturating_sub(1));
