@@ -5,8 +5,9 @@
 //! source are less than 256 bytes apart modulo 4096. The number of its loop iterations depends on the destination's
 //! alignment (`memmove-vec-unaligned-erms.S`, "4k aliasing"). The address of a heap block depends on all earlier
 //! allocations: on the length of a file's name, and on the order in which a `HashMap` drops its keys, which differs in
-//! every process. Instruction counts show the difference; times do not. So only the process whose instructions are
-//! counted calls [`align_to_pages`]. In all other processes, blocks stay where the C library puts them.
+//! every process. The difference is visible in instruction counts, but not in times. So only the process whose
+//! instructions are counted calls [`align_to_pages`]. In all other processes, blocks stay where the C library puts
+//! them.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ops::RangeInclusive;

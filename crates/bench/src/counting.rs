@@ -113,7 +113,8 @@ pub struct Counts {
     /// All instructions of all workers, ports and the engine included, without `checks`.
     pub all: u64,
     /// Instructions of pointer checks of `core` in builds without optimisation; 0 in other builds. The checks branch on
-    /// the order of two addresses, which is not fixed. The counts of modules and ports include them.
+    /// the order of two addresses, which is not fixed. So `all` does not include these instructions. The counts of
+    /// modules and ports include them.
     #[serde(skip)]
     pub checks: u64,
     /// By module: instructions of its function's calls.
@@ -276,7 +277,7 @@ impl Counts {
         (packets > 0).then(|| instructions as f64 / packets as f64)
     }
 
-    /// Returns packets per call of the module or port of this name, while it was counted. `None` as for
+    /// Returns the packets per call of the module or port of this name during the count. `None` as for
     /// [`per_packet`](Self::per_packet), or without calls.
     #[must_use]
     pub fn packets_per_call(&self, name: &str, kind: PartType) -> Option<f64> {

@@ -2,9 +2,9 @@
 //! increases.
 //!
 //! Counts have no noise, so every change is real; the limit decides which changes fail the gate. A module's
-//! instructions are a fixed number per call and a number per packet. If the batches have become smaller, the present
-//! build is counted once more with other batches. The line through the two counts gives the cost of its code at the
-//! baseline's batches. The rest is the effect of the batches.
+//! instructions are a fixed number per call and a number per packet. If the size of the batches has changed, the
+//! present build is counted once more with other batches. The line through its two counts gives the cost of the present
+//! code at the baseline's batches. The rest of the change is the effect of the batches.
 
 mod run;
 

@@ -190,9 +190,9 @@ impl Squares {
 
 /// The least squares for an increasing number of segments, and the beginnings of the segments.
 struct Rows {
-    /// By end: the least squares of the values before it, with as many segments as there are rows.
+    /// For each end: the least squares of the values before this end, in as many segments as there are rows.
     least: Vec<f64>,
-    /// By row and end: the beginning of the last segment.
+    /// For each row (number of segments, from 1) and each end: the beginning of the last segment.
     last: Vec<Vec<u32>>,
 }
 

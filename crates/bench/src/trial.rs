@@ -24,8 +24,8 @@ use crate::search::{Trial, Trials};
 /// The time for which the load is offered before a trial without counting, to warm up caches and branch predictors.
 const WARM_UP: Duration = Duration::from_millis(10);
 /// The number of batches of each source that may still wait when its load ends. All further waiting packets count as
-/// lost, because they form a growing queue, which would overflow in a longer trial. Packets that would have come in the
-/// turn in which the load ended are never due.
+/// lost, because they form a growing queue, which would overflow in a longer trial. Packets that would have become due
+/// in the turn in which the load ended never become due.
 const WAITING_BATCHES: usize = 1;
 /// The longest time for packets to leave after the load has ended, as in RFC 2544, section 23. Packets that are held
 /// for longer stay in the pipeline.

@@ -221,8 +221,8 @@ impl Records {
     /// Reads a file. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Returns [`RecordError`] if the file cannot be read, if its content is invalid, or if it is not of the machine,
-    /// build and largest batch of `key`.
+    /// Returns [`RecordError`] if the file cannot be read, if its content is invalid, or if the records belong to
+    /// another CPU model, build or largest batch than `key`.
     pub fn read(file: &Path, key: &Key) -> Result<Option<Self>, RecordError> {
         let bytes = match read_text(file, MOST) {
             Ok(bytes) => bytes,

@@ -2,7 +2,7 @@
 //! same in every run.
 //!
 //! Callgrind simulates a first-level data cache and a last-level cache (valgrind manual, "Cache simulation options").
-//! Its caches have lines of 64 bytes, and their number of lines is a power of two.
+//! The simulated caches have lines of 64 bytes. The number of lines of each cache is a power of two.
 
 use std::io::Read;
 use std::path::Path;

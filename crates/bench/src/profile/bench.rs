@@ -234,8 +234,8 @@ fn look(
     Err("other programs used the core for too long")
 }
 
-/// Returns the share of the time in which another thread or another machine had the worker's core. The length of a turn
-/// is no indication: a turn is long when many modules have full batches at once.
+/// Returns the share of the time in which another thread or another machine had the worker's core. The share cannot be
+/// estimated from long turns, because a turn is also long if many modules have full batches at once.
 fn away(worker: &WorkerReport) -> f64 {
     worker.machine_time.wait.unwrap_or(0.0) + worker.machine_time.steal.unwrap_or(0.0)
 }

@@ -106,7 +106,7 @@ impl Distributor {
         }
     }
 
-    /// Returns the first session, from this number on, whose backend is not in the configuration.
+    /// Returns the first session, from the session number `from` on, whose backend is not in the configuration.
     fn absent(&self, from: u32) -> Option<Found> {
         let absent = |session: &Balanced| !self.roster.get(session.backend).present;
         self.table.iter(from).find(|(_, session)| absent(session)).map(|(found, _)| found)

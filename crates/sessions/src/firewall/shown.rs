@@ -46,7 +46,8 @@ impl Ends for Tuple6 {
     }
 }
 
-/// Returns the row of a connection, or `None` if there is no connection with this number or the connection has ended.
+/// Returns the row of a connection. Returns `None` if there is no connection with this index, or if the connection has
+/// ended.
 fn row<T: Tuple + Ends>(tracker: &Tracker<T>, index: u32, timeouts: &Timeouts, now: Slot) -> Option<Row> {
     let (_, tracked, until) = tracker.table.session_at(index)?;
     let remaining = until.checked_sub(now).filter(|remaining| *remaining > 0)?;

@@ -120,7 +120,8 @@ impl Blocks {
         })
     }
 
-    /// Returns the inside address that has an outside port in its block, if there is one.
+    /// Returns the inside address whose block contains this port of an outside address, if there is one. Both addresses
+    /// are in host byte order.
     pub(super) fn owner(&self, outside: u32, port: u16) -> Option<u32> {
         let number = u64::from(outside.checked_sub(self.outside)?);
         let block = u32::from(port.checked_sub(self.first)? / self.size);

@@ -61,8 +61,8 @@ impl Ports {
         &mut self.used[start..start + WORDS]
     }
 
-    /// Prefetches the word at which a future search begins, if each search before it succeeds. The next search has the
-    /// number 1.
+    /// Prefetches the word at which a future search begins; `searches` is 1 for the next search. It is the right word
+    /// only if all searches before it succeed: the caller of [`take`](Self::take) repeats a search that fails.
     #[inline]
     pub(super) fn prefetch(&self, searches: u64, address: u32, protocol: u8, range: (u16, u16)) {
         self.prefetch_port(address, protocol, self.start(searches, range));
