@@ -40,8 +40,8 @@ pub struct Case {
     /// Its settings (`--set`).
     #[serde(default)]
     pub set: Vec<String>,
-    /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`). Left out are
-    /// modules whose packets another module of their fold has counted, and directions of ports without instructions.
+    /// Counts by module in topological order, then by port and direction (`in.receive`, `out.send`). Modules that run
+    /// as part of another module (folded) are left out, and so are directions of ports without instructions.
     pub modules: Vec<PartCounts>,
     /// The residue: the instructions that belong to no module and no port. Its packets are the packets that entered the
     /// pipeline, and its calls are the calls of all modules and ports.

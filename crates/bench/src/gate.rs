@@ -86,9 +86,11 @@ pub struct Finding {
     pub function: String,
     /// The result.
     pub verdict: GateVerdict,
-    /// Instructions per packet of the baseline. `None` if only the present build has the module, or packets in it.
+    /// Instructions per packet of the baseline. `None` if the baseline does not have the module, or has no packets in
+    /// it.
     pub before: Option<f64>,
-    /// Instructions per packet of the present build. `None` if only the baseline has the module, or packets in it.
+    /// Instructions per packet of the present build. `None` if the present build does not have the module, or has no
+    /// packets in it.
     pub now: Option<f64>,
     /// The relative change. `None` if only one side has the module, or if the baseline has 0 instructions per packet.
     pub change: Option<f64>,

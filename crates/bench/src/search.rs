@@ -214,8 +214,8 @@ impl Load {
         }
     }
 
-    /// Returns the greatest loss among the trials that count: those of this phase's length. The worst of them, up to
-    /// the share of the time that may exceed the goal, are left out. Returns 0 if no trial remains.
+    /// Returns the greatest loss among the trials of this phase's length (or longer), without the worst of them. The
+    /// trials that are left out take at most the share [`Goal::exceed`] of the time. Returns 0 if no trial remains.
     fn loss(&self, goal: &Goal, phase: &Phase) -> f64 {
         let mut long: Vec<_> = self.trials.iter().filter(|(span, _)| *span >= phase.span).copied().collect();
         long.sort_by(|one, other| other.1.total_cmp(&one.1));

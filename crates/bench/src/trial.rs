@@ -135,7 +135,7 @@ impl Load {
 trait Bench {
     /// Sets the load of every source with a rate to `factor` times its configured rate. With 0, only packets that are
     /// already due still come. When this returns without an error, all workers have the new load: [`run`] reads the
-    /// counters next. After an error, some workers may have it.
+    /// counters next. After an error, some workers may have the new load, and others the previous load.
     fn offer(&mut self, factor: f64) -> Result<(), TrialError>;
     /// Lets `span` pass on the bench's own clock.
     fn pass(&mut self, span: Duration);

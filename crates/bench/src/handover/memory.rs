@@ -107,7 +107,8 @@ pub(super) fn remote([owner, reader]: [usize; 2]) -> io::Result<Option<f64>> {
 /// Returns the size of the set for each level, in bytes, from the sizes of the three caches. The set of a cache is half
 /// of the cache. The set is missing if it is smaller than twice the next smaller cache, because that cache would serve
 /// many reads. The set of the last-level cache is at most four times the second-level cache, because other cores use it
-/// too. The set of main memory is four times the last-level cache.
+/// too. The set of main memory is four times the last-level cache, within the limits [`MEMORY`]. It is missing if it is
+/// then smaller than twice the last-level cache.
 fn sets([first, second, third]: [Option<usize>; 3]) -> [(Level, Option<usize>); 4] {
     let half = |cache: Option<usize>| cache.map(|bytes| bytes / 2);
     let beyond = |set: Option<usize>, before: Option<usize>| {

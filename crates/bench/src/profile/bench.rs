@@ -125,7 +125,8 @@ pub(super) fn measure(
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { mut plans, cores: wanted, made, .. } = forebay_pipeline::load(source, conditions)?;
     for plan in &mut plans {
-        // Weights do not matter with one module. Another scheduler would time all calls of some turns.
+        // The configured scheduler is not used: with one module, weights do not matter, and the weighted-fair scheduler
+        // would time all calls of some turns.
         plan.scheduler = SchedulerKind::RunToCompletion;
         plan.scheduled_sources().for_each(|source| source.saturate());
     }

@@ -66,8 +66,9 @@ pub fn keys(source: &Source) -> Vec<(String, String, String)> {
 }
 
 /// Returns the key of a function with these parameters. Parameters that give the same costs have the same key:
-/// addresses, and digits of numbers after the second, do not count. `state` contains the parameters of all states; file
-/// names are relative to `base`. A profile belongs to one build, so the form of a key may change from build to build.
+/// addresses do not count, and of each number only the first two digits and the magnitude count. `state` contains the
+/// parameters of all states; file names are relative to `base`. A profile belongs to one build, so the form of a key
+/// may change from build to build.
 fn key(function: &str, params: &Value, state: &Value, base: &Path) -> String {
     let mut shape = Shape { state, base: base.to_owned(), hasher: DefaultHasher::new() };
     if is_kind_with_secrets(function) {
