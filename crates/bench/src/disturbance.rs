@@ -29,7 +29,7 @@ pub struct Disturbance {
     pub preemptions: Option<u64>,
     /// The number of page faults.
     pub page_faults: Option<u64>,
-    /// The time for which the host of this virtual machine used the thread's core, in seconds, with two decimal places.
+    /// The time for which the host of this virtual machine used the thread's core, in seconds. Its resolution is 10 ms.
     pub stolen_s: Option<f64>,
 }
 

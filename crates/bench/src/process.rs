@@ -101,8 +101,8 @@ impl MeasuredBuild {
             .stdin(Stdio::null())
             .output()
             .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
-        // Exit code 1 means that the run is void. The measurement states this too (`chain.void`).
         self.check_unchanged()?;
+        // Exit code 1 means that the run is void. The measurement states this too (`chain.void`).
         let done = matches!(output.status.code(), Some(0 | 1));
         let measurement: Option<Measurement> = serde_json::from_slice(&output.stdout).ok().filter(|_| done);
         let lost = measurement.iter().flat_map(|measurement| &measurement.lost_lines);

@@ -42,7 +42,8 @@ pub struct LevelLatency {
     pub level: Level,
     /// The core.
     pub core: usize,
-    /// The size of the set, in bytes; `None` if the host does not report the sizes of the caches.
+    /// The size of the set, in bytes. `None` if the host does not report the sizes of the caches, or if no size is
+    /// suitable for this level.
     pub bytes: Option<usize>,
     /// Ticks per line.
     pub ticks: Option<Spread>,
@@ -96,7 +97,7 @@ impl Local {
 }
 
 /// Measures the ticks per line of main memory that the first core has filled and the second reads. `None` if the size
-/// of the caches is unknown.
+/// of the caches is unknown, or if the caches are too large for a set that exceeds them.
 pub(super) fn remote([owner, reader]: [usize; 2]) -> io::Result<Option<f64>> {
     let [.., (_, bytes)] = sets([1, 2, 3].map(|level| cache(owner, level)));
     let Some(bytes) = bytes else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! The parts of a packet's headers that identify its connection: addresses, ports and flags. There is a fast path for
-//! plain packets.
+//! The parts of a packet's headers that identify its connection: addresses, ports and flags. Most plain packets are
+//! handled in a faster way ([`Plain`](forebay_tables::plain::Plain)), without this module.
 
 use forebay_packet::Packet;
 use forebay_packet::wire::icmp::Icmp;

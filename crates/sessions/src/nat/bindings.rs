@@ -163,7 +163,7 @@ impl Bindings {
     }
 
     /// Returns the binding in a slot: inside port, outside port and number of sessions. The extra count of a forward is
-    /// not included.
+    /// not included. Use this only with one worker: with several workers, bindings do not store the inside port.
     pub(super) fn binding_at(&self, slot: u32) -> Option<(Endpoint, Endpoint, u32)> {
         let (_, binding, _) = self.table.session_at(slot)?;
         Some((binding.inside, binding.outside, binding.sessions - u32::from(binding.forward)))
