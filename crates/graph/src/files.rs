@@ -16,15 +16,16 @@ pub use log::{LogFile, Turn, reopen_logs, take_reopen_failures};
 pub use replace::{OWNER_ALONE, remove_left, replace, replace_private};
 pub use text::{read_all_text, read_text, skip_mark};
 
-/// The largest file of routes, tunnels or sessions, in bytes: more than twice the Internet's routes, or two million
-/// sessions.
+/// The largest file of routes, tunnels or sessions that is read, in bytes. It has room for more than twice the routes
+/// of the Internet, or for two million sessions.
 pub const MOST_TABLE: u64 = 256 << 20;
 
-/// The largest file of rules or patterns, in bytes: several times the largest sets that can be compiled.
+/// The largest file of rules or patterns that is read, in bytes: several times the size of the largest sets that can be
+/// compiled.
 pub const MOST_RULES: u64 = 64 << 20;
 
-/// The files in use: who uses them, and how. These are the claims in the order in which they were made, and the reader
-/// of the standard input.
+/// The files in use: who uses them, and how. The first field has the claims in the order in which they were made. The
+/// second field is the user that reads the standard input, or has read it. `None` if no user has.
 #[derive(Clone, Debug, Default)]
 pub struct Files(Vec<Use>, Option<String>);
 
@@ -35,11 +36,11 @@ struct Use {
     who: String,
     /// The [canonical] path of the file when it was claimed.
     path_key: PathBuf,
-    /// Whether it is written. Otherwise it is read.
+    /// Whether the user writes the file. Otherwise the user only reads it.
     written: bool,
-    /// Whether it is written by appending.
+    /// Whether the user writes by appending.
     appends: bool,
-    /// Whether the use lasts as long as the run.
+    /// Whether the claim lasts as long as the run ([`claim_for_good`](Files::claim_for_good)).
     lasts: bool,
 }
 
@@ -53,11 +54,11 @@ impl Files {
         self.note(who, path, written, (false, false))
     }
 
-    /// Claims the file at `path` for `who`, for appending. A later configuration may claim it again for a user of the
-    /// same name. This holds only for files that the user appends to, not for files that it reads.
+    /// Claims the file at `path` for `who`, for appending. In a later configuration, a user of the same name may claim
+    /// the file again in this way. A file that the user claims in another way, for example for reading, is a conflict.
     ///
     /// # Errors
-    /// A text for the user: another user uses the file, or the same user does not append to it.
+    /// A text for the user: another user uses the file, or the same user uses it and does not append to it.
     pub fn claim_on(&mut self, who: &str, path: &Path) -> Result<(), String> {
         self.note(who, path, true, (true, false))
     }
@@ -111,9 +112,9 @@ impl Files {
         self.0.len()
     }
 
-    /// Ends a change of the configuration. `count` is the result of [`count`](Self::count) before the change. Of these
-    /// first `count` claims, it keeps the claims that last, and the claims of users for which `keeps` returns true.
-    /// Later claims that are equal to a kept claim are merged with it.
+    /// Ends a change of the configuration. `count` is the result of [`count`](Self::count) before the change. Of the
+    /// first `count` claims, this keeps the claims that last as long as the run, and the claims of users for which
+    /// `keeps` returns true. A claim that was made later and is equal to a kept claim is removed as a duplicate.
     pub fn settle(&mut self, count: usize, keeps: impl Fn(&str) -> bool) {
         let mut later = self.0.split_off(count.min(self.0.len()));
         self.0.retain(|kept| kept.lasts || keeps(&kept.who));
@@ -254,8 +255,8 @@ fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_into(room(len)?, file, most)
 }
 
-/// Allocates memory for a file of `len` bytes, and one byte more. With that byte the end of the file is found without
-/// another allocation.
+/// Allocates memory for a file of `len` bytes, and one byte more. Without the additional byte, the read that finds the
+/// end of the file would allocate memory again.
 fn room(len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
@@ -282,7 +283,8 @@ fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u
     Ok(bytes)
 }
 
-/// Formats a number of bytes in the largest unit that fits, without a decimal if that is exact, otherwise with one.
+/// Formats a number of bytes in GiB, MiB, KiB or bytes: the largest unit that is not larger than the number. The text
+/// has one decimal, or no decimal if the number is a multiple of the unit.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     let (unit, name) = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
