@@ -41,8 +41,8 @@ pub struct Account {
     pub(crate) then_residue: Pairs,
 }
 
-/// Pairs of consecutive stretches of a turn. They show the cost of a reading of the clock between the two stretches.
-/// Each array has the ticks of the pairs and the number of pairs.
+/// Pairs of consecutive stretches of a turn. From the difference between the two kinds of pairs, the worker learns the
+/// cost of a reading of the clock. Each array has the ticks of the pairs, then the number of pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     /// Pairs with a reading between the two stretches.
@@ -198,7 +198,7 @@ impl ReasonCounters {
 /// A module's description and counters for readers.
 #[derive(Debug)]
 pub struct ModuleTelemetry {
-    /// Its name in the configuration.
+    /// The module's name in the configuration.
     pub name: String,
     /// Its function's name.
     pub kind: &'static str,
@@ -258,7 +258,7 @@ pub struct FlowTelemetry {
     pub bytes: Counter,
 }
 
-/// An odd number of lines, so that the counters of many flows use all sets of the cache.
+/// The size is an odd number of cache lines, so that the counters of many flows use all sets of the cache.
 const _: () = assert!(size_of::<FlowTelemetry>() / 64 % 2 == 1, "lines of a flow");
 
 impl FlowTelemetry {
@@ -333,7 +333,7 @@ impl FoldTelemetry {
                 packets[fold][branch] += count.get();
             }
         }
-        // Folds are in the modules' order, so an earlier fold is complete.
+        // Folds are in the order of their modules, so the counts of an earlier fold are complete.
         for (fold, before) in self.before.iter().enumerate() {
             let Some(before) = *before else { continue };
             let passed_on = self.members[before].iter().zip(&packets[before]);
@@ -359,8 +359,8 @@ pub struct WorkerCounters {
     pub timing: Counter,
     /// The timed busy turns.
     pub timed_turns: Counter,
-    /// The residue, which belongs to no module, no port and no hand-over: scheduling, polling, timers. In this account,
-    /// `packets` is the number of all such stretches, and `calls` is the number of the timed ones.
+    /// The residue: work for no module, no port and no hand-over, for example scheduling, polling and timers. In this
+    /// account, `packets` is the number of all stretches of residue, and `calls` is the number of the timed ones.
     pub residue: Account,
     /// The timed hand-overs of packets to and from other workers.
     pub handover: Account,

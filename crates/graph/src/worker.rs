@@ -53,8 +53,8 @@ pub enum Next {
     At(Ticks),
     /// Call the worker when this number of packets waits at its ports or in rings to it, or at the instant, if there is
     /// one. The number is the smallest that can complete a batch of a module with a trigger. A worker that is called
-    /// with fewer packets only queues them. The hold limit of a packet counts from the turn that takes it. So a policy
-    /// that waits for more than one packet must limit the time after the first packet arrives.
+    /// with fewer packets only queues them. The hold limit of a packet counts from the turn that takes the packet from
+    /// its port. So a policy that waits for more than one packet must limit the time after the first packet arrives.
     OnInput(usize, Option<Ticks>),
     /// Never call the worker again: all sources are used up and no packet waits.
     Never,
@@ -80,7 +80,7 @@ struct Node {
     /// the fold runs for this module. In a reload it is also `None` until the function is taken over, and after the
     /// function was handed over.
     function: Option<Box<dyn Function>>,
-    /// The destination of all packets, if there is only one gate.
+    /// The destination of all packets if there is only one gate. Otherwise `None`.
     only: Option<Edge>,
     input: Input,
     /// The index in `Worker::edges` of the target of the node's first gate.
@@ -115,11 +115,11 @@ struct Gateway {
     ready: Ready,
 }
 
-/// The largest number of busy turns between two looks at timers and buffers. Every idle turn looks at them, too. The
-/// simulator has the same value.
+/// A busy worker checks its timers and buffers at least once in this number of turns. An idle turn always checks them.
+/// The simulator has the same value.
 const SWEEP_EVERY: u32 = 16;
-/// The distance between two looks of a busy worker at its buffers may be the shortest hold limit divided by this
-/// number. So a packet may wait that much longer than its hold limit. The simulator has the same value.
+/// A busy worker checks its buffers at intervals of at most the shortest hold limit divided by this number. So a packet
+/// may wait longer than its hold limit by this interval. The simulator has the same value.
 const LATE: u64 = 32;
 /// The interval between two updates of the gauges in busy turns. Idle turns update them, too.
 const PUBLISH_EVERY: Nanos = Nanos(1_000_000);
@@ -173,8 +173,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     leaders: Box<[usize]>,
     /// Modules that have a trigger.
     buffered: Vec<usize>,
-    /// The instant of the next look at the buffers. Until then no buffer exceeds its hold limit by more than [`LATE`]
-    /// allows.
+    /// The instant of the next check of the buffers. Until then no packet waits longer than its hold limit by more than
+    /// [`LATE`] allows.
     sweep_at: Ticks,
     /// The shortest hold limit. [`Ticks::NEVER`] if no module has a trigger.
     least_hold: Ticks,
@@ -207,13 +207,13 @@ pub struct Worker<C: Clock, S: Scheduler> {
     exhausted_after: Option<u64>,
     /// The offset of a fresh frame's first byte in its chunk.
     first_byte: usize,
-    /// The number of packets after which a module waits for the next turn. It keeps turns short. A scheduler that
-    /// shares time does not use it.
+    /// A node that has processed this number of packets in a turn or more, in whole batches, waits for the next turn.
+    /// This keeps turns short. A scheduler that shares time does not use it.
     budget: usize,
     /// When this turn began.
     began: Ticks,
-    /// Whether packets have left since the last call of a function. Their departure read the clock, so the next turn
-    /// need not read it.
+    /// Whether packets have left since the last call of a function. The worker read the clock when they left, so the
+    /// next turn need not read it again.
     departed: bool,
     /// The number of this turn. It wraps.
     turn: u32,
@@ -252,8 +252,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Runs one turn. Returns the condition for the next call. A turn without work does no harm, so the caller may call
     /// again earlier.
     pub fn turn(&mut self) -> Next {
-        // If packets left at the very end of the last turn, the clock was read then, and no work was done since. In
-        // simulated time, time passes between turns.
+        // If packets left at the very end of the last turn, the clock was read when they left, and is still right. In
+        // simulated time, the clock advances between turns, so it is read again.
         let start = if self.departed && !C::SIMULATED { self.desk.now } else { self.clock.now() };
         let counters = &self.telemetry.worker;
         counters.turns.add(1);

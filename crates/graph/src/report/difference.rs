@@ -17,7 +17,8 @@ use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, 
 use super::{FlowFigures, RunFacts};
 use crate::port::OVERSIZE;
 
-/// A turn in which the machine must have run something else takes at least this many times the usual length.
+/// A long turn counts as a stall, which the machine caused because it ran something else, if it takes at least this
+/// many times the usual length of a busy turn.
 const STALL: f64 = 8.0;
 
 impl Reading {
@@ -96,8 +97,9 @@ fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// Reports a module between two readings. `seconds` passed between them. `span` are the ticks that all workers together
-/// had in this time. Also returns the packets of its calls: those of the whole fold, if the module runs for others.
+/// Reports a module between two readings. `seconds` passed between them. `span` is the number of ticks that all workers
+/// together had in this time. Also returns the number of packets in its calls. If the module runs for a whole fold,
+/// these are the packets of all modules of the fold.
 fn module(
     before: ModuleReading,
     now: &ModuleReading,
@@ -105,10 +107,12 @@ fn module(
     frequency: Frequency,
 ) -> (ModuleReport, u64) {
     let mut sizes = now.sizes;
-    // A module that was removed and added again between the readings has counted from 0.
+    // If a module was removed and added again between the readings, its later count has started from 0 and may be
+    // smaller.
     sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count = count.saturating_sub(before));
     let batches: u64 = sizes.iter().sum();
-    // Packets of folded modules derive from counters that are not written together.
+    // The packets of a folded module derive from counters that are not written together, so their number may seem to
+    // decrease.
     let packets = now.packets.saturating_sub(before.packets);
     let all = if now.of_fold > 0 { now.of_fold.saturating_sub(before.of_fold) } else { packets };
     let timed = now.timed.since(&before.timed);
@@ -173,7 +177,7 @@ pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequen
         name: &now.name,
         seconds,
         delays: &delays,
-        // A port that refuses packets subtracts the packets that were counted as sent.
+        // When a port refuses packets, they are subtracted again, so the count may be smaller than before.
         violations: now.violations.saturating_sub(before.violations),
         bytes: now.bytes.saturating_sub(before.bytes),
         slo: now.slo,
@@ -187,13 +191,13 @@ pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequen
 /// Reports a worker between two readings.
 fn worker(before: WorkerReading, now: &WorkerReading, origin: &RunFacts, frequency: Frequency) -> WorkerReport {
     let (span, busy) = (now.all.saturating_sub(before.all), now.busy.saturating_sub(before.busy));
-    // A worker that left and joined again between the readings has counted from 0.
+    // If a worker left and joined again between the readings, its later counts have started from 0 and may be smaller.
     let busy_turns = now.busy_turns.saturating_sub(before.busy_turns);
     let timed_turns = now.timed_turns.saturating_sub(before.timed_turns);
     WorkerReport {
         id: now.id,
         core: origin.cores.get(now.id).copied().flatten(),
-        // The two are read while the worker writes, so they may be a turn apart.
+        // `busy` and `span` are read while the worker writes, so they may be a turn apart.
         busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
         timing_share: timing_share(&before, now, span),
         turns: now.turns.saturating_sub(before.turns),
@@ -210,22 +214,23 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &RunFacts, frequen
     }
 }
 
-/// Returns the mean residue of the `turns` timed turns, in ticks. Only some of their stretches of residue were timed:
-/// the mean of these holds for all stretches. `None` if none was timed.
+/// Returns the mean residue of the `turns` timed turns, in ticks. Only some stretches of residue in these turns were
+/// timed. Their mean is taken as the mean of all stretches. `None` if no stretch was timed, or if `turns` is 0.
 fn residue(before: &Timed, now: &Timed, turns: u64) -> Option<f64> {
     let stretches = now.packets.saturating_sub(before.packets) as f64;
     let ticks = now.since(before).ticks_per_batch?;
     (turns > 0).then(|| ticks * stretches / turns as f64)
 }
 
-/// Returns the share of `span` ticks that timing added to turns. A sum below 0, of few turns, counts as 0.
+/// Returns the share of `span` ticks that timing added to turns, 0 to 1. If few turns were timed, the sum may be
+/// negative, and then counts as 0.
 fn timing_share(before: &WorkerReading, now: &WorkerReading, span: u64) -> f64 {
     let ticks = now.timing.wrapping_sub(before.timing).cast_signed().max(0);
     if span > 0 { (ticks as f64 / span as f64).min(1.0) } else { 0.0 }
 }
 
-/// Returns the fractions of a worker's time that the machine took. `seconds` is this time: all turns between the two
-/// readings.
+/// Returns the fractions of a worker's time that the machine took, 0 to 1. `seconds` is the worker's time: the length
+/// of all turns between the two readings.
 fn machine_time(before: &WorkerReading, now: &WorkerReading, seconds: f64) -> MachineTime {
     let share = |now: Option<Nanos>, before: Option<Nanos>| {
         let taken = now?.0.saturating_sub(before.map_or(0, |before| before.0));
@@ -244,8 +249,9 @@ fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> 
         [(now.all, before.all), (now.busy, before.busy), (now.busy_turns, before.busy_turns)]
             .map(|(now, before)| now.saturating_sub(before) as f64);
     let long = frequency.ticks(LONG).0 as f64;
-    // From the longest class down. The stalls found so far do not count for the mean, so they cannot hide shorter
-    // stalls. A class that has most of the turns determines the mean, so its turns are no stalls.
+    // The classes are checked from the longest turns down. Turns that count as stalls are left out of the mean.
+    // Otherwise they would raise the mean, and shorter stalls would not be found. A class that has most of the turns
+    // determines the mean, so its turns are no stalls.
     let mut stalls = Stalls::default();
     let (mut stalled, mut stalled_busy, mut stalled_busy_turns) = (0.0, 0.0, 0.0);
     for class in (0..LONG_CLASSES).rev().filter(|class| turns[*class] > 0) {
@@ -276,7 +282,7 @@ fn port((before, now): (PortReading, &PortReading)) -> PortReport {
         (count > 0).then(|| (reason.clone(), count))
     };
     let skipped: BTreeMap<_, _> = now.skipped.iter().filter_map(since).collect();
-    // `af_xdp` counts such frames without their lengths.
+    // `af_xdp` counts such frames without their lengths, so `longest` may be 0.
     let longest_oversize = skipped.contains_key(OVERSIZE).then_some(now.longest).filter(|longest| *longest > 0);
     let unread = now.unread;
     PortReport {
@@ -357,7 +363,8 @@ impl Timed {
     }
 }
 
-/// Returns the increase of a sum of spans. Short spans may be negative; a negative increase of few spans counts as 0.
+/// Returns the increase of a sum of spans. Short spans may be measured as negative, so a sum of few spans may decrease.
+/// A decrease counts as 0.
 fn signed(now: u64, before: u64) -> f64 {
     (now.wrapping_sub(before).cast_signed() as f64).max(0.0)
 }

@@ -32,17 +32,17 @@ use estimate::Estimate;
 use node_set::NodeSet;
 use pressure::Pressure;
 
-/// The advance of the pass per tick at weight 1. It is large enough that a call of a hundred ticks is charged within a
-/// tenth of a percent at the largest weight.
+/// The advance of the pass per tick at weight 1. It is so large that the charge for a call of a hundred ticks is exact
+/// to a tenth of a percent even at the largest weight.
 const TICK: f64 = (1u64 << 20) as f64;
 /// The largest advance of a pass by a call: about two seconds at weight 1.
 const MOST: f64 = (1u64 << 52) as f64;
-/// When virtual time reaches this value, it is set back, so that passes fit into their words. Minutes pass between two
-/// such events.
+/// When virtual time reaches this value, it is set back, so that passes do not overflow their 64 bits. This happens at
+/// most every few minutes.
 const LATE: u64 = 1 << 60;
 /// The value to which virtual time is set back. No module has been refunded more than this, so passes stay above 0.
 const EARLY: u64 = 1 << 56;
-/// The largest number of untimed calls that a timed call corrects.
+/// The largest number of untimed calls whose charges one timed call corrects.
 const STANDS_FOR: u32 = 256;
 /// The value of `running` while no module runs.
 const NONE_RUNS: usize = usize::MAX;
@@ -68,8 +68,8 @@ pub struct WeightedFair {
     /// By module: the bucket of its rate limit.
     buckets: Box<[Option<Bucket>]>,
     pressure: Pressure,
-    /// Ready modules whose pass is the virtual time. They run first, in topological order. Without backlogs all modules
-    /// are here.
+    /// Ready modules whose pass is the virtual time. They run first, in topological order. If no module has a backlog,
+    /// this set has all ready modules.
     abreast: NodeSet,
     /// The other ready modules, lowest pass first. An entry is the pass (upper 64 bits) and the module.
     ahead: BinaryHeap<Reverse<u128>>,
@@ -118,7 +118,7 @@ impl WeightedFair {
         Some(module)
     }
 
-    /// Removes the module with the lowest pass from those ahead, and returns it. Virtual time advances to its pass.
+    /// Removes the module with the lowest pass from `ahead`, and returns it. Virtual time advances to its pass.
     #[inline(never)]
     fn choose_ahead(&mut self) -> Option<usize> {
         let Reverse(key) = self.ahead.pop()?;
@@ -142,7 +142,8 @@ impl WeightedFair {
         self.ahead.push(Reverse(u128::from(pass) << 64 | module as u128));
     }
 
-    /// Sets back virtual time and all passes. The order of the modules and the distances between them do not change.
+    /// Sets back virtual time and all passes by the same amount. So the order of the modules and the differences
+    /// between their passes do not change.
     #[cold]
     fn set_back(&mut self) {
         let by = self.virtual_time - EARLY;
@@ -168,8 +169,8 @@ impl WeightedFair {
         self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
     }
 
-    /// Returns the node to run next, after the limited module `module` was chosen: this module, or another node if it
-    /// must wait for its limit.
+    /// Returns the node to run next. `module` was chosen, and has a rate limit. If this limit does not allow it to run
+    /// now, it joins the waiting modules, and another node is chosen.
     #[cold]
     fn next_permitted(&mut self, mut module: usize) -> Option<usize> {
         while self.accounts[module].state & LIMITED != 0 && self.must_wait(module) {
@@ -185,7 +186,7 @@ impl WeightedFair {
         let Some(until) = self.buckets[module].as_mut().and_then(|bucket| bucket.not_before(self.now)) else {
             return false;
         };
-        // New packets must not queue it a second time.
+        // A module that is marked as ready is not queued again when new packets come.
         self.accounts[module].ready = true;
         self.waiting.push((until, module));
         self.earliest = self.earliest.min(until);
@@ -220,7 +221,7 @@ impl WeightedFair {
         account.price(estimate);
     }
 
-    /// Begins a module's overload: its ports are not read, or the start of its chain refuses packets.
+    /// Marks a module as overloaded. From now on its ports are not read, or the start of its chain refuses packets.
     #[cold]
     fn overload(&mut self, module: usize) {
         self.accounts[module].state |= OVERLOADED;
@@ -229,7 +230,7 @@ impl WeightedFair {
         }
     }
 
-    /// Ends a module's overload.
+    /// Marks a module as no longer overloaded.
     #[cold]
     fn relieve(&mut self, module: usize) {
         self.accounts[module].state &= !OVERLOADED;
@@ -296,7 +297,7 @@ impl Scheduler for WeightedFair {
             // The last turn was busy.
             if std::mem::take(&mut self.timing) {
                 self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                // 16 to 47: thirty-two turns from one timed turn to the next, on average.
+                // There are 16 to 47 untimed turns before the next timed turn: about thirty-two on average.
                 self.until_timed = 16 + (self.random >> 27);
             } else {
                 self.until_timed = self.until_timed.saturating_sub(1);
@@ -312,7 +313,7 @@ impl Scheduler for WeightedFair {
         if now >= self.earliest {
             self.release();
         }
-        // The number changes after the release: a released module was ready before this turn, so its ports still wait.
+        // Only now does the number change. A released module was ready before this turn, so its ports must still wait.
         self.turn = self.turn.wrapping_add(1);
     }
 
@@ -345,7 +346,7 @@ impl Scheduler for WeightedFair {
     fn next(&mut self) -> Option<usize> {
         self.running = NONE_RUNS;
         if !self.has_some() {
-            // No module waits, so all start again at the same pass.
+            // No module is ready, so all modules start again at the same pass.
             self.virtual_time = self.virtual_time.max(self.furthest);
         } else if self.remaining > 0
             && let Some(module) = self.choose()
@@ -361,7 +362,8 @@ impl Scheduler for WeightedFair {
 
     #[inline]
     fn peek(&self) -> Option<usize> {
-        // If no module is abreast, the lowest of those ahead follows. A prefetch of its data would come too late.
+        // If `abreast` is empty, the module with the lowest pass in `ahead` runs next. A prefetch of its data would
+        // come too late.
         self.abreast.first()
     }
 
@@ -372,7 +374,7 @@ impl Scheduler for WeightedFair {
     #[inline]
     fn straight_on(&mut self, node: usize) -> bool {
         let Some(account) = self.accounts.get_mut(node) else { return true };
-        // Only if the node could have been chosen now: no ready module comes before it.
+        // The node may run only if `next` could choose it now: no other ready module comes before it.
         let first = account.pass <= self.virtual_time
             && account.state & !ENTRY == 0
             && self.remaining > 1
@@ -431,7 +433,7 @@ impl Scheduler for WeightedFair {
         // If no other module is ready, it need not stay ready: the next turn reads all ports.
         let again = more || (account.state & ENTRY != 0 && (self.abreast.count > 0 || self.lowest < u64::MAX));
         if again && !std::mem::replace(&mut account.ready, true) {
-            // The module keeps its own pass, even if that is below the virtual time.
+            // The module keeps its own pass, even if this pass is below the virtual time.
             self.queue(node);
         }
     }

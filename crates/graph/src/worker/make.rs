@@ -28,7 +28,7 @@ use crate::telemetry::{
     Telemetry, Way, WorkerCounters,
 };
 
-/// How long packets wait for a trigger on a path without a delay objective, in seconds.
+/// The hold limit of a module that no flow with a delay objective passes, in seconds.
 const DEFAULT_HOLD_SECONDS: f64 = 1e-3;
 
 /// Why a worker cannot be created.
@@ -46,7 +46,7 @@ pub enum MakeError {
     /// The batch size is out of range.
     #[error("a largest batch of {0} packets is out of range: allowed are 1 to {MAX_BATCH}")]
     Batch(usize),
-    /// The share is invalid.
+    /// The module's share (weight, rate limit and queue marks) is invalid.
     #[error("module '{module}': {}: {error}", error.part)]
     Share {
         /// The module.
@@ -70,7 +70,7 @@ pub enum MakeError {
         module: String,
         /// The gate.
         gate: String,
-        /// Where it leads.
+        /// The target of the gate, as a phrase for the message.
         where_to: String,
     },
 }
@@ -130,7 +130,7 @@ impl Plan {
         leaders
     }
 
-    /// Returns, by fold, the fold that all its packets come from. `None` if there is no such fold.
+    /// Returns, by fold, the fold from which all its packets come. `None` if they do not all come from one fold.
     fn folds_before(&self) -> Vec<Option<usize>> {
         let positions = fold::positions(&self.folds, self.modules.len());
         let mut before = vec![None; self.folds.len()];
@@ -391,8 +391,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// Derives the hold limits of modules without a set limit (`hold_stated`). For each flow through the module, half
     /// of the flow's objective is divided by the number of buffers on the flow's path. The module's limit is the
-    /// smallest of these values. Without an objective it is 1 ms. Call this after each change of a trigger or of
-    /// `hold_stated`.
+    /// smallest of these values. If no flow through the module has an objective, the limit is 1 ms. Call this after
+    /// each change of a trigger or of `hold_stated`.
     pub(super) fn derive_holds(&mut self) {
         self.buffered = (0..self.modules).filter(|&module| self.nodes[module].input.trigger() > 0).collect();
         let mut buffers_on = vec![0u64; self.telemetry.flows.len()];

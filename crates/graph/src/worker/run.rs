@@ -68,16 +68,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ran
     }
 
-    /// Reads the ports of a module that has no packets but that the scheduler chose all the same ([`Scheduler::ran`]).
-    /// If the ports have more packets, the module is backlogged. If the ports were read only once a turn, such a module
-    /// would run one batch a turn, and with a large weight it would not get its share.
+    /// Reads the ports of a module that the scheduler chose although no packets wait for it ([`Scheduler::ran`]).
+    /// Packets that wait at these ports count as the module's backlog. If the ports were read only once a turn, the
+    /// module would run only one batch a turn, and with a large weight it would not get its share.
     #[inline(never)]
     fn refill<const MODE: u8>(&mut self, node: usize) {
         if self.draining || self.stuck != Stuck::NOTHING {
             return;
         }
         let sources = self.sources.get(node).map_or(0, Vec::len);
-        // Another port comes first in each turn, so that no port always fills the queue before the others.
+        // Each turn begins with another port. Otherwise the same port would always fill the queue before the others.
         let first = if sources > 1 { self.turn as usize % sources } else { 0 };
         for at in (first..sources).chain(0..first) {
             let port = self.sources[node][at] as usize;
@@ -90,7 +90,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch) {
         let (size, class) = (batch.len(), size_class(batch.len()));
-        // The calls that follow come after the last reading of the clock.
+        // The next turn must read the clock, because the calls below take time after the last reading.
         self.departed = false;
         loop {
             let before = if MODE == Mode::Observed as u8 { Some(frames(batch)) } else { None };
@@ -137,8 +137,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// Moves a batch along the gates that the function selected, and then the packets that the function emitted.
-    /// Returns the next node if the whole batch is still in `batch` and runs there at once. `None`: the batch is empty.
-    /// The desk is clear afterwards.
+    /// Returns the next node if the whole batch runs there at once: then the batch is still in `batch`. `None`: the
+    /// batch is empty. The desk is clear afterwards.
     fn distribute<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
         if self.desk.wake != Ticks::NEVER {
             let keeps = std::mem::take(&mut self.desk.keeps);
@@ -198,7 +198,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn join<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
         let gates = &*self.desk.each(batch.len()).0;
         let from = &self.nodes[node];
-        // One pass over all gates, several at a time.
+        // Compares only the largest gate with the number of gates. The processor finds it in one pass, several gates at
+        // a time.
         if gates.iter().fold(0, |most, gate| gate.raw().max(most)) >= usize::from(from.gates) {
             // Some packets are dropped, consumed or held.
             self.scatter::<MODE>(node, batch);
@@ -315,9 +316,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 }
 
-/// Reports to the scheduler that a node can run, and how many packets wait there if they are more than a batch. The
-/// scheduler finds an overloaded module by that number. Call this after a push that returned true. `mark_ready` of the
-/// simulator is the counterpart: both must call the scheduler in the same order.
+/// Reports to the scheduler that a node can run. If more than a batch of packets waits there, also reports their
+/// number, by which the scheduler recognizes an overloaded module. Call this after a push that returned true.
+/// `mark_ready` of the simulator is the counterpart: both must call the scheduler in the same order.
 #[inline]
 pub(super) fn report_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: &Input) {
     scheduler.ready(node);
@@ -341,7 +342,7 @@ pub(super) fn turn_away(
     }
 }
 
-/// How flow words advance at a split ([`FlowTable`]).
+/// The rule by which flow words advance at a split ([`FlowTable`]).
 #[derive(Clone, Copy)]
 struct Words<'w> {
     next: &'w [u32],
@@ -349,7 +350,7 @@ struct Words<'w> {
 }
 
 impl<'w> Words<'w> {
-    /// Returns how flow words advance at `node`.
+    /// Returns the rule by which flow words advance at `node`.
     #[inline]
     fn of(flows: &'w FlowTable, node: usize) -> Self {
         Self { next: &flows.next, split: flows.splits.get(node).copied().unwrap_or_default() }
@@ -358,7 +359,7 @@ impl<'w> Words<'w> {
     /// Advances the flow words of packets. Each packet comes with the number of its gate.
     #[inline]
     fn advance_each<'p>(self, packets: impl Iterator<Item = (&'p mut Packet, usize)>) {
-        // A separate loop, because this case takes only a few instructions per packet.
+        // This case has a loop of its own, because it takes only a few instructions per packet.
         match self.split {
             Split::One(first) => packets.for_each(|(packet, gate)| packet.set_flow(first + gate as u32)),
             _ => packets.for_each(|(packet, gate)| self.advance(packet, gate)),
