@@ -32,7 +32,7 @@ pub enum FlowError {
         /// The index of the declared flow.
         flow: usize,
     },
-    /// The number of paths multiplies where branches meet and part again.
+    /// There are too many paths. Their number multiplies where branches meet and part again.
     #[error(
         "there are more than {MOST_UNDECLARED} paths through the pipeline: declare the flows that matter under 'flows:'"
     )]
@@ -54,7 +54,7 @@ pub(crate) struct FlowTable {
     pub(crate) next: Vec<u32>,
     /// By flow word: the flow of a packet that leaves. The number of flows if it belongs to none.
     pub(crate) flow: Vec<u32>,
-    /// By flow word: the branch of packets that run folded.
+    /// By flow word: the branch of packets that run folded. 0 if they never do. Empty in a graph without folds.
     pub(crate) branch: Vec<u32>,
     /// By module: how words advance.
     pub(crate) splits: Vec<Split>,
@@ -113,7 +113,7 @@ enum Progress {
     /// By declared flow: the number of completed steps.
     Declared(Vec<u16>),
     /// Without declared flows: the port by which the path begins, and the gates taken at splits, as pairs of module and
-    /// gate. The port is a number after the modules' numbers.
+    /// gate. The port is the first pair: its number follows after the numbers of the modules, and its gate is 0.
     Taken(Vec<(usize, usize)>),
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     let start =
         if declared.is_empty() { Progress::Taken(Vec::new()) } else { Progress::Declared(vec![0; declared.len()]) };
     for (port, (name, entry)) in shape.ports.iter().enumerate() {
-        // The port is part of an undeclared path's name, as a number after those of the modules.
+        // The port is part of an undeclared path's name. It has a number after the numbers of the modules.
         let from_here = match &start {
             Progress::Taken(_) => Progress::Taken(vec![(shape.modules.len() + port, 0)]),
             declared @ Progress::Declared(_) => declared.clone(),

@@ -28,8 +28,8 @@ pub enum Ready {
     Now,
     /// Not before this instant.
     At(Ticks),
-    /// When packets arrive from outside, at an unknown time. A worker that polls instead of waiting for them need not
-    /// look before this instant.
+    /// When packets arrive from outside, at an unknown time. A worker that polls, instead of waiting for packets, need
+    /// not call the port before this instant.
     Input(Ticks),
     /// Never again: the source is used up.
     Never,

@@ -9,13 +9,15 @@ use forebay_units::{Frequency, Nanos, Percentile, Ticks};
 
 use crate::telemetry::Telemetry;
 
-/// A percentile is known if at least this number of packets is above it. The mean is known with this number of packets.
+/// A percentile counts as known if at least this number of packets is above it. The mean counts as known with this
+/// number of packets.
 const ENOUGH: f64 = 1.0;
-/// The largest number of periods whose packets are put together because each period has too few.
+/// If a period has too few packets, its delays are added to those of the next periods. At most this number of periods
+/// is put together.
 const WIDEST: u32 = 10;
 
-/// The largest reported time, in seconds, that is kept for later periods because no long turn has shown it yet. The
-/// system reports stolen time in hundredths of a second.
+/// The time that the system has reported as taken, but that exceeds the long turns so far, is kept for later periods:
+/// at most this number of seconds. The system reports stolen time in hundredths of a second.
 const MOST_OWED: f64 = 0.1;
 
 /// Takes consecutive snapshots.
@@ -38,7 +40,7 @@ pub struct Sampler {
     /// By worker: its turns at the last snapshot, and the window of its waits at ports.
     workers: Vec<(Turns, Window)>,
     /// By worker: the time that the machine has taken, as last reported by the system, and the seconds of this time
-    /// that no long turn has shown yet.
+    /// that exceed the worker's long turns so far.
     away: Vec<(Away, f64)>,
     /// A flow's delays over all workers.
     delays: Values,
@@ -70,13 +72,13 @@ struct Turns {
     long_ticks: [u64; 2],
 }
 
-/// A flow's counters at the last snapshot, and its delays in the last periods if these had too few packets.
+/// A flow's counters at the last snapshot, and its delays in the last periods if these periods had too few packets.
 struct Delays {
     /// By worker: the position in the histogram of delays.
     windows: Vec<Window>,
-    /// The delays of the last `periods` periods, if these had too few packets. Otherwise empty.
+    /// The delays of the last `periods` periods, if these periods had too few packets. Otherwise empty.
     few: Values,
-    /// The number of periods whose delays `few` has.
+    /// The number of periods whose delays are in `few`.
     periods: u32,
     violations: u64,
     bytes: u64,
@@ -142,15 +144,15 @@ impl Sampler {
                 bytes = bytes.wrapping_add(telemetry.bytes.get());
             }
             flow_snapshot.packets = samples;
-            // A port that refuses packets subtracts the bytes that were counted as sent.
+            // When a port refuses packets, their bytes are subtracted again, so the count may be smaller than before.
             flow_snapshot.bytes = bytes.saturating_sub(std::mem::replace(&mut flow.bytes, bytes));
             flow_snapshot.violations = violations.saturating_sub(std::mem::replace(&mut flow.violations, violations));
             flow.periods += 1;
             self.delays.add(&flow.few);
             let percentile = self.percentiles[at];
             flow_snapshot.delay_s = delays(&self.delays, percentile, self.frequency);
-            // Most packets that the machine kept waiting have larger delays than the others. So the undisturbed packets
-            // are those with the smallest delays. If the objective is for the mean, the median is used.
+            // Packets that the machine kept waiting mostly have larger delays than the others. So the packets with the
+            // smallest delays are taken as undisturbed. If the objective is for the mean, their median is used.
             let share = if let Percentile::Of(percent) = percentile { percent / 100.0 } else { 0.5 };
             let rest = [share * (1.0 - disturbed)];
             let undisturbed = (disturbed > 0.0).then(|| self.delays.quantiles(rest)).flatten();
@@ -182,7 +184,8 @@ impl Sampler {
             worker_snapshot.long_s = long_s;
             worker_snapshot.away_s =
                 away.get(at).and_then(|away| take_away(&mut self.away[at], *away, long_s.min(span)));
-            // Idle turns lose time as well. So only the part of the time that long busy turns have shown is subtracted.
+            // The machine also takes time from idle turns. Of the time that it took, only a part is subtracted: the
+            // share of busy turns in the ticks of all long turns.
             let taken = worker_snapshot.away_s.filter(|_| long_s > 0.0).map_or(0.0, |away| away * long_busy_s / long_s);
             worker_snapshot.busy_s = (worker_snapshot.busy_s - taken).max(0.0);
             self.delays.clear();
@@ -206,9 +209,9 @@ impl Sampler {
     }
 }
 
-/// Returns the seconds that the machine took since the last call according to the system, at most `long`, the seconds
-/// of long turns. The excess is kept for later periods, because the system reports some of the time late. Returns
-/// `None` if the system does not report this time.
+/// Returns the seconds that the machine took since the last call. This is the time that the system reports, but at most
+/// `long`, the seconds of long turns. The excess is kept for later periods, because the system reports some of the time
+/// late. Returns `None` if the system does not report this time.
 fn take_away((before, owed): &mut (Away, f64), now: Away, long: f64) -> Option<f64> {
     let since = now.since(before);
     *before = now;
@@ -236,8 +239,8 @@ fn take_module(
         let (packets, queued) = (counters.packets.get(), counters.queued.get());
         all.packets += packets;
         all.calls += counters.batches();
-        // If the scheduler does not share time, packets are turned away only at a full ring to another worker. Such
-        // packets are not counted here.
+        // If the scheduler does not share time, packets are turned away only because the ring to another worker is
+        // full. These packets are not counted here.
         let away = if counters.weight.get() > 0 { telemetry.modules[at].turned_away.get() } else { 0 };
         all.came += packets + queued + away;
         all.arrived.0 += counters.arrived.get();
@@ -255,7 +258,7 @@ fn take_module(
     }
     let was = std::mem::replace(before, all);
     (snapshot.packets, snapshot.calls) = (all.packets - was.packets, all.calls - was.calls);
-    // The count of queued packets is updated only from time to time, so the sum may seem to decrease.
+    // The count of queued packets is updated only from time to time, so `came` may seem to decrease.
     snapshot.came = all.came.saturating_sub(was.came);
     snapshot.arrived = (all.arrived.0 - was.arrived.0, all.arrived.1 - was.arrived.1);
     let ticks = all.timed.2.wrapping_sub(was.timed.2).cast_signed().max(0);

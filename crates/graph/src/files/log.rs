@@ -53,7 +53,7 @@ pub enum Turn {
 pub struct LogFile {
     path: PathBuf,
     file: File,
-    /// The length of the file after the last write, or at the last look if that was later.
+    /// The length of the file, in bytes: after the last write, or at the last look if that was later.
     len: u64,
     /// The number of the last request that this log has completed.
     requested: u64,
@@ -159,7 +159,7 @@ impl Write for LogFile {
 
 /// Opens a regular file for appending, or creates it.
 fn open(path: &Path, mode: u32) -> io::Result<(File, Metadata)> {
-    // Otherwise opening a pipe would wait for a reader of the pipe.
+    // Without this flag, opening a pipe would wait for a reader of the pipe.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(mode).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;

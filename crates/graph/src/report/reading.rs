@@ -72,7 +72,8 @@ impl Reading {
             (0..telemetry.modules.len()).map(|module| ModuleReading::of(telemetry, module)).collect();
         fold(&mut modules, telemetry);
         let mut census = telemetry.census();
-        // The same numbers as in `ports`, although packets may have passed between the two readings.
+        // The sums are taken from `ports`, so that the census agrees with the ports. The counters may have increased
+        // since.
         census.entered = ports.iter().map(|port| port.counts[0]).sum();
         census.out = ports.iter().map(|port| port.counts[1]).sum::<u64>().saturating_sub(census.in_flight);
         Self {
@@ -154,8 +155,8 @@ impl Reading {
         self.removed.add(&other.removed);
     }
 
-    /// Corrects the received and sent packets of ports that have gone on counting in the next graph. `ports` has, by
-    /// name, the received and sent packets at the change.
+    /// Corrects the received and sent packets of ports that were handed over, because their counters go on counting in
+    /// the next graph. `ports` has, by name, the received and sent packets at the change.
     pub fn settle(&mut self, ports: &[(String, [u64; 2])]) {
         for (name, [received, sent]) in ports {
             let Some(port) = self.ports.iter_mut().find(|port| port.name == *name) else { continue };
@@ -188,7 +189,7 @@ impl Reading {
             port.longest = 0;
         }
         self.flows.iter_mut().for_each(|flow| flow.lost.retain(|port, _| !kept_port(port)));
-        // A port that was closed by a change was not cut off by the end of the run.
+        // A port that was closed by a change of the graph was not closed by the end of the run.
         self.ports.iter_mut().for_each(|port| port.unread = false);
     }
 

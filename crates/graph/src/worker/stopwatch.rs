@@ -1,6 +1,7 @@
 //! Adds up the ticks of each stretch of a timed turn. A stretch belongs to a module, a port, a hand-over to another
-//! worker, or the residue, which is measured like the others. [`windows`](super::windows) finds the ticks that readings
-//! of the clock add. With a meter, other turns are metered part by part ([`metering`](super::metering)).
+//! worker, or the residue: all other work, for example scheduling. The residue is measured like the others.
+//! [`windows`](super::windows) finds the ticks that readings of the clock add. With a meter, other turns are metered
+//! part by part ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
 use forebay_protocol::snapshot::LONG;
@@ -21,12 +22,12 @@ pub(super) const SERIES: u32 = 32;
 /// The number of turns at the start of a series that are discarded. The timing code has not run for a while, and caches
 /// and branch prediction must warm up.
 pub(super) const WARM_UP: u32 = 8;
-/// The number of turns that are timed when a worker begins. None of them is discarded, so that the first times are
-/// known after a few packets.
+/// The number of turns that are timed when a worker begins. None of them is discarded. So the first times are known
+/// after a few packets.
 const AT_FIRST: u32 = 4;
 /// A long stretch that takes more than this many times the mean is ignored: the machine ran something else.
 const UNUSUAL: u64 = 16;
-/// The number of timed calls after which their mean is used to find unusual stretches.
+/// The mean of timed calls is used to find unusual stretches as soon as there are this many timed calls.
 const KNOWN: u64 = 16;
 
 /// Times the stretches of a turn.
@@ -60,7 +61,8 @@ pub(super) struct Stopwatch {
     pub(super) parked: bool,
 }
 
-/// The stretches of a turn that belong to no part. The fields have the names of the [`Account`] that they are added to.
+/// The stretches of a turn that belong to no module, port or hand-over. The fields have the names of the fields of the
+/// [`Account`] to which they are added.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Residue {
     /// The number of stretches.
@@ -118,8 +120,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Returns whether this turn is metered instead of timed. This is never so with a scheduler that shares time,
-    /// because that scheduler needs the ticks of these turns.
+    /// Returns whether this turn is metered instead of timed. With a scheduler that shares time, no turn is metered,
+    /// because the scheduler needs the ticks of these turns.
     #[inline]
     fn is_metered(&self) -> bool {
         !S::SHARES && self.stopwatch.is_metered
@@ -201,8 +203,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         })
     }
 
-    /// Accounts a stretch's ticks. If the stretch is so long that the machine must have run something else, it is
-    /// ignored. If `packets` is 0, a module was woken, which does not count as a call.
+    /// Accounts a stretch's ticks. A stretch is ignored if it is so long that the machine must have run something else.
+    /// If `packets` is 0, the stretch is the wake-up of a module, which does not count as a call.
     #[inline]
     pub(super) fn note_span(&mut self, span: Span, ticks: u64, packets: usize) {
         let stopwatch = &mut self.stopwatch;
@@ -262,7 +264,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if is_last {
             stopwatch.windows.next_series();
         }
-        // A scheduler that shares time decides when calls are timed, and needs all of them.
+        // A scheduler that shares time decides itself which calls are timed, and needs all of these times.
         stopwatch.warms_up = stopwatch.timed < WARM_UP && !S::SHARES;
         if is_last && !Self::KNOWS_READING {
             self.leave_windows();

@@ -48,9 +48,10 @@ type Slots = Vec<(usize, usize)>;
 
 /// The functions and ports on their way from the workers of a graph to the workers of the next graph.
 ///
-/// The order of calls is: every running worker calls [`Worker::hand_over`] until it returns true, and all of them meet.
-/// Then every worker of the next graph calls [`meet`](Self::meet) and [`Worker::take_over_from`]. A running worker with
-/// a successor ends with [`Worker::succeed`] ([`drive::run`](crate::drive::run)).
+/// The order of calls is: every running worker calls [`Worker::hand_over`] until it returns true, and then
+/// [`Team::meet`] of the running team. Then every worker of the next graph calls [`meet`](Self::meet) and
+/// [`Worker::take_over_from`]. A running worker with a successor ends with [`Worker::succeed`]
+/// ([`drive::run`](crate::drive::run)).
 pub struct Exchange {
     handed_over: Mutex<HandedOver>,
     /// The workers of the next graph.
@@ -187,7 +188,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             if shelf.len() > 0 {
                 let words = self.flows.words();
                 for packet in shelf.packets() {
-                    // If the path does not exist any more, the packet belongs to no flow.
+                    // If the packet's path does not exist in the new graph, the packet belongs to no flow.
                     let key = flows.get(packet.flow() as usize);
                     packet.set_flow(key.and_then(|key| words.get(key)).copied().unwrap_or(u32::MAX));
                 }
@@ -204,7 +205,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         drop(handed);
         self.desk.now = self.clock.now();
         self.began = self.desk.now;
-        // The old graph used the pool before, and its exhaustions do not count here.
+        // The exhaustions of the pool until now belong to the old graph.
         self.exhausted_before = self.desk.pool.exhausted();
         self.publish();
     }
@@ -236,8 +237,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 impl Exchange {
-    /// Waits until every worker of the new graph has called this. Running workers call it when all have handed over, so
-    /// no worker takes over anything before that.
+    /// Waits until every worker of the new graph has called this. A running worker that continues in the new graph
+    /// calls it only after all running workers have handed over. So no worker takes over anything before that.
     pub fn meet(&self) {
         self.next.meet();
     }

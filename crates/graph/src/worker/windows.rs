@@ -7,11 +7,12 @@
 //! - In one series the clock is read after every stretch, in the next one after every second stretch. Two stretches
 //!   with a reading between them take longer than two without. The difference is the time that a reading adds to the
 //!   stretch after it.
-//! - The timer's own code takes ticks at each stretch, whether the clock is read or not. They are learnt from the
-//!   untimed turns between two series, and are the same for each stretch.
+//! - The timer's own code takes ticks at the end of each stretch, whether the clock is read there or not. These ticks
+//!   are learnt from a comparison with the untimed turns between two series. They are assumed to be the same for each
+//!   stretch.
 //!
-//! Both are subtracted from each stretch. Within a series, the clock is read after the same stretches in each turn,
-//! because a change would defeat the processor's branch prediction.
+//! Both costs are subtracted from each stretch. Within a series, the clock is read after the same stretches in each
+//! turn, because a change would defeat the processor's branch prediction.
 
 use forebay_measure::{Clock, Counter};
 use forebay_units::Ticks;
@@ -21,28 +22,29 @@ use super::metering::Span;
 use crate::scheduler::Scheduler;
 use crate::telemetry::Pairs;
 
-/// The number of pairs of one kind after which their mean is known.
+/// The mean of the pairs of one kind is used as soon as there are this many pairs of this kind.
 const KNOWN: u64 = 16;
-/// Pairs that take more than this many times the mean of the pairs without a reading in between are ignored: there was
-/// an interrupt.
+/// A pair is ignored if it takes more than this many times the mean of the pairs without a reading between their
+/// stretches. Such a pair was interrupted.
 const UNUSUAL: u64 = 4;
-/// Pairs of more ticks than this are ignored, because the cost of a reading is lost in their variation.
+/// A pair is ignored if it takes more than this number of ticks. The ticks of long pairs vary by more than the cost of
+/// a reading.
 const SHORT: u64 = 8_192;
 /// The cost of a reading that is learnt from one pair is limited to this number of ticks, positive or negative.
 const MUCH: f64 = 1_024.0;
-/// The weight, in pairs, of the cost that was known before the run.
+/// The weight, in pairs, of the cost of a reading that was measured before the run.
 const PRIOR: f64 = 16.0;
-/// The largest weight, in pairs, of all pairs seen.
+/// The largest weight, in pairs, of the present estimate of the cost of a reading.
 const MOST: f64 = 65_536.0;
-/// The weight, in stretches, of the first estimate, which is that passing a stretch takes no ticks.
+/// The first estimate is that passing the end of a stretch takes no ticks. This is its weight, in stretches.
 const PASSED: f64 = 256.0;
-/// The largest weight, in stretches, of all stretches seen. Above it, their weight is halved.
+/// The largest weight, in stretches, of all stretches seen. When it is exceeded, the weight is halved.
 const MOST_PASSED: f64 = 1_048_576.0;
-/// The number of stretches over which ticks that remain to be subtracted are spread.
+/// Ticks that remain to be subtracted are spread over this number of stretches.
 const OVER: f64 = 4_096.0;
 /// The range of plausible ticks for passing a stretch.
 const PASSING: [f64; 2] = [-32.0, 32.0];
-/// The number of untimed turns after which their mean is known.
+/// The mean of the untimed turns between two series is used if there are at least this many.
 const UNTIMED: u64 = 64;
 
 /// The stretches after which the clock is read in a series of turns.
@@ -62,7 +64,7 @@ struct ReadingCost {
     ticks: f64,
     /// The weight of the estimate, in pairs.
     seen: f64,
-    /// The fraction of a tick not yet subtracted, because ticks are whole numbers.
+    /// The fraction of a tick that has not been subtracted yet, because only whole ticks are subtracted.
     owed: f64,
 }
 
@@ -124,7 +126,7 @@ struct Turn {
     began: Ticks,
     /// The number of stretches so far.
     stretches: u32,
-    /// The ticks that its readings have added, by the estimates.
+    /// The ticks that the readings in this turn have added, by the estimates.
     added: f64,
 }
 
@@ -137,7 +139,8 @@ pub(super) struct Windows {
     last: Ticks,
     /// Whether the next stretch is the second of a pair.
     second: bool,
-    /// The previous stretch of the same turn, and its ticks if the clock was read after it.
+    /// The previous stretch of the same turn, and its ticks. The ticks are 0 if the clock was not read after this
+    /// stretch.
     before: Option<(Span, u64)>,
     /// The ticks that a reading adds to a stretch of a module, a port or a hand-over.
     part: ReadingCost,
@@ -202,7 +205,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let resumed = if resumed >= now { resumed } else { self.clock.now() };
         let ready = self.clock.now();
         let windows = &mut self.stopwatch.windows;
-        // The first of these readings took ticks before it returned its value.
+        // `resumed` and `ready` measure the timer's work between two turns. The reading of `resumed` also took ticks
+        // before it returned its value.
         let began = Ticks(now.0 + ready.since(resumed).0 + windows.residue.ticks.max(0.0) as u64);
         windows.turn = Turn { began, ..Turn::default() };
         (windows.last, windows.before, windows.second) = (began, None, windows.reads == Reads::First);
@@ -330,9 +334,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 impl Pairs {
-    /// Notes a pair of stretches that took `ticks`. `split`: the clock was read between them. Returns the ticks of a
-    /// reading: the difference between this pair and the mean of the pairs of the other kind. `None` if there are too
-    /// few of those, or if the pair is too long.
+    /// Notes a pair of stretches that took `ticks`. `split`: the clock was read between them. Returns the cost of a
+    /// reading in ticks: the difference between this pair and the mean of the pairs of the other kind. `None` if there
+    /// are too few pairs of the other kind, or if this pair is too long.
     fn note(&self, ticks: u64, split: bool) -> Option<f64> {
         if ticks > SHORT {
             return None;

@@ -36,7 +36,7 @@ impl Metered {
     }
 }
 
-/// The times of timed calls, and a meter's counts, which are from other turns ([`Account`]).
+/// The times of timed calls ([`Account`]), and a meter's counts. The counts are from other turns than the times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::report) struct Timed {
     /// A sum that wraps, because it may be negative.
@@ -53,7 +53,7 @@ impl Timed {
     }
 
     pub(in crate::report) fn add(&mut self, other: &Self) {
-        // With few timed calls the sum may be negative.
+        // The sum wraps, because with few timed calls it may be negative.
         self.ticks = self.ticks.wrapping_add(other.ticks);
         self.packets += other.packets;
         self.calls += other.calls;
@@ -74,7 +74,7 @@ pub(in crate::report) struct ModuleReading {
     /// The calls, by batch size ([`size_class`](crate::telemetry::size_class)).
     pub(in crate::report) sizes: [u64; SIZE_CLASSES],
     pub(in crate::report) timed: Timed,
-    /// Packets that came while there was a trigger, and turns in which packets came.
+    /// The packets that came while there was a trigger, and the number of turns in which they came.
     pub(in crate::report) arrived: (u64, u64),
     /// The packets that the module's function dropped, and the packets for the module that were turned away.
     pub(in crate::report) dropped: u64,
@@ -86,12 +86,13 @@ pub(in crate::report) struct ModuleReading {
     pub(in crate::report) hold: u64,
     /// The function's own counters, by heading and name.
     pub(in crate::report) own: BTreeMap<String, BTreeMap<String, u64>>,
-    /// The headings of `own` that are gauges, with the addresses of their counters. Gauges are dropped when the graph
-    /// is replaced.
+    /// The headings of `own` that are gauges, with the addresses of their counters. Replicas of a module share gauges:
+    /// equal addresses are the same gauge, which is added only once. Gauges are dropped when the graph is replaced.
     pub(in crate::report) gauges: BTreeMap<String, BTreeSet<usize>>,
-    /// The module that runs for this one, if it runs folded. Calls and times are those of that module.
+    /// The module that runs for this one, if this module runs folded. Calls and times are those of the module that
+    /// runs.
     pub(in crate::report) folded: Option<String>,
-    /// The packets of the whole fold, if this module runs for others. Otherwise 0.
+    /// The packets of the whole fold, if this module runs for the modules of a fold. Otherwise 0.
     pub(in crate::report) of_fold: u64,
 }
 
@@ -232,7 +233,7 @@ impl ModuleReading {
         for (heading, counts) in &other.own {
             if let Some(theirs) = other.gauges.get(heading) {
                 let ours = self.gauges.entry(heading.clone()).or_default();
-                // Replicas share gauges and each shows them. They count once.
+                // Each replica reports the gauges that all replicas share. They count once.
                 if theirs.is_subset(ours) {
                     continue;
                 }
@@ -272,7 +273,7 @@ impl FlowReading {
     /// `self`.
     pub(super) fn add(&mut self, other: &Self) {
         self.delays.merge(&other.delays);
-        // A port that refuses packets subtracts the packets that were counted as sent.
+        // The sums wrap, because the packets that a port refuses are subtracted again after they were counted as sent.
         self.violations = self.violations.wrapping_add(other.violations);
         self.bytes = self.bytes.wrapping_add(other.bytes);
         self.turned_away += other.turned_away;
