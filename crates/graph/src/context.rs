@@ -125,8 +125,8 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns a map from packets to branches, for a folded function ([`Declare::FOLD`](crate::Declare::FOLD)): which
-    /// of the folded modules a packet is in.
+    /// Returns a map from packets to branches. A folded function ([`Declare::FOLD`](crate::Declare::FOLD)) runs for
+    /// several modules, and learns from this map in which of these modules a packet is.
     #[inline]
     #[must_use]
     pub fn branches(&self) -> Branches<'a> {
@@ -141,16 +141,16 @@ impl<'a> Context<'a> {
         self.desk.now
     }
 
-    /// Requests that the worker [wakes](crate::Function::wake) the function at `instant`. An earlier pending request
-    /// stays in force.
+    /// Requests that the worker [wakes](crate::Function::wake) the function at `instant`. If an earlier instant has
+    /// already been requested, the function is woken at that instant instead.
     pub fn wake_at(&mut self, instant: Ticks) {
         self.desk.touched = true;
         self.desk.keeps = true;
         self.desk.wake = self.desk.wake.min(instant);
     }
 
-    /// Requests a wake-up for housekeeping, for example to remove sessions that have ended. Unlike
-    /// [`wake_at`](Self::wake_at), it does not prolong a run: when all sources are used up, the run ends without it.
+    /// Requests a wake-up for housekeeping, for example to remove sessions that have ended. When all sources are used
+    /// up, the run does not wait for this wake-up, unlike one that [`wake_at`](Self::wake_at) has requested.
     pub fn look_at(&mut self, instant: Ticks) {
         self.desk.touched = true;
         self.desk.wake = self.desk.wake.min(instant);
@@ -180,8 +180,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Processes the rest of a batch, from the first unusual packet on. Out of line, so that the code for unusual
-    /// packets does not slow down the common case.
+    /// Processes the rest of a batch, from the first unusual packet on. This function is not inlined, so that the code
+    /// for unusual packets does not slow down the common case.
     #[inline(never)]
     fn filter_from(
         &mut self,
@@ -200,15 +200,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the gates of the batch's packets in order, for writing. Each one is the first gate until the function
+    /// Returns the gates of the batch's packets in order, for writing. A packet has the first gate until the function
     /// changes it.
     #[inline]
     pub fn each(&mut self) -> &mut [Gate] {
         self.desk.each(self.len).0
     }
 
-    /// Puts the packet at `index` of the batch on `gate`. The other packets keep their gates. Meant for the few packets
-    /// that take another gate than the rest, for example dropped packets.
+    /// Puts the packet at `index` of the batch on `gate`. The other packets keep their gates. Use this for the few
+    /// packets of a batch that take another gate than the rest, for example for dropped packets.
     #[cold]
     #[inline(never)]
     pub fn put(&mut self, index: usize, gate: Gate) {
@@ -217,9 +217,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Keeps the packet at `index` of the batch in the module when the call returns. The module holds it until the
-    /// function calls [`release`](Self::release) with the returned key. The key finds the packet from the next call on.
-    /// If the function later puts the packet on another gate in the same call, the key finds no packet.
+    /// Makes the module hold the packet at `index` of the batch after the call, until the function calls
+    /// [`release`](Self::release) with the returned key. The key is valid from the next call on. If the function later
+    /// puts the packet on another gate in the same call, the packet is not held, and the key finds no packet.
     pub fn hold(&mut self, index: usize) -> Key {
         self.put(index, Gate::HOLD);
         (self.desk.touched, self.desk.promised) = (true, true);

@@ -26,12 +26,13 @@ use idle::IdleWorker;
 
 /// The largest number of turns between two looks at the stop flag and the orders.
 const LOOK_EVERY: u32 = 64;
-/// The time after which the worker looks at the stop flag and the orders even before [`LOOK_EVERY`] turns, because a
+/// The time after which the worker looks at the stop flag and the orders even if it has not run [`LOOK_EVERY`] turns. A
 /// turn of slow modules takes milliseconds.
 const LOOK_AFTER: Nanos = Nanos(1_000_000);
 
-/// The ticks of a simulated turn without its calls. An empty turn takes about as many in real time. A turn takes time
-/// even if its calls take none. Otherwise a saturating source would stop the clock.
+/// The ticks of a simulated turn, in addition to the ticks of its calls. An empty turn takes about as many in real
+/// time. A turn must take time even if its calls take none. Otherwise a source that always has packets would stop the
+/// clock.
 const TURN: Ticks = Ticks(64);
 
 /// Why a worker's run ended.
@@ -100,9 +101,9 @@ impl<S: Scheduler> IdleWorker for Driven<'_, '_, S> {
     }
 }
 
-/// Runs a worker on the calling thread until the stop flag is set, or an [`Order::Change`] has no successor for it.
-/// Between turns without work it waits by the policy `idle`. The caller then [ends](end) a worker that was stopped, or
-/// closes a worker that has handed over ([`Former::of`]).
+/// Runs a worker on the calling thread until the stop flag is set, or until an [`Order::Change`] has no successor for
+/// the worker. Between turns without work it waits by the policy `idle`. The caller then [ends](end) a worker that was
+/// stopped, or closes a worker that has handed over ([`Former::of`]).
 pub fn run<S: Scheduler>(
     worker: &mut Worker<Tsc, S>,
     mailbox: &mut Mailbox<'_, S>,
@@ -164,8 +165,8 @@ pub fn end<S: Scheduler>(worker: &mut Worker<Tsc, S>) -> Result<(), Vec<(String,
         worker.drain();
         if worker.team().is_quiet() {
             let closed = worker.close();
-            // When all workers have closed their ports, a ring between two ports is empty. The census then updates the
-            // number of packets in flight.
+            // When all workers have closed their ports, a ring between two ports is empty. So the census now finds the
+            // final number of packets in flight.
             let team = Arc::clone(worker.team());
             team.meet();
             let _ = worker.census();
@@ -197,8 +198,8 @@ pub fn simulate_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>], until: 
     simulate_team_by(workers, until, Worker::turn)
 }
 
-/// Runs the workers of one pipeline like [`simulate_team`], and calls each turn through `turn`. So a caller can observe
-/// the turns.
+/// Runs the workers of one pipeline like [`simulate_team`], but calls `turn` for each turn. So a caller can observe the
+/// turns. `turn` must call [`Worker::turn`] and return its result.
 pub fn simulate_team_by<S: Scheduler>(
     workers: &mut [Worker<Simulated, S>],
     until: Ticks,
@@ -238,7 +239,7 @@ pub fn simulate_team_by<S: Scheduler>(
 /// [Drains](Worker::drain) and closes simulated workers. Returns the errors of ports and functions, each with the name
 /// of the port or module.
 pub fn shut_down_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(String, String)> {
-    // A worker whose clock is behind may still receive packets that others have sent already.
+    // A worker whose clock is behind may still receive packets that other workers have already sent at a later time.
     let latest = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
     workers.iter().for_each(|worker| worker.clock().advance_to(latest));
     while !workers.iter_mut().fold(true, |done, worker| {

@@ -19,7 +19,7 @@ pub enum Edit {
     },
     /// Overwrites an address of the IPv4 header, and updates the checksums of the header and of the transport.
     Ipv4Address {
-        /// Whether it is the destination address.
+        /// Whether the destination address is overwritten. Otherwise the source address is.
         destination: bool,
         /// The new address.
         address: [u8; 4],
@@ -71,8 +71,8 @@ impl Effect {
     }
 
     /// Makes the changes to `packet`, and returns the gate, as the function would have done. Returns `None` if an edit
-    /// does not apply to the packet, because the packet has another protocol or is too short. Then the earlier edits
-    /// have been made, and the packet must pass the full chain.
+    /// does not apply to the packet, because the packet has another protocol or is too short. Then earlier edits have
+    /// already changed the packet, and it must pass all modules of the chain.
     pub fn replay(&self, packet: &mut Packet) -> Option<Gate> {
         self.edits.iter().try_for_each(|edit| edit.apply(packet))?;
         Some(self.gate)
@@ -102,9 +102,9 @@ impl Edit {
 
 /// Writes an IPv4 address and updates the checksums that cover it, by RFC 1624 equation 3: the header's, and through
 /// the pseudo header those of TCP (RFC 9293 section 3.1), UDP (RFC 768; zero means no checksum and stays), UDP-Lite
-/// (RFC 3828 section 3.1) and DCCP (RFC 4340 section 9.1). Returns `None` if the packet is not IPv4. The session's
-/// hash, which covers addresses, is cleared. Only the first fragment has a transport checksum. It is valid for the
-/// whole datagram after this change, too (RFC 3022 section 4.1).
+/// (RFC 3828 section 3.1) and DCCP (RFC 4340 section 9.1). Returns `None` if the packet is not IPv4. The hash of the
+/// session, which covers addresses, is cleared in any case. Only the first fragment of a datagram has a transport
+/// checksum. After this change the checksum is still valid for the whole datagram (RFC 3022 section 4.1).
 pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8; 4]) -> Option<()> {
     packet.forget_session();
     let header = packet.ipv4()?;

@@ -51,7 +51,7 @@ pub trait Function: Any + Send {
     }
 }
 
-/// How a function's state is shared. The compiler derives from it how the function may be replicated over workers.
+/// How a function's state is shared. From this the compiler derives how the function may be replicated over workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateKind {
@@ -107,9 +107,9 @@ pub trait Declare: Function + Sized + 'static {
     /// JSON pointer (RFC 6901) to the parameter that names a shared state. The function looks up sessions of that state
     /// and never opens one. A module with the parameter runs on the workers of the modules that open the sessions.
     const FOLLOWS: Option<&'static str> = None;
-    /// Folds the functions of several modules into one. The folded function does to each packet the same as the
-    /// function of the packet's branch ([`Context::branches`]). It may drop packets, but it must not create, hold or
-    /// consume packets, and it must not request a wake-up.
+    /// Folds the functions of several modules into one function. The folded function does the same to each packet as
+    /// the function of the packet's branch ([`Context::branches`]) would do. It may drop packets, but it must not
+    /// create, hold or consume packets, and it must not request a wake-up. `None`: the function cannot be folded.
     const FOLD: Option<Fold<Self>> = None;
     /// Whether [`Function::effect`] is implemented.
     const EFFECT: bool = false;
@@ -155,7 +155,7 @@ pub struct Declaration {
     pub follows: Option<&'static str>,
     /// [`Declare::EFFECT`].
     pub effect: bool,
-    /// Whether equal branches of the function can be folded into one.
+    /// Whether branches with equal functions can be folded ([`Declare::FOLD`]).
     pub folds: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,

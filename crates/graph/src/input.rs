@@ -1,8 +1,8 @@
 //! A module's input queue, which is also its fractional buffer (Batchy section 4; `docs/buffers.md`).
 //!
 //! With trigger 0, packets pass in the batches in which they come. With trigger b, the module does not run until b
-//! packets wait, and then it runs on exactly b. A buffer is not a module of its own: packets wait in the queue in which
-//! they would wait anyway. So a trigger of 0 costs one branch.
+//! packets wait, and then it runs on exactly b. A buffer is not a module of its own: packets wait in the module's input
+//! queue, which exists without a trigger, too. So a trigger of 0 costs one branch.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,8 @@ impl Spares {
 
 /// A module's input queue.
 ///
-/// The fields that every batch touches come first, because thousands of queues do not fit into the cache.
+/// The fields that every batch touches come first, so that they share a cache line: thousands of queues do not fit into
+/// the cache.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Input {
@@ -43,7 +44,7 @@ pub(crate) struct Input {
     filling: Batch,
     /// The number of packets of a complete batch: the trigger, or the largest batch if there is no trigger.
     limit: u32,
-    /// Whether incomplete batches run, too, because there is no trigger.
+    /// Whether there is no trigger, so that incomplete batches run, too.
     eager: bool,
     /// Whether `complete` has batches.
     backlog: bool,
@@ -51,7 +52,8 @@ pub(crate) struct Input {
     since: Ticks,
     /// When the last packet came, if there is a trigger.
     last: Ticks,
-    /// The number of turns with a trigger in which packets came. Packets with the same time came in one turn.
+    /// The number of turns in which packets came while there was a trigger. Packets that came at the same time came in
+    /// one turn.
     turns: u64,
     /// The packets that came while there was a trigger, up to the last change of the trigger.
     came: u64,
@@ -89,8 +91,8 @@ impl Input {
         self.limit as usize
     }
 
-    /// Adds a packet that comes at `now`. Returns whether the module can run now. Then the caller must report it to the
-    /// scheduler.
+    /// Adds a packet that comes at `now`. Returns whether the module can run now: if so, the caller must report this to
+    /// the scheduler.
     #[inline]
     pub(crate) fn push(&mut self, packet: Packet, now: Ticks, spares: &mut Spares) -> bool {
         let mut waiting = self.filling.len();
@@ -106,8 +108,8 @@ impl Input {
         self.eager || waiting + 1 >= self.limit()
     }
 
-    /// Adds a whole batch that comes at `now`, and leaves it empty. Returns whether the module can run now. Then the
-    /// caller must report it to the scheduler.
+    /// Adds a whole batch that comes at `now`, and leaves it empty. Returns whether the module can run now: if so, the
+    /// caller must report this to the scheduler.
     #[inline]
     pub(crate) fn push_all(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
         if self.filling.len() >= self.limit() {
@@ -191,8 +193,8 @@ impl Input {
     }
 
     /// Returns how many packets must come until the batch that is being filled is complete: 1 if there is no trigger.
-    /// [`Next::OnInput`](crate::Next::OnInput) reports this number for an idle worker, so it is never 0. Complete
-    /// batches do not count, because they need no more packets.
+    /// [`Next::OnInput`](crate::Next::OnInput) reports this number for an idle worker, so it is at least 1 even if the
+    /// batch is complete. Other complete batches do not count, because they need no more packets.
     pub(crate) fn lacking(&self) -> usize {
         if self.eager { 1 } else { self.limit().saturating_sub(self.filling.len()).max(1) }
     }
@@ -223,7 +225,8 @@ impl Input {
         (!self.eager && !self.filling.is_empty()).then(|| self.since + self.hold)
     }
 
-    /// Makes waiting packets ready, even if they are fewer than the trigger. The caller reports it to the scheduler.
+    /// Makes waiting packets ready, even if they are fewer than the trigger. The caller then reports to the scheduler
+    /// that the module can run.
     pub(crate) fn release(&mut self, spares: &mut Spares) {
         if !self.filling.is_empty() {
             self.complete_filling(spares);
@@ -231,10 +234,10 @@ impl Input {
     }
 
     /// Sets the trigger: 0, or up to `batch`. Waiting packets are regrouped into batches of the new size in the same
-    /// order, so that no packet waits for the old trigger. Call [`mark`](Self::mark) before. If the queue
-    /// [is ready](Self::is_ready) afterwards, the caller reports it to the scheduler.
+    /// order, so that no packet waits for the old trigger. Call [`mark`](Self::mark) before. If the queue [is
+    /// ready](Self::is_ready) afterwards, the caller reports to the scheduler that the module can run.
     pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, now: Ticks, spares: &mut Spares) {
-        // Without a trigger it is not known since when packets wait.
+        // Without a trigger, the queue does not note when packets come.
         let since = if self.eager { now } else { self.since };
         let turns = (self.last, self.turns);
         self.eager = trigger == 0;
@@ -248,7 +251,7 @@ impl Input {
             });
             spares.put(batch);
         }
-        // These packets were counted when they came.
+        // These packets were already counted when they came.
         (self.last, self.turns) = turns;
     }
 

@@ -3,14 +3,14 @@
 //!
 //! There are two copies (left-right: Ramalhete and Correia, "Left-Right: A Concurrency Control Technique with Wait-Free
 //! Population Oblivious Reads", 2015). Workers read the published copy. The writer changes the other copy, which has no
-//! reader, publishes it with one exchange of a pointer, and makes the same changes on the first copy before the next
-//! change. By then readers have left that copy, because they hold it during one call only. So a change costs two
-//! updates, whatever the size of the table, and the cost for readers does not depend on changes.
+//! reader, and publishes it with one exchange of a pointer. Before the next change, the writer makes the same changes
+//! on the copy that was published before. By then readers have left that copy, because they hold it during one call
+//! only. So a change costs two updates, whatever the size of the table, and the cost for readers does not depend on
+//! changes.
 //!
-//! A value that has never been changed needs none of this. Readers hold it directly and check one flag per batch. There
-//! is one copy of such a value, which other modules with equal parameters may share. The first change leaves this copy
-//! to the other modules, and makes a copy that only the changed module uses. The second change makes the other copy of
-//! the pair.
+//! A value that has never been changed needs no second copy. Readers hold it directly and check one flag per batch.
+//! Other modules with equal parameters may share this value. The first change leaves the value to the other modules,
+//! and makes a copy that only the changed module uses. The second change makes the second copy of the pair.
 
 use std::fmt;
 use std::ops::Deref;
@@ -31,7 +31,7 @@ pub struct Live<T: 'static, L> {
     /// The copy that readers see.
     published: ArcSwap<T>,
     /// Whether readers hold the value during a call only. This is so if the value has been changed, or if it had no
-    /// other owner from the start. Never reset.
+    /// other owner from the start ([`unshared`](Live::unshared)). Never reset.
     changed: AtomicBool,
     writer: Mutex<Writer<T, L>>,
 }
@@ -42,9 +42,9 @@ struct Writer<T, L> {
     spare: Option<(Arc<T>, L)>,
     /// The memory for the first copy that the writer makes. `None` if the copy is to be allocated, or has been made.
     twin: Option<Arc<T>>,
-    /// The time that the last copying took. The writer waits for readers to leave a copy for at most this long, and
-    /// then makes another copy. So a change takes at most twice the time of copying. A call takes microseconds. Only a
-    /// worker that the system has stopped within a call holds a copy longer.
+    /// How long the last copying of the value took. The writer waits for readers to leave a copy for at most this long,
+    /// and then makes another copy. So a change takes at most twice the time of copying. A call takes microseconds, so
+    /// a reader holds a copy longer only if the system has stopped its thread within a call.
     copying: Duration,
     /// Old values that workers may still hold. A later change drops the values that no worker holds. The rest is
     /// dropped with the writer. So a worker never frees the memory of a value between two packets.
@@ -60,9 +60,9 @@ impl<T: 'static, L> Live<T, L> {
     }
 
     /// Makes a live value that has no other owner. From the start, readers hold it only during a call. So
-    /// [`change_with_readers`](Self::change_with_readers) knows when they no longer use it. (With [`new`](Self::new), a
-    /// reader keeps the first value until its next call, which may never come.) The first copy is made in `twin`, so
-    /// that its memory is allocated from the start. The content of `twin` does not matter.
+    /// [`change_with_readers`](Self::change_with_readers) can find out when they no longer use it. (With
+    /// [`new`](Self::new), a reader keeps the first value until its next call, which may never come.) The first copy is
+    /// made in `twin`, so that its memory is allocated from the start. The content of `twin` does not matter.
     #[must_use]
     pub fn unshared(value: T, twin: T) -> Self {
         Self::made(Arc::new(value), true, Some(Arc::new(twin)))
@@ -81,7 +81,7 @@ impl<T: 'static, L> Live<T, L> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer<T, L>> {
-        // A change that panicked took the spare copy with it. The published copy is intact.
+        // If an earlier change panicked, the spare copy is lost, but the published copy is intact.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,10 +93,10 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         self.change_with_readers(|value, log, _| change(value, log))
     }
 
-    /// Changes the value, like [`change`](Self::change). `change` also receives true if no reader has a value from
-    /// before the previous change any more. Then objects that were removed by that change or earlier can be reused. If
-    /// it receives false, some reader may still see any earlier value, for example because the system has stopped the
-    /// reader's thread within a call.
+    /// Changes the value, like [`change`](Self::change). The third argument of `change` is true if no reader still has
+    /// a value from before the previous change. Then objects that were removed by the previous change or earlier can be
+    /// reused. If the argument is false, some reader may still see any earlier value, for example because the system
+    /// has stopped the reader's thread within a call.
     pub fn change_with_readers<R>(&self, change: impl FnOnce(&mut T, &mut L, bool) -> R) -> R {
         let mut writer = self.lock();
         writer.retired.retain(|value| Arc::strong_count(value) > 1);
@@ -122,7 +122,8 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         // The copy has no other owner, so this does not clone.
         let value = Arc::make_mut(&mut copy);
         value.replay(&mut log);
-        // The published copy has readers. The copy at hand has none. Copies that readers still hold are in `retired`.
+        // The new copy has no readers, and the published copy has. Older copies that readers still hold are in
+        // `retired`.
         let result = change(value, &mut log, writer.retired.is_empty());
         let before = self.published.swap(copy);
         // The first value may have other owners, and readers keep it until their next call.
@@ -161,7 +162,7 @@ impl<T: 'static, L> fmt::Debug for Live<T, L> {
 /// A worker's access to a [`Live`] value.
 pub struct Reader<T: 'static, L> {
     live: Arc<Live<T, L>>,
-    /// The value, as long as it has not been changed. `None` after the first read after a change, and for an
+    /// The value, as long as it has not been changed. `None` after the first read that follows a change, and for an
     /// [unshared](Live::unshared) value.
     unchanged: Option<Arc<T>>,
 }

@@ -37,7 +37,7 @@ union Slot<T> {
     item: ManuallyDrop<T>,
 }
 
-/// A value alone in two cache lines: its line, and the neighbouring line that the processor fetches with it.
+/// A value alone in two cache lines, because the processor fetches two neighbouring lines together.
 #[repr(align(128))]
 struct Apart<T>(T);
 
@@ -50,9 +50,9 @@ struct Shared<T> {
     read: Apart<AtomicUsize>,
 }
 
-// SAFETY: when the sender has loaded (acquire) a `read` that is past a slot's message, only the sender accesses the
-// slot. When the receiver has loaded (acquire) a `written` that is past the message, only the receiver accesses the
-// slot. Items go from one thread to the other, which `T: Send` allows.
+// SAFETY: when the sender has loaded (acquire) a `read` that is past a message, only the sender accesses the slots of
+// the message. When the receiver has loaded (acquire) a `written` that is past the message, only the receiver accesses
+// them. Items go from one thread to the other, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Shared<T> {}
 // SAFETY: as above. No field is bound to a thread.
 unsafe impl<T: Send> Send for Shared<T> {}
@@ -112,20 +112,20 @@ impl<T: Send> Sender<T> {
         self.shared.slots.len()
     }
 
-    /// Returns whether a message of `items` items can be sent now. If so, this stays true until a message is sent.
+    /// Returns whether a message of `items` items can be sent now. If so, this remains true until a message is sent.
     #[inline]
     pub fn has_room(&mut self, items: usize) -> bool {
         self.reserve(items + WORDS).is_some()
     }
 
-    /// Sends a message of all `items`. Returns false, and takes no items, if there is no room for the iterator's `len`.
-    /// Items beyond `len` are not taken.
+    /// Sends a message of all `items`. Returns false, and takes no items, if the ring has no room for as many items as
+    /// the iterator's `len` says. Items beyond `len` are not taken.
     #[inline]
     pub fn send(&mut self, head: Head, items: &mut impl ExactSizeIterator<Item = T>) -> bool {
         let most = items.len();
         let Some(start) = self.reserve(most + WORDS) else { return false };
         let mut count = 0;
-        // The slots come first in the pair, so no item is taken without a slot for it.
+        // In `zip` the slots come before the items, so no item is taken without a slot for it.
         for (slot, item) in self.shared.items(start + WORDS, most).iter().zip(items.by_ref()) {
             // SAFETY: the slot is between `written` and the ring's length past `read`, so only the sender accesses it.
             slot.with_mut(|slot| unsafe { (*slot).item = ManuallyDrop::new(item) });
@@ -142,7 +142,7 @@ impl<T: Send> Sender<T> {
     #[inline]
     fn reserve(&mut self, slots: usize) -> Option<usize> {
         let end = self.shared.before_end(self.written);
-        // A message that does not fit before the end goes to the start. The slots in between stay unused.
+        // A message that does not fit before the ring's end goes to its start. The slots before the end stay unused.
         let unused = if slots <= end { 0 } else { end };
         let needed = self.written + unused + slots;
         if needed - self.read > self.shared.slots.len() {
@@ -208,7 +208,7 @@ impl<T: Send> Receiver<T> {
         if word != WRAP {
             return Some((word, self.read));
         }
-        // The mark is published together with the message at the start.
+        // The sender published the `WRAP` mark together with the message at the start, so that message is there.
         self.read += self.shared.before_end(self.read);
         Some((self.read_word(self.read), self.read))
     }
@@ -223,7 +223,8 @@ impl<T: Send> Receiver<T> {
     }
 }
 
-/// The items of a message that have not been taken yet. Its drop gives the message's slots back.
+/// The items of a message that have not been taken yet. Dropping this value frees the slots of the message for the
+/// sender.
 struct Rest<'a, T> {
     slots: std::slice::Iter<'a, UnsafeCell<Slot<T>>>,
     shared: &'a Shared<T>,

@@ -152,7 +152,8 @@ impl Sampler {
             let percentile = self.percentiles[at];
             flow_snapshot.delay_s = delays(&self.delays, percentile, self.frequency);
             // Packets that the machine kept waiting mostly have larger delays than the others. So the packets with the
-            // smallest delays are taken as undisturbed. If the objective is for the mean, their median is used.
+            // smallest delays are taken as undisturbed. If the objective is for the mean, the median of the undisturbed
+            // packets is used.
             let share = if let Percentile::Of(percent) = percentile { percent / 100.0 } else { 0.5 };
             let rest = [share * (1.0 - disturbed)];
             let undisturbed = (disturbed > 0.0).then(|| self.delays.quantiles(rest)).flatten();

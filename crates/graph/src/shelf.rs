@@ -25,8 +25,8 @@ pub(crate) struct Shelf {
     slots: Vec<Slot>,
     /// The slots without a packet or a reservation.
     free: Vec<u32>,
-    /// The keys reserved during the present call, by the packet's index in the batch. Its length is the highest index
-    /// so far, plus 1.
+    /// The keys reserved during the present call, by the packet's index in the batch. The length of this list is 1 more
+    /// than the highest index so far.
     reserved: Vec<Option<Key>>,
     /// The number of keys in `reserved`.
     reservations: usize,
@@ -63,8 +63,8 @@ impl Shelf {
         key
     }
 
-    /// Puts the packet from `index` of the batch into its reserved slot. Returns the packet as an error if no slot was
-    /// reserved.
+    /// Puts the packet that was at `index` of the batch into the slot that was reserved for it. Returns the packet as
+    /// an error if no slot was reserved.
     pub(crate) fn put(&mut self, index: usize, packet: Packet) -> Result<(), Packet> {
         let Some(key) = self.reserved.get_mut(index).and_then(Option::take) else { return Err(packet) };
         self.reservations -= 1;

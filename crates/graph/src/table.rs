@@ -33,11 +33,11 @@ pub trait Table: Send + Sync {
     }
 
     /// Returns up to `most` entries as lines that can be read again, in the table's order. `after` is a line that was
-    /// returned earlier: the result starts after its entry, which need not exist any more. Without `after` it starts at
-    /// the first entry.
+    /// returned earlier: the result starts with the entry after the entry of this line, which need not exist any more.
+    /// Without `after` the result starts with the first entry.
     ///
     /// # Errors
-    /// `after` is not such a line. The error names the allowed lines.
+    /// `after` is not a line of an entry. The error names the allowed lines.
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String>;
 
     /// Returns up to `most` entries that match a filter, if the table supports filters.
@@ -90,7 +90,7 @@ impl Outcome {
         self.note_entries(change, result.map(|()| 1));
     }
 
-    /// Records the result of a change that may affect several entries. `result` is their number.
+    /// Records the result of a change that may affect several entries. `result` is the number of affected entries.
     pub fn note_entries<E: ToString>(&mut self, change: usize, result: Result<u64, E>) {
         match result {
             Ok(entries) => {
@@ -124,8 +124,8 @@ impl fmt::Display for Verb {
 }
 
 /// Compares the `entry` in a request to remove it with the line that the table lists for this entry. Returns the words
-/// of `entry` that do not occur in the line, each with its number, counted from 1. The first word is the key of the
-/// entry and is not compared. So a request may give the first word, or the whole line.
+/// of `entry` that do not occur in the line, each with its position in `entry`, counted from 1. The first word is the
+/// key of the entry and is not compared. So a request may consist of the key, or of the whole line.
 pub fn foreign_words<'e>(entry: &'e str, listed: &str) -> impl Iterator<Item = (usize, &'e str)> {
     let words = (1..).zip(entry.split_ascii_whitespace()).skip(1);
     words.filter(|(_, word)| listed.split_ascii_whitespace().all(|known| known != *word))

@@ -10,8 +10,8 @@ use super::{check, open_to_write};
 /// Writes `bytes` to the file at `path`. At any moment the path has the complete old or the complete new file: the new
 /// file is written beside it first, and then renamed. If `path` is a symbolic link and its target exists, the link
 /// stays and the target is replaced. A link without a target is replaced by the file. A read-only file is replaced if
-/// its folder allows it. A path that stores nothing, for example a terminal, a pipe or `/dev/null`, is written to
-/// directly.
+/// its folder allows it. If `path` is not a regular file, for example a terminal, a pipe or `/dev/null`, the bytes are
+/// written to it directly.
 ///
 /// # Errors
 /// Those of writing files, and a pipe without a reader. They are about `path`: they do not name the file beside it, and
@@ -45,7 +45,7 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let mut beside = path.clone().into_os_string();
     beside.push(format!(".{}.new", std::process::id()));
     let beside = PathBuf::from(beside);
-    // Steps that could fail later come first.
+    // The folder is opened first, so that this step cannot fail after the new file was written.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = File::open(folder)?;
     // A killed process with the same number may have left a file. A link that another user created there is removed,
@@ -56,9 +56,9 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     }
     let write = || {
         let mut options = File::options();
-        // The umask removes bits from these.
+        // The umask clears bits of this mode.
         let mut file = options.write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&beside)?;
-        // The new file has the readers of the old one.
+        // The new file gets the permissions of the old one, so that the same users can read it.
         let permissions =
             mode.map(fs::Permissions::from_mode).or_else(|| existing.map(|metadata| metadata.permissions()));
         permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
@@ -67,7 +67,7 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
         fs::rename(&beside, &path)
     };
     if let Err(error) = write() {
-        // Half a file would take room on a full disk.
+        // An incomplete file would take room on a full disk.
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
@@ -77,7 +77,8 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
 }
 
 /// Removes the files that killed processes left beside the file at `path` while they replaced it. Only the sole user of
-/// the file may call this: a process in another container that is replacing the file would seem to have ended.
+/// the file may call this. If a process in another container were replacing the file at this time, it would seem to
+/// have ended, and its file would be removed.
 pub fn remove_left(path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

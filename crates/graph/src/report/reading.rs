@@ -189,7 +189,8 @@ impl Reading {
             port.longest = 0;
         }
         self.flows.iter_mut().for_each(|flow| flow.lost.retain(|port, _| !kept_port(port)));
-        // A port that was closed by a change of the graph was not closed by the end of the run.
+        // `unread` is for ports that the end of the run closed too early. These ports were closed by a change of the
+        // graph.
         self.ports.iter_mut().for_each(|port| port.unread = false);
     }
 

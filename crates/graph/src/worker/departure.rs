@@ -63,7 +63,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets' bytes to their flows. With `UNDO` it subtracts them again.
+    /// Accounts packets' bytes to their flows. With `UNDO` the bytes are subtracted again.
     #[cold]
     fn weigh<const UNDO: bool>(&self, batch: &Batch) {
         for packet in batch.iter() {
@@ -73,8 +73,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets that leave at `now`, and their delays, to their flows. With `UNDO` it subtracts them again: the
-    /// batch and `now` must be the same as before.
+    /// Accounts packets that leave at `now`, and their delays, to their flows. With `UNDO` they are subtracted again:
+    /// then the batch and `now` must be the same as in the earlier call.
     #[inline]
     fn account<const UNDO: bool>(&self, batch: &Batch, now: Ticks) {
         let Some(first) = batch.first() else { return };
@@ -92,8 +92,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets of several flows or arrival times, one run of packets of the same flow at a time. So the flow
-    /// is looked up and written once per run.
+    /// Accounts packets of several flows or arrival times. Consecutive packets of the same flow are accounted together,
+    /// so their flow is looked up and written only once.
     #[inline(never)]
     fn account_each<const UNDO: bool>(&self, mut packets: &[Packet], now: Ticks) {
         if let [first, second, ..] = packets
@@ -125,11 +125,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets if consecutive packets seldom have the same flow. It looks up the flow of each packet, and
-    /// computes the sample once for consecutive packets with the same arrival time.
+    /// Does the work of [`account_each`](Self::account_each) if consecutive packets seldom have the same flow. Looks up
+    /// the flow of each packet, and computes the sample once for consecutive packets with the same arrival time.
     fn account_mixed<const UNDO: bool>(&self, packets: &[Packet], now: Ticks) {
-        // Local copies of the slices. Otherwise the compiler would read the slices' pointers again for each packet,
-        // because it cannot know that the counters do not alias them.
+        // Local copies of the slices. Otherwise the compiler would read the pointers of the slices again for each
+        // packet, because the counters that are written could be part of the same memory.
         let (of, flows) = (&self.flows.flow[..], &self.telemetry.flows[..]);
         let one = signed::<UNDO>(1);
         let mut arrival = Ticks::ZERO;
@@ -176,7 +176,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         batch.clear();
     }
 
-    /// Shows dropped packets to the observer, in mode `Observed` and if there is one.
+    /// Passes dropped packets to the observer, in mode `Observed` and if there is an observer.
     pub(super) fn observe_drops<const MODE: u8>(&mut self, site: DropSite, reason: &'static str, batch: &Batch) {
         if MODE == Mode::Observed as u8
             && let Some(observer) = &mut self.observer

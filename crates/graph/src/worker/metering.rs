@@ -1,9 +1,9 @@
 //! Accounts a metered turn's instructions and core cycles to the parts of the turn, as [`stopwatch`](super::stopwatch)
 //! accounts its ticks.
 //!
-//! Turns are metered in separate series, which the clock does not time. A reading of the meter takes longer than a
-//! reading of the clock, so metering would distort the times. The counts are those of the thread: they do not increase
-//! while the machine runs something else. So no span is too long to be plausible.
+//! Turns are metered in separate series, in which the clock does not time the parts of turns. A reading of the meter
+//! takes longer than a reading of the clock, so metering would distort the times. The counts are those of the thread:
+//! they do not increase while the machine runs something else. So, unlike long stretches, no span is ignored.
 
 use forebay_measure::Clock;
 use forebay_measure::clock::work;
@@ -137,7 +137,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Learns the cost of a reading, per reading: the difference between work whose parts end with a reading, and the
+    /// Learns the cost of a reading: the difference, per reading, between work whose parts end with a reading, and the
     /// same work without readings. The cost of the clock's reading is learnt the same way. Readings without work
     /// between them would seem to cost too much, because a processor does other work during a reading. The result is
     /// the least of several tries. `None` if the meter fails.
