@@ -16,8 +16,8 @@ pub struct Fingerprint([u8; 32]);
 /// The reason why a text is not a key. The messages do not quote the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
-    /// A character is not a hexadecimal digit. Its position in bytes, counted from 1, without white space and `0x`
-    /// before the digits.
+    /// A character is not a hexadecimal digit. The value is its position in bytes, counted from 1. White space and `0x`
+    /// before the digits are not counted.
     #[error("byte {0} of the key is not a hexadecimal digit (the key itself is not shown)")]
     Digit(usize),
     /// The number of digits, which is odd.

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The number of numbers that are drawn at a time.
+/// How many numbers a worker draws from the source at a time.
 const BLOCK: u64 = 1 << 10;
 
 /// A counter from which numbers are drawn. It never returns a number twice.
@@ -20,7 +20,7 @@ const BLOCK: u64 = 1 << 10;
 pub struct Source {
     /// The first number.
     start: u64,
-    /// The number of numbers that have been drawn.
+    /// How many numbers have been drawn.
     drawn: AtomicU64,
     /// A value that distinguishes this source from the sources of other processes.
     sender: [u8; 3],
@@ -105,13 +105,13 @@ impl Usage {
 pub struct Numbers {
     /// The next number, if `remaining` is above 0.
     next: u64,
-    /// The number of numbers that remain in the block.
+    /// How many numbers remain in the block.
     remaining: u64,
     /// The counter from which blocks are drawn.
     source: Arc<Source>,
     /// The usage of the key.
     usage: Arc<Usage>,
-    /// The largest usage of the key, in packets.
+    /// The usage that the key must not exceed, in packets.
     limit: u64,
 }
 

@@ -59,7 +59,8 @@ impl Iterator for Places<'_> {
 }
 
 impl<F: Function> PerBranch<F> {
-    /// Runs the branch's own function if all packets of a batch are of one branch. Returns whether they are.
+    /// Runs the branch's own function if all packets of a batch have the same flow word, and so the same branch.
+    /// Returns whether the function ran.
     #[inline]
     pub fn run_common(&mut self, batch: &mut [Packet], context: &mut Context<'_>) -> bool {
         let branches = context.branches();
@@ -91,8 +92,8 @@ impl<T> PerBranch<T> {
         &mut self.each[if branch < self.found.len() { branch } else { 0 }]
     }
 
-    /// Returns the value of the branch that all packets of a batch are in. `None` if there are several branches. Bursts
-    /// usually have one.
+    /// Returns the value of the branch that all packets of a batch are in. `None` if the batch is empty or its packets
+    /// have different flow words. The packets of a burst usually have the same flow word.
     #[inline]
     pub fn common(&mut self, branches: Branches<'_>, batch: &[Packet]) -> Option<&mut T> {
         let first = batch.first()?;
@@ -100,8 +101,8 @@ impl<T> PerBranch<T> {
         alike.then(|| self.of_mut(branches, first))
     }
 
-    /// Calls `process` with the value of each branch in the batch and the indices of its packets, in the order of each
-    /// branch's first packet.
+    /// Calls `process` once for each branch in the batch, with the branch's value, the batch, and the indices of the
+    /// branch's packets. The branches come in the order of their first packets in the batch.
     #[inline]
     pub fn each(
         &mut self,

@@ -19,9 +19,9 @@ pub struct Gate(u16);
 pub enum Decision {
     /// The packet goes on through this output gate.
     Out(usize),
-    /// The packet is dropped for this one of the function's declared reasons.
+    /// The packet is dropped for the function's declared reason with this index.
     Drop(usize),
-    /// The packet is consumed (delivered, absorbed) for this one of the function's declared reasons.
+    /// The packet is consumed (delivered, absorbed) for the function's declared reason with this index.
     Consume(usize),
     /// The module holds the packet until the function releases it.
     Hold,

@@ -50,7 +50,7 @@ impl Plan {
         let (_, found) = flow::build(&shape, &self.flows)?;
         let mut passages = Passages::new(&shape);
         let flows = found.into_iter().map(|flow| {
-            // The flow without steps has the remaining packets, which may be anywhere.
+            // The flow without steps has the packets of no declared flow, which may pass any module.
             let shared = self.scheduler == SchedulerKind::WeightedFair && !flow.path.is_empty();
             let needed = shared || flow.slo.is_some() || flow.min_rate.is_some();
             let path = if needed { way(&mut passages, &flow, &leaders) } else { Vec::new() };

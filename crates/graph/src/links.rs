@@ -1,8 +1,7 @@
 //! The rings between the workers of one pipeline.
 //!
-//! A ring belongs to one pair of workers and one kind of crossing. Different kinds do not share rings, because the
-//! packets that a worker may refuse while it cannot hand over depend on the kind. So workers never wait for each other
-//! in a cycle.
+//! A ring belongs to one pair of workers and one kind of crossing. Different kinds do not share rings, because a worker
+//! that cannot hand over packets still takes packets of some kinds. So workers never wait for each other in a cycle.
 
 use forebay_packet::{Batch, Packet};
 
@@ -10,8 +9,7 @@ use crate::placement::{Origin, Placement};
 use crate::plan::{Plan, Target};
 use crate::ring::{Head, Receiver, Sender, ring};
 
-/// The number of packets that a ring holds at least. If four of the largest batches have more packets, the ring holds
-/// that number.
+/// A ring has room for at least this number of packets, and for at least four of the largest batches.
 const ITEMS: usize = 1_024;
 
 /// Why packets go to another worker.

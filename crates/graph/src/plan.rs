@@ -88,7 +88,7 @@ pub struct FlowPlan {
     pub path: Vec<Step>,
     /// The delay objective.
     pub slo: Option<Nanos>,
-    /// The delays that must keep the objective: the 99th percentile by default.
+    /// The percentile of the delays, or their mean, that must keep the delay objective. The 99th percentile by default.
     pub percentile: Percentile,
     /// The rate objective: the flow gets at least this rate, or all that it offers if that is less.
     pub min_rate: Option<Rate>,

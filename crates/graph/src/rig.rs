@@ -23,16 +23,17 @@ pub struct Rig {
     pub now: Ticks,
     created: Arc<[Counter]>,
     desk: Desk,
-    /// By flow word: the branch of packets with this word, which is the same number.
+    /// By flow word: the branch of packets with this word. In a rig, the two numbers are the same.
     branches: Box<[u32]>,
     /// When the function requested to be woken. [`Ticks::NEVER`] without a request.
     wake: Ticks,
-    /// Whether a run would wait for the wake-up.
+    /// Whether a run whose sources are used up would wait for this wake-up.
     keeps: bool,
 }
 
 impl Rig {
-    /// Creates function `F` from parameters, in an empty environment: ticks of a nanosecond, batches of up to 256.
+    /// Creates function `F` from parameters, in an empty environment: a tick is a nanosecond, and a batch has up to 256
+    /// packets.
     ///
     /// # Errors
     /// Those of [`Declare::new`].
@@ -52,8 +53,8 @@ impl Rig {
         Ok(Self::over(function, setup.finish(), F::CREATES.len()))
     }
 
-    /// Folds functions `F` with each of these parameters into one ([`Declare::FOLD`]). A packet's flow word is its
-    /// branch, at most 63.
+    /// Folds functions `F`, one for each of these parameters, into one ([`Declare::FOLD`]). The flow word of a packet
+    /// is the index of its branch, at most 63.
     ///
     /// # Errors
     /// Those of [`Declare::new`], and an `F` that does not support folding.
@@ -111,8 +112,8 @@ impl Rig {
         packet
     }
 
-    /// Runs the function once on a batch. Returns each packet's gate, `None` for a packet that it holds. Packets stay
-    /// in the batch, except held ones.
+    /// Runs the function once on a batch. Returns each packet's gate, or `None` if the function holds the packet. Held
+    /// packets leave the batch. The other packets stay in it, whatever their gates.
     pub fn process(&mut self, batch: &mut Batch) -> Vec<Option<Gate>> {
         let len = batch.len();
         self.desk.now = self.now;

@@ -1,8 +1,8 @@
 //! Hides words that may be keys from messages.
 //!
 //! Keys have 32 or more hexadecimal digits. A word that consists mostly of such digits may be a key in a wrong
-//! position, or with a typing error. Other programs write keys in pairs, as in `a0:b1:c2`, and so may a user.
-//! Addresses, UUIDs and file names have as many digits and are shown. All work here is linear in the length of the
+//! position, or with a typing error. Other programs write keys in pairs of digits, as in `a0:b1:c2`, and so may a user.
+//! Addresses, UUIDs and file names may have as many digits, but are shown. All work here is linear in the length of the
 //! text, because a client of the control socket may send a text of a megabyte.
 
 mod groups;
@@ -13,11 +13,11 @@ use std::ops::Range;
 
 /// The text that replaces a hidden word.
 pub const HIDDEN: &str = "(not shown)";
-/// The smallest number of hexadecimal digits of a word that may be a key or the largest part of a key.
+/// A word may be a key, or the largest part of a key, only if it has at least this number of hexadecimal digits.
 const FEWEST: usize = 16;
 /// The smallest number of hexadecimal digits of a whole key.
 const KEY: usize = 32;
-/// The digits of the largest whole number of 64 bits.
+/// The number of digits of the largest decimal number of 64 bits. A decimal number with more digits may be a key.
 const LONGEST_NUMBER: usize = 20;
 
 /// Returns whether a word may be a key. A word may be a key if it has 16 or more hexadecimal digits and one of two
@@ -34,8 +34,8 @@ fn is_like_a_key(word: &str) -> bool {
     digits >= FEWEST && (digits * 4 >= word.len() * 3 || is_in_pairs(word))
 }
 
-/// Returns whether a word has so many consecutive pairs of digits, between colons or dashes, that it may be a key. A
-/// MAC address has fewer pairs.
+/// Returns whether a word may be a key because it has 16 digits or more in consecutive pairs, between colons or dashes.
+/// A MAC address has fewer.
 fn is_in_pairs(word: &str) -> bool {
     let mut pairs = 0;
     word.split([':', '-']).any(|group| {
@@ -103,7 +103,7 @@ fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
             keys.push(word);
             continue;
         }
-        // A whole key in a longer word, for example in a path of names.
+        // Finds a whole key in a longer word, for example in a path of names.
         keys.extend(names::pieces(text, word, char::is_alphanumeric).filter(|piece| {
             let digits = text[piece.clone()].bytes().filter(u8::is_ascii_hexdigit).count();
             digits >= KEY && is_like_a_key(&text[piece.clone()])
@@ -111,8 +111,8 @@ fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Checks the search for keys on any text, for fuzzing. The work is linear, each key found is hidden, and no text of
-/// one whole key remains.
+/// Checks the search for keys on any text, for fuzzing: the work is linear, each key found is hidden, and no word that
+/// is a whole key remains.
 pub fn fuzz_secret(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (keys, steps) = find(&text, &HashSet::new());
@@ -121,7 +121,7 @@ pub fn fuzz_secret(bytes: &[u8]) {
     let hidden: usize = keys.iter().map(|key| key.len()).sum();
     let shown = without_keys(&text);
     assert_eq!(shown.len(), text.len() - hidden + keys.len() * HIDDEN.len());
-    // File names may have as many digits.
+    // A file name may have as many digits as a key, and is shown.
     if !text.contains(['.', '/']) {
         let is_whole = |word: &str| word.len() >= KEY && word.bytes().all(|c| c.is_ascii_hexdigit());
         assert!(!shown.split(|c: char| !c.is_alphanumeric()).any(is_whole), "a key remains in {shown:?}");

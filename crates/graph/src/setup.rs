@@ -55,7 +55,7 @@ impl<'a> Setup<'a> {
         self.environment.frequency
     }
 
-    /// Returns the size of the largest batch that the module will process.
+    /// Returns the size of the largest batch that the module will process, in packets.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.environment.batch

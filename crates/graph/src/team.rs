@@ -1,4 +1,4 @@
-//! The shared state of the workers of one pipeline: whether all of them are done, and how they wake each other.
+//! The shared state of the workers of one pipeline: whether all of them are quiet, and how they wake each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,8 +18,8 @@ struct Member {
     taken: AtomicU64,
     /// Whether the worker has nothing to do until packets come from outside or from another worker.
     quiet: AtomicBool,
-    /// The time until which packets are held, in ticks. 0 if none are held. `u64::MAX` if packets may still come from
-    /// outside.
+    /// The earliest instant at which a packet that the worker holds may go on, in ticks. 0 if it holds none. `u64::MAX`
+    /// if packets may still come from outside.
     waits: AtomicU64,
 }
 
@@ -68,7 +68,8 @@ impl Team {
     /// Returns whether every worker is quiet and no packet is between two of them. This remains so until packets come
     /// from outside, because a quiet worker starts again only when it takes packets, and there are none to take.
     ///
-    /// If two consecutive looks are equal, they show the state at the moment between them (Mattern 1987, section 6).
+    /// Looks at all workers twice. If both looks find the same numbers, no packet was between two workers at the moment
+    /// between the looks (Mattern 1987, section 6).
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let look = || {
@@ -96,7 +97,8 @@ impl Team {
         waits.into_iter().min().filter(|_| !may_come).map(Ticks)
     }
 
-    /// Waits until every worker has called this. It works once: a team meets when it ends.
+    /// Waits until every worker has called this. Each worker may call it only once, because the count of calls is never
+    /// reset.
     pub fn meet(&self) {
         self.arrived.fetch_add(1, Ordering::AcqRel);
         while self.arrived.load(Ordering::Acquire) < self.len() {
@@ -128,10 +130,10 @@ impl Team {
         member.taken.store(member.taken.load(Ordering::Relaxed).wrapping_add(packets as u64), Ordering::Release);
     }
 
-    /// Sets the time until which `worker` holds packets. 0 if it holds none. [`Ticks::NEVER`] if packets may still come
-    /// to it from outside.
+    /// Sets the earliest instant at which a packet that `worker` holds may go on. 0 if it holds none. [`Ticks::NEVER`]
+    /// if packets may still come to it from outside.
     pub(crate) fn set_waits(&self, worker: usize, until: Ticks) {
-        // Usually the value is the same. Then the cache line need not be written.
+        // Usually the value does not change. Then the cache line need not be written.
         let known = &self.members[worker].waits;
         if known.load(Ordering::Relaxed) != until.0 {
             known.store(until.0, Ordering::Relaxed);

@@ -13,8 +13,8 @@ mod mapped {
 
     use crate::HUGE;
 
-    /// The largest amount of memory that the system is made to provide in advance, in bytes. A region that is larger
-    /// may never be used completely.
+    /// The largest part of a region that the system is made to provide in advance, in bytes. A larger region may never
+    /// be used completely, so its rest is provided when it is first used.
     const POPULATED: usize = 1 << 28;
 
     /// The amount of free memory that a large region must leave, in bytes. Without it, a later small allocation would
@@ -95,7 +95,7 @@ mod mapped {
             let _ = unsafe { madvise(self.0.as_ptr().cast(), self.1.min(POPULATED), Advice::LinuxPopulateWrite) };
         }
 
-        /// Returns the address of a byte.
+        /// Returns the address of the byte at `offset`.
         ///
         /// # Panics
         /// Panics if the offset is outside the region.
@@ -147,7 +147,7 @@ mod allocated {
         /// Does nothing: the memory is already present.
         pub fn populate(&self) {}
 
-        /// Returns the address of a byte.
+        /// Returns the address of the byte at `offset`.
         pub fn at(&self, offset: usize) -> NonNull<u8> {
             assert!(offset < self.1.size(), "an offset inside the region");
             // SAFETY: the address is inside the allocation, by the assertion.

@@ -109,9 +109,9 @@ impl Percentile {
         }
     }
 
-    /// Returns the longest wait for a batch, as a multiple of the wait that the percentile or the mean shows. The
+    /// Returns the ratio of the longest wait of a packet for its batch to the percentile or mean of these waits. The
     /// packets of a batch come one after the other, so the longest wait is twice the mean. A percentile is assumed to
-    /// show the longest wait.
+    /// be the longest wait.
     #[must_use]
     pub fn longest(self) -> f64 {
         if self == Self::Mean { 2.0 } else { 1.0 }

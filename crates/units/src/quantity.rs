@@ -41,8 +41,8 @@ pub enum UnitError {
     },
 }
 
-/// The largest allowed value, in the base unit of the type. Somewhat above it, whole numbers are no longer exact in
-/// floating point.
+/// The largest allowed value, in the base unit of the type. It is slightly below 2⁵³: above 2⁵³, floating-point numbers
+/// do not represent every whole number.
 const MAX_EXACT: f64 = 9e15;
 
 /// Other spellings of units, in lower case, each with its unit. An ambiguous spelling has several entries.
@@ -205,7 +205,8 @@ trait Amount {
 }
 
 impl Amount for u64 {
-    /// 260.67us is 260 670 ns, although no floating-point number is exactly 260.67.
+    /// Rounds to the nearest whole number. So 260.67us is 260 670 ns, although no floating-point number is exactly
+    /// 260.67.
     fn nearest(value: f64) -> Self {
         value.round() as Self
     }

@@ -55,13 +55,14 @@ pub(super) trait IdleWorker {
     /// Returns whether orders, the end of the run, or packets of other workers wait for the worker.
     fn has_work(&self) -> bool;
 
-    /// Returns the descriptors on which the worker's ports wait for packets. `None` if one of these ports has none.
+    /// Returns the descriptors on which the worker's ports wait for packets. `None` if one of these ports has no
+    /// descriptor.
     fn inputs(&self) -> Option<Vec<BorrowedFd<'_>>>;
 
     /// Returns the time from now to `instant`.
     fn time_until(&self, instant: Ticks) -> Duration;
 
-    /// Notes that the worker has parked, so that the length of this turn does not count.
+    /// Notes that the worker has parked, so that the time until the next turn does not count as a long turn.
     fn note_parked(&mut self);
 }
 

@@ -35,7 +35,8 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns whether a name looks like a line of the expected file: a rule, a route, a pattern.
+/// Returns whether a name looks like a line of the expected file (a rule, a route, a pattern), because it contains a
+/// space.
 fn looks_like_a_line(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().contains(&b' ')
 }

@@ -75,7 +75,7 @@ impl<'s> Passages<'s> {
         gates.filter(|(gate, _)| step.takes(step.module, *gate)).map(|(_, (_, target))| *target).collect()
     }
 
-    /// Marks a module, and the modules from `least` on that lead to it.
+    /// Marks a module, and the modules that lead to it. Modules with numbers below `least` are not marked.
     fn mark_leading(&mut self, to: usize, least: usize) {
         let mut next = vec![to];
         while let Some(module) = next.pop() {

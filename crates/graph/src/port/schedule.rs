@@ -54,18 +54,19 @@ pub trait ScheduledSource {
     /// worker's cost use this.
     fn saturate(&mut self);
 
-    /// Returns the configured offer of a source without an end whose rate [can be set](Self::set_offer).
+    /// Returns the configured offer of an endless source whose rate [can be set](Self::set_offer). `None` for other
+    /// sources.
     fn offer(&self) -> Option<Offer> {
         None
     }
 
-    /// Returns the configured arrival pattern of a source without an end, if it is known.
+    /// Returns the configured arrival pattern of an endless source. `None` if it is not known.
     fn pace(&self) -> Option<Pace> {
         None
     }
 
-    /// Offers `factor` times the configured rate from now on, with a new schedule. With 0 it offers only packets that
-    /// have already arrived. Returns whether the source can do so; other sources go on unchanged.
+    /// Offers `factor` times the configured rate from now on, with a new schedule. If `factor` is 0, the source offers
+    /// only packets that have already arrived. Returns false, and changes nothing, if the source cannot do so.
     fn set_offer(&mut self, factor: f64) -> bool {
         let _ = factor;
         false

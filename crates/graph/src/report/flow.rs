@@ -22,7 +22,7 @@ pub struct FlowFigures<'f> {
     pub violations: u64,
     /// The delay objective.
     pub slo: Option<Nanos>,
-    /// The delay that must keep the objective.
+    /// The percentile of the delays, or their mean, that must keep the delay objective.
     pub percentile: Percentile,
     /// Bytes of the packets that left. Used only if the rate objective is in bits.
     pub bytes: u64,

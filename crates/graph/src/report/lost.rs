@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use forebay_protocol::report::{FlowReport, LostLines};
 
-/// Counters of a file of lines, in this order: lines put on their way to the file, lines above the rate, lines that
-/// found the ring full, and lines on their way that the disk did not take.
+/// Counters of a file of lines, in this order: lines queued for the file, lines above the rate, lines that found the
+/// ring full, and queued lines that the disk did not take.
 pub const LINE_COUNTERS: [&str; 4] = ["written", "over rate", "lost", "unwritten"];
 
 /// Counters of a file of copies: packets that were copied, and packets that the file did not take.
@@ -57,7 +57,7 @@ impl Losses {
         let mut lines = self.lines.clone();
         for now in &mut lines {
             if let Some(before) = earlier.lines.iter().find(|before| now.is_of(before)) {
-                // Counters read while workers write may be inconsistent.
+                // The counters are read while workers write them, so a later count may be smaller.
                 now.over_rate = now.over_rate.saturating_sub(before.over_rate);
                 now.lost = now.lost.saturating_sub(before.lost);
                 now.unwritten = now.unwritten.saturating_sub(before.unwritten);

@@ -39,7 +39,8 @@ fn late_without_core(worker: &WorkerReport) -> f64 {
     (2.0 * away / (1.0 - work.max(0.0))).min(1.0)
 }
 
-/// Returns the share of packets by which a flow misses its objectives: the larger share of delay and rate.
+/// Returns the share of packets by which a flow misses its objectives: the larger of its shares for the delay and the
+/// rate.
 fn missing(flow: &FlowReport) -> f64 {
     let late = match (flow.kept, flow.violations, flow.percentile) {
         (Some(false), Some(late), Some(percentile)) if flow.packets > 0 => {

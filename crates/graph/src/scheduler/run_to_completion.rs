@@ -44,7 +44,7 @@ impl Scheduler for RunToCompletion {
             if may_run != 0 {
                 let bit = may_run.trailing_zeros();
                 *word &= !(1 << bit);
-                // A node before this point that becomes ready again waits for the next turn.
+                // If this node or an earlier one becomes ready again, it waits for the next turn.
                 self.mask = u64::MAX << bit << 1;
                 return Some(self.at * 64 + bit as usize);
             }

@@ -13,14 +13,14 @@ pub const MAX_QUEUE: u32 = 16_777_216;
 /// The longest burst.
 const MAX_BURST: Nanos = Nanos(10_000_000_000);
 
-/// A module's share.
+/// The weight, the rate limit and the queue marks of a module.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// Backlogged modules get ticks in proportion to their weights.
     pub weight: u32,
-    /// The rate limit.
+    /// The rate limit. `None`: no limit.
     pub limit: Option<RateLimit>,
-    /// The marks of its queue.
+    /// The marks of the module's queue.
     pub marks: Marks,
 }
 
@@ -35,9 +35,9 @@ impl Default for Share {
 pub struct Marks {
     /// The nominal length of the queue, in packets. The queue may become longer.
     pub queue: u32,
-    /// The percentage of `queue` at which the module becomes overloaded.
+    /// The module becomes overloaded when its queue reaches this percentage of `queue`.
     pub high: u32,
-    /// The percentage of `queue` at which the module is no longer overloaded.
+    /// The overload ends when the queue has fallen to this percentage of `queue`.
     pub low: u32,
     /// The reaction to an overload.
     pub when_full: WhenFull,

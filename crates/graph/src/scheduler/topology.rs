@@ -15,7 +15,7 @@ pub struct Topology {
     pub shares: Vec<Share>,
     /// By module: the module that each of its gates leads to. `None`: out of the graph.
     pub gates: Vec<Vec<Option<usize>>>,
-    /// By port: the module where its packets enter.
+    /// By port: the module where its packets enter. `None` if no packets enter by the port.
     pub entries: Vec<Option<usize>>,
     /// By module: whether packets come from a gate, or from a port that another worker reads.
     pub fed_otherwise: Vec<bool>,
@@ -63,7 +63,7 @@ impl Topology {
                 sources[*entry].push(port as u32);
             }
         }
-        // Gates lead only forwards.
+        // Gates lead only to later modules, so one pass in this order finds all sources.
         for module in 0..sources.len() {
             let own = std::mem::take(&mut sources[module]);
             for next in self.gates[module].iter().flatten() {

@@ -32,9 +32,9 @@ impl Group {
     }
 }
 
-/// Finds the runs of groups that may be a key, with the same separator between all groups. At least two letters show
-/// that the groups are not decimal numbers. `steps` counts the groups that are read. Each is read at most twice,
-/// because the last group of a run may be the first group of another.
+/// Finds the runs of groups that may be a key, with the same separator between all groups. A run must have at least two
+/// letters. Otherwise its groups may be decimal numbers. `steps` counts the groups that are read. Each group is read at
+/// most twice, because the last group of a run may be the first group of another run.
 pub(super) fn find(text: &str, steps: &mut usize) -> Vec<Range<usize>> {
     let (mut found, mut at) = (Vec::new(), 0);
     let begins = |at: usize| {
@@ -74,8 +74,8 @@ pub(super) fn find(text: &str, steps: &mut usize) -> Vec<Range<usize>> {
     found
 }
 
-/// Extends a run by the words before and after it that are almost groups, because of a typing error or of text without
-/// a space in between. Does not look at text before `behind`.
+/// Extends a run by the word before it and the word after it, if these are almost groups: they consist mostly of
+/// digits, and have a typing error, or no space between several groups. Does not look at text before `behind`.
 fn with_neighbours(text: &str, behind: usize, run: Range<usize>) -> Range<usize> {
     let is_near = |word: &str| {
         let digits = word.bytes().filter(u8::is_ascii_hexdigit).count();

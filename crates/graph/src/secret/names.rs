@@ -95,7 +95,7 @@ fn is_written_as_a_key(address: &str) -> bool {
     [2, 4].into_iter().any(|digits| address.split(':').all(|group| group.len() == digits && group != "0000"))
 }
 
-/// Returns the range of the UUID that the groups of digits form.
+/// Returns the range of the UUID that the groups of digits form. `None` if they do not form one.
 fn uuid(text: &str, groups: &[Range<usize>]) -> Option<Range<usize>> {
     let whole = groups.first()?.start..groups.last()?.end;
     let right = groups.iter().map(Range::len).eq(UUID)

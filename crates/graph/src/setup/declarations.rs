@@ -37,8 +37,8 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Declares how many packets the module [holds](crate::Context::hold) at most, as its parameter `parameter` sets
-    /// it. The compiler checks that the rest of the pool suffices for new packets.
+    /// Declares how many packets the module [holds](crate::Context::hold) at most. `parameter` is the parameter that
+    /// sets this number. The compiler checks that the rest of the pool suffices for new packets.
     pub fn holds(&mut self, parameter: &'static str, most: usize) {
         self.declared.holds = Some((parameter, most));
     }

@@ -13,7 +13,7 @@ impl Setup<'_> {
     }
 
     /// Returns whether a check looks at the files that would be written. It does not if the configuration replaces a
-    /// running pipeline: that pipeline may have a file open under another name.
+    /// running pipeline, because this pipeline may have such a file open under another name.
     #[must_use]
     pub fn looks_at_files(&self) -> bool {
         !(self.environment.checking && self.environment.replaces_running)

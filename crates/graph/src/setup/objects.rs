@@ -65,8 +65,8 @@ impl Setup<'_> {
 
     /// Creates an object with `make`, once for all replicas of this module that request the same `key`. So a table that
     /// the control plane changes exists once, whatever the number of workers. Gauges that `make` creates belong to the
-    /// object: every replica that finds the object shows them, even if the replica that created it was only checked or
-    /// has been removed.
+    /// object. Every replica that finds the object reports these gauges, even if the replica that created the object
+    /// was only checked or has been removed.
     ///
     /// # Errors
     /// Those of `make`.
@@ -127,8 +127,9 @@ impl Setup<'_> {
         self.hand_over(object, share, |setup| make(setup).map(Own::new))
     }
 
-    /// Creates or finds an object that configurations hand over, and records its owner: the state that was requested
-    /// last, otherwise this module. A reload reports the owners of the objects that it drops.
+    /// Creates or finds an object that configurations hand over, and records its owner. This is the shared state that
+    /// was requested last, or this module if no state was requested. A reload reports the owners of the objects that it
+    /// drops.
     fn hand_over<T: Any + Send + Sync>(
         &mut self,
         object: HandedOver,

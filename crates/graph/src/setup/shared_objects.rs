@@ -25,7 +25,7 @@ pub enum ObjectKey {
     /// Consecutive configurations hand it over ([`Setup::handed_over`](super::Setup::handed_over),
     /// [`Setup::once_per_worker`](super::Setup::once_per_worker)).
     HandedOver {
-        /// Identifies all shares of the object.
+        /// The identity of the object, which is the same for all its shares.
         object: HandedOver,
         /// The worker's share of the sessions. 0 for an object that all workers share.
         share: usize,

@@ -1,5 +1,5 @@
-//! The modules and ports that may drop packets of flows with a rate objective because of overload. A flow below its
-//! rate has missed its objective only if such packets were dropped: otherwise its sources offered less.
+//! For each flow with a rate objective, the modules and ports that may drop its packets because of overload. A flow
+//! below its rate has missed its objective only if such packets were dropped: otherwise its sources offered less.
 
 use super::Telemetry;
 use crate::flow::Passages;
@@ -32,7 +32,7 @@ impl Way {
         limited.map(way).collect()
     }
 
-    /// Returns the number of packets that its modules turned away, including packets of other flows in these modules.
+    /// Returns the number of packets that the modules on this path turned away, including packets of other flows.
     pub(crate) fn turned_away(&self, telemetry: &Telemetry) -> u64 {
         self.modules.iter().map(|at| telemetry.modules[*at].turned_away.get()).sum()
     }

@@ -19,7 +19,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for action in actions {
             self.make(action);
         }
-        // Once for all actions, because `derive_holds` looks at every buffer.
+        // The hold limits are derived once for all actions, because `derive_holds` looks at every buffer.
         if actions.iter().any(|action| matches!(action, Action::SetTrigger { .. } | Action::SetHold { .. })) {
             self.derive_holds();
         }
@@ -50,7 +50,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// Applies a checked action. The caller derives the hold limits afterwards.
     fn make(&mut self, action: &Action) {
-        // The modules of a fold share one queue.
+        // The modules of a fold share one queue: that of the first module.
         let leader = action.module().map_or(0, |module| self.leaders[module]);
         match *action {
             Action::SetTrigger { trigger, .. } => {

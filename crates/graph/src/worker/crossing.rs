@@ -14,13 +14,14 @@ use crate::scheduler::Scheduler;
 
 /// A node after the bin: packets for other workers.
 pub(super) enum CrossingNode {
-    /// Each packet goes to the node of its session's worker. The array has this node by share of the sessions.
+    /// Each packet goes to the worker of its session. The array has, by share of the sessions, the node for packets of
+    /// this share.
     Spread(Box<[u32]>),
     /// All packets go to one other worker.
     Away {
         /// The index of the ring in `Links::outs`.
         out: usize,
-        /// The node of the other worker.
+        /// The index of the destination node, which is the same in all workers.
         tag: u32,
         /// Whether packets that find the ring full are dropped (`when_full: drop` of the destination module), so that
         /// other packets need not wait for them.
@@ -28,7 +29,7 @@ pub(super) enum CrossingNode {
     },
 }
 
-/// The set of crossings for which other workers had no room in this turn: one bit for each [`Crossing`].
+/// The kinds of crossings for which a ring to another worker had no room in this turn: one bit for each [`Crossing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stuck(u8);
 
@@ -141,7 +142,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     self.stuck.add(out.crossing);
                     self.telemetry.worker.stalls.add(1);
                     self.nodes[node].input.put_back(batch, &mut self.spares);
-                    // Retried in the next turn, not in this one.
+                    // The next turn retries this node. This turn does not.
                     self.waiting.push(node);
                 }
             }

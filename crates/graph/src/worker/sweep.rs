@@ -19,7 +19,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Releases buffers over their hold limit and wakes functions that are due.
     #[inline(never)]
     pub(super) fn sweep(&mut self) {
-        // The work here comes after the last reading of the clock.
+        // The next turn must read the clock, because the work here takes time after the last reading.
         self.departed = false;
         let now = self.desk.now;
         // Packets that come from now on are not due before this instant.
@@ -50,8 +50,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Sets the timer of a module. If the module already has one, the earlier instant holds. `keeps`: the run waits for
-    /// this timer ([`Context::wake_at`](crate::Context::wake_at)).
+    /// Sets the timer of a module. If the module already has a timer, the earlier instant is used. `keeps`: the run
+    /// waits for this timer ([`Context::wake_at`](crate::Context::wake_at)).
     pub(super) fn set_timer(&mut self, module: usize, at: Ticks, keeps: bool) {
         match self.timers.iter_mut().find(|timer| timer.module == module) {
             Some(timer) => (timer.at, timer.keeps) = (timer.at.min(at), timer.keeps || keeps),
@@ -85,9 +85,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// Runs one turn of draining: takes no new packets from ports, and processes all waiting packets without waiting
-    /// for triggers. Returns whether no packet waits any more. Packets that functions hold do not count. Other workers
-    /// may still send packets, so call it until the [team is quiet](crate::Team::is_quiet). The worker cannot return to
-    /// normal operation.
+    /// for triggers. Returns true if no packet waits in this worker any more. Packets that functions hold do not count.
+    /// Other workers may still send packets, so call this until the [team is quiet](crate::Team::is_quiet). The worker
+    /// cannot return to normal operation.
     pub fn drain(&mut self) -> bool {
         if !self.draining {
             self.draining = true;
@@ -139,7 +139,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         for (gateway, telemetry) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
-            // A stream that waits for input has no packet available: it may have ended.
+            // A port that waits for input has no packet available now. Its source may have ended, so it does not count
+            // as unread.
             let has_more = gateway.entry.is_some() && !matches!(gateway.ready, Ready::Never | Ready::Input(_));
             if has_more && gateway.port.as_ref().is_some_and(|port| !port.is_endless()) {
                 telemetry.unread.set(1);

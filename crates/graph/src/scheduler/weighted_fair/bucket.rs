@@ -20,8 +20,8 @@ pub(super) struct Bucket {
     level: f64,
     /// The time of `level`.
     at: Ticks,
-    /// The instant that was returned for the end of the debt. From this instant on the module may run, even if a
-    /// rounding error leaves a small debt. [`Ticks::NEVER`] if no instant was returned.
+    /// The instant that [`not_before`](Self::not_before) returned as the end of the debt. From this instant on the
+    /// module may run, even if a rounding error leaves a small debt. [`Ticks::NEVER`] if no instant was returned.
     promised: Ticks,
 }
 
@@ -48,7 +48,8 @@ impl Bucket {
         if self.level >= 0.0 || now >= self.promised {
             return None;
         }
-        // At least one tick. Otherwise a debt below the rounding error would never end, with waits of no ticks.
+        // The module waits at least one tick. Otherwise, with a debt below the rounding error, it would wait for no
+        // ticks again and again.
         self.promised = now + Ticks(((-self.level / self.per_tick).ceil() as u64).max(1));
         Some(self.promised)
     }
@@ -60,8 +61,8 @@ impl Bucket {
         self.promised = Ticks::NEVER;
     }
 
-    /// Changes the limit at `now`. The level is kept, up to the new depth. If tokens change between packets and bytes,
-    /// the bucket is full afterwards.
+    /// Changes the limit at `now`. The level is kept, but cut to the new depth. If the limit changes between packets
+    /// and bytes, the bucket is full afterwards.
     pub(super) fn change(&mut self, limit: &RateLimit, frequency: Frequency, now: Ticks) {
         self.fill(now);
         let (level, bytes) = (self.level, self.bytes);

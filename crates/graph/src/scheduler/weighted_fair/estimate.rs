@@ -7,7 +7,8 @@
 const KEPT: f64 = 31.0 / 32.0;
 /// The weight of the value to which the slope tends, in packets². A larger variation of batch sizes outweighs it.
 const LEAN: f64 = 1.0;
-/// A call that takes more than this many times the expected cost was interrupted. It counts as this many times.
+/// A call that takes more than this many times the expected cost was interrupted. It counts as a call that takes this
+/// many times the expected cost.
 const OUTLIER: f64 = 64.0;
 /// The assumed `T0` and `T1`, in ticks, before any call was timed.
 const UNKNOWN: (f64, f64) = (100.0, 10.0);
@@ -65,7 +66,7 @@ impl Estimate {
         // The slope if the whole cost is per packet.
         let steepest = self.ticks / self.packets.max(1.0);
         let slope = (covariation + LEAN * steepest / 2.0) / (variation + LEAN);
-        // Neither part can be negative.
+        // Both parts must be at least 0.
         self.per_packet = slope.clamp(0.0, steepest);
         self.per_call = (self.ticks / self.calls - self.per_packet * mean).max(0.0);
         t

@@ -2,7 +2,7 @@
 //! 3.3).
 //!
 //! Only ports and the starts of chains are stopped, never a module in between. Packets that have entered can always go
-//! on. So every overload shrinks, and no module waits for itself. A queue can exceed its high mark only by the packets
+//! on. So every overload ends, and no module waits for itself. A queue can exceed its high mark only by the packets
 //! that were already on their way.
 
 use crate::scheduler::{Topology, WhenFull};
@@ -10,9 +10,9 @@ use crate::scheduler::{Topology, WhenFull};
 /// A module's marks, in packets.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// With this number of waiting packets the module becomes overloaded.
+    /// The module becomes overloaded when at least this number of packets waits.
     high: u32,
-    /// With this number of waiting packets the overload ends.
+    /// The overload ends when at most this number of packets waits.
     low: u32,
     when_full: WhenFull,
 }
@@ -103,7 +103,7 @@ impl Pressure {
         }
     }
 
-    /// Returns whether the packets of a port can wait there while its module has packets to run on.
+    /// Returns whether the packets of a port can wait there while the module at the port's entry has packets to run on.
     #[inline]
     pub(super) fn waits(&self, port: usize) -> bool {
         self.waits.get(port).is_some_and(|waits| *waits)
