@@ -29,9 +29,9 @@ pub enum Took {
 ///
 /// Nodes are numbered in topological order: modules, then the nodes by which packets leave. Within a turn each call of
 /// [`next`](Self::next) returns a node that was reported [`ready`](Self::ready) since it last ran.
+///
 /// The methods with a default body are for schedulers that share time ([`SHARES`](Self::SHARES)). Other schedulers do
 /// not implement these methods, and the calls of their default bodies cost nothing.
-/// not implement them, and they cost nothing.
 pub trait Scheduler: Send {
     /// The scheduler's name in configurations.
     const NAME: &'static str;
