@@ -187,7 +187,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// # Errors
 /// Those of opening, and a file that is not regular.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Checked before opening, because some devices react to being opened.
+    // The type is checked before opening, because some devices react to being opened.
     check(path.metadata()?.file_type())?;
     open_if_regular(path)
 }
@@ -213,7 +213,7 @@ pub fn open_to_write(path: &Path, mode: u32) -> io::Result<File> {
         }
         _ => error,
     })?;
-    // Writes wait for a slow reader.
+    // From now on, a write waits for a slow reader.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
@@ -228,7 +228,7 @@ fn check(kind: FileType) -> io::Result<()> {
     }
 }
 
-/// Returns a description of a file that is not regular.
+/// Returns a description of a file that is not regular. `None` for a regular file.
 fn refusal(kind: FileType) -> Option<&'static str> {
     Some(match kind {
         kind if kind.is_file() => return None,

@@ -126,7 +126,8 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         // `retired`.
         let result = change(value, &mut log, writer.retired.is_empty());
         let before = self.published.swap(copy);
-        // The first value may have other owners, and readers keep it until their next call.
+        // The first value may have other owners, and readers keep it until their next call. So it cannot become the
+        // spare copy.
         if self.changed.swap(true, Ordering::AcqRel) {
             writer.spare = Some((before, log));
         } else {
@@ -172,7 +173,7 @@ impl<T: 'static, L> Reader<T, L> {
     #[must_use]
     pub fn new(live: Arc<Live<T, L>>) -> Self {
         let writer = live.lock();
-        // Under the lock, so that no change publishes another copy between the two loads.
+        // The writer's lock is held, so that no change publishes another copy between the two loads.
         let unchanged = (!live.changed.load(Ordering::Acquire)).then(|| live.published.load_full());
         drop(writer);
         Self { live, unchanged }

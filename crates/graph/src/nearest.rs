@@ -3,7 +3,8 @@
 /// Returns `" (did you mean 'x'?)"` if one of `names` is close to `wrong`, else an empty text.
 #[must_use]
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    // A third of the letters may differ. Longer names are ignored, which bounds the work.
+    // A third of the letters may differ, or one letter in a short name. Names longer than 64 are ignored, which bounds
+    // the work.
     let letters = wrong.chars().count();
     if !(2..=64).contains(&letters) {
         return String::new();
@@ -12,7 +13,7 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Str
     let distance = |name: &str| strsim::osa_distance(&wrong, &name.to_lowercase());
     let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(name), name));
     let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
-    // The word itself is not suggested: it is spelt correctly, but not allowed here.
+    // A name that is equal to the given text is not suggested: the text is spelt correctly, but not allowed here.
     let best = best.filter(|(_, name)| *name != given);
     best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
 }

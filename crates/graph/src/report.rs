@@ -1,7 +1,7 @@
 //! Reads the counters of workers, and reports the span between two readings.
 //!
-//! A [`Reading`] holds the counters at one instant. A report is the difference between two readings, so that the report
-//! of a whole run and that of its last second are computed by the same code.
+//! A [`Reading`] contains the counters at one instant. A report is the difference between two readings. So the same
+//! code computes the report of a whole run and the report of its last second.
 
 mod difference;
 mod flow;
@@ -22,7 +22,7 @@ pub struct RunFacts {
     pub kind: FigureSource,
     /// The machine. In simulated time only the clock's ticks are known.
     pub cpu: Cpu,
-    /// The core that each worker is bound to.
+    /// By worker: the core to which the worker is bound. `None` if it is bound to no core.
     pub cores: Vec<Option<usize>>,
 }
 

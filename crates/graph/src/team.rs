@@ -125,7 +125,7 @@ impl Team {
     /// call it.
     pub(crate) fn taken(&self, worker: usize, packets: usize) {
         let member = &self.members[worker];
-        // In this order: a thread that sees that packets were taken also sees that the worker is not quiet.
+        // The order matters: a thread that sees that packets were taken must also see that the worker is not quiet.
         member.quiet.store(false, Ordering::Release);
         member.taken.store(member.taken.load(Ordering::Relaxed).wrapping_add(packets as u64), Ordering::Release);
     }

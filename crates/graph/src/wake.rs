@@ -59,7 +59,8 @@ impl Wake {
             let _ = poll(&mut all, timeout.as_ref());
         }
         self.flag.lower();
-        // Without a signal there is nothing to read, and the call returns at once.
+        // This resets the eventfd. If no thread has signalled it, there is nothing to read, and the call returns at
+        // once.
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
     }
 }

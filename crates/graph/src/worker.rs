@@ -167,9 +167,9 @@ pub struct Worker<C: Clock, S: Scheduler> {
     /// By flow word: the packets that have come to the module in which they first run folded. Empty without folds.
     /// Shared with the telemetry.
     arrived: Arc<[Counter]>,
-    /// By module: all modules of its fold, if it is the first module of a fold. Otherwise empty.
+    /// By module: all modules of the fold, if this module is the first module of a fold. Otherwise empty.
     members: Vec<Box<[u32]>>,
-    /// By module: the module that runs for it. This is the module itself if it is in no fold.
+    /// By module: the module that runs for it. If the module is in no fold, this is the module itself.
     leaders: Box<[usize]>,
     /// Modules that have a trigger.
     buffered: Vec<usize>,
@@ -257,7 +257,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let start = if self.departed && !C::SIMULATED { self.desk.now } else { self.clock.now() };
         let counters = &self.telemetry.worker;
         counters.turns.add(1);
-        // The span since the last turn began belongs to the last turn.
+        // The time since the last turn began, with any wait after it, belongs to the last turn.
         let span = start.since(self.began).0;
         counters.all.add(span);
         if self.was_busy {

@@ -84,7 +84,7 @@ impl Random {
 
     /// Returns an exponentially distributed number with mean 1. It is finite.
     pub fn exponential(&mut self) -> f64 {
-        // Uniform in (0, 1], so that its logarithm is finite.
+        // The argument of the logarithm is uniform in (0, 1], so the result is finite.
         -(((self.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64).ln()
     }
 

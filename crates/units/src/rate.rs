@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Rate {
         };
         let helps = |error: &UnitError| !matches!(error, UnitError::Other { advice, .. } if advice.is_empty());
         let error = errors.into_iter().find(helps).map(|error| error.to_string());
-        // The text is similar to that of serde for an untagged value that has none of the allowed forms.
+        // This message is similar to the message of serde for an untagged value that has none of the allowed forms.
         Err(serde::de::Error::custom(error.as_deref().unwrap_or("data did not match any form")))
     }
 }

@@ -8,8 +8,8 @@
 pub struct Offer {
     /// Packets per second, on average.
     pub pps: f64,
-    /// The number of packets in one burst. So many packets may wait even if the worker keeps up with the average rate.
-    /// 0 if packets come without bursts.
+    /// The number of packets in one burst. So many packets may wait for the worker, even if the worker keeps up with
+    /// the average rate. 0 if packets come without bursts.
     pub burst: f64,
 }
 

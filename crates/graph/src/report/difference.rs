@@ -65,8 +65,8 @@ impl Reading {
             control: None,
         };
         mark_machine_misses(&mut report);
-        // If one meter has failed, the meter figures of the other workers would be compared with counters of all
-        // workers.
+        // The counters are the sums of all workers. If one meter has failed, the sums of the meters do not match them,
+        // so no meter figures are reported.
         if later.workers.iter().any(|worker| worker.meter_failed) {
             remove_meters(&mut report);
         }

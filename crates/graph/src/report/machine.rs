@@ -44,7 +44,7 @@ fn late_without_core(worker: &WorkerReport) -> f64 {
 fn missing(flow: &FlowReport) -> f64 {
     let late = match (flow.kept, flow.violations, flow.percentile) {
         (Some(false), Some(late), Some(percentile)) if flow.packets > 0 => {
-            // If the objective is for the mean, no packet may be late.
+            // If the objective is for the mean, all late packets count.
             let allowed = if let Percentile::Of(percentile) = percentile { 1.0 - percentile / 100.0 } else { 0.0 };
             late as f64 / flow.packets as f64 - allowed
         }

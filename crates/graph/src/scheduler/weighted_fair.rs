@@ -154,12 +154,12 @@ impl WeightedFair {
         self.sort_ahead();
     }
 
-    /// Sorts the modules ahead by their passes, which have changed. Call this after each change of the pass of a module
+    /// Sorts `ahead` by the modules' passes, which have changed. Call this after each change of the pass of a module
     /// that may be in `ahead`.
     #[cold]
     fn sort_ahead(&mut self) {
         self.reweighted = false;
-        // In the same memory, because a turn allocates nothing.
+        // The heap is rebuilt in the same memory, because a turn must not allocate memory.
         let mut ahead = std::mem::take(&mut self.ahead).into_vec();
         for Reverse(key) in &mut ahead {
             let module = *key as u32;
@@ -294,7 +294,7 @@ impl Scheduler for WeightedFair {
     fn begin(&mut self, now: Ticks) {
         self.now = now;
         if self.remaining < self.accounts.len() {
-            // The last turn was busy.
+            // A module was called, so the last turn was busy.
             if std::mem::take(&mut self.timing) {
                 self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 // There are 16 to 47 untimed turns before the next timed turn: about thirty-two on average.
@@ -494,7 +494,7 @@ impl Scheduler for WeightedFair {
         }
         let state = &mut self.accounts[module].state;
         *state = if limit.is_some() { *state | LIMITED } else { *state & !LIMITED };
-        // A module that waits for its limit checks the new one.
+        // A module that waits for its limit becomes ready, and is checked against the new limit.
         for (until, _) in self.waiting.iter_mut().filter(|(_, of)| *of == module) {
             *until = now;
             self.earliest = now;

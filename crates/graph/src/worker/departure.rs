@@ -82,7 +82,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if clocks.get() & clock == 0 {
             clocks.set(clocks.get() | clock);
         }
-        // Usually all packets have the same flow and arrival time, and cost one update.
+        // Usually all packets have the same flow and arrival time. Then they cost one update.
         let run = Packet::run_alike(batch);
         if let Some(flow) = self.flow_of(first.flow()) {
             flow.account(Sample::new(now.since(first.arrival()).0), signed::<UNDO>(run as u64));
@@ -171,7 +171,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Drops packets that the configuration sends to the bin.
     fn discard<const MODE: u8>(&mut self, batch: &mut Batch) {
         self.telemetry.worker.unwanted.add(batch.len() as u64);
-        // The module that sent a packet to the bin is no longer known, because branches meet there.
+        // The module that sent a packet to the bin is unknown here, because packets of all modules come together in the
+        // bin.
         self.observe_drops::<MODE>(DropSite::Port(self.gateways.len()), "unwanted", batch);
         batch.clear();
     }

@@ -409,7 +409,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let holds = self.buffered.iter().map(|&module| self.nodes[module].input.hold());
         self.least_hold = holds.min().unwrap_or(Ticks::NEVER);
-        // Buffers may be over their limit now.
+        // A buffer may exceed its new limit already, so the buffers are checked at once.
         self.sweep_at = if self.buffered.is_empty() { Ticks::NEVER } else { Ticks::ZERO };
         for (module, leader) in self.leaders.iter().enumerate() {
             let input = &self.nodes[*leader].input;

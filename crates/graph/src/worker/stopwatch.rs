@@ -169,7 +169,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// Ends a stretch in which a module was woken by its timer.
     pub(super) fn time_wake(&mut self, module: usize) {
-        // Only busy turns count, as for all times.
+        // The times of modules are those of busy turns only. In an idle turn, a wake-up is residue.
         self.time(if self.was_busy { Span::Module(module) } else { Span::Residue }, 0);
     }
 

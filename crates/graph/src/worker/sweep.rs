@@ -37,7 +37,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         self.sweep_at = next.max(now + Ticks(self.least_hold.0 / LATE));
-        // A worker that drains and is quiet must stay quiet, so held packets stay held.
+        // A worker that drains must stay quiet once it is quiet, so it wakes no functions, which could release held
+        // packets.
         while !self.draining
             && let Some(at) = self.timers.iter().position(|timer| timer.at <= self.desk.now)
         {

@@ -73,7 +73,7 @@ impl ReadingCost {
         Self { ticks: ticks.0 as f64, seen: PRIOR, owed: 0.0 }
     }
 
-    /// Learns from one pair, which showed a cost of `ticks`.
+    /// Learns from one pair of stretches, from which a cost of `ticks` was computed.
     fn learn(&mut self, ticks: f64) {
         self.seen = (self.seen + 1.0).min(MOST);
         self.ticks += (ticks - self.ticks) / self.seen;

@@ -30,7 +30,8 @@ impl Account {
     /// change of one of these.
     #[inline]
     pub(super) fn price(&mut self, estimate: &Estimate) {
-        // At least one tick: the pass of a module whose calls cost nothing would never advance.
+        // A call is charged at least one tick. Otherwise the pass of a module whose calls cost nothing would never
+        // advance.
         self.per_call = (estimate.per_call * self.per_tick).clamp(self.per_tick, MOST) as u64;
         self.per_packet = (estimate.per_packet * self.per_tick).min(MOST / 256.0) as u64;
     }

@@ -63,7 +63,7 @@ impl Estimate {
         let mean = self.packets / self.calls;
         let covariation = self.products - mean * self.ticks;
         let variation = self.squares - mean * self.packets;
-        // The slope if the whole cost is per packet.
+        // The largest possible slope: the whole cost is per packet.
         let steepest = self.ticks / self.packets.max(1.0);
         let slope = (covariation + LEAN * steepest / 2.0) / (variation + LEAN);
         // Both parts must be at least 0.

@@ -1,10 +1,10 @@
-//! A set of nodes, from which the lowest comes first.
+//! A set of nodes that returns its lowest node first.
 
-/// A set of nodes, lowest first.
+/// A set of nodes, as one bit for each node. [`pop`](Self::pop) returns the lowest node first.
 #[derive(Clone, Debug)]
 pub(super) struct NodeSet {
     words: Box<[u64]>,
-    /// No word before this one has a node.
+    /// The index of a word in `words`. The words before it are 0.
     from: usize,
     /// The number of nodes in the set.
     pub(super) count: usize,
