@@ -62,7 +62,7 @@ pub enum Order<S: Scheduler> {
         next: Option<Box<Worker<Tsc, S>>>,
         /// The exchange through which the workers of the new graph take over.
         exchange: Arc<Exchange>,
-        /// Receives the worker's previous state, if there is a successor.
+        /// Receives the worker of the old graph, if it has a successor.
         former: mpsc::Sender<Former<Tsc, S>>,
     },
 }
@@ -102,8 +102,8 @@ impl<S: Scheduler> IdleWorker for Driven<'_, '_, S> {
 }
 
 /// Runs a worker on the calling thread until the stop flag is set, or until an [`Order::Change`] has no successor for
-/// the worker. Between turns without work it waits by the policy `idle`. The caller then [ends](end) a worker that was
-/// stopped, or closes a worker that has handed over ([`Former::of`]).
+/// the worker. Between turns without work the worker waits by the policy `idle`. Afterwards the caller [ends](end) a
+/// worker that was stopped, or closes a worker that has handed over ([`Former::of`]).
 pub fn run<S: Scheduler>(
     worker: &mut Worker<Tsc, S>,
     mailbox: &mut Mailbox<'_, S>,

@@ -22,11 +22,11 @@ pub enum DropSite {
 pub struct Visit<'a> {
     /// The packet's mark.
     pub mark: u8,
-    /// The module.
+    /// The module, by its index in the plan.
     pub module: usize,
     /// The frame before the call.
     pub before: &'a [u8],
-    /// The frame after it.
+    /// The frame after the call.
     pub after: &'a [u8],
     /// The function's decision.
     pub decision: Decision,

@@ -112,7 +112,7 @@ pub struct LongTurns {
 }
 
 impl LongTurns {
-    /// Returns the class of a turn that took `times` times [`LONG`](forebay_protocol::snapshot::LONG).
+    /// Returns the class of a turn that took `times` times as long as [`LONG`](forebay_protocol::snapshot::LONG).
     pub(crate) fn class(times: u64) -> usize {
         (times.max(1).ilog2() as usize).min(LONG_CLASSES - 1)
     }

@@ -48,8 +48,8 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     // The folder is opened first, so that this step cannot fail after the new file was written.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = File::open(folder)?;
-    // A killed process with the same number may have left a file. A link that another user created there is removed,
-    // not followed.
+    // A killed process with the same process number may have left this file. If another user has created a link with
+    // this name, the link is removed and not followed.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

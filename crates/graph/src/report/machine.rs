@@ -1,6 +1,6 @@
 //! Objectives that were missed only because the machine ran something else on a worker's core.
 //!
-//! The pipeline does not cause these misses, so a reader looks at the machine first.
+//! The pipeline does not cause these misses, so the reader of a report should look at the machine first.
 
 use forebay_protocol::report::{FlowReport, Report, WorkerReport};
 use forebay_units::Percentile;

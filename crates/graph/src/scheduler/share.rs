@@ -10,7 +10,7 @@ use thiserror::Error;
 pub const MAX_WEIGHT: u32 = 65_535;
 /// The longest queue that marks can be set for, in packets: the number of packets in the largest pool.
 pub const MAX_QUEUE: u32 = 16_777_216;
-/// The longest burst.
+/// The longest burst of a rate limit.
 const MAX_BURST: Nanos = Nanos(10_000_000_000);
 
 /// The weight, the rate limit and the queue marks of a module.

@@ -89,7 +89,7 @@ pub struct WeightedFair {
     running: usize,
     /// The number of this turn. It wraps.
     turn: u32,
-    /// The number of modules' calls that remain in this turn. A turn begins with as many as there are modules.
+    /// The number of calls of modules that remain in this turn. At the start of a turn, this is the number of modules.
     remaining: usize,
     /// The time at which this turn began.
     now: Ticks,

@@ -30,8 +30,8 @@ pub struct SetupEnvironment {
     pub simulated: bool,
     /// Whether all incoming packets wait until a worker takes them ([`DeclarePort::waits`](crate::DeclarePort::waits)).
     pub input_waits: bool,
-    /// Whether functions are created only to check the configuration. They must not touch the files that they would
-    /// write.
+    /// Whether functions are created only to check the configuration. Then they must not touch the files that they
+    /// would write.
     pub checking: bool,
     /// Whether the configuration replaces a running pipeline. The running pipeline may hold files open that have been
     /// renamed since.

@@ -27,8 +27,8 @@ impl ParkFlag {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Lowers the flag. Returns whether it was raised: then the caller must wake the worker. The work must be visible
-    /// before the call. Of several callers, one wakes the worker.
+    /// Lowers the flag. Returns whether the flag was raised: if so, the caller must wake the worker. The work must be
+    /// visible before the call. If several threads call this at once, only one of them gets true.
     #[inline]
     pub(crate) fn take(&self) -> bool {
         fence(Ordering::SeqCst);

@@ -232,7 +232,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         ]
     }
 
-    /// Ends a stretch of the turn, which was `span` on `packets` packets. Reads the clock if this series reads it here.
+    /// Ends a stretch of the turn. The stretch belongs to `span` and had `packets` packets. Reads the clock if this
+    /// series reads it after this stretch.
     #[inline]
     pub(super) fn pass_stretch(&mut self, span: Span, packets: usize) {
         let windows = &mut self.stopwatch.windows;

@@ -3,9 +3,10 @@
 //! Least squares over decayed sums, so older calls have less weight. If all batches have the same size, the two parts
 //! cannot be separated. Then the slope tends to the value at which half of the cost is per packet.
 
-/// The factor by which the sums decay at each further call.
+/// The factor by which the sums shrink with each further call, so that older calls have less weight.
 const KEPT: f64 = 31.0 / 32.0;
-/// The weight of the value to which the slope tends, in packets². A larger variation of batch sizes outweighs it.
+/// The weight, in packets², of the slope at which half of the cost is per packet. If the variation of the batch sizes
+/// is larger than this, the measured slope has more weight.
 const LEAN: f64 = 1.0;
 /// A call that takes more than this many times the expected cost was interrupted. It counts as a call that takes this
 /// many times the expected cost.
