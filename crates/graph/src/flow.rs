@@ -72,9 +72,9 @@ pub(crate) enum Split {
     None,
     /// All paths to the module are equal. The new word is this number plus the gate's number.
     One(u32),
-    /// Words advance by [`FlowTable::next`]. In a graph with folds, each word must determine a branch. There a packet
-    /// with an unknown word, whose path a reload removed, gets the word of an arbitrary path: this number plus the
-    /// gate's number. `None` in a graph without folds: an unknown word does not change.
+    /// Words advance by [`FlowTable::next`]. In a graph with folds, each word must determine a branch. So a packet with
+    /// an unknown word, whose path a reload has removed, gets the word of an arbitrary path: the number here plus the
+    /// gate's number. `None` in a graph without folds: then an unknown word does not change.
     Many(Option<u32>),
 }
 

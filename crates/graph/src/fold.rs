@@ -28,8 +28,8 @@ impl Branches<'_> {
 /// A packet of an unknown branch is treated as one of the first branch. Only a defect can cause this.
 pub struct PerBranch<T> {
     each: Vec<T>,
-    /// By branch: while a batch is being split, the packet that was found last, as its index plus 1. The batch is
-    /// searched from its end. Otherwise 0.
+    /// By branch, while a batch is being split from its end to its start: the packet that was found last, as its index
+    /// plus 1. Otherwise 0.
     found: Box<[u16]>,
     parts: Box<Parts>,
 }

@@ -234,8 +234,9 @@ impl Input {
     }
 
     /// Sets the trigger: 0, or up to `batch`. Waiting packets are regrouped into batches of the new size in the same
-    /// order, so that no packet waits for the old trigger. Call [`mark`](Self::mark) before. If the queue [is
-    /// ready](Self::is_ready) afterwards, the caller reports to the scheduler that the module can run.
+    /// order, so that no packet waits for the old trigger. Call [`mark`](Self::mark) before. If
+    /// [`is_ready`](Self::is_ready) returns true afterwards, the caller reports to the scheduler that the module can
+    /// run.
     pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, now: Ticks, spares: &mut Spares) {
         // Without a trigger, the queue does not note when packets come.
         let since = if self.eager { now } else { self.since };

@@ -40,7 +40,8 @@ pub struct Live<T: 'static, L> {
 struct Writer<T, L> {
     /// The unpublished copy, and the changes that it lacks. `None` before the second change.
     spare: Option<(Arc<T>, L)>,
-    /// The memory for the first copy that the writer makes. `None` if the copy is to be allocated, or has been made.
+    /// The memory for the first copy that the writer makes. `None` if this memory is allocated only when the copy is
+    /// made, or if the copy has already been made.
     twin: Option<Arc<T>>,
     /// How long the last copying of the value took. The writer waits for readers to leave a copy for at most this long,
     /// and then makes another copy. So a change takes at most twice the time of copying. A call takes microseconds, so

@@ -1,4 +1,4 @@
-//! Hides words that may be keys from messages.
+//! Hides, in messages, the words that may be keys.
 //!
 //! Keys have 32 or more hexadecimal digits. A word that consists mostly of such digits may be a key in a wrong
 //! position, or with a typing error. Other programs write keys in pairs of digits, as in `a0:b1:c2`, and so may a user.

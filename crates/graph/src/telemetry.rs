@@ -354,7 +354,7 @@ pub struct WorkerCounters {
     pub busy: Counter,
     /// The ticks of all turns.
     pub all: Counter,
-    /// The ticks by which timed turns were longer than the mean of untimed ones. It wraps, because the sum may be
+    /// The ticks by which timed turns were longer than the mean of untimed turns. The sum wraps, because it may be
     /// negative.
     pub timing: Counter,
     /// The timed busy turns.

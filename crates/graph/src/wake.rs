@@ -46,9 +46,9 @@ impl Wake {
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
-    /// Parks the calling thread, which is the worker's, for `longest` at most. It wakes when [`wake`](Self::wake) is
-    /// called or one of `inputs` is readable. It does not park if `has_work` returns true. `has_work` is called when
-    /// other threads can already see that the worker is about to park. So no work is missed.
+    /// Parks the calling thread, which is the worker's, for `longest` at most. The thread wakes when
+    /// [`wake`](Self::wake) is called or one of `inputs` is readable. It does not park if `has_work` returns true.
+    /// `has_work` is called when other threads can already see that the worker is about to park. So no work is missed.
     pub(crate) fn park(&self, inputs: &[BorrowedFd<'_>], longest: Duration, has_work: impl FnOnce() -> bool) {
         let all = inputs.iter().copied().chain([self.event.as_fd()]);
         let mut all: Vec<PollFd<'_>> = all.map(|input| PollFd::from_borrowed_fd(input, PollFlags::IN)).collect();

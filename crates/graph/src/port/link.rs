@@ -36,7 +36,8 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Records the present state of the interface. Counts a change to a state in which the interface is down or gone.
+    /// Records the present state of the interface. Counts the change if the interface went down, lost its carrier or
+    /// disappeared.
     #[cold]
     pub fn set(&self, state: LinkState) {
         let before = self.state();

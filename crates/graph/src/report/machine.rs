@@ -26,7 +26,7 @@ fn explained(workers: &[WorkerReport]) -> f64 {
     workers.iter().map(late_without_core).reduce(f64::min).unwrap_or(0.0)
 }
 
-/// Returns the largest share of packets that is late because the worker is without its core for a part of the time.
+/// Returns the largest share of packets that can be late because the worker is without its core for a part of the time.
 ///
 /// Three groups of packets are late: the packets that arrive in that time, about the same number of packets that waited
 /// when it began, and the packets that arrive while the worker processes the backlog. A busier worker needs longer for

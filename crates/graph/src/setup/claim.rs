@@ -40,7 +40,8 @@ impl Claim {
     ///
     /// # Errors
     /// A text for the user, if another user writes the file, or if this claim is for writing and another user uses the
-    /// file. Also if the claim is for the standard input, which may have only one reader in a run.
+    /// file. Also if this claim is for the standard input and another user reads it, or has read it: the standard input
+    /// may have only one reader in a run.
     pub fn note(&self, files: &mut Files) -> Result<(), String> {
         match self.how {
             Usage::Input => files.claim_input(&self.who),

@@ -52,8 +52,8 @@ impl Stuck {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Takes packets from each ring until it has a batch or more, or the ring is empty. Returns whether any packets
-    /// came. These packets are queued even if the scheduler refuses packets for their module.
+    /// Takes packets from each ring until the worker has a batch or more from this ring, or the ring is empty. Returns
+    /// whether any packets came. These packets are queued even if the scheduler refuses packets for their module.
     #[inline(never)]
     pub(super) fn take_over<const MODE: u8>(&mut self) -> bool {
         let mut taken = 0;

@@ -175,7 +175,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Ends a span on `packets` packets: accounts the instructions and cycles since the last reading to it.
+    /// Ends a span on `packets` packets. The instructions and cycles since the last reading are accounted to this span.
     #[inline(never)]
     pub(super) fn meter(&mut self, span: Span, packets: usize) {
         let Some((metering, metered)) = self.stopwatch.metering.as_mut().zip(self.telemetry.metered.as_ref()) else {

@@ -278,8 +278,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.bin.clear();
     }
 
-    /// Moves the packets that the function of `node` created or released along their gates. This overwrites the gates
-    /// of the desk, so the packets of the call's batch must have been moved before.
+    /// Takes the packets that the function of `node` created or released, and moves each packet along its gate. This
+    /// overwrites the gates of the desk, so the packets of the call's batch must have been moved before.
     #[cold]
     pub(super) fn emit<const MODE: u8>(&mut self, node: usize) {
         let mut emitted = std::mem::take(&mut self.desk.emitted);
@@ -317,7 +317,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 /// Reports to the scheduler that a node can run. If more than a batch of packets waits there, also reports their
-/// number, by which the scheduler recognizes an overloaded module. Call this after a push that returned true.
+/// number, by which the scheduler recognises an overloaded module. Call this after a push that returned true.
 /// `mark_ready` of the simulator is the counterpart: both must call the scheduler in the same order.
 #[inline]
 pub(super) fn report_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: &Input) {

@@ -29,8 +29,8 @@ struct HandedFunction {
     shelf: Shelf,
     /// The function's pending wake-up.
     timer: Option<Timer>,
-    /// By flow word of the old graph: the word's key (`FlowTable::keys`). The keys give the new graph its own words for
-    /// the packets on the shelf.
+    /// By flow word of the old graph: the word's key (`FlowTable::keys`). By these keys, the new graph finds its own
+    /// flow words for the packets on the shelf.
     flows: Arc<[u64]>,
 }
 

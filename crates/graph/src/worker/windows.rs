@@ -152,8 +152,8 @@ pub(super) struct Windows {
     resumed: Ticks,
     /// The ticks and the number of all busy turns that were not long, at the end of the last series.
     since: [u64; 2],
-    /// The mean ticks of the busy turns between the last series and this one that were not long. `None` if there were
-    /// too few.
+    /// The mean ticks of the busy turns between the last series and this one, without long turns. `None` if there were
+    /// too few of these turns.
     untimed: Option<f64>,
 }
 
