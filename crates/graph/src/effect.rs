@@ -72,7 +72,7 @@ impl Effect {
 
     /// Makes the changes to `packet`, and returns the gate, as the function would have done. Returns `None` if an edit
     /// does not apply to the packet, because the packet has another protocol or is too short. Then earlier edits have
-    /// already changed the packet, and it must pass all modules of the chain.
+    /// already changed the packet, and the packet must pass all modules of the chain.
     pub fn replay(&self, packet: &mut Packet) -> Option<Gate> {
         self.edits.iter().try_for_each(|edit| edit.apply(packet))?;
         Some(self.gate)

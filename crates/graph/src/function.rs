@@ -22,8 +22,8 @@ pub trait Function: Any + Send {
     /// is a slice, because packets are added and removed only through the context. So a function cannot lose a packet.
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>);
 
-    /// Called at the instant that the function requested with [`Context::wake_at`]. Releases packets that are due, and
-    /// ages state.
+    /// Called at the instant that the function requested with [`Context::wake_at`] or [`Context::look_at`]. Releases
+    /// packets that are due, and removes state that has expired.
     fn wake(&mut self, context: &mut Context<'_>) {
         let _ = context;
     }

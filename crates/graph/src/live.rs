@@ -123,7 +123,7 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         // The copy has no other owner, so this does not clone.
         let value = Arc::make_mut(&mut copy);
         value.replay(&mut log);
-        // The new copy has no readers, and the published copy has. Older copies that readers still hold are in
+        // Readers may hold the published copy, but not the new copy. Older copies that readers still hold are in
         // `retired`.
         let result = change(value, &mut log, writer.retired.is_empty());
         let before = self.published.swap(copy);

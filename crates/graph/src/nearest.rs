@@ -3,8 +3,8 @@
 /// Returns `" (did you mean 'x'?)"` if one of `names` is close to `wrong`, else an empty text.
 #[must_use]
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    // A third of the letters may differ, or one letter in a short name. Names longer than 64 are ignored, which bounds
-    // the work.
+    // A third of the letters may differ, or one letter in a short name. Names of more than 64 characters are ignored,
+    // which bounds the work.
     let letters = wrong.chars().count();
     if !(2..=64).contains(&letters) {
         return String::new();

@@ -14,8 +14,8 @@ use super::{check, open_to_write};
 /// written to it directly.
 ///
 /// # Errors
-/// Those of writing files, and a pipe without a reader. They are about `path`: they do not name the file beside it, and
-/// that file is removed.
+/// Those of writing files, and a pipe without a reader. The errors are about `path`, not about the file beside it.
+/// After an error the file beside it is removed.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, None)
 }

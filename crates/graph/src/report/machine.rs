@@ -5,7 +5,7 @@
 use forebay_protocol::report::{FlowReport, Report, WorkerReport};
 use forebay_units::Percentile;
 
-/// If a worker was without its core for less than this fraction of the time, this explains no miss.
+/// If a worker was without its core for less than this fraction of the time, the missing time explains no miss.
 const LEAST: f64 = 0.005;
 /// A worker that needs more than this share of a core is overloaded with or without the machine.
 const OVERLOADED: f64 = 0.95;

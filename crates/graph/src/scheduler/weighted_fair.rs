@@ -53,7 +53,7 @@ const NONE_RUNS: usize = usize::MAX;
 const LIMITED: u8 = 1;
 /// Packets for the module are dropped because a later module is overloaded.
 const REFUSING: u8 = 2;
-/// The module's queue rose above its high mark, and has not fallen below its low mark since.
+/// The module's queue has reached its high mark, and has not fallen to its low mark since.
 const OVERLOADED: u8 = 4;
 /// Packets come to the module from a port.
 const ENTRY: u8 = 8;
@@ -75,7 +75,8 @@ pub struct WeightedFair {
     ahead: BinaryHeap<Reverse<u128>>,
     /// The lowest pass in `ahead`. `u64::MAX` if `ahead` is empty.
     lowest: u64,
-    /// The nodes by which packets leave, counted from the end of the modules. They run after a turn's modules.
+    /// The ready nodes by which packets leave, counted from the first node after the modules. They run after a turn's
+    /// modules.
     leaving: NodeSet,
     /// Modules that wait for their rate limits, each with the instant at which it may run.
     waiting: Vec<(Ticks, usize)>,

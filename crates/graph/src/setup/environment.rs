@@ -36,8 +36,8 @@ pub struct SetupEnvironment {
     /// Whether the configuration replaces a running pipeline. The running pipeline may hold files open that have been
     /// renamed since.
     pub replaces_running: bool,
-    /// The share of the sessions for the object that is being created, numbered from 0, and the number of shares. `(0,
-    /// 1)` if one worker has all sessions.
+    /// The share of the sessions for the object that is being created, numbered from 0, and the number of shares. If
+    /// one worker has all sessions, this is `(0, 1)`.
     pub share: (usize, usize),
     /// Metadata words by name.
     pub words: BTreeMap<String, Word>,
