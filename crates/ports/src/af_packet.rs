@@ -33,9 +33,9 @@ use stamps::Stamps;
 
 /// The interval between checks of the ring's loss counters and of the interface's state.
 const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
-/// The length of an Ethernet header, the difference between a frame and its IP packet. The MTU does not include a VLAN
-/// tag. A tag that the kernel removed is put back into the headroom of the packet, so it does not reduce the bytes that
-/// a packet holds.
+/// The length of an Ethernet header, in bytes: the length of a frame minus the length of its IP packet. The MTU does
+/// not include a VLAN tag. A tag that the kernel removed is put back into the headroom of the packet, so it does not
+/// reduce the bytes that a packet holds.
 const HEADER: usize = 14;
 /// The MTU that is assumed if the interface does not exist yet.
 const DEFAULT_MTU: usize = 1_500;
@@ -138,7 +138,8 @@ impl AfPacket {
         let found = self.watch.check(cut_off);
         self.counters.errors.add(found.is_new_fault.into());
         self.watch.record(found, &self.counters.link);
-        // If this fails, the next check tries again. Only the first failure is counted.
+        // A recreated interface has no program that keeps its frames from the host. If attaching the program fails, the
+        // next check tries again. Only the first of successive failures is counted.
         if let (Some(excluded), Some(state)) = (&self.excluded, self.watch.last()) {
             let error = excluded.follow(state.index).err().map(OpenError::exclude(self.watch.name()));
             self.counters.errors.add((error.is_some() && self.not_excluded.is_none()).into());
@@ -146,7 +147,7 @@ impl AfPacket {
         }
         if let Some(state) = found.bind {
             self.sender.set_mtu(state.mtu);
-            // If this fails because the interface has disappeared again, the next check detects that.
+            // `bind` fails if the interface has disappeared again. The next check detects that.
             let _ = self.sender.bind(state.index);
         }
         if let Some(receiver) = receivers {

@@ -38,7 +38,7 @@ const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
 /// The pause before the next attempt to send to an interface that is down or has no carrier, and before the next check
 /// for a missing device.
 const PAUSE: Nanos = Nanos(1_000_000);
-/// After the kernel had no room for more frames, the port does not wake the kernel for this time.
+/// The pause before the port wakes the kernel again, after the kernel had no room for more frames.
 const FULL_PAUSE: Nanos = Nanos(20_000);
 /// When the port is closed, it waits at most this many times for frames that the kernel has not sent yet.
 const MAX_FINISH_WAITS: usize = 200;
@@ -50,8 +50,8 @@ const FINISH_WAIT: Duration = Duration::from_millis(1);
 pub struct AfXdp {
     /// The open interface. `None` while the port waits for it (`pending`), and once the port is closed.
     device: Option<Device>,
-    /// True if the port completes partial checksums on this device: TCP and UDP checksums that a sender on this host
-    /// has left to a device (`checksum.rs`).
+    /// True if the port completes the partial checksums of received frames. A sender on this host leaves a TCP or UDP
+    /// checksum partial if it expects that a device completes the checksum (`checksum.rs`).
     completes_checksums: bool,
     /// The parameter `checksums`. For each new device, it determines `completes_checksums` again.
     checksums: Checksums,
@@ -76,7 +76,8 @@ pub struct AfXdp {
     wake_at: Ticks,
     /// True if the interface is down, has no carrier or is missing, as of the last attempt to send.
     stuck: bool,
-    /// The number of the queue that the next call reads first, so that no queue is always last.
+    /// The number of the queue that the next call of `receive` reads first. It advances with each call, so that no
+    /// queue is always the last one.
     first: usize,
     /// The packets of the current batch that could not be sent. Empty between calls.
     refused: Batch,
@@ -117,7 +118,8 @@ impl AfXdp {
         }
         if let Some(watch) = &mut device.watch {
             let found = watch.check(false);
-            // If the interface is missing, the queues report this, and `handle_loss` closes them.
+            // If the interface is missing, its state is not recorded here: a later check of the queues reports
+            // [`SendState::Gone`], and `handle_loss` records the state.
             if watch.last().is_some() {
                 watch.record(found, &self.counters.link);
             }
@@ -353,8 +355,8 @@ impl Drop for AfXdp {
     }
 }
 
-/// Returns true if the port must complete partial checksums. With `auto`, the result is true for an interface without a
-/// physical device, and `false` while there is no device.
+/// Returns true if the port must complete partial checksums. With `auto`, returns true if the interface has no physical
+/// device. With `auto` and without an open `device`, returns false: the port calls this again when it has a device.
 fn completes_checksums(checksums: Checksums, device: Option<&Device>) -> bool {
     match checksums {
         Checksums::Complete => true,
@@ -364,7 +366,7 @@ fn completes_checksums(checksums: Checksums, device: Option<&Device>) -> bool {
 }
 
 /// The name of the port that created the memory of all `af_xdp` ports, and this memory. The memory exists as long as
-/// one of these ports exists. All configurations share this value as long as the pipeline runs.
+/// one of these ports exists. The value is kept on a reload, as long as the pipeline runs.
 #[derive(Default)]
 struct Shared(Mutex<(String, Weak<Umem>)>);
 

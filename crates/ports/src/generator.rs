@@ -59,8 +59,9 @@ pub struct Generator {
 
 /// The source of the next packet's arrival time and size.
 enum Source {
-    /// A closed loop: as many packets as the worker requests, until `remaining` is 0. At least `u64::MAX / 2` means
-    /// without end: such a number starts at `u64::MAX`, and no run reaches the limit.
+    /// A closed loop: as many packets as the worker requests, until `remaining` is 0. A number of `u64::MAX / 2` or
+    /// more means that the packets never end: an endless source starts at `u64::MAX`, and no run takes enough packets
+    /// to go below the limit.
     Closed { remaining: u64, sizes: Sizes },
     /// An open loop: the packets that have arrived by the schedule.
     Open(Box<Queue>),
@@ -112,8 +113,8 @@ impl Queue {
         (taken, dropped)
     }
 
-    /// Puts packets back to the front of the queue because the pool had no memory for them: the packets of the last
-    /// `take` with the indices `from..to`.
+    /// Puts the packets `from..to` of the last [`take`](Self::take) back at the front of the queue, because the pool
+    /// had no memory for them. `sizes` are the indices that this call of `take` wrote.
     #[cold]
     fn put_back(&mut self, from: usize, to: usize, sizes: &[u8; MAX_BATCH]) {
         for index in (from..to).rev() {
@@ -280,7 +281,8 @@ impl DeclarePort for Generator {
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         params.check()?;
         if setup.checking() {
-            // When the pipeline is built, a file is registered when it is read.
+            // This registers the files while a configuration is checked. When the pipeline is built, reading a file
+            // also registers the file (`Setup::path`).
             params.files().try_for_each(|(parameter, name)| setup.claim(parameter, name, false).map(|_| ()))?;
         }
         Ok(())

@@ -150,7 +150,7 @@ impl Pcap {
 
     /// Returns the time stamp for a packet that is written at `now`, in nanoseconds since 1970. If the port also
     /// replays a capture, stamps continue from the capture's first time stamp. Otherwise, the stamp is the wall-clock
-    /// time, and a simulated clock starts in 1970.
+    /// time. In a simulated run, it is the simulated time, counted from 1970.
     #[inline]
     fn stamp(&mut self, now: Ticks) -> u64 {
         let (instant, nanos) = *self.epoch.get_or_insert_with(|| (now, wall_clock(self.frequency, now)));
@@ -158,8 +158,9 @@ impl Pcap {
     }
 }
 
-/// Returns the time of the system clock, in nanoseconds since 1970, if ticks are those of the time-stamp counter. For a
-/// simulated clock, returns the nanoseconds since the clock's origin, so that simulated runs are reproducible.
+/// Returns the time of the system clock, in nanoseconds since 1970, if `frequency` is that of the time-stamp counter.
+/// Otherwise, the clock is simulated: then returns the nanoseconds from the clock's origin to `now`, so that simulated
+/// runs are reproducible.
 #[cold]
 fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
     if frequency == Tsc.frequency() {
@@ -180,8 +181,8 @@ impl Port for Pcap {
         let started = *self.started.get_or_insert(now);
         self.epoch.get_or_insert((now, playback.first()));
         let due_at = |after: u64| match self.scale {
-            // If a tick is a nanosecond, no product is computed. A product of floating-point numbers is no longer exact
-            // to a nanosecond after 104 days.
+            // If a tick is a nanosecond, `after` is already in ticks. A product of floating-point numbers would not be
+            // exact to a nanosecond any more after 104 days.
             Some(1.0) => (Ticks(started.0.saturating_add(after)), ArrivalClock::Intended),
             Some(scale) => (Ticks(started.0.saturating_add((after as f64 * scale) as u64)), ArrivalClock::Intended),
             None => (now, ArrivalClock::Poll),
@@ -192,7 +193,7 @@ impl Port for Pcap {
             if !playback.ready() {
                 break if playback.is_open() { Ready::Input(now) } else { Ready::Never };
             }
-            // The number of packets that are due, fit, and are in memory.
+            // `run` is the number of next packets that are due, fit into a packet of the pool, and are in memory.
             let wanted = most - batch.len();
             let due =
                 (0..wanted).map_while(|ahead| playback.peek(ahead)).take_while(|next| due_at(next.after).0 <= now);
@@ -276,7 +277,7 @@ impl Port for Pcap {
 }
 
 impl ScheduledSource for Pcap {
-    /// After this, the capture is replayed as fast as the worker takes packets.
+    /// Changes the replay speed: from now on, the port replays the capture as fast as the worker takes packets.
     fn saturate(&mut self) {
         self.scale = None;
     }

@@ -86,7 +86,8 @@ impl Ring {
         let Some((shared, Some(receiver))) = &mut self.from else { return };
         batch.append(&mut self.rest);
         while batch.len() < most && self.rest.is_empty() {
-            // In simulated time a message may be sent later than `now`.
+            // A message has the packets of one call of `send`, and the time of that call. In simulated time, the time
+            // of the next message may be later than `now`. Such a message stays in the ring.
             if receiver.peek().is_none_or(|head| head.at > now.0) {
                 break;
             }
@@ -94,7 +95,7 @@ impl Ring {
             receiver.receive(|packet| {
                 count += 1;
                 let packet = if batch.len() < most { batch.push(packet) } else { Err(packet) };
-                // A message is at most one batch, and so is the rest.
+                // A message has at most one batch of packets, so `rest` has room for the packets that do not fit.
                 let _ = packet.or_else(|packet| rest.push(packet));
             });
             shared.taken_count.fetch_add(count, Ordering::Release);
@@ -210,7 +211,8 @@ arrival. A pipeline with rings does not end by itself.";
         if !(1..=MAX_SIZE).contains(&size) {
             return Err(SetupError::not_allowed("size", size, format!("1 to {MAX_SIZE}")));
         }
-        // A port that is only checked does not reserve the ring's end.
+        // The key of a check differs from the key of an opened port. So a port that is only checked does not reserve
+        // the ring's end for the ports that are opened.
         let checked = if setup.checking() { "checked" } else { "open" };
         let mut exclusive = |path: &str, direction: &str, name: &Option<String>| {
             let Some(name) = name else { return Ok(()) };

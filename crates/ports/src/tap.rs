@@ -43,11 +43,12 @@ pub struct Tap {
     /// The interface's previous settings. `None` once `receive` or `send` has been called. Until then, dropping the
     /// port restores these settings.
     before: Option<PreviousSettings>,
-    /// The time after which the port reads the interface again after it had no more packets.
+    /// The pause before the port reads the interface again, after the interface had no more frames.
     poll: Ticks,
     /// The interval at which the port checks whether the interface has been created again.
     check_interval: Ticks,
-    /// The buffer for the part of a frame that does not fit into a packet, so that the length of the frame is known.
+    /// The buffer for the part of a frame that does not fit into a packet. The kernel writes this part here, so that
+    /// the read reports the length of the whole frame.
     excess: ExcessBuffer,
     /// The frames of the current batch that the host did not accept. Empty between calls.
     refused: Batch,

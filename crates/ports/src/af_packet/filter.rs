@@ -35,7 +35,8 @@ pub(super) struct Filter {
     netlink: Netlink,
     /// The index of the interface.
     index: u32,
-    /// Dropped after [`Filter::drop`] has removed the filter.
+    /// The ownership of the filter. It is dropped after [`Filter::drop`] has removed the filter, so that no other
+    /// process adds a filter before.
     _owner: Owner,
 }
 

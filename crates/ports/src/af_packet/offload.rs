@@ -126,7 +126,8 @@ impl Split {
         if transport < network + 20 || header.first()? >> 4 != if ipv6 { 6 } else { 4 } {
             return None;
         }
-        // In a tunnel, the inner frame would have to be split.
+        // The checksum to complete is not that of the outermost transport header: the frame is in a tunnel, and the
+        // inner frame would have to be split. This is not supported.
         if frame.partial.is_some_and(|partial| partial.start != transport) {
             return None;
         }

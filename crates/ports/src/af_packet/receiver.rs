@@ -111,6 +111,7 @@ impl Receiver {
         // This can fail if the interface no longer exists. In that case, no more frames arrive.
         let _ = self.stop();
         let dropped = self.drops();
+        // `in_ring` still counts the frames of the open block that have become packets. These frames are not lost.
         let open_block = self.ring.block(self.block).zip(self.cursor.as_ref());
         let taken =
             open_block.map_or(0, |(block, cursor)| Cursor::new(block).remaining().saturating_sub(cursor.remaining()));

@@ -18,7 +18,7 @@ pub struct Sender {
     ring: SendRing,
     /// The number of the next slot. The kernel continues at the same slot.
     next: usize,
-    /// The number of slots before `next` that the kernel may still hold.
+    /// The number of slots before `next` whose frames the kernel may not have sent yet.
     given: usize,
     /// The length of the longest frame without a VLAN tag, and with a tag.
     longest: [usize; 2],

@@ -68,7 +68,7 @@ pub enum XdpOpenError {
         /// The end of the advice: another parameter that may help, or an empty text.
         aligned: &'static str,
     },
-    /// The memory may not be locked.
+    /// The system does not allow this process to lock the memory.
     #[error(
         "the memory of {bytes} bytes cannot be locked: {source}; raise the limit (`ulimit -l unlimited`, or \
          LimitMEMLOCK= of the service), give the program CAP_IPC_LOCK, or lower `memory.chunks`"
@@ -90,7 +90,7 @@ pub enum XdpOpenError {
         /// The queue.
         queue: u32,
     },
-    /// The interface has fewer queues.
+    /// The interface has fewer queues than requested.
     #[error(
         "'{name}' has {existing} receive queues, not {wanted}: use fewer, or run `ethtool -L {name} combined {wanted}`"
     )]

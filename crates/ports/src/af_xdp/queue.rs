@@ -60,12 +60,12 @@ pub struct Queue {
     fill: usize,
     /// True if the device itself writes received frames into the memory.
     zero_copy: bool,
-    /// True if each reading makes the kernel poll the device.
+    /// True if each call of [`receive`](Self::receive) makes the kernel poll the device.
     busy_poll: bool,
     /// The kernel's counters at the last query: the dropped frames, the dropped frames longer than a chunk, and the
     /// errors.
     seen: (u64, u64, u64),
-    /// The losses and errors since the last query that this process has found itself.
+    /// The losses and errors that this process itself has found since the last call of [`check`](Self::check).
     losses: Losses,
     /// The number of packets that were copied into this memory to be sent, because they were in other memory.
     copies: u64,
@@ -103,7 +103,8 @@ impl Queue {
             copies: 0,
         };
         while queue.refill() > 0 {}
-        // This thread needs no more chunks.
+        // The chunks that remain in this thread's cache are returned to the pool, because this thread needs no more
+        // chunks.
         queue.umem.pool().flush();
         queue
     }
@@ -286,8 +287,8 @@ impl Queue {
     }
 }
 
-/// Copies a packet from other memory into this memory. An `af_xdp` port copies no other packets. Returns the packet if
-/// no chunk is free or the packet is too long.
+/// Copies a packet from other memory into a chunk of `umem`, and lends the chunk to the kernel. Packets that are
+/// already in `umem` are never copied. Returns the packet if no chunk is free or the packet is too long.
 #[inline(never)]
 fn copy_into(umem: &Umem, sending: &mut Lent, packet: Packet) -> Result<Descriptor, Packet> {
     let Some(mut own) = umem.pool().take() else { return Err(packet) };

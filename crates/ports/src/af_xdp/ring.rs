@@ -77,7 +77,7 @@ struct Side<T> {
     consumed: NonNull<AtomicU32>,
     /// Flags from the kernel.
     flags: NonNull<AtomicU32>,
-    /// Keeps the memory of the ring alive.
+    /// The owner of the memory. The memory exists as long as one side of the ring has this value.
     _memory: Arc<dyn RingMemory>,
 }
 
@@ -128,7 +128,8 @@ impl<T: Entry> Side<T> {
 /// The producing side. In FILL and TX it is this process.
 pub struct Producer<T> {
     side: Side<T>,
-    /// The number of entries that were ever written, modulo 2³². Published entries belong to the consumer.
+    /// The number of entries that were ever written, modulo 2³². [`publish`](Self::publish) copies this number to the
+    /// producer's index, and the consumer can read entries up to that index.
     written: u32,
     /// The consumer's index at the last reading.
     consumed: u32,
@@ -194,7 +195,8 @@ pub struct Consumer<T> {
     side: Side<T>,
     /// The producer's index at the last read.
     produced: u32,
-    /// The number of entries that were ever read, modulo 2³². Released entries belong to the producer again.
+    /// The number of entries that were ever read, modulo 2³². [`release`](Self::release) copies this number to the
+    /// consumer's index, and the producer can reuse entries up to that index.
     read: u32,
 }
 

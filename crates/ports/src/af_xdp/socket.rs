@@ -234,7 +234,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the ring at the offset `at` of the socket. The socket must have a ring there with `count` entries of
-    /// `entry` bytes each. `offsets` are the kernel's offsets of its parts.
+    /// `entry` bytes each. `offsets` are the offsets of the ring's parts in the mapping, as the kernel reports them.
     fn new(
         socket: &OwnedFd,
         at: libc::off_t,

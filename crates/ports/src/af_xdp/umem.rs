@@ -61,7 +61,7 @@ impl Shape {
         MAX_CHUNK - HEADROOM - if aligned { LINE } else { 0 }
     }
 
-    /// Returns the size of the kernel's chunk.
+    /// Returns the size of the kernel's chunk, in bytes.
     #[must_use]
     pub fn chunk(&self) -> usize {
         if self.aligned {
@@ -71,8 +71,9 @@ impl Shape {
         }
     }
 
-    /// Returns the distance between two chunks. It is an odd number of cache lines if possible, because with a power of
-    /// two, the metadata of all chunks would share few sets of the processor's cache.
+    /// Returns the distance between the starts of two successive chunks, in bytes. It is an odd number of cache lines
+    /// if possible, because with a power of two, the metadata of all chunks would share few sets of the processor's
+    /// cache.
     fn stride(&self) -> usize {
         if self.aligned { self.chunk() } else { (((LINE + self.chunk()) / LINE) | 1) * LINE }
     }
@@ -183,7 +184,7 @@ impl Umem {
         Ok(())
     }
 
-    /// Cancels a reservation. `chunks` must be reserved.
+    /// Releases `chunks` of the reserved chunks. At least this number of chunks must be reserved.
     pub fn release(&self, chunks: usize) {
         self.usage().reserved -= chunks;
     }

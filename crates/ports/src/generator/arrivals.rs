@@ -34,8 +34,8 @@ pub enum Arrivals {
 /// The number of binary digits after the point in a time: times have units of 2⁻³² ticks.
 const FRACTION: u32 = 32;
 
-/// The number of random arrivals that are skipped one by one. If more arrivals are due, the number of the further ones
-/// is a random number.
+/// [`Schedule::skip`] skips at most this number of random arrivals one by one. If more arrivals are due, it draws the
+/// number of the further arrivals at random.
 const MAX_STEPS: usize = 64;
 
 /// The number of random gaps that are drawn at a time.
@@ -102,8 +102,8 @@ impl<T> Gaps<T> {
     }
 }
 
-/// The arrival times of packets. Every packet must be taken ([`take`](Self::take)) or skipped ([`skip`](Self::skip)) in
-/// order.
+/// The arrival times of packets. The caller must take ([`take`](Self::take)) or skip ([`skip`](Self::skip)) every
+/// packet, in order.
 pub(super) struct Schedule {
     /// The mean gap after a packet at the current rate, on the axis.
     gaps: Gaps<u128>,
@@ -111,14 +111,14 @@ pub(super) struct Schedule {
     configured: Gaps<u128>,
     /// The order of the sizes, and the position in it.
     sizes: Sizes,
-    /// The position of each packet in a round of sizes, relative to the first, and the length of the round, on the
-    /// axis.
+    /// The positions on the axis of all packets in one round of sizes ([`Sizes`]), relative to the first packet. The
+    /// last element is the length of the round.
     starts: Vec<u128>,
     /// The random gaps. `None` for constant or recorded gaps.
     exponential: Option<Exponential>,
     /// The position of the next packet on the axis.
     axis: u128,
-    /// The difference between the time and the position on the axis, in the present burst.
+    /// In the present burst, the time of a packet is its position on the axis plus this number.
     shift: u128,
     /// The position on the axis at which the present burst ends. `u128::MAX` without bursts.
     edge: u128,
@@ -126,7 +126,8 @@ pub(super) struct Schedule {
     on: u128,
     /// The length of a pause. 0 without bursts.
     off: u128,
-    /// The number of packets still to come. At least `u64::MAX / 2` means without end. 0 while the schedule is paused.
+    /// The number of packets still to come. A number of `u64::MAX / 2` or more means that the packets never end. 0
+    /// while the schedule is paused.
     remaining: u64,
     /// The number of packets still to come after the pause, while the schedule is paused by
     /// [`set_offer`](Self::set_offer).
@@ -154,6 +155,8 @@ impl Schedule {
             _ => (0, 0),
         };
         let bursting = matches!(kind, Arrivals::OnOff { .. });
+        // The axis has no pauses. Its gaps are shorter by this factor, so that the rate is the mean over bursts and
+        // pauses.
         let share = if bursting { on as f64 / (on + off) as f64 } else { 1.0 };
         let scale = frequency.hertz() * (1u64 << FRACTION) as f64 * share;
         let gaps = seconds.map(|seconds| ((seconds * scale).round() as u128).max(1));
@@ -271,7 +274,7 @@ impl Schedule {
         taken
     }
 
-    /// Returns the end of the tick `now` on the axis of the present burst.
+    /// Returns the position on the axis at the end of the tick `now`, as if the present burst had no end.
     #[inline]
     fn time(&self, now: Ticks) -> u128 {
         ((u128::from(now.0) + 1) << FRACTION).saturating_sub(self.shift)
@@ -346,8 +349,8 @@ impl Schedule {
         stepped as u64 + drawn
     }
 
-    /// Skips the random arrivals that are due at `now`, of which there is at least one, by drawing their number.
-    /// Returns the number.
+    /// Skips all random arrivals that are due at `now`. Draws their number at random, and returns it. The next packet
+    /// must be due at `now`.
     fn skip_random(&mut self, now: Ticks) -> u64 {
         let span = self.time(now).saturating_sub(self.axis);
         let Some(exponential) = &mut self.exponential else { return 0 };
@@ -393,7 +396,8 @@ impl Schedule {
     }
 }
 
-/// Returns the position of each packet in a round of sizes, relative to the first packet, and the length of the round.
+/// Returns the positions on the axis of all packets in one round of sizes, relative to the first packet. The last
+/// element is the length of the round.
 fn starts(gaps: &Gaps<u128>, sizes: &Sizes) -> Vec<u128> {
     let gap = |(turn, size): (usize, &u8)| match gaps {
         Gaps::BySize(gaps) => gaps[usize::from(*size)],

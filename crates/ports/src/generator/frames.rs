@@ -81,9 +81,10 @@ impl Headers {
         self.transport() + if self.transport == Transport::Udp { 6 } else { 16 }
     }
 
-    /// Returns a prepared frame of `size` bytes whose payload begins with `text`. All fields of the session are 0, and
-    /// the other bytes are compensated in the sums. `size` must be at least [`shortest`](Self::shortest). A text that
-    /// does not fit is left out.
+    /// Returns a prepared frame of `size` bytes whose payload begins with `text`. All fields of the session are 0. The
+    /// IPv4 identification compensates the total length in the header checksum. Two bytes of the UDP payload or of the
+    /// TCP sequence number compensate all other bytes in the transport checksum. `size` must be at least
+    /// [`shortest`](Self::shortest). A text that does not fit is left out.
     fn frame(&self, size: usize, text: &[u8]) -> Vec<u8> {
         let mut frame: Vec<u8> = Vec::with_capacity(size);
         frame.extend(self.destination_mac.0);
@@ -155,8 +156,8 @@ struct Patch<const N: usize> {
     sum: [u8; 2],
 }
 
-/// The frames of all sessions. Two frames with the same size and VLAN tags differ only in `N` successive bytes
-/// (`Patch::fields`), in the transport checksum, and in the identifier of the tunnel.
+/// The frames of all sessions. Two frames with the same size and VLAN tags differ only in three fields: `N` successive
+/// bytes (`Patch::fields`), the transport checksum, and the identifier of the tunnel.
 pub(super) struct FrameSet<const N: usize> {
     /// The prepared frames of each stack of VLAN tags. Session i has the form number (i mod the number of forms).
     forms: Vec<Form>,
@@ -301,8 +302,8 @@ impl<const N: usize> FrameSet<N> {
 /// processor's level 2 cache.
 const MAX_LINES: usize = 1 << 14;
 
-/// Short frames of one size, complete for each session. Copying a cache line takes fewer stores than copying a
-/// session's fields into a frame.
+/// The complete frame of each session, for short frames of one size. Copying a whole cache line takes fewer stores than
+/// copying a prepared frame and then a session's fields.
 pub(super) struct Lines {
     /// The length of the frames.
     len: usize,

@@ -250,8 +250,8 @@ impl Params {
             return Err(SetupError::at(path, message));
         }
         match &self.size {
-            // With routes in a file, the IP version is known only when the file is read. Until then, IPv4 is assumed
-            // here.
+            // If the destinations are in a file, the IP version is unknown until `build` reads the file and checks the
+            // sizes again. Here, IPv4 is assumed, which has the shorter header.
             Some(size) => sizes_fit(&size.clone().weighted(), shortest(&self.headers(ipv6.unwrap_or(false)))),
             None => Ok(()),
         }
@@ -347,8 +347,8 @@ impl Params {
         routes.into_iter().chain(self.recorded.as_deref().map(|name| ("recorded", name)))
     }
 
-    /// Returns true for IPv6. Returns an error if the prefixes do not all have the same IP version, or if a list has no
-    /// prefix.
+    /// Returns true if all prefixes are IPv6, and false if all are IPv4. Returns an error if sources and destinations
+    /// have different IP versions, or if a list has no prefix.
     fn family(&self, destinations: &[Prefix]) -> Result<bool, SetupError> {
         let Some(first) = destinations.first() else {
             return Err(SetupError::at("destination", "no prefix at all: at least one is needed"));

@@ -1,6 +1,7 @@
 //! The generator's random numbers: one seed gives the same sequence everywhere.
 
-/// A generator of random numbers with several distributions. Each is fast enough to be used for every packet.
+/// A generator of random numbers with several distributions. All distributions are fast enough to draw a number for
+/// every packet.
 #[derive(Clone, Debug)]
 pub(super) struct Random(forebay_units::Random);
 

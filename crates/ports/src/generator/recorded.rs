@@ -16,6 +16,7 @@ use crate::pcap::{ReadError, Reader, Skipped};
 /// The largest number of packets in a capture. So many packets take some hundred megabytes of memory.
 const MAX_PACKETS: usize = 1 << 22;
 /// The longest frame, in bytes. A longer frame in a capture was merged by the recording device, or was not yet split.
+/// Its length is limited to this number.
 const MAX_LENGTH: u32 = 1514;
 /// Lengths are rounded down to multiples of this number of bytes, so that there are at most 256 different lengths.
 const LENGTH_STEP: u32 = 8;

@@ -26,8 +26,8 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Creates the order of the sessions in `some`, which are in ascending order, on `stacks` stacks. If `some` is
-    /// `None`, the sessions are `0..count`. There must be at least one session.
+    /// Creates the order of the sessions `some`, whose numbers must ascend. If `some` is `None`, the sessions are
+    /// `0..count`. There must be at least one session. `stacks` is the number of stacks of VLAN tags, at least 1.
     pub(super) fn new(
         some: Option<Vec<u32>>,
         count: usize,
@@ -91,7 +91,7 @@ impl Sessions {
 /// Without skew, sessions take turns in a ring. With skew, the order is drawn in advance and repeated. The drawn order
 /// has [`MIN_ORDER`] entries of 4 bytes, or as many entries as sessions if there are more sessions.
 struct Ring {
-    /// The sessions in their order. Empty if the order is `0..count`.
+    /// The session of each turn. Empty if the turns are those of the sessions `0..count`.
     order: Vec<u32>,
     /// The number of sessions.
     count: usize,
@@ -113,7 +113,7 @@ struct Window {
     at_once: u64,
     /// The number of packets of each session before it is replaced.
     packets: u64,
-    /// The number of packets so far.
+    /// The number of packets that the window has provided so far.
     given: u64,
 }
 
@@ -161,7 +161,7 @@ impl Ring {
         if self.burst > 1 || !self.order.is_empty() {
             return out.iter_mut().for_each(|session| *session = self.next());
         }
-        // The sessions take turns packet by packet in their order, so the numbers are consecutive until the end of the
+        // The sessions `0..count` take turns packet by packet, so the numbers are consecutive until the end of the
         // ring.
         let mut rest = out;
         while !rest.is_empty() {

@@ -11,15 +11,15 @@ use super::frames::Frames;
 pub(super) struct Share {
     /// The sessions of the worker, in ascending order. `None` for all sessions.
     pub(super) sessions: Option<Vec<u32>>,
-    /// The start of the worker's part of all traffic, between 0 and 1. The parts of the workers are adjacent.
+    /// The start of the worker's part of all traffic, as a fraction from 0 to 1. The parts of the workers are adjacent.
     from: f64,
     /// The end of this part.
     to: f64,
 }
 
 impl Share {
-    /// Returns the share of the worker whose generator is being created. `weight` returns the relative number of
-    /// packets of a session, out of all `sessions`.
+    /// Returns the share of the worker whose generator is being created. `sessions` is the number of the sessions of
+    /// all workers. `weight` returns the number of packets of a session, relative to other sessions.
     pub(super) fn of(
         setup: &Setup<'_>,
         frames: &Frames,

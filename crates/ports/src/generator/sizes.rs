@@ -57,7 +57,7 @@ impl Size {
     }
 }
 
-/// The minimum length of a drawn order. The order is so long that its repetition has no visible effect.
+/// The minimum length of a drawn order, in frames. The order is so long that its repetition has no visible effect.
 const MIN_ORDER: usize = 1 << 12;
 
 /// The order of the sizes: returns the size of each next frame. The order, a round, is drawn once and repeated. The

@@ -76,8 +76,9 @@ impl Watch {
         self.current_fault.map(|current_fault| format!("the interface '{}' {current_fault}", self.name))
     }
 
-    /// Checks the interface again at the end of a run, and returns its fault. A missing carrier is not a fault of the
-    /// run: the other end may have ended before, and the kernel reports a carrier up to a second late.
+    /// Checks the interface again at the end of a run, and returns its fault. A missing carrier is not reported, for
+    /// two reasons: the program at the other end of the link may have ended first, and the kernel reports a new carrier
+    /// up to a second late.
     pub fn last_fault(&mut self) -> Option<String> {
         self.check(false);
         self.fault().filter(|_| self.current_fault != Some(Fault::NoLink))
@@ -93,8 +94,8 @@ impl Watch {
         }
     }
 
-    /// Records the state of the link for events, and that the interface was replaced or was down since the previous
-    /// check. `found` is the result of the last check.
+    /// Records the state of the link in `link`, from which events are created. Also records if the interface was
+    /// replaced or was down since the previous check. `found` is the result of the last check.
     pub fn record(&self, found: Found, link: &LinkCounters) {
         if found.is_replaced {
             link.note_replaced();

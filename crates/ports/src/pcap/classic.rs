@@ -35,9 +35,9 @@ pub(super) struct Classic {
     header: usize,
     /// The order of the two lengths in a record.
     swapped: Swapped,
-    /// The link type of all packets.
+    /// The link type of all packets, for the conversion to Ethernet.
     link: Link,
-    /// The number of the link type.
+    /// The number of this link type, for the counts of skipped packets.
     number: u32,
 }
 
@@ -56,6 +56,8 @@ impl Classic {
         let header: [u8; 24] = input.take().map_err(|error| ReadError::of(error, 0, 0))?;
         let [magic, _, _, _, _, link] = order.words(&header);
         let half = |at: usize| order.u16([header[at], header[at + 1]]);
+        // The tcpdump of DG/UX writes version 543.0, with the lengths in the order of versions before 2.3 (libpcap,
+        // `sf-pcap.c`).
         let swapped = match (half(4), half(6)) {
             (2, ..3) | (543, _) => Swapped::Yes,
             (2, 3) => Swapped::Perhaps,

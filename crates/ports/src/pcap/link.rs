@@ -97,7 +97,7 @@ impl Link {
         let network = HEADROOM + header.removed;
         let (start, ethertype) = match header.protocol {
             Protocol::Type(protocol) => (network - 14, protocol),
-            // In 802.3 this field is a length of up to 1500 bytes (IEEE 802.3 section 3.2.6).
+            // In an 802.3 frame, the EtherType field is a length of up to 1500 bytes (IEEE 802.3 section 3.2.6).
             Protocol::Length if payload <= 1500 => (network - 14, payload as u16),
             Protocol::Length => return Err(skip(SkipReason::Protocol)),
             Protocol::Ppp => {

@@ -181,7 +181,7 @@ impl Ng {
         block.length = self.order.u32(length);
         block.kind = self.order.u32(kind);
         let read = if section { 16 } else { 8 };
-        // Blocks consist of whole words, but some writers do not count the padding in the length.
+        // Blocks consist of whole words of four bytes, but some writers do not count the padding in the length.
         let padded = u64::from(block.length).next_multiple_of(4);
         let Some(rest) = padded.checked_sub(read + 4) else {
             return block.corrupt(format!("the block has {} bytes: allowed are {} and more", block.length, read + 4));
@@ -227,7 +227,8 @@ impl Ng {
         let number = match block.kind {
             SIMPLE => 0,
             ENHANCED => self.order.u32(first),
-            // 16 bits are the interface, and 16 bits a number of drops.
+            // In an obsolete packet block, the first 16 bits are the interface, and the next 16 bits the number of
+            // dropped packets.
             _ => u32::from(self.order.u16([first[0], first[1]])),
         };
         let Some(interface) = self.interfaces.get(number as usize).copied() else {

@@ -12,7 +12,7 @@ use super::reader::{ReadError, Reader, Record};
 use super::skipped::Skipped;
 use super::stream;
 
-/// The number of bytes of packets (and their index) that are kept in memory.
+/// The number of bytes that are read before the start and kept in memory: the packets and their index.
 const RESIDENT: usize = 64 << 20;
 /// The size of a piece that a thread reads, in bytes of packets and their index.
 pub(super) const PIECE: usize = 4 << 20;
@@ -130,7 +130,7 @@ pub(super) struct Playback {
     /// True if the player polls for more pieces. Otherwise, the player waits until a piece arrives.
     polls: bool,
     /// The number of rounds after this round. If a thread reads the capture, the thread counts the rounds, and this
-    /// number does not decrease.
+    /// number stays the same.
     remaining_rounds: u64,
     /// The capture's first time stamp, in nanoseconds since 1970. `None` until it is known.
     first: Option<u64>,
@@ -206,7 +206,7 @@ impl Playback {
         }
     }
 
-    /// Replaces the packets in memory by these packets.
+    /// Replaces the packets in memory by the packets of `piece`.
     fn take(&mut self, piece: Piece) {
         if !piece.skipped.is_empty() {
             self.skipped.merge(&piece.skipped);
@@ -278,7 +278,7 @@ impl Playback {
             if self.remaining_rounds == 0 || self.piece.entries.is_empty() {
                 return false;
             }
-            // `forever` is 2⁶⁴ - 1 rounds.
+            // `loops: forever` is 2⁶⁴ - 1 rounds, so in practice this number never becomes 0.
             self.remaining_rounds -= 1;
             self.skipped.merge(&self.piece.skipped);
             self.has_new_events |= !self.piece.skipped.is_empty();

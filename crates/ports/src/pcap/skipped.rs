@@ -57,7 +57,7 @@ impl Skipped {
         let full = self.0.len() >= Self::MAX_REASONS;
         match self.0.get_mut(&skip) {
             Some(known) => *known += count,
-            // All further reasons are counted together as other link types.
+            // The reasons that are not counted separately are counted together, as other link types.
             None if full => *self.0.entry(Skip { link: u32::MAX, reason: SkipReason::Link }).or_default() += count,
             None => drop(self.0.insert(skip, count)),
         }

@@ -124,8 +124,9 @@ impl Spool {
         })
     }
 
-    /// Returns the buffer to which the caller must append the next `bytes` bytes. Returns `None` if there is no room
-    /// now, or if the file cannot be written any more.
+    /// Returns the buffer to which the caller must append the next `bytes` bytes. With [`WhenFull::Wait`], waits for an
+    /// empty buffer if necessary. With [`WhenFull::Refuse`], returns `None` if there is no empty buffer. Also returns
+    /// `None` if the file cannot be written any more.
     #[inline]
     pub(super) fn room(&mut self, bytes: usize) -> Option<&mut Vec<u8>> {
         if self.filling.len() + bytes > BUFFER {

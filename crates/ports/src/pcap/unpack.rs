@@ -1,9 +1,9 @@
 //! Decompresses gzip, Zstandard and LZ4 streams while they are read, in bounded memory.
 //!
 //! A compressed stream may have several frames, with skippable frames between them (RFC 8878 section 3.1, LZ4 frame
-//! format 1.6.4). A gzip stream may have several members (RFC 1952 section 2.2). The crates decode one frame, and this
-//! module finds the frames. If a stream ends inside a frame, the error has the kind `UnexpectedEof`, regardless of the
-//! crate that detects the end.
+//! format 1.6.4). A gzip stream may have several members (RFC 1952 section 2.2). The decoders (flate2, ruzstd and
+//! lz4_flex) decode one frame or member, and this module finds its successors. If a stream ends inside a frame, the
+//! error has the kind `UnexpectedEof`, regardless of the crate that detects the end.
 
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
@@ -149,7 +149,7 @@ impl Read for Frames<'_> {
             let (read, ended) = match &mut self.state {
                 State::Ended => return Ok(0),
                 State::Between(_) => {
-                    // After an error, reading stops.
+                    // If `next_frame` fails, the state remains `Ended`, so later readings return no bytes.
                     let State::Between(source) = std::mem::replace(&mut self.state, State::Ended) else { return Ok(0) };
                     self.state = next_frame(source)?;
                     continue;

@@ -85,8 +85,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns settings of the same interface without configured values. With these settings, the interface has the
-    /// values that it had before it was configured.
+    /// Returns settings of the same interface without configured values. Applying these settings restores the values
+    /// that the interface had before this program configured it.
     fn bare(&self) -> Self {
         Self { address: None, mac: None, mtu: None, ..self.clone() }
     }
@@ -124,7 +124,8 @@ pub struct TapDevice {
 /// The settings that a configuration has replaced, for [`TapDevice::undo`].
 #[derive(Debug)]
 pub struct PreviousSettings {
-    /// The number of the configuration that has replaced these settings: the device's counter after it.
+    /// The number of the configuration that has replaced these settings: the value of the counter in `TapDevice::set`
+    /// after that configuration.
     generation: u64,
     pub(super) settings: Settings,
 }
@@ -166,7 +167,7 @@ impl TapDevice {
         let device = Self { file, own_values, set: Mutex::new((0, settings.bare())) };
         let before = device.configure(&mut device.set(), settings)?;
         if let Err((doing, source)) = bring_up(name) {
-            // An interface that existed before keeps its previous settings.
+            // If the interface existed before, it gets back its previous settings.
             let _ = device.configure(&mut device.set(), &before.settings);
             return Err(system_error(name, doing, source));
         }

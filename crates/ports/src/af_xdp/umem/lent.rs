@@ -46,7 +46,7 @@ impl Lent {
         self.count += 1;
     }
 
-    /// Marks a chunk as not lent. Returns true if it was lent.
+    /// Marks a chunk as not lent. Returns false if the chunk was not lent before.
     // The branch is intentional. rustc 1.95 omits the assignment of a comparison that is used before it is branched on
     // (rust-lang/rust issue 158206), so `count -= usize::from(lent)` did not count in a release build.
     #[inline]
@@ -109,8 +109,8 @@ impl Lent {
         packet
     }
 
-    /// Takes back a chunk whose frame the kernel has sent. Returns true if it was lent. The next [`flush`](Self::flush)
-    /// returns it to the pool.
+    /// Takes back the chunk at `address`, whose frame the kernel has sent. The next [`flush`](Self::flush) returns the
+    /// chunk to the pool. Returns false, and does nothing, if no lent chunk is at this address.
     #[inline]
     pub fn sent(&mut self, address: u64) -> bool {
         let known = self.umem.decode(address).filter(|(index, _)| self.mark_returned(*index));
