@@ -1,6 +1,7 @@
-//! The fields of the inner packet that the outer headers show: its traffic class, and a hash of its session in the UDP
-//! source port. By this port, routers that balance load over equal paths keep the packets of a session on one path, and
-//! spread the sessions of a tunnel over several paths (RFC 7348 section 5, TS 29.281 section 4.4.2.3).
+//! Reads the fields of the inner packet on which the outer headers depend: its traffic class, and a hash of its
+//! session, which determines the UDP source port. By this port, routers that balance load over equal paths keep the
+//! packets of a session on one path, and spread the sessions of a tunnel over several paths (RFC 7348 section 5, TS
+//! 29.281 section 4.4.2.3).
 
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4;
@@ -14,7 +15,7 @@ pub const CHOSEN: u16 = 0x3fff;
 
 const ETHERNET: usize = size_of::<Ethernet>();
 
-/// The fields of an inner packet that the outer headers show.
+/// The fields of an inner packet on which the outer headers depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The traffic class, or 0 if the packet is not IP.
@@ -23,8 +24,8 @@ pub struct Shown {
     pub session: u64,
 }
 
-/// Returns a number whose upper bits depend on all bits of addresses and ports: both halves of one product (Yi,
-/// *wyhash*, 2019).
+/// Returns both halves of a product, combined by XOR (Yi, *wyhash*, 2019). The upper bits of the result depend on all
+/// bits of the addresses and ports.
 #[inline(always)]
 fn mix(addresses: u64, ports: u32) -> u64 {
     let (one, other) = (addresses ^ 0x9e37_79b9_7f4a_7c15, u64::from(ports) ^ 0xbf58_476d_1ce4_e5b9);
@@ -32,8 +33,8 @@ fn mix(addresses: u64, ports: u32) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Returns both IPv4 addresses of a header as a number. Any byte order is right if all callers use the same one. This
-/// one is the cheapest on little-endian processors.
+/// Returns both IPv4 addresses of a header as a number for [`mix`]. All callers must use the same byte order.
+/// Little-endian order is used, because it costs nothing on little-endian processors.
 #[inline(always)]
 fn addresses(bytes: [u8; 8]) -> u64 {
     u64::from_le_bytes(bytes)
@@ -45,7 +46,7 @@ fn addresses(bytes: [u8; 8]) -> u64 {
 #[repr(C)]
 pub struct Inner {
     macs: [u8; 12],
-    /// EtherType; version and header length, traffic class, total length, identification.
+    /// EtherType, version and header length, traffic class, total length, identification.
     start: U64,
     /// Flags and fragment offset, time to live, protocol.
     middle: U32,
@@ -63,8 +64,8 @@ impl Inner {
         const MIDDLE: u32 = 0x3fff_00ff;
         let inner: &Self = packet.view(0)?;
         let (start, expected) = (inner.start.get(), u64::from(EtherType::IPV4) << 48 | 0x4500 << 32);
-        // In both cases the packet contains at least its ports. With `unpadded`, this follows from the frame's length,
-        // which is at least that of `Self`.
+        // `fits` is true only if the packet contains at least its ports. With `unpadded`, the total length equals the
+        // length of the frame, and the frame is at least as long as `Self`.
         let fits = if unpadded {
             start & 0xffff_ff00_ffff_0000 == expected + ((packet.len() - ETHERNET) << 16) as u64
         } else {
@@ -102,7 +103,8 @@ impl Shown {
             Network::Other => 0,
         };
         let SessionKey { source, destination, source_port, destination_port, .. } = packet.outermost_key();
-        // For IPv4 the address is the first word.
+        // An IPv4 address is the first word of the 16 bytes. The four words of an IPv6 address are combined into one
+        // word.
         let is_ipv4 = packet.network().0 == Network::Ipv4;
         let word = |address: [u8; 16]| {
             let mut words =

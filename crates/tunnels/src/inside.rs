@@ -9,8 +9,8 @@ use forebay_packet::{Network, Packet};
 pub enum Unfit {
     /// The frame is not IP.
     NotIp,
-    /// The frame is shorter than its IP header states, or the stated length is impossible or not supported
-    /// (jumbograms).
+    /// The frame is shorter than the length in its IP header, or this length is impossible, or the packet is a
+    /// jumbogram, which is not supported.
     Truncated,
 }
 

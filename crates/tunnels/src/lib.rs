@@ -12,8 +12,8 @@ use forebay_packet::Packet;
 automod::dir!(pub "src");
 
 /// Calls `usual` for each packet until it returns false. Returns the index of the packet for which `usual` returned
-/// false, or `None` if there was no such packet. The loop has no counter, because registers in packet loops are scarce:
-/// the index is computed at the end.
+/// false, or `None` if there was no such packet. The loop has no counter, because registers in packet loops are scarce.
+/// The index is computed at the end, from the number of packets that were not visited.
 #[inline(always)]
 pub fn first_unusual(batch: &mut [Packet], mut usual: impl FnMut(&mut Packet) -> bool) -> Option<usize> {
     let len = batch.len();

@@ -1,8 +1,8 @@
 //! Writes the outer Ethernet, IPv4 and UDP headers and the eight bytes of the tunnel header. The fields that do not
 //! depend on the packet are computed in advance. The rest is combined in registers and written in a few stores.
 //!
-//! Fields are not patched into a template in memory: narrow stores followed by the next function's wider loads would
-//! cost more than the whole header (docs/performance.md).
+//! Fields are not patched into a template in memory. The next function reads the header with wider loads, and a wide
+//! load after narrow stores would cost more than writing the whole header (docs/performance.md).
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
@@ -39,7 +39,7 @@ pub struct OuterSettings {
     pub udp_checksum: bool,
     /// The code point: fixed, or copied from the inner packet.
     pub dscp: Dscp,
-    /// Whether routers may not fragment the outer packet.
+    /// True if the don't-fragment bit is set: then routers do not fragment the outer packet.
     pub df: bool,
     /// The time to live, 1 to 255.
     pub ttl: u8,
@@ -50,7 +50,7 @@ pub struct OuterSettings {
 /// The reason why a packet cannot be put into a tunnel. The packet is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The outer packet would be longer than allowed.
+    /// The outer packet would be longer than the `mtu` of the settings, or than the default limit if `mtu` is `None`.
     TooLong,
     /// There is too little room before the frame for the outer headers, or the frame is shorter than the part to
     /// remove.
@@ -93,14 +93,16 @@ impl Start {
 /// The numbers `first`, `second` and `third` contain the bytes of the headers: the first byte in the packet is the
 /// highest byte of the number. Fields that depend on the packet are added to these numbers.
 pub struct Outer {
-    /// The sum of the constant words of the IPv4 header, except the first two, which depend on the packet.
+    /// The sum of the constant 16-bit words of the IPv4 header, for the checksum. The first two words (traffic class
+    /// and total length) and the destination address depend on the packet, and are added for each packet.
     sum: u32,
-    /// The first eight bytes of the IPv4 header without the inner traffic class, length and identification.
+    /// The first eight bytes of the IPv4 header. The total length, the identification, and the bits of the traffic
+    /// class that are copied from the inner packet are 0.
     first: u64,
-    /// The next eight bytes, with ones in place of the checksum.
+    /// The next eight bytes of the IPv4 header, with all ones in place of the checksum.
     second: u64,
-    /// The UDP header without the session's bits of the source port. The length in it is minus the length of the IPv4
-    /// header: the length of the outer packet is added later.
+    /// The UDP header. The bits of the source port that the session determines are 0. The length field contains minus
+    /// the length of the IPv4 header: adding the total length of the outer packet gives the UDP length.
     third: u64,
     /// A mask of the bits that the outer traffic class copies from the inner traffic class.
     class: u8,
@@ -219,7 +221,7 @@ impl Outer {
         // (RFC 1071 section 2).
         let sum = (first >> 32) as u32 + sum;
         let sum = sum.wrapping_add(sum.rotate_left(16)) & 0xffff_0000;
-        // The ones at the position of the checksum invert it.
+        // `self.second` has all ones at the position of the checksum, so the XOR writes the inverted sum there.
         let second = self.second ^ u64::from(sum) << 16;
         let third = self.third + (shown.session & self.chosen) + (wide << 16);
         let fourth = tunnel(wide - OVERHEAD as u64);

@@ -1,7 +1,7 @@
 //! Checks and removes the outer headers of tunnel packets.
 //!
-//! Each network function has a fast path for nearly all packets. The slow path here handles the other packets, and
-//! finds the reason of an error.
+//! Each network function has its own fast path for nearly all packets. The functions of this module are the slow path:
+//! they check all other packets, and find the reason of an error.
 
 use std::net::IpAddr;
 
@@ -84,8 +84,8 @@ pub fn datagram(packet: &mut Packet, port: u16, verified: bool) -> Result<Datagr
     Ok(Datagram { ip, payload, end, class, source, destination, source_port: datagram.source.get() })
 }
 
-/// Returns the offset and bytes of the UDP segment in an IPv4 packet that begins with `bytes`. The packet must be
-/// complete.
+/// Returns the offset and the bytes of the UDP segment in the IPv4 packet at the start of `bytes`. Returns
+/// [`Fault::Length`] if the packet is not complete.
 fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
     if header.protocol != ipv4::UDP {
@@ -114,8 +114,8 @@ fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     Ok((start, bytes.get(start..end).ok_or(Fault::Length)?))
 }
 
-/// Removes everything around the inner IP packet, which is at the offsets from `start` to `end`. The packet gets an
-/// Ethernet header with the frame's addresses and the EtherType of the packet's IP version, as a point-to-point
+/// Removes everything around the inner IP packet, which is the range from `start` to `end` of the frame. The packet
+/// gets an Ethernet header with the frame's addresses and the EtherType of the packet's IP version, as a point-to-point
 /// interface would deliver it. Returns false, without a change, if these bytes are not an IP packet, if its fixed
 /// header is cut short, or if the Ethernet header has no room before `start`.
 pub fn unwrap_ip(packet: &mut Packet, start: usize, end: usize) -> bool {

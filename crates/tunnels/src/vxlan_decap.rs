@@ -149,8 +149,9 @@ impl VxlanDecap {
         self.vnis.is_empty() || self.vnis.contains(&vni)
     }
 
-    /// Unwraps a frame of an accepted network with plain headers. Returns false, without a change, for all other
-    /// frames: [`unusual`](Self::unusual) handles these.
+    /// Unwraps a usual frame of an accepted network. A frame is usual if its outer IPv4 header has no options, is no
+    /// fragment and has a [neutral](ecn::is_neutral) mark, if it has no padding, and if no UDP checksum has to be
+    /// verified. Returns false, without a change, for all other frames: [`unusual`](Self::unusual) handles these.
     #[inline(always)]
     fn usual(&self, packet: &mut Packet) -> bool {
         let Some(Plain { ethernet, outer, udp, vxlan, .. }) = packet.view(0) else { return false };

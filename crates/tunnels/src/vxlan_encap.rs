@@ -77,7 +77,7 @@ pub struct VxlanEncap {
     outer: Outer,
     /// The outer destination address, in host byte order.
     peer: u32,
-    /// The VXLAN header as a number.
+    /// The VXLAN header as a number: its first byte in the packet is the highest byte.
     header: u64,
 }
 
@@ -140,7 +140,8 @@ impl VxlanEncap {
         self.put::<PLAIN>(packet, start, shown).is_ok()
     }
 
-    /// Encapsulates any frame, or returns the gate of the error.
+    /// Encapsulates any frame and returns [`Gate::FIRST`]. If that is not possible, returns the gate of the drop
+    /// reason.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet) -> Gate {
