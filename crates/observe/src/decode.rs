@@ -89,7 +89,7 @@ impl Layers {
         }
         let address = |at| Some(IpAddr::V4(Ipv4Addr::from(array::<4>(frame, at)?)));
         self.addresses = Some((address(at + 12)?, address(at + 16)?));
-        // A length of zero means that the sender leaves segmentation to its device.
+        // A length of 0 means that the sender has left the segmentation of a long packet to its device.
         self.end = match word(frame, at + 2)? {
             0 => frame.len(),
             length => frame.len().min(at + usize::from(length)),

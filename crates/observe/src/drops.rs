@@ -23,11 +23,13 @@ use crate::story::Names;
 /// Counts of the dropped packets that were to be written.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Packets that are in the file.
+    /// The number of packets that were passed to the writer. They are in the file, unless `trouble` reports an error.
     pub written: AtomicU64,
-    /// Packets that were lost because the buffers of the writer were full.
+    /// The number of packets that were lost, because the buffers of the writer were full or the file could not be
+    /// written any more.
     pub lost: AtomicU64,
-    /// The error because of which the file is incomplete.
+    /// The error because of which the file is incomplete. `None` until the file is completed, and if there was no
+    /// error.
     pub trouble: Mutex<Option<String>>,
 }
 
@@ -131,7 +133,7 @@ pub fn report_drops(raw: &Receiver<RawDrop>, out: &SyncSender<DroppedPacket>) {
     let start = Tsc.now();
     let nanos = |from: Ticks, to: Ticks| Tsc.frequency().nanos(to.since(from)).0;
     while let Ok(RawDrop { names, site, reason, arrival, bytes, length }) = raw.recv() {
-        // The packet may have arrived before the request.
+        // The packet may have arrived before this function was called.
         let at_ns = if arrival >= start {
             wall.saturating_add(nanos(start, arrival))
         } else {

@@ -46,18 +46,18 @@ impl Names {
     /// Returns the drop reason with the module or port, as in the report: `module.reason`, `port.refused`, `unwanted`.
     pub fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
-            // This drop is caused by a defect of the function. It is counted for the whole worker, so the text has no
-            // module.
+            // A function that returns a gate that it does not have has a defect. Such drops are counted for the whole
+            // worker, so the text has no module.
             DropSite::Module(_) if reason == "no_gate" => reason.to_owned(),
             DropSite::Module(module) => format!("{}.{reason}", self.module(module)),
-            // The number of ports, as an index, stands for packets that the configuration drops (`unwanted`).
+            // An index equal to the number of ports stands for the packets that the configuration drops (`unwanted`).
             DropSite::Port(port) => self.ports.get(port).map_or(reason.to_owned(), |name| format!("{name}.{reason}")),
         }
     }
 }
 
 impl Story {
-    /// Formats the story in several lines. `start` is the start of the run.
+    /// Formats the story in several lines. `start` is the start of the run, and `frequency` that of the workers' clock.
     pub fn text(&self, start: Ticks, frequency: Frequency) -> String {
         let mut text = String::new();
         let port = self.names.ports.get(self.port).map_or("?", String::as_str);

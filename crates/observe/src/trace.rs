@@ -75,9 +75,9 @@ pub enum End {
 pub struct Tracer {
     /// The filter of the packets to trace. `None` for all packets.
     filter: Option<Filter>,
-    /// The number of packets that are still to be chosen.
+    /// The number of packets that the trace still has to choose.
     remaining: u64,
-    /// The number of packets that have been chosen.
+    /// The number of packets that the trace has chosen so far.
     chosen: u64,
     /// The marks and stories of packets in flight, oldest first.
     in_flight: VecDeque<(u8, Story)>,
@@ -171,8 +171,8 @@ impl Default for Marks {
 
 impl Marks {
     /// Takes an unused mark. Returns `None` if all marks are in use. Otherwise, the caller must call
-    /// [`follow`](Self::follow) with the mark. Marks are taken in turn, so that a mark stays unused for a long time
-    /// after the end of its packet. A copy of this packet may still have the mark then.
+    /// [`follow`](Self::follow) with the mark. After the end of a packet, a copy of it may still have its mark.
+    /// Therefore, marks are taken in turn, so that a mark is not used again soon.
     fn take(&mut self) -> Option<u8> {
         if self.used == usize::from(u8::MAX) {
             return None;
@@ -205,7 +205,8 @@ fn after(mark: u8) -> u8 {
 }
 
 impl Watchers {
-    /// Lets the tracers choose a packet that enters. Returns the packet's mark, or 0 if no tracer follows the packet.
+    /// Begins a story in each tracer that wants the packet, which enters now. Returns the packet's mark, or 0 if no
+    /// tracer follows the packet.
     fn enter(&mut self, names: &Arc<Names>, port: usize, packet: &Packet) -> u8 {
         let Self { tracers, marks, .. } = self;
         let mut wanting = tracers.iter_mut().filter(|(_, tracer)| tracer.wants(packet)).peekable();
@@ -241,7 +242,8 @@ impl Watchers {
         }
     }
 
-    /// Returns true if no observer needs further packets. Then the workers need not be observed any more.
+    /// Returns true if no observer needs further packets. The workers then drop their observers and run at full speed
+    /// again.
     fn is_done(&self) -> bool {
         let seen = |(_, tracer): &(u64, Tracer)| tracer.remaining == 0 && tracer.in_flight.is_empty();
         self.drops.is_none() && self.queues.is_empty() && self.tracers.iter().all(seen)

@@ -7,7 +7,7 @@ use forebay_packet::wire::ethernet::{EtherType, MacAddress};
 
 use super::{ICMP, ICMP6, Layers, TCP, UDP, array, byte, word};
 
-/// A header field. Its name is known to users of Wireshark and tcpdump.
+/// A header field. Its name resembles the names in Wireshark and tcpdump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The name, for example `ipv4.ttl`.
@@ -150,8 +150,8 @@ fn flags(bits: u8) -> String {
     if set.is_empty() { "none".to_owned() } else { set.join("+") }
 }
 
-/// Returns the changes of a frame, one line each: `ipv4.ttl 64 → 63`, or an added or a removed field. If no field
-/// differs, returns the bytes that differ.
+/// Returns the changes of a frame, one line each: a changed field (`ipv4.ttl 64 → 63`), an added field (`+`) or a
+/// removed field (`-`). If all fields are equal but the frames are not, returns the bytes that differ.
 #[must_use]
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
     let (old, new) = (fields(before), fields(after));

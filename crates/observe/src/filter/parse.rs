@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::{Filter, Side};
 
-/// The largest nesting depth of parentheses and `not`. The parser is recursive.
+/// The largest nesting depth of parentheses and `not`. It is limited, because the parser is recursive.
 const DEPTH: usize = 64;
 /// The largest number of words in an expression.
 const WORDS: usize = 4_096;
@@ -83,14 +83,15 @@ impl<'a> Parser<'a> {
         self.words.get(self.at).map(|word| word.text)
     }
 
-    /// Consumes the next word if it is one of `wanted`. Returns whether it was.
+    /// Consumes the next word if it is one of `wanted`. Returns true if it has consumed the word.
     fn take(&mut self, wanted: &[&str]) -> bool {
         let found = self.peek().is_some_and(|word| wanted.contains(&word));
         self.at += usize::from(found);
         found
     }
 
-    /// Returns an error at the column of word `at`.
+    /// Returns an error at the column of the word with the index `at`, or at the end of the expression if there is no
+    /// such word.
     fn wrong(&self, at: usize, message: &str) -> FilterError {
         FilterError { column: self.words.get(at).map_or(self.end, |word| word.column), message: message.to_owned() }
     }
@@ -210,7 +211,8 @@ impl<'a> Parser<'a> {
         self.value(allowed, |text| T::try_from(text.parse().ok().filter(|number| *number <= most)?).ok())
     }
 
-    /// Consumes the next word as a value that `read` accepts. `allowed` is for the error.
+    /// Consumes the next word and returns its value. `read` returns the value of a word, or `None` if the word is not
+    /// allowed. `allowed` describes the allowed words, for the error.
     fn value<T>(&mut self, allowed: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, FilterError> {
         let value = self.peek().and_then(read).ok_or_else(|| self.expected(allowed))?;
         self.at += 1;
