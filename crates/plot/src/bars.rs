@@ -32,7 +32,7 @@ pub struct Bars {
     pub groups: Vec<Group>,
     /// True if the values of all groups are stacked in one bar per row. Otherwise, each group has its own bar in a row.
     pub stacked: bool,
-    /// Values of another source for comparison. `None` if there are none.
+    /// The ranges that another source states, for comparison. `None` if there is no such source.
     pub reference: Option<Reference>,
 }
 
@@ -52,7 +52,7 @@ const BAR: f64 = 15.0;
 const HATCH: f64 = 5.0;
 /// The distance between rows, in pixels.
 const GAP: f64 = 9.0;
-/// The names of the rows take at most this fraction of the figure's width.
+/// The names of the rows take at most this fraction of the figure's width. Longer names are shortened.
 const NAMES: f64 = 0.55;
 
 /// Draws a void bar: its outline, filled with slanted lines. The points are its upper left and lower right corners.
@@ -124,8 +124,8 @@ impl Bars {
                 let upper = top + place * number as f64;
                 pen.text(name, (left - 8.0, upper + (place - GAP) / 2.0), letters(INK, Side::Left));
                 let range = self.reference.as_ref().and_then(|reference| *reference.ranges.get(number)?);
-                // Returns the x of the label of a bar that ends at the value `end`. A label that would cross the range
-                // is written to the right of the range.
+                // Returns the x position, in pixels, of the label of a bar that ends at the value `end`. A label that
+                // would cross the range is written to the right of the range.
                 let beside = |end: f64, label: &str| {
                     let (from, room) = (at(end) + 5.0, width(label, WORDS) + 5.0);
                     let crossed = range.is_some_and(|(least, most)| at(least) < from + room && at(most) > from - 5.0);
@@ -172,7 +172,7 @@ impl Bars {
         }))
     }
 
-    /// Checks the lengths of lists and the values, for [`svg`](Self::svg).
+    /// Checks the lengths of the lists and the values, and returns the errors of [`svg`](Self::svg).
     fn check(&self) -> Result<(), PlotError> {
         if self.places.is_empty() || self.groups.is_empty() {
             return Err(PlotError::Empty(self.title.clone()));

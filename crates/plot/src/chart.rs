@@ -90,6 +90,7 @@ fn check(figure: &Figure) -> Result<(), PlotError> {
     for layer in &figure.layers {
         if let Layer::Reference { from, to, .. } = layer {
             for (x, y) in [from, to] {
+                // A reference may lie outside of the ends of an axis: it is cut off there.
                 let bare = |axis: &Axis| Axis { ends: (None, None), ..axis.clone() };
                 on(&bare(&figure.x), *x)?;
                 on(&bare(&figure.y), *y)?;
@@ -99,8 +100,8 @@ fn check(figure: &Figure) -> Result<(), PlotError> {
     if any { Ok(()) } else { Err(PlotError::Empty(figure.title.clone())) }
 }
 
-/// Returns the scale of an axis for these values, with about `marks` marks. A named axis has half a unit of space at
-/// each end.
+/// Returns the scale of an axis for these values, with about `marks` marks. The scale of a named axis does not depend
+/// on the values: it contains all names, and half a unit of space at each end.
 fn scale(axis: &Axis, values: impl Iterator<Item = f64>, marks: usize) -> Scale {
     if axis.names.is_empty() {
         return Scale::around(values, axis.log, axis.ends, marks);
@@ -132,8 +133,9 @@ fn legend(figure: &Figure) -> Vec<(Colour, &Layer)> {
     if named.len() > 1 { named } else { Vec::new() }
 }
 
-/// Arranges the names of a legend in rows that are at most `room` pixels wide. Each entry has the index of a name, and
-/// the distance of its symbol from the start of the row, in pixels. A name that is longer than `room` has its own row.
+/// Arranges the names of a legend in rows that are at most `room` pixels wide. Each element of a row has the index of a
+/// name, and the distance of its symbol from the start of the row, in pixels. A name that is longer than `room` has its
+/// own row.
 pub(crate) fn rows(names: &[&str], room: f64) -> Vec<Vec<(usize, f64)>> {
     let mut rows: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut used = f64::INFINITY;

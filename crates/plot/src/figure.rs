@@ -8,7 +8,7 @@ pub struct Axis {
     pub(crate) label: String,
     /// True for a logarithmic axis.
     pub(crate) log: bool,
-    /// The fixed low and high end. `None` for an end that follows from the values.
+    /// The fixed low and high end. `None` for an end that is computed from the values of the layers.
     pub(crate) ends: (Option<f64>, Option<f64>),
     /// The names of the values 0, 1, 2 … Empty for an axis of numbers.
     pub(crate) names: Vec<String>,
@@ -50,7 +50,7 @@ impl Axis {
     }
 }
 
-/// A layer of a figure. All layers except events have an entry in the legend.
+/// A layer of a figure. All layers except events have an entry in the legend, if the legend has at least two entries.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Layer {
     /// Points joined by a line. Each point has a dot.
@@ -67,7 +67,7 @@ pub enum Layer {
         /// The points as (x, y).
         points: Vec<(f64, f64)>,
     },
-    /// A step function: a value holds from its x to the next x.
+    /// A step function: from each x to the next x, the function has the y of the first of the two points.
     Steps {
         /// The name in the legend.
         name: String,
@@ -120,8 +120,7 @@ impl Layer {
         }
     }
 
-    /// Returns the points that the axes must contain. `None` instead of a coordinate means that any value on this axis
-    /// is right.
+    /// Returns the points that the axes must contain. A coordinate is `None` if the layer has no value on this axis.
     pub(crate) fn places(&self) -> Vec<(Option<f64>, Option<f64>)> {
         match self {
             Self::Line { points, .. } | Self::Points { points, .. } | Self::Steps { points, .. } => {
@@ -184,8 +183,8 @@ impl Figure {
     }
 }
 
-/// Returns the cumulative distribution of samples, for [`Layer::Steps`]: each pair is a value and the share of samples
-/// that are at most this value. Samples that are not finite are ignored.
+/// Returns the cumulative distribution of samples, for [`Layer::Steps`]: each pair is a value and the fraction of
+/// samples (0 to 1) that are at most this value. Samples that are not finite are ignored.
 #[must_use]
 pub fn cdf(samples: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();

@@ -14,7 +14,8 @@ pub struct Nest {
     pub sorts: Vec<Sort>,
     /// The outermost boxes.
     pub boxes: Vec<Cell>,
-    /// The legend entry of void (dashed) boxes. It is omitted if there are no void boxes.
+    /// The legend entry of void boxes ([`Cell::void`]), for example `free core`. It is omitted if there are no void
+    /// boxes.
     pub void: String,
     /// Lines of text below the boxes.
     pub notes: Vec<String>,
@@ -39,7 +40,8 @@ pub struct Cell {
     pub name: String,
     /// The type of the box, as an index of [`Nest::sorts`].
     pub sort: usize,
-    /// True if the box is void: it is drawn with dashes.
+    /// True if the element of the box is not in use, for example a core outside the CPU set. The box is drawn with
+    /// dashes.
     pub void: bool,
     /// The boxes inside this box.
     pub parts: Vec<Cell>,
@@ -52,7 +54,8 @@ pub struct Grid {
     pub title: String,
     /// The heads of both the rows and the columns.
     pub heads: Vec<String>,
-    /// The numbers, row by row. Each row must have as many numbers as there are heads.
+    /// The numbers as text, row by row. There should be a row for each head, and each row must have a number for each
+    /// head.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -62,7 +65,7 @@ const MARGIN: f64 = 16.0;
 const INSET: f64 = 7.0;
 /// The distance between boxes, in pixels.
 const GAP: f64 = 5.0;
-/// The height of a line of text, in pixels.
+/// The height of a line of text inside a box or grid, in pixels.
 const LINE: f64 = 15.0;
 /// The width of the smallest box, in pixels.
 const LEAST: f64 = 24.0;
@@ -86,7 +89,8 @@ struct LaidOutBox<'c> {
 }
 
 impl<'c> LaidOutBox<'c> {
-    /// Arranges a box that is at most `room` pixels wide. The caller may enlarge it later.
+    /// Computes the size of a box that is at most `room` pixels wide, and arranges the boxes inside it. The caller may
+    /// enlarge the box later.
     fn of(cell: &'c Cell, room: f64) -> Self {
         let inner = room - 2.0 * INSET;
         let lines: Vec<_> = if cell.parts.is_empty() {
@@ -149,9 +153,9 @@ fn letters(colour: Colour, side: Side) -> Letters {
     Letters { size: WORDS, colour, side, upwards: false }
 }
 
-/// Arranges boxes in rows that are at most `room` pixels wide, from the point `origin`. Successive boxes of the same
-/// type stay together, in rows with the same number of boxes. Returns the boxes with their positions, and the total
-/// size.
+/// Arranges boxes in rows that are at most `room` pixels wide. `origin` is the upper left corner of the first row.
+/// Successive boxes of the same type form a group. Each group starts a new row, and its rows have the same number of
+/// boxes, except the last row. Returns the boxes with their positions, and the total size.
 fn placed(cells: &[Cell], room: f64, origin: Point) -> (Vec<(Point, LaidOutBox<'_>)>, Point) {
     let (mut parts, mut widest, mut top) = (Vec::new(), 0.0_f64, origin.1);
     for group in cells.chunk_by(|a, b| a.sort == b.sort && a.parts.is_empty() == b.parts.is_empty()) {

@@ -4,8 +4,8 @@
 const PREFIXES: [(f64, &str); 7] =
     [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-6, "µ"), (1e-9, "n")];
 
-/// Returns the factor and the prefix for numbers of this size. There is no prefix for thousandths, because `0.2` is
-/// easier to read than `200m`.
+/// Returns the prefix for numbers with the absolute value `size`, and the number by which to divide them. There is no
+/// prefix for thousandths, because `0.2` is easier to read than `200m`.
 fn prefix(size: f64) -> (f64, &'static str) {
     let size = size.abs();
     if size == 0.0 || (1e-3..1e3).contains(&size) {

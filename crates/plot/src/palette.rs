@@ -1,8 +1,8 @@
 //! Colours that people with different colour vision can distinguish.
 //!
 //! The first six colours of series come from Okabe and Ito, *Color universal design* (2008). In this order,
-//! neighbouring colours also differ in lightness. A figure uses these colours. A page gives some of them a second value
-//! for dark screens ([`DARK`]).
+//! neighbouring colours also differ in lightness. A figure contains these colours. On dark screens, the style of a page
+//! replaces some of them ([`DARK`]).
 
 /// A colour: red, green and blue.
 pub(crate) type Colour = [u8; 3];

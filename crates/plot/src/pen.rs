@@ -14,7 +14,7 @@ use plotters::style::{Color, FontTransform, IntoFont, RGBColor, ShapeStyle, Text
 use crate::escape::plain;
 use crate::palette::Colour;
 
-/// The units of the drawing library per pixel.
+/// The number of units of the drawing library per pixel.
 const FINE: f64 = 4.0;
 /// The average width of a letter of a sans-serif font, as a multiple of the font size.
 const LETTER: f64 = 0.56;
@@ -69,7 +69,8 @@ fn colour([red, green, blue]: Colour, opacity: f64) -> plotters::style::RGBAColo
     RGBColor(red, green, blue).mix(opacity)
 }
 
-/// Unwraps a result of the drawing library. Drawing into memory cannot fail, although the type allows it.
+/// Unwraps a result of the drawing library. The library returns errors for other backends, but drawing into memory
+/// cannot fail.
 fn sure<T, E: std::fmt::Debug>(drawn: Result<T, E>) -> Result<T, Infallible> {
     Ok(drawn.expect("drawing into memory cannot fail"))
 }
@@ -143,7 +144,7 @@ impl Pen<'_> {
     /// the text.
     pub(crate) fn text(&self, text: &str, at: Point, letters: Letters) {
         let Letters { size, colour: tint, side, upwards } = letters;
-        // The library draws letters too small by this factor.
+        // The library divides the font size by this factor, so the size is multiplied by it here.
         let font = ("sans-serif", size * FINE * 1.24).into_font();
         let font = if upwards { font.transform(FontTransform::Rotate270) } else { font };
         let side = match side {
@@ -153,7 +154,7 @@ impl Pen<'_> {
         };
         let tint = colour(tint, 1.0);
         let style = TextStyle::from(font).color(&tint).pos(Pos::new(side, VPos::Center));
-        // SVG positions the text by its anchor, so its exact width is not needed.
+        // The anchor in the SVG text positions it, so the exact width of the text is not needed.
         let Ok(()) = sure(self.area.draw_text(&plain(text), &style, fine(at)));
     }
 }

@@ -41,7 +41,7 @@ impl Scale {
             let around = if low == 0.0 { 1.0 } else { low.abs() * 0.05 };
             (low, high) = (if from.is_some() { low } else { low - around }, high + around);
         }
-        // The margin keeps a distance between the values and the free ends.
+        // The margin keeps the values at a distance from the free ends.
         let margin = (high - low) * 0.04;
         let step = step(high - low, marks);
         let (low, high) =
@@ -61,7 +61,7 @@ impl Scale {
         (self.low, self.high)
     }
 
-    /// Returns the position of a value: 0 at the low end, 1 at the high end.
+    /// Returns the position of a value as a fraction of the axis: 0 at the low end, 1 at the high end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -98,7 +98,8 @@ impl Scale {
     }
 }
 
-/// Returns the smallest step that fits into `span` at most `most` times. The step is 1, 2 or 5 times a power of ten.
+/// Returns the distance between marks: the smallest number that is 1, 2 or 5 times a power of ten and fits into `span`
+/// at most `most` times.
 fn step(span: f64, most: usize) -> f64 {
     let least = span / most.max(1) as f64;
     let power = 10f64.powf(least.log10().floor());
