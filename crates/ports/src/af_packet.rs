@@ -60,8 +60,8 @@ pub struct AfPacket {
     /// The new receiver, if the ring size differs from that of the previous port. `None` once `receive` has been
     /// called: then the new receiver is in `shared`.
     new_receiver: Option<Receiver>,
-    /// A copy of the descriptor of the receiver from which this port reads. The copy is necessary, because a parked
-    /// worker cannot hold the lock of the receivers. `None` once the port is closed.
+    /// The descriptor of the receiver from which this port reads, for a parked worker. `shared` also owns the
+    /// descriptor, but the worker cannot hold the lock of `shared` while it is parked. `None` once the port is closed.
     input: Option<Arc<OwnedFd>>,
     /// True once `receive` has been called.
     receives: bool,
@@ -176,7 +176,7 @@ impl Port for AfPacket {
             Err(TryLockError::WouldBlock) => return Ready::At(intake.now + self.poll),
         };
         if let Some((former, until)) = receivers.former.front_mut() {
-            // Former receivers come first, because the frames in the current ring are newer.
+            // Former receivers are read first, because the frames in the current ring are newer.
             let more = former.fill(batch, intake, &self.stamps, &self.counters);
             if !more
                 && intake.now >= *until
@@ -227,8 +227,8 @@ impl Port for AfPacket {
     }
 }
 
-/// Locks the receivers. After a panic of another holder, the state is still valid, because the holders only count
-/// frames and read memory.
+/// Locks the receivers. If another thread has panicked with the lock, the state is valid nevertheless, because threads
+/// with the lock only count frames and read memory.
 fn lock(shared: &Shared) -> MutexGuard<'_, Receivers> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@
 //! - If the block has only a part of a frame, [`Frame::is_cut`] returns true.
 //!
 //! Everything else may change here without a change elsewhere. `tests.rs` builds blocks as the kernel does, and
-//! [`fuzz_block`] checks the three properties. A [`Cursor`] is valid for the block for which it was created.
+//! [`fuzz_block`] checks the first two properties. A [`Cursor`] is valid for the block for which it was created.
 
 use std::mem::offset_of;
 
@@ -26,7 +26,8 @@ const NEEDS_CHECKSUM: u8 = 1;
 /// `VIRTIO_NET_HDR_GSO_ECN`, a flag in the segmentation type.
 const ECN: u8 = 0x80;
 
-/// A checksum that the sender has left to its interface to complete.
+/// A partial checksum, which the sender has left to its interface to complete. For TCP and UDP, the field contains the
+/// sum of the pseudo-header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
     /// The offset of the first byte that the checksum covers, from the start of the frame.
@@ -35,8 +36,8 @@ pub struct Partial {
     pub offset: usize,
 }
 
-/// The type of a merged frame: one that its sender has left to its interface to split, or that the receiving interface
-/// has merged.
+/// The type of a merged frame. A merged frame is a long frame that the sender's interface should have split, or several
+/// frames that the receiving interface has merged into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentType {
     /// TCP over IPv4.
@@ -49,7 +50,7 @@ pub enum SegmentType {
     Other,
 }
 
-/// Several frames merged into one.
+/// The properties of a merged frame: a frame that stands for several frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The type of the merged frame.
@@ -69,7 +70,7 @@ pub struct Frame<'a> {
     pub tag: Option<[u8; 4]>,
     /// A checksum that must be completed. `None` if the checksum is complete.
     pub partial: Option<Partial>,
-    /// Present if the frame consists of several merged frames.
+    /// Present if the frame stands for several frames.
     pub merged: Option<Merged>,
     /// The time at which the kernel received the frame, in nanoseconds of the system clock; 0 if unknown.
     pub stamp: u64,
@@ -181,7 +182,8 @@ fn word(block: &[u8], at: usize) -> Option<u32> {
 /// For the fuzz target: reads a block to its end, and processes each frame as the receiver does.
 ///
 /// # Panics
-/// Panics if an invariant does not hold for this block.
+/// Panics if one of the first two properties in the module's documentation does not hold for this block, or if the
+/// parts of a merged frame do not add up to the frame.
 pub fn fuzz_block(block: &[u8]) {
     let mut cursor = Cursor::new(block);
     // The count field may have any value, but a block has no more frames than bytes.

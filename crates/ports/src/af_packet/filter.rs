@@ -86,8 +86,8 @@ impl Drop for Filter {
     }
 }
 
-/// Removes the filter that a terminated process has left on the interface. Keeps a filter whose process is alive.
-/// Returns true if it removed a filter.
+/// Removes the filter that a terminated process has left on the interface. Does not remove a filter whose process is
+/// alive. Returns true if a filter was removed.
 pub(super) fn remove_leftover(index: u32) -> bool {
     // While this process owns the interface's filter, no other process of Forebay adds a filter.
     let Ok(_owner) = Owner::claim(index) else { return false };

@@ -3,7 +3,7 @@
 //!
 //! A `tcx` link ends with the process, even if the process is killed. Kernels before 6.6 have no such link. There, a
 //! filter of traffic control attaches the program. If the process is killed, the filter remains, and the next port to
-//! the interface removes it. A filter whose process is alive is kept.
+//! the interface removes it. The port does not remove a filter whose process is alive.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,9 @@ pub(super) struct Excluded {
 }
 
 impl Excluded {
-    /// Excludes the host from the frames of the interface with this index, in the network namespace of the calling
-    /// thread. `namespace_path` is the path of this namespace. If `index` is `None`, the interface does not exist yet:
-    /// [`Excluded::follow`] attaches the program later.
+    /// Keeps the frames of the interface with this index from the host's stack. The interface must be in the network
+    /// namespace of the calling thread. `namespace_path` is the path of this namespace. If `index` is `None`, the
+    /// interface does not exist yet: [`Excluded::follow`] attaches the program later.
     ///
     /// # Errors
     /// Returns the system's error.

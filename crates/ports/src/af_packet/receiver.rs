@@ -26,8 +26,8 @@ pub struct Receiver {
     /// The number of frames that the kernel has put into the ring, as of the last query, minus the frames in returned
     /// blocks. It wraps around below 0 if blocks were returned since the last query.
     in_ring: u64,
-    /// The number of the next part of the merged frame at the cursor. 0 if no part of this frame has become a packet
-    /// yet.
+    /// The number of the next part, from 0, of the merged frame at the cursor. 0 also if the frame at the cursor is not
+    /// merged.
     part: usize,
     /// The index of the interface to which the socket is bound, and true for promiscuous mode. `None` if it is not
     /// bound.
@@ -198,7 +198,7 @@ fn drop_long(frame: &Frame<'_>, counters: &PortCounters) {
 }
 
 /// Splits a merged frame into packets, from the part number `part`, which is increased for each part. A part that
-/// cannot be written is dropped and counted.
+/// cannot be written to a packet is dropped and counted. A frame that cannot be split is dropped and counted once.
 #[inline(never)]
 fn take_parts(
     frame: &Frame<'_>,

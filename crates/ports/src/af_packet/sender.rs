@@ -124,8 +124,8 @@ impl Sender {
         (MIN_FRAME..=self.longest[usize::from(tagged)]).contains(&packet.len())
     }
 
-    /// Copies packets of the queue, from the index `from`, into slots, starting with the slot `next`. Stops if there is
-    /// no free slot. Returns the number of packets.
+    /// Copies packets of the queue, from the index `from`, into slots, starting with the slot `next`. Stops if the next
+    /// slot is not free. Returns the number of packets copied.
     fn put(&mut self, batch: &Batch, from: usize) -> usize {
         let slots = self.ring.slots();
         let mut put = 0;

@@ -11,8 +11,8 @@ use forebay_packet::{Network, Packet};
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Completes a partial TCP or UDP checksum. Returns true if it was partial. Leaves all other packets unchanged, also
-/// fragments, because a fragment has no complete segment for the checksum.
+/// Completes a partial TCP or UDP checksum, and returns true. Returns false, without a change, for all other packets.
+/// Fragments are never changed, because a fragment does not contain all bytes that the checksum covers.
 #[inline]
 pub fn complete(packet: &mut Packet) -> bool {
     let (network, at) = packet.network();

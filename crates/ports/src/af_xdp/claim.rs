@@ -18,7 +18,7 @@ pub struct InterfaceClaim(Mutex<ClaimState>);
 struct ClaimState {
     /// The name of the port that owns the interface.
     owner: String,
-    /// Exists as long as a port with this name has a [`Hold`].
+    /// Can be upgraded as long as a port with this name has a [`Hold`].
     owned: Weak<()>,
     /// The channel by which the present owner sends the device to its successor. A `None` in the channel means that the
     /// owner has no device. The field is `None` if there is no successor.

@@ -16,7 +16,7 @@ use super::socket::{Rings, Sizes, XdpSocket};
 use super::umem::Umem;
 use crate::interface::{Control, InterfaceName, Watch, namespace};
 
-/// The longest time for which a queue may still be in use by its previous socket.
+/// The longest time for which a queue can remain busy after its previous socket was closed.
 const MAX_BUSY: Duration = Duration::from_secs(1);
 /// The pause between two attempts to open a busy queue.
 const RETRY_AFTER: Duration = Duration::from_millis(2);
@@ -88,7 +88,8 @@ impl Device {
         for queue in 0..count {
             let fill = device.options.sizes.fill as usize;
             umem.reserve(fill).map_err(|available| {
-                // The number in the error also includes the chunks of the queues that are already open.
+                // The error states the number of chunks available for all queues of this device. So the chunks of the
+                // queues that are already open are added.
                 let (open, chunks) = (fill * queue as usize, umem.shape().chunks);
                 XdpOpenError::Chunks { wanted: fill * count as usize, chunks, available: available + open }
             })?;

@@ -64,8 +64,8 @@ pub fn queues(name: &InterfaceName) -> u32 {
 }
 
 /// Returns true if the interface has no physical device. Frames that were never on a wire may then arrive, with
-/// checksums that the sender has left to a device that does not exist. An interface is also taken as virtual if the
-/// driver does not report its type.
+/// checksums that the sender has left to a device that does not exist. An interface is taken as virtual if its driver
+/// reports no bus, if its driver is `tun` or `virtio_net`, or if the query fails.
 pub fn is_virtual(name: &InterfaceName) -> bool {
     let empty = [0; 32];
     let mut info =

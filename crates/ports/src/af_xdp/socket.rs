@@ -170,7 +170,7 @@ impl XdpSocket {
         check(unsafe { libc::sendto(socket, ptr::null(), 0, flags, ptr::null(), 0) } as libc::c_int)
     }
 
-    /// Makes the kernel receive. The result also shows whether the interface exists.
+    /// Makes the kernel receive. The result also reports whether the interface is up and exists.
     ///
     /// # Errors
     /// `ENETDOWN`: the interface is down; `ENXIO`: the interface no longer exists.

@@ -112,7 +112,7 @@ unsafe impl Send for Umem {}
 // SAFETY: as above.
 unsafe impl Sync for Umem {}
 
-/// The users of the memory.
+/// The sockets that use the memory, and the chunks that are not available to packets.
 #[derive(Default)]
 struct Usage {
     /// The open sockets that use the memory, each with true for zero-copy. A new socket can share the memory that one
@@ -203,7 +203,8 @@ impl Umem {
     ) -> io::Result<XdpSocket> {
         let mut usage = self.usage();
         let candidates = usage.sockets.iter().filter(|(_, zero)| *zero == zero_copy).filter_map(|(it, _)| it.upgrade());
-        // A socket that has lost its interface no longer has registered memory, and the kernel returns this error.
+        // If the other socket has lost its interface, its memory is no longer registered. The kernel then returns this
+        // error.
         let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EBADF);
         let mut outcome = None;
         for other in candidates {
@@ -240,8 +241,9 @@ impl Umem {
         }
     }
 
-    /// Returns the index of the chunk that contains the byte at `offset`: `offset / stride`, without a division. The
-    /// result is exact for memory of less than 2⁴⁸ bytes. It is not checked that there is such a chunk.
+    /// Returns the index of the chunk that contains the byte at `offset` from the start of the memory: `offset /
+    /// stride`, without a division. The result is exact for memory of less than 2⁴⁸ bytes. The caller must check that
+    /// the index is below the number of chunks.
     #[inline]
     fn index(&self, offset: u64) -> usize {
         ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as usize
@@ -272,8 +274,9 @@ impl Umem {
         if self.shape.aligned { chunk + offset } else { chunk | offset << OFFSET_SHIFT }
     }
 
-    /// Converts an address from the kernel to the index of the chunk and the offset from the chunk's metadata. Returns
-    /// `None` if the address is not in a chunk. The offset may exceed the chunk, which the caller must check.
+    /// Converts an address from the kernel to the index of a chunk and the offset of the address from the chunk's
+    /// metadata. Returns `None` if the address is not in a chunk. The caller must check that the offset is within the
+    /// chunk.
     #[inline]
     fn decode(&self, address: u64) -> Option<(usize, usize)> {
         let base = if self.shape.aligned { address } else { address & ADDRESS };

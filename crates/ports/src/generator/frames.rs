@@ -2,11 +2,12 @@
 //! frame.
 //!
 //! For each session, the addresses, ports and checksums are kept in the form that they have in the frame: 16 bytes for
-//! IPv4 and 38 bytes for IPv6. Checksums also cover lengths, which belong to the size and not to the session. The
-//! checksums of a session must be correct for all sizes. Therefore, every prepared frame compensates its own lengths in
-//! the sums. The IPv4 identification is the complement of the total length (any value is allowed in a datagram that is
-//! not fragmented, RFC 6864 section 4.1). The first two bytes of a UDP payload, or the lower half of a TCP sequence
-//! number, are the complement of the sum of all bytes that the transport checksum covers, except the session's fields.
+//! IPv4 and 38 bytes for IPv6. Checksums also cover lengths, which depend on the size and not on the session. The
+//! checksums of a session must be correct for all sizes. Therefore, every prepared frame has bytes that compensate its
+//! lengths in the sums. The IPv4 identification is the complement of the total length (any value is allowed in a
+//! datagram that is not fragmented, RFC 6864 section 4.1). The first two bytes of a UDP payload, or the lower half of a
+//! TCP sequence number, are the complement of the sum of all bytes that the transport checksum covers, except the
+//! session's fields.
 //!
 //! VLAN tags are only in the prepared frames. Therefore, frames with different VLAN tags use the same bytes of the
 //! sessions.
@@ -180,8 +181,8 @@ struct Form {
 }
 
 /// Returns the sum of all bytes that a transport checksum covers, given the sum of a session's fields. The sum of the
-/// other bytes is 0. In ones' complement, 0 has two forms, and here the form is `0xffff`, because the length and the
-/// protocol are not 0.
+/// other bytes is 0. In ones' complement, 0 has two forms. A sum is `0x0000` only if all bytes are 0. The length and
+/// the protocol are not 0, so the sum of the other bytes is `0xffff`.
 fn with_rest(sum: u16) -> u16 {
     checksum::add(0xffff, sum)
 }
@@ -231,7 +232,8 @@ impl<const N: usize> FrameSet<N> {
     }
 
     /// Writes a frame into each of `packets`, which must have just left the pool. `sessions` has the session of each
-    /// packet. `size` returns the index of a packet's size, and `at` its arrival time with the clock.
+    /// packet. `size` and `at` get the index of a packet: `size` returns the index of its size, and `at` its arrival
+    /// time and the clock of this time.
     #[inline]
     fn write(
         &self,
@@ -410,7 +412,8 @@ impl Frames {
     }
 
     /// Writes a frame into each of `packets`, which must have just left the pool. `sessions` has the session of each
-    /// packet, and `sizes` the index of its size. `at` returns its arrival time with the clock.
+    /// packet, and `sizes` the index of each packet's size. `at` gets the index of a packet, and returns its arrival
+    /// time and the clock of this time.
     #[inline]
     pub(super) fn write(
         &self,

@@ -75,7 +75,7 @@ struct Body {
 }
 
 impl Body {
-    /// Returns the error for an invalid block. `what` is the problem, as a text for the user.
+    /// Returns the error for an invalid block. `what` describes the problem for the user.
     fn corrupt<T>(&self, what: String) -> Result<T, ReadError> {
         Err(ReadError::Corrupt { record: self.record, at: self.at, what })
     }
@@ -206,7 +206,7 @@ impl Ng {
                     interface.offset = self.order.u64(block.take(input)?).cast_signed();
                 }
                 _ => {
-                    // If an option is longer than the rest of its block, it ends with the block.
+                    // An option that is longer than the rest of its block is taken to end at the end of the block.
                     let length = u64::from(length).next_multiple_of(4).min(block.rest);
                     input.skip(length).map_err(|error| block.fault(error))?;
                     block.rest -= length;

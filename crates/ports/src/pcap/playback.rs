@@ -323,7 +323,8 @@ impl Playback {
         (self.latest, self.packets) = (0, 0);
     }
 
-    /// Returns the mean gap between the packets of this round in nanoseconds, or a microsecond if it is 0 or unknown.
+    /// Returns the mean gap between the packets of this round in nanoseconds. Returns a microsecond if the mean is 0,
+    /// or if the round had fewer than two packets.
     fn gap(&self) -> u64 {
         self.latest.checked_div(self.packets.saturating_sub(1)).filter(|gap| *gap > 0).unwrap_or(1000)
     }

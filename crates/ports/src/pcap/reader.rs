@@ -69,7 +69,7 @@ pub enum ReadError {
         record: u64,
         /// The start of the record, or of a block before it, in the decompressed capture.
         at: u64,
-        /// The problem, as a text for the user.
+        /// A description of the problem for the user.
         what: String,
     },
 }

@@ -1,8 +1,8 @@
 //! Reads a capture from a stream, for example from a pipe into which another program captures.
 //!
-//! A thread reads the stream. Before the thread waits for more bytes, it hands over the packets that it has read. So no
-//! packet waits until the next packet arrives. If the channel has [`AHEAD`] pieces, the thread waits for the player and
-//! does not read the stream.
+//! A thread reads the stream. Before the thread waits for more bytes, it hands over the packets that it has read. So a
+//! packet never waits in the thread until the next packet arrives. If the channel has [`AHEAD`] pieces, the thread
+//! waits for the player and does not read the stream.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -127,7 +127,8 @@ impl Read for Source<'_> {
     }
 }
 
-/// A source whose magic number was read already, with this number in front of it again.
+/// A source from which the magic number was already read. The four bytes of this number precede the source, so that the
+/// decoder can read them.
 type Rewound<'a> = io::Chain<Cursor<[u8; 4]>, Source<'a>>;
 
 /// The read position in the sequence of frames.

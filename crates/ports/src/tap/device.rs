@@ -111,9 +111,11 @@ impl Default for ExcessBuffer {
     }
 }
 
-/// A TAP device. Dropping the value removes the interface, unless it existed before.
+/// A TAP device. Dropping the value removes the interface. An interface that existed before the device was opened
+/// remains.
 pub struct TapDevice {
-    /// The descriptor by which frames are read and written. The interface exists as long as this descriptor.
+    /// The descriptor by which frames are read and written. If this program has created the interface, the interface
+    /// exists as long as this descriptor.
     file: File,
     /// The values of the interface before it was first configured.
     own_values: OwnValues,
@@ -138,8 +140,8 @@ struct OwnValues {
 }
 
 impl TapDevice {
-    /// Creates the device or opens an existing one, configures it, and brings it up. Also returns the settings that
-    /// this has replaced.
+    /// Creates the device or opens an existing one, configures the interface, and brings it up. Also returns the
+    /// previous settings of the interface.
     ///
     /// # Errors
     /// [`DeviceError`].
