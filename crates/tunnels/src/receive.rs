@@ -100,7 +100,7 @@ fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     Ok((header_len, bytes.get(header_len..total).ok_or(Fault::Length)?))
 }
 
-/// Does the same as [`segment_of_ipv4`] for an IPv6 packet. Extension headers are skipped.
+/// Returns the same as [`segment_of_ipv4`] for an IPv6 packet. Extension headers before the UDP header are skipped.
 fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     if ipv6::upper_protocol(bytes, 0) != Some(ipv4::UDP) {
         return Err(Fault::Other);
