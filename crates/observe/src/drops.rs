@@ -23,7 +23,8 @@ use crate::story::Names;
 /// Counts of the dropped packets that were to be written.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// The number of packets that were passed to the writer. They are in the file, unless `trouble` reports an error.
+    /// The number of packets that were passed to the writer. If `trouble` has an error at the end, some of them are not
+    /// in the file.
     pub written: AtomicU64,
     /// The number of packets that were lost, because the buffers of the writer were full or the file could not be
     /// written any more.
