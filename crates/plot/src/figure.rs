@@ -1,4 +1,4 @@
-//! A figure as a value that describes the content. The other modules determine the appearance.
+//! The description of a figure with two axes: its axes and layers. The module `chart` determines the appearance.
 
 use crate::{PlotError, chart};
 
