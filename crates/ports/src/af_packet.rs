@@ -50,6 +50,7 @@ struct Receivers {
     current: Receiver,
 }
 
+/// The receivers with their lock. The ports that share them each have an `Arc` of this value.
 type Shared = Mutex<Receivers>;
 
 /// A port to an interface of the host. One worker calls it. After a reload, the new port for the same interface shares
@@ -73,8 +74,8 @@ pub struct AfPacket {
     watch: Watch,
     /// Keeps the frames from the host's network stack. `None` with `host: true`, or once the port is closed.
     excluded: Option<Arc<Excluded>>,
-    /// The error because of which the host's stack receives the frames again: the program could not be attached to the
-    /// recreated interface. Each check tries again. `None` if there is no such error.
+    /// The error of attaching the program of `excluded` to a recreated interface. Until a later check succeeds, the
+    /// host's stack receives the frames. `None` if there is no such error.
     not_excluded: Option<String>,
     /// Converts the kernel's time stamps to ticks.
     stamps: Stamps,
@@ -85,6 +86,7 @@ pub struct AfPacket {
     /// The time after which the kernel hands over an incomplete block: the longer one of this ring and the previous
     /// ring.
     retire: Ticks,
+    /// [`CHECK_INTERVAL`] in ticks.
     check_interval: Ticks,
     /// The time of the next check. [`Ticks::NEVER`] until the port is first called.
     check_at: Ticks,
@@ -130,8 +132,8 @@ impl AfPacket {
         self.check_at = now + self.check_interval;
         self.stamps.refresh();
         let Some(shared) = &self.shared else { return };
-        // Another port of the interface holds the lock only for a short time: a successor that is being created, or a
-        // predecessor that has not ended yet.
+        // The call waits for the lock. Only a successor that is being created, or a predecessor that has not ended yet,
+        // may have it, and for a short time.
         let mut receivers = lock(shared);
         let receivers = self.receives.then_some(&mut receivers.current);
         let cut_off = receivers.as_ref().is_some_and(|receiver| receiver.was_cut_off());
@@ -168,8 +170,8 @@ impl Port for AfPacket {
             self.check_interface(intake.now);
         }
         let Some(shared) = &self.shared else { return Ready::Never };
-        // A successor that is being created, or a predecessor that has not ended yet, may hold the lock for a short
-        // time. The worker does not wait for it.
+        // A successor that is being created, or a predecessor that has not ended yet, may have the lock for a short
+        // time. The worker does not wait for the lock: it tries again in the next call.
         let mut receivers = match shared.try_lock() {
             Ok(receivers) => receivers,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

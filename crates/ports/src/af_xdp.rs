@@ -60,10 +60,11 @@ pub struct AfXdp {
     pending: Option<PendingDevice>,
     /// The port's claim on the interface.
     hold: Hold,
-    /// The options with which the interface is opened again after it was lost.
+    /// The options with which the interface is opened, also after it was lost.
     options: DeviceOptions,
     /// The memory that all `af_xdp` ports share.
     umem: Arc<Umem>,
+    /// [`CHECK_INTERVAL`] in ticks.
     check_interval: Ticks,
     /// The time of the next check.
     check_at: Ticks,
@@ -212,7 +213,8 @@ impl AfXdp {
             let mut opener = match self.pending.take() {
                 Some(PendingDevice::Opened(opener)) => opener,
                 Some(PendingDevice::Before(before)) => {
-                    // The device may be in the channel, because this port was never called.
+                    // The previous port may have sent the device already. This port was not called since then, so the
+                    // device is still in the channel.
                     let device = before.try_recv().ok().and_then(|device| self.hold.pass_on(device));
                     self.close_device(device);
                     return Ok(());
@@ -296,8 +298,8 @@ impl Port for AfXdp {
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
         if self.completes_checksums {
-            // The kernel may have written the packets on another core. Therefore, all packets are prefetched before the
-            // first is read.
+            // The kernel may have written the packets on another core, so they are not in this core's cache. Therefore,
+            // all packets are prefetched before the first is read.
             batch.prefetch(umem::FIRST);
             batch.iter_mut().for_each(|packet| _ = checksum::complete(packet));
         }

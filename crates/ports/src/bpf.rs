@@ -1,8 +1,8 @@
 //! Loads programs that the kernel runs on frames, and attaches them by `bpf(2)`.
 //!
 //! The programs are so short that they are written as instructions, without a compiler or a library. A link
-//! (`BPF_LINK_CREATE`) ends with its last descriptor. So the program is detached from the interface when the process
-//! ends, even if the process is killed.
+//! (`BPF_LINK_CREATE`) attaches a program to an interface until the last descriptor of the link is closed. So the
+//! program is detached when the process ends, even if the process is killed.
 
 #![expect(unsafe_code, reason = "bpf(2) takes structures by address")]
 
@@ -126,7 +126,8 @@ impl Map {
 pub(crate) struct Program(OwnedFd);
 
 impl Program {
-    /// Loads a program of the type `kind`, to be attached as `attach_type`.
+    /// Loads a program of the type `kind` (`BPF_PROG_TYPE_…`). `attach_type` is the `expected_attach_type` of the
+    /// program, or 0 if the program type requires none.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -154,7 +155,8 @@ impl Program {
     }
 
     /// Attaches the program to the interface with this index, in the network namespace of the calling thread.
-    /// `attach_type` must be the type with which the program was loaded, and `flags` belong to this type.
+    /// `attach_type` must be allowed for the program's type. If the program was loaded with an attach type other than
+    /// 0, it must be the same. `flags` are the flags of this attach type.
     ///
     /// # Errors
     /// Returns the system's error.

@@ -48,7 +48,7 @@ pub struct Generator {
     sessions: Sessions,
     /// The arrival times and sizes of the packets.
     source: Source,
-    /// The indices of the sizes of the current batch's packets.
+    /// The indices of the sizes of the current batch's packets. Their contents have no meaning between calls.
     sizes: Box<[u8; MAX_BATCH]>,
     /// The sessions of the current batch's packets.
     batch_sessions: Box<[u32; MAX_BATCH]>,
@@ -57,7 +57,7 @@ pub struct Generator {
     failure: Option<String>,
 }
 
-/// The source of the next packet's arrival time and size.
+/// The source of the arrival times and sizes of packets.
 enum Source {
     /// A closed loop: as many packets as the worker requests, until `remaining` is 0. A number of `u64::MAX / 2` or
     /// more means that the packets never end: an endless source starts at `u64::MAX`, and no run takes enough packets
@@ -80,9 +80,9 @@ struct Queue {
 }
 
 impl Queue {
-    /// Lets all packets arrive that are due at `now`, and takes up to `most` packets from the queue, oldest first.
-    /// Writes their arrival times to `self.times`, and the indices of their sizes to `sizes`. Returns the number of
-    /// packets taken, and the number of packets dropped because the queue was full.
+    /// Puts all packets that are due at `now` into the queue, and takes up to `most` packets from the queue, oldest
+    /// first. Writes their arrival times to `self.times`, and the indices of their sizes to `sizes`. Returns the number
+    /// of packets taken, and the number of packets dropped because the queue was full.
     #[inline]
     fn take(&mut self, now: Ticks, most: usize, sizes: &mut [u8; MAX_BATCH]) -> (usize, u64) {
         self.schedule.start(now);

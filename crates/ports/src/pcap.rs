@@ -124,16 +124,17 @@ pub struct Pcap {
     /// The number of ticks per nanosecond of the capture. `None` if packets are replayed as fast as the worker takes
     /// them.
     scale: Option<f64>,
+    /// The frequency of the workers' clock.
     frequency: Frequency,
-    /// The time at which the capture's first packet was due. `None` before the first packet.
+    /// The time, on the workers' clock, at which the capture's first packet was due. `None` before the first packet.
     started: Option<Ticks>,
-    /// An instant, and the corresponding time stamp in the written file, in nanoseconds since 1970. `None` before the
-    /// first packet.
+    /// An instant on the workers' clock, and the time stamp in the written file for this instant, in nanoseconds since
+    /// 1970. `None` before the first packet.
     epoch: Option<(Ticks, u64)>,
     counters: Arc<PortCounters>,
     /// Faults to report in [`Port::close`].
     faults: Vec<String>,
-    /// True once the file could not be written, so that this is counted only once.
+    /// True once a failure to write the file has been counted in `errors`. Only the first failure is counted.
     write_failed: bool,
 }
 

@@ -58,8 +58,8 @@ pub struct Ring {
     /// Packets that were taken from the ring and did not fit into the requested batch. They enter first in the next
     /// call.
     rest: Batch,
-    /// In simulated time, the time after which an empty ring is read again: a simulation does not wait for packets from
-    /// outside. `None` in real time.
+    /// In simulated time, the time after which the port reads an empty ring again. A simulation does not wait for
+    /// packets from outside, so the port cannot request to be called when packets arrive. `None` in real time.
     pause: Option<Ticks>,
     counters: Arc<PortCounters>,
 }

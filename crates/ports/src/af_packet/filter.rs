@@ -229,7 +229,8 @@ fn response(bytes: &[u8], sequence: u32) -> Option<io::Result<()>> {
     if word(8).is_some_and(|number| number as u32 != sequence) {
         return None;
     }
-    // After its header (16 bytes) the response has a negative error, or 0.
+    // A response (`struct nlmsgerr`) has an error code after its header of 16 bytes: a negative error number, or 0 for
+    // success.
     let kind = bytes.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
     let code = word(16).filter(|_| kind.map(libc::c_int::from) == Some(libc::NLMSG_ERROR));
     Some(match code {

@@ -10,10 +10,11 @@ use forebay_units::{Frequency, Ticks};
 /// set in the meantime.
 const OLDEST_NS: u64 = 10_000_000_000;
 
-/// An instant on both clocks. The system adjusts its clock continually, so the port [refreshes](Stamps::refresh) the
-/// instant at each check.
+/// One instant on both clocks: the workers' clock and the system clock. Time stamps are converted by their distance
+/// from this instant. The system adjusts its clock continually, so the port [refreshes](Stamps::refresh) the instant at
+/// each check.
 pub struct Stamps {
-    /// The number of ticks in a nanosecond.
+    /// The number of ticks per nanosecond.
     per_nano: f64,
     /// The instant, in ticks.
     ticks: Ticks,

@@ -121,8 +121,8 @@ pub fn read_routes(path: &Path) -> Result<Vec<Prefix>, RoutesError> {
 
 /// Distributes sessions over prefixes. With `k` prefixes, session `i` gets the prefix number `i mod k`, and in it the
 /// host number `(i div k)` times an odd constant. Multiplication by an odd number permutes the residues of a power of
-/// two. So all addresses of a prefix are distinct until each address has been used, and neighbouring sessions have
-/// distant addresses. `prefixes` must not be empty.
+/// two. So the addresses of a prefix do not repeat until each address has been used, and the addresses of successive
+/// sessions are far apart. `prefixes` must not be empty.
 pub(super) fn spread(prefixes: &[Prefix], session: usize) -> [u8; 16] {
     /// The odd number nearest to 2⁶⁴ divided by the golden ratio.
     const ODD: u128 = 0x9e37_79b9_7f4a_7c15;

@@ -38,7 +38,7 @@ const FRACTION: u32 = 32;
 /// number of the further arrivals at random.
 const MAX_STEPS: usize = 64;
 
-/// The number of random gaps that are drawn at a time.
+/// The number of random gaps that are drawn in advance, in one go.
 const DRAW_COUNT: usize = 256;
 
 /// A sequence of exponentially distributed random numbers with mean 1, in units of 2⁻³².
@@ -217,7 +217,8 @@ impl Schedule {
             return;
         }
         self.remaining = self.remaining.max(std::mem::take(&mut self.paused));
-        // The slowest rate is one packet in 10 000 seconds, so that times stay in their range.
+        // The slowest rate is one packet in 10 000 seconds. At slower rates, times could leave the range in which they
+        // are exact.
         let slowest = (self.hertz * (1u64 << FRACTION) as f64 * 1e4) as u128;
         let scaled = |gap: &u128| ((*gap as f64 / factor).round() as u128).clamp(1, slowest);
         self.gaps = self.configured.map(scaled);

@@ -49,7 +49,7 @@ pub struct Found {
     pub is_new_fault: bool,
     /// True if another interface has the name now: its index differs.
     is_replaced: bool,
-    /// True if the interface was down since the last check, and is up again.
+    /// True if the interface went down after the previous check and is up again now.
     was_down: bool,
 }
 
@@ -119,7 +119,7 @@ impl Watch {
     /// Checks the state again. `cut_off` is true if a socket got an error because the interface went down or was
     /// removed. The interface may be up again by now. Returns no findings if the kernel does not report the state.
     pub fn check(&mut self, cut_off: bool) -> Found {
-        // A failed query gives no new information.
+        // If the query fails, the last state is kept.
         let Ok(state) = self.control.state(&self.name) else { return Found::default() };
         let current_fault = Self::fault_of(state);
         let is_other = state.map(|state| (state.index, state.mtu)) != self.last.map(|state| (state.index, state.mtu));

@@ -7,7 +7,7 @@ use super::reader::Stream;
 /// The number of bytes read at a time.
 const BUFFER: usize = 1 << 16;
 
-/// A stream of bytes. After it is created, no call allocates memory.
+/// A stream of bytes with a count of the bytes read. Only `new` allocates memory.
 pub(super) struct Input<'a> {
     stream: BufReader<Stream<'a>>,
     /// The number of bytes read so far.

@@ -89,7 +89,8 @@ pub(super) struct Spool {
     thread: Option<JoinHandle<std::io::Result<()>>>,
     /// True if the file did not exist before.
     created: bool,
-    /// The number of `room` calls that returned a buffer. The first call is for the header.
+    /// The number of calls of `room` that returned a buffer. The first of these calls is for the file's header, so a
+    /// number above 1 means that packets were written.
     room_calls: u64,
 }
 
@@ -162,7 +163,7 @@ impl Spool {
     /// [`WriteError::Write`]: an error now or earlier.
     pub(super) fn finish(&mut self) -> Result<(), WriteError> {
         if let Some(full) = self.full.take() {
-            // If this fails because the thread has ended, the result of the thread below has the reason.
+            // If this fails, the thread has ended. `join` returns the reason.
             let _ = full.send(std::mem::take(&mut self.filling));
         }
         let Some(thread) = self.thread.take() else { return Ok(()) };
