@@ -37,9 +37,9 @@ pub struct Tally {
 /// Writes dropped packets on the worker's thread. Dropping this value completes the file.
 pub struct DropSender {
     writer: NgWriter,
-    /// The instant on the workers' clock that corresponds to `wall`.
+    /// An instant on the workers' clock: the time at which the file was created.
     start: Ticks,
-    /// The time at `start`, in nanoseconds since 1970. 0 in simulated time.
+    /// The system time at `start`, in nanoseconds since 1970. 0 in simulated time.
     wall: u64,
     frequency: Frequency,
     tally: Arc<Tally>,
@@ -105,8 +105,8 @@ pub struct RawDrop {
 }
 
 impl DropQueue {
-    /// Returns a queue for packets that match `filter`, its receiver, and the number of packets that were lost because
-    /// the queue was full.
+    /// Returns a queue for packets that match `filter`, its receiver, and the counter of the packets that are lost
+    /// because the queue is full.
     pub fn new(filter: Option<Filter>) -> (Self, Receiver<RawDrop>, Arc<AtomicU64>) {
         let (packets, out) = sync_channel(MOST_PACKETS);
         let lost = Arc::new(AtomicU64::new(0));

@@ -81,6 +81,7 @@ pub struct Tracer {
     chosen: u64,
     /// The marks and stories of packets in flight, oldest first.
     in_flight: VecDeque<(u8, Story)>,
+    /// The channel to the receiver of the stories.
     stories: Sender<Story>,
 }
 
