@@ -90,7 +90,7 @@ pub struct AfPacket {
     check_interval: Ticks,
     /// The time of the next check. [`Ticks::NEVER`] until the port is first called.
     check_at: Ticks,
-    /// The packets of the current batch that could not be sent.
+    /// The packets of the current batch that could not be sent. Empty between calls.
     refused: Batch,
     counters: Arc<PortCounters>,
 }

@@ -73,7 +73,8 @@ struct LinkCreate {
 pub(crate) struct Instruction {
     /// The operation.
     pub code: u8,
-    /// The destination register in the lower half, and the source register in the upper half.
+    /// The number of the destination register in the lower four bits, and of the source register in the upper four
+    /// bits.
     pub registers: u8,
     /// The offset of a memory access or jump.
     pub offset: i16,

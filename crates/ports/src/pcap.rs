@@ -174,7 +174,7 @@ fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
 impl Port for Pcap {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let Some(playback) = &mut self.playback else { return Ready::Never };
-        // The time of the replay starts with the first packet. A stream may not have this packet yet.
+        // The time of the replay starts when the first packet is available. In a stream, it may not have arrived yet.
         if self.started.is_none() && !playback.ready() && playback.is_open() {
             return Ready::Input(intake.now);
         }
@@ -378,8 +378,8 @@ more, packets are refused and counted, and the error is reported at the end.";
                     let message = "the standard input is a terminal: use a pipe or a file";
                     return Err(SetupError::at("read", message));
                 }
-                // In simulated time, the stream is read before time continues. Otherwise, a packet that has not arrived
-                // yet would be late.
+                // In simulated time, the port waits until the next packet of the stream has arrived, and simulated time
+                // stands still. If the port polled, simulated time would continue, and the packet would be late.
                 let opened = Playback::stream(stdin, !setup.simulated());
                 Some(opened.map_err(|error| setup_error(&"the standard input", error))?)
             }

@@ -153,7 +153,7 @@ impl Sender {
         taken
     }
 
-    /// Takes back `count` frames, from the slot `next` on, that the kernel has not started to send.
+    /// Takes back the frames in `count` slots from `next` on. The kernel must not have started to send these frames.
     fn take_back(&mut self, count: usize) {
         let slots = self.ring.slots();
         (0..count).for_each(|at| self.ring.take_back((self.next + at) % slots));

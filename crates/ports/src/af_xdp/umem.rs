@@ -40,7 +40,7 @@ const MAX_CHUNK: usize = 4_096;
 const ADDRESS: u64 = (1 << OFFSET_SHIFT) - 1;
 /// The number of the lowest bit of the offset in such an address.
 const OFFSET_SHIFT: u32 = 48;
-/// The time after which a zero-copy driver has released the memory of a closed socket (`xp_release_deferred`).
+/// The time after which a zero-copy driver no longer accesses the chunks of a closed socket (`xp_release_deferred`).
 const QUARANTINE: Duration = Duration::from_secs(1);
 
 /// The layout of the memory.

@@ -13,7 +13,7 @@ use super::sessions::Sessions;
 use super::sizes::{Sizes, Weighted};
 use crate::pcap::{ReadError, Reader, Skipped};
 
-/// The largest number of packets in a capture. So many packets take some hundred megabytes of memory.
+/// The largest number of packets in a capture. This number of packets takes several hundred megabytes of memory.
 const MAX_PACKETS: usize = 1 << 22;
 /// The longest frame, in bytes. A longer frame in a capture was merged by the recording device, or was not yet split.
 /// Its length is limited to this number.

@@ -218,8 +218,8 @@ pub(super) fn weight(session: u32, skew: f64) -> f64 {
     f64::from(session + 1).powf(-skew)
 }
 
-/// Draws an order of `sessions` from the Zipf distribution, by inverting its cumulative distribution. The numbers in
-/// `sessions` count the sessions of all `stacks` together.
+/// Draws an order of `sessions` from the Zipf distribution, by inverting its cumulative distribution. Sessions are
+/// numbered over all `stacks`: session i is the session number (i div `stacks`) of its stack.
 fn draw(sessions: Vec<u32>, stacks: u32, skew: f64, random: &mut Random) -> Vec<u32> {
     let mut total = 0.0;
     let mut upto = |session: &u32| {

@@ -60,8 +60,8 @@ impl Size {
 /// The minimum length of a drawn order, in frames. The order is so long that its repetition has no visible effect.
 const MIN_ORDER: usize = 1 << 12;
 
-/// The order of the sizes: returns the size of each next frame. The order, a round, is drawn once and repeated. The
-/// number of frames of each size in a round is exactly proportional to the weight.
+/// The order of the sizes: returns the size of each next frame. A sequence of sizes, called a round, is drawn once and
+/// repeated. In a round, the number of frames of each size is exactly proportional to the weight of the size.
 #[derive(Clone)]
 pub(super) struct Sizes {
     /// The indices of the sizes in a round.

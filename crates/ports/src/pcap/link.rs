@@ -138,7 +138,7 @@ struct Header {
     protocol: Protocol,
     /// The source address in the header. `None` if the header has no Ethernet address.
     source: Option<[u8; 6]>,
-    /// The destination address that follows from the header. `None` if it follows from the packet.
+    /// The destination address, if the header determines it. `None` if it depends on the IP destination of the packet.
     destination: Option<[u8; 6]>,
 }
 
@@ -205,9 +205,10 @@ fn cooked(
     address: [u8; 6],
 ) -> Result<Header, SkipReason> {
     let protocol = match (device, protocol) {
-        // Netlink, Frame Relay, and 802.11 with and without driver headers: the rest is not an Ethernet payload.
+        // The device types of Netlink, Frame Relay, and 802.11 with and without driver headers. Their payload is not an
+        // Ethernet payload.
         (824 | 770 | 801..=803, _) => return Err(SkipReason::Protocol),
-        // Novell's 802.3 without 802.2, and 802.2.
+        // 1 is an 802.3 frame without an 802.2 header (Novell), and 4 a frame with an 802.2 header.
         (_, 1 | 4) => Protocol::Length,
         (_, ..1536) => return Err(SkipReason::Protocol),
         _ => Protocol::Type(protocol),
@@ -235,7 +236,7 @@ fn ppp(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
         0x0057 => Header::new(removed, IPV6),
         0x0281 => Header::new(removed, 0x8847),
         0x0283 => Header::new(removed, 0x8848),
-        // The two-byte protocol remains: the payload of a PPPoE session starts with it.
+        // The two bytes of the protocol are not removed, because the payload of a PPPoE session starts with them.
         _ if removed >= at + 2 => Header { protocol: Protocol::Ppp, ..Header::new(at, 0) },
         _ => return Err(SkipReason::Protocol),
     })

@@ -27,9 +27,9 @@ const ENHANCED: u32 = 6;
 /// The largest number of interfaces in a section.
 const MAX_INTERFACES: usize = 1 << 16;
 
-/// The option of an interface with the unit of time stamps.
+/// The option of an interface that contains the unit of time stamps.
 const IF_TSRESOL: u16 = 9;
-/// The option of an interface with the number of seconds to add to time stamps.
+/// The option of an interface that contains the number of seconds to add to time stamps.
 const IF_TSOFFSET: u16 = 14;
 
 /// An interface of a section.

@@ -226,7 +226,7 @@ impl Playback {
         self.remaining_rounds > u64::MAX / 2
     }
 
-    /// Returns true if more packets may arrive later. It is always `false` if the player does not poll.
+    /// Returns true if more packets may arrive later. Always returns false if the player does not poll.
     pub(super) fn is_open(&self) -> bool {
         self.polls && self.more.is_some()
     }

@@ -59,7 +59,7 @@ pub enum ReadError {
     Truncated {
         /// The number of the record, from 1; 0 for the file's header.
         record: u64,
-        /// The start of the record, in the decompressed capture.
+        /// The offset of the record in the decompressed capture, in bytes.
         at: u64,
     },
     /// A record is invalid.
@@ -67,7 +67,7 @@ pub enum ReadError {
     Corrupt {
         /// The number of the record, from 1; 0 for the file's header.
         record: u64,
-        /// The start of the record, or of a block before it, in the decompressed capture.
+        /// The offset in bytes of the record, or of an invalid block before the record, in the decompressed capture.
         at: u64,
         /// A description of the problem for the user.
         what: String,

@@ -25,7 +25,8 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Starts a thread that tries every [`RETRY_AFTER`], until the interface exists or this value is dropped.
+    /// Starts a thread that tries to create the interface every [`RETRY_AFTER`], until an attempt succeeds or this
+    /// value is dropped.
     pub(super) fn start(claim: Arc<InterfaceClaim>, port: String, settings: Settings) -> Self {
         let (sender, receiver) = sync_channel(1);
         let (stop, last_error) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
