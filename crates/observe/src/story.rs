@@ -46,8 +46,8 @@ impl Names {
     /// Returns the drop reason with the module or port, as in the report: `module.reason`, `port.refused`, `unwanted`.
     pub fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
-            // A function that returns a gate that it does not have has a defect. Such drops are counted for the whole
-            // worker, so the text has no module.
+            // `no_gate` is a defect of a function: it returned a gate that does not exist. Such drops are counted for
+            // the whole worker, so the text has no module.
             DropSite::Module(_) if reason == "no_gate" => reason.to_owned(),
             DropSite::Module(module) => format!("{}.{reason}", self.module(module)),
             // An index equal to the number of ports stands for the packets that the configuration drops (`unwanted`).

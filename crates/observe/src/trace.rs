@@ -1,4 +1,4 @@
-//! Traces single packets through the graph and forwards dropped packets to their receivers.
+//! Traces single packets through the graph, and passes dropped packets to files and clients.
 //!
 //! This code runs on the workers' threads. So it only copies data, and [`story`](crate::story) turns the data into text
 //! on another thread.
@@ -318,9 +318,9 @@ impl Hub {
 }
 
 impl Hub {
-    /// Sends the packets that match `filter` and are dropped from now on. Dropping the result ends this. The socket
-    /// uses this function ([`DropsOf`](forebay_instance::socket::DropsOf)). Returns an error if the filter is not valid
-    /// or a thread cannot be started.
+    /// Returns a receiver of the packets that match `filter` and are dropped from now on. Dropping the result ends the
+    /// observation. The socket uses this function ([`DropsOf`](forebay_instance::socket::DropsOf)). Returns an error if
+    /// the filter is not valid or a thread cannot be started.
     pub fn follow_drops(&self, instance: &dyn Instance, filter: Option<&str>) -> Result<Drops, String> {
         let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
         let (queue, raw, lost) = DropQueue::new(filter);
