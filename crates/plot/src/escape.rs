@@ -29,8 +29,8 @@ pub(crate) fn allowed(character: char) -> char {
     }
 }
 
-/// Replaces the characters that are not [allowed], and line breaks by spaces. It is used for text that the drawing
-/// library itself escapes.
+/// Replaces the characters that are not [allowed], and replaces line breaks by spaces. It is used for text that the
+/// drawing library itself escapes.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(allowed).map(|character| if character == '\n' { ' ' } else { character }).collect()
 }

@@ -82,8 +82,8 @@ impl Scale {
         (first..=last).map(|number| number as f64 * step).map(|value| (value, tick(value, step, largest))).collect()
     }
 
-    /// Returns the marks of a logarithmic axis: powers of ten. If there is room, also 2 and 5 times, or 3 times, each
-    /// power of ten. If there is too little room, only every n-th power of ten.
+    /// Returns the marks of a logarithmic axis: powers of ten. If there is room, there are also marks at 2 and 5 times,
+    /// or at 3 times, each power of ten. If there is too little room, only every n-th power of ten has a mark.
     fn powers(&self, most: usize) -> Vec<(f64, String)> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let between: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
