@@ -63,7 +63,7 @@ enum Source {
     /// more means that the packets never end: an endless source starts at `u64::MAX`, and no run takes enough packets
     /// to go below the limit.
     Closed { remaining: u64, sizes: Sizes },
-    /// An open loop: the packets that have arrived by the schedule.
+    /// An open loop: packets arrive at the times of a schedule, and wait in a queue until the worker takes them.
     Open(Box<Queue>),
 }
 

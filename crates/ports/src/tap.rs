@@ -21,7 +21,7 @@ use opener::Opener;
 
 /// The largest MTU: the longest frame of any pool, minus an Ethernet header and two tags.
 const MAX_MTU: u16 = MAX_FRAME as u16 - 14 - 8;
-/// The smallest MTU, which every network must carry (RFC 791).
+/// The smallest MTU: every network must carry IPv4 packets of this length (RFC 791).
 const MIN_MTU: u16 = 68;
 /// The smallest MTU with IPv6 (RFC 8200 section 5).
 const MIN_IPV6_MTU: u16 = 1_280;
@@ -134,7 +134,7 @@ impl Port for Tap {
                 // The host is overloaded, so it does not accept this packet.
                 Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {}
                 Some(libc::EBADFD | libc::EBADF) => gone = Some(error),
-                // Not a valid frame, for example shorter than an Ethernet header.
+                // The frame is not valid: for example, it is shorter than an Ethernet header.
                 _ => counters.errors.add(1),
             }
             // `refused` has as much room as the batch.

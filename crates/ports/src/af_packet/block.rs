@@ -16,7 +16,7 @@ use std::mem::offset_of;
 
 /// The offset of `num_pkts` in a block (`tpacket_hdr_v1` in `tpacket_block_desc`).
 const COUNT: usize = 12;
-/// The offset of `offset_to_first_pkt`.
+/// The offset of `offset_to_first_pkt` in a block.
 const FIRST: usize = 16;
 /// The length of a `virtio_net_hdr`.
 const VIRTIO: usize = 10;
@@ -46,7 +46,7 @@ pub enum SegmentType {
     Tcp6,
     /// UDP datagrams.
     Udp,
-    /// Something else.
+    /// Another type. The port cannot split such a frame, and drops it.
     Other,
 }
 
@@ -55,7 +55,7 @@ pub enum SegmentType {
 pub struct Merged {
     /// The type of the merged frame.
     pub kind: SegmentType,
-    /// The payload length of each frame except the last.
+    /// The payload length, in bytes, of each of the frames except the last.
     pub size: usize,
 }
 

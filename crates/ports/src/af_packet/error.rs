@@ -31,7 +31,7 @@ pub enum OpenError {
         /// The system's error.
         source: io::Error,
     },
-    /// The process may not enter the namespace.
+    /// The process is not allowed to enter the namespace.
     #[error("entering the network namespace {0} needs the capability CAP_SYS_ADMIN: run as root")]
     NamespaceRight(PathBuf),
     /// The namespace does not exist.

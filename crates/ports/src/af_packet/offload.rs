@@ -9,9 +9,9 @@ use super::block::{Frame, Partial, SegmentType};
 
 /// The length of both Ethernet addresses. Tags follow them.
 const ADDRESSES: usize = 12;
-/// The TCP flags FIN and PSH, which only the last part of a segment has (RFC 9293 section 3.1).
+/// The TCP flags FIN and PSH. If a segment is split, only its last part keeps them (RFC 9293 section 3.1).
 const FIN_PUSH: u8 = 0x09;
-/// The TCP flag CWR, which only the first part of a segment has (RFC 3168 section 6.1).
+/// The TCP flag CWR. If a segment is split, only its first part keeps the flag (RFC 3168 section 6.1).
 const CONGESTION_WINDOW_REDUCED: u8 = 0x80;
 /// The offset of the checksum in a TCP header.
 const TCP_CHECKSUM: usize = 16;
@@ -94,7 +94,7 @@ pub struct Split {
     payload: usize,
     /// The length of the frame.
     length: usize,
-    /// The payload length of each part except the last. Above 0.
+    /// The payload length, in bytes, of each part except the last. Above 0.
     size: usize,
     /// The type of the merged frame.
     kind: SegmentType,

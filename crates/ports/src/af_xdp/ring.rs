@@ -27,7 +27,7 @@ unsafe impl Entry for u64 {}
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Descriptor {
-    /// The address of the frame in the umem, encoded as [`Umem`](super::umem::Umem) does.
+    /// The address of the frame in the umem, in the encoding of [`Umem`](super::umem::Umem).
     pub address: u64,
     /// The length of the frame, in bytes.
     pub len: u32,
@@ -44,7 +44,7 @@ const _: () = assert!(size_of::<Descriptor>() == size_of::<libc::xdp_desc>());
 ///
 /// # Safety
 /// The parts must be inside memory that lives as long as the value does, aligned, and accessed only by the two sides of
-/// the ring. `entries` must point to `count` initialised entries, a power of two.
+/// the ring. `entries` must point to `count` initialised entries, and `count` must be a power of two.
 pub unsafe trait RingMemory: Send + Sync + 'static {
     /// Returns the addresses of the parts.
     fn parts(&self) -> Parts;
@@ -183,7 +183,7 @@ impl<T: Entry> Producer<T> {
         self.side.produced().load(Ordering::Relaxed).wrapping_sub(self.side.consumed().load(Ordering::Acquire))
     }
 
-    /// Returns true if the kernel must be woken when there are entries.
+    /// Returns true if the kernel reads new entries only after it is woken.
     #[inline]
     pub fn needs_wakeup(&self) -> bool {
         self.side.needs_wakeup()

@@ -25,15 +25,15 @@ pub use lent::Lent;
 
 use super::socket::{Rings, XdpSocket};
 
-/// The length of a packet's metadata.
+/// The length of a packet's metadata, in bytes: one cache line.
 const LINE: usize = 64;
-/// The space that the kernel keeps free before each frame (`XDP_PACKET_HEADROOM`).
+/// The number of bytes that the kernel keeps free before each frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
-/// The offset of a received frame from its packet's metadata.
+/// The offset of a received frame from its packet's metadata, in bytes.
 pub const FIRST: usize = LINE + HEADROOM;
-/// The size of the kernel's smallest chunk (`XDP_UMEM_MIN_CHUNK_SIZE`).
+/// The size of the kernel's smallest chunk, in bytes (`XDP_UMEM_MIN_CHUNK_SIZE`).
 const MIN_CHUNK: usize = 2_048;
-/// The size of the kernel's largest chunk: a memory page of the usual size.
+/// The size of the kernel's largest chunk, in bytes: a memory page of the usual size.
 const MAX_CHUNK: usize = 4_096;
 /// The bits of an unaligned address that contain the address of the chunk. The other bits contain the offset of the
 /// frame in the chunk.
@@ -93,11 +93,11 @@ impl Shape {
 /// The memory. Each chunk has one owner at a time: the pool, a packet, or the kernel ([`Lent`]).
 pub struct Umem {
     shape: Shape,
-    /// The distance between two chunks, in bytes.
+    /// The distance between the starts of two successive chunks, in bytes.
     stride: u64,
     /// 2⁶⁴ / `stride`, rounded up. [`Umem::index`] multiplies by this number.
     reciprocal: u64,
-    /// The offset of the kernel's chunk from the packet's metadata.
+    /// The offset of the kernel's chunk from the packet's metadata, in bytes.
     lead: u64,
     /// The address of the first chunk's metadata.
     start: NonNull<u8>,

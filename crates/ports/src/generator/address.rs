@@ -124,7 +124,7 @@ pub fn read_routes(path: &Path) -> Result<Vec<Prefix>, RoutesError> {
 /// two. So the addresses of a prefix do not repeat until each address has been used, and the addresses of successive
 /// sessions are far apart. `prefixes` must not be empty.
 pub(super) fn spread(prefixes: &[Prefix], session: usize) -> [u8; 16] {
-    /// The odd number nearest to 2⁶⁴ divided by the golden ratio.
+    /// 2⁶⁴ / φ, rounded to the nearest odd number. φ is the golden ratio.
     const ODD: u128 = 0x9e37_79b9_7f4a_7c15;
     let round = (session / prefixes.len()) as u128;
     prefixes[session % prefixes.len()].address(round.wrapping_mul(ODD))

@@ -195,7 +195,7 @@ fn shortest(headers: &[Headers]) -> usize {
 }
 
 impl Renewal {
-    /// Returns the renewal of a worker that has this fraction of all sessions.
+    /// Returns the renewal for one worker. `fraction` is the worker's fraction of all sessions, up to 1.
     fn of_share(self, fraction: f64) -> Self {
         Self { at_once: ((self.at_once as f64 * fraction).round() as usize).max(1), ..self }
     }

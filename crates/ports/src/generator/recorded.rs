@@ -97,7 +97,8 @@ impl Recording {
     }
 
     /// Returns the part of the recording with the packets of these sessions, which must be in ascending order. The gaps
-    /// of other packets are added to the gap of the packet before them. The result may be empty.
+    /// of other packets are added to the gap of the packet before them. Gaps before the first packet of the part are
+    /// added to the gap of its last packet. The result may be empty.
     pub(super) fn of(&self, sessions: &[u32]) -> Self {
         let (mut packets, mut before) = (Vec::<Recorded>::new(), 0);
         for packet in &self.packets {

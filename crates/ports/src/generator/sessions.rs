@@ -118,8 +118,8 @@ struct Window {
 }
 
 impl Window {
-    /// Returns the index, below `count`, of the session to which the packet with this number belongs. Each round of
-    /// turns starts at the first session that was not replaced in the previous rounds.
+    /// Returns the index, below `count`, of the session to which the packet with this number (from 0) belongs. Each
+    /// round of turns starts at the first session that was not replaced in the previous rounds.
     fn session(self, number: u64, count: usize) -> usize {
         let (round, position) = (number / self.at_once, number % self.at_once);
         let begins = (round * self.at_once).div_ceil(self.packets);

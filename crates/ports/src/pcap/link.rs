@@ -165,7 +165,7 @@ fn loopback(packet: &[u8]) -> Result<Header, SkipReason> {
     let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));
     match family {
         2 => Ok(Header::new(4, IPV4)),
-        // Linux, Windows, NetBSD and OpenBSD, FreeBSD, macOS.
+        // IPv6 on Linux (10), Windows (23), NetBSD and OpenBSD (24), FreeBSD (28) and macOS (30).
         10 | 23 | 24 | 28 | 30 => Ok(Header::new(4, IPV6)),
         _ => Err(SkipReason::Protocol),
     }
@@ -213,23 +213,23 @@ fn cooked(
         (_, ..1536) => return Err(SkipReason::Protocol),
         _ => Protocol::Type(protocol),
     };
-    // A device of these types with 6-byte addresses has Ethernet addresses.
+    // The address is an Ethernet address if it has 6 bytes.
     let source = (length == 6).then_some(address);
-    // 1 means broadcast. A multicast address depends on the group.
+    // The packet type 1 means broadcast. For multicast packets, the address depends on the group.
     let destination = (direction == 1).then_some([0xff; 6]);
     Ok(Header { removed, protocol, source, destination })
 }
 
 /// Parses PPP after `at` bytes: optional address and control (RFC 1661, RFC 1662 section 3.1), then the protocol.
 fn ppp(packet: &[u8], at: usize) -> Result<Header, SkipReason> {
-    // Some systems have the direction instead of the address: 0 in, 1 out.
+    // Some systems write the direction in place of the address: 0 for received packets, 1 for sent packets.
     let at = match packet.get(at..) {
         Some([0xff | 0 | 1, 0x03, ..]) => at + 2,
         _ => at,
     };
     let [first] = bytes(packet, at)?;
-    // In a protocol number, only the last byte is odd. If the first byte is odd, the number has only this byte (RFC
-    // 1661 section 6.5).
+    // The last byte of a protocol number is odd, and a byte before it is even. If the first byte is odd, the number has
+    // only this byte (RFC 1661 section 6.5).
     let (protocol, removed) = if first & 1 == 1 { (u16::from(first), at + 1) } else { (half(packet, at)?, at + 2) };
     Ok(match protocol {
         0x0021 => Header::new(removed, IPV4),

@@ -153,7 +153,7 @@ fn peek<'a>(mut stream: Stream<'a>) -> Result<(Vec<u8>, Stream<'a>), ReadError> 
             Ok(0) => break,
             Ok(_) => first.push(chunk[0]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A compressed stream that is truncated in its first bytes.
+            // For example, a compressed stream is truncated in its first bytes.
             Err(error) => return Err(ReadError::of(error, 0, first.len() as u64)),
         }
     }

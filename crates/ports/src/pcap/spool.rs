@@ -222,7 +222,8 @@ fn write_all(
     failed: &AtomicBool,
 ) -> std::io::Result<()> {
     let mut result = Ok(());
-    // The header of gzip is also written with the first buffer, and not when the file is opened.
+    // The gzip header is also written with the first buffer and not when the file is opened, so that an existing file
+    // remains unchanged until then.
     let (mut waiting, mut sink) = (Some(file), None);
     for mut buffer in to_write {
         if !buffer.is_empty() && result.is_ok() {

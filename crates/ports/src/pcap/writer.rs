@@ -89,7 +89,7 @@ impl Writer {
 }
 
 /// Writes a pcapng file of Ethernet packets with nanosecond time stamps and a comment on each packet
-/// (draft-ietf-opsawg-pcapng), in this machine's byte order. Otherwise it behaves like [`Writer`].
+/// (draft-ietf-opsawg-pcapng), in this machine's byte order. In all other respects, it behaves like [`Writer`].
 pub struct NgWriter(Spool);
 
 /// The length of the longest comment, in bytes.

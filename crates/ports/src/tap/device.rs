@@ -102,7 +102,8 @@ pub enum ReadOutcome {
     Nothing,
 }
 
-/// A buffer for the rest of the longest possible frame: an IP packet of 64 KiB with its Ethernet header and two tags.
+/// A buffer for the part of a frame that does not fit into a packet. It has room for the longest possible frame: an IP
+/// packet of 64 KiB with its Ethernet header and two tags.
 pub struct ExcessBuffer(Box<[u8]>);
 
 impl Default for ExcessBuffer {
