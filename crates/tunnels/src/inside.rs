@@ -26,7 +26,7 @@ pub fn ip_packet_span(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     Ok((packet.len() - room, length))
 }
 
-/// As [`ip_packet_span`], for a frame that is not IPv4.
+/// Does the work of [`ip_packet_span`] for a frame that is not IPv4.
 #[inline(never)]
 fn ipv6_packet_span(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     let (Network::Ipv6, start) = packet.network() else { return Err(Unfit::NotIp) };
