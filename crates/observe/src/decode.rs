@@ -29,7 +29,8 @@ pub struct Layers {
     pub ether_type: Option<u16>,
     /// The offset of the network layer.
     pub network: usize,
-    /// The source and destination address of IP, or of the sender and target of ARP.
+    /// The source and destination address of an IP packet, or the IPv4 addresses of the sender and the target of an ARP
+    /// packet.
     pub addresses: Option<(IpAddr, IpAddr)>,
     /// The offset after the last byte of the IP packet. Ethernet padding may follow. If the frame has no IP packet,
     /// this is the length of the frame.

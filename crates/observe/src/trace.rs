@@ -91,7 +91,7 @@ impl Tracer {
         Self { filter, remaining: count, chosen: 0, in_flight: VecDeque::new(), stories }
     }
 
-    /// Returns whether a packet that enters is to be traced.
+    /// Returns true if the trace must choose this packet, which enters now.
     fn wants(&self, packet: &Packet) -> bool {
         self.remaining > 0 && self.filter.as_ref().is_none_or(|filter| filter.matches(packet.data()))
     }
@@ -206,8 +206,8 @@ fn after(mark: u8) -> u8 {
 }
 
 impl Watchers {
-    /// Begins a story in each tracer that wants the packet, which enters now. Returns the packet's mark, or 0 if no
-    /// tracer follows the packet.
+    /// Begins the story of a packet that enters now, in each tracer that chooses the packet. Returns the packet's mark,
+    /// or 0 if no tracer follows the packet.
     fn enter(&mut self, names: &Arc<Names>, port: usize, packet: &Packet) -> u8 {
         let Self { tracers, marks, .. } = self;
         let mut wanting = tracers.iter_mut().filter(|(_, tracer)| tracer.wants(packet)).peekable();

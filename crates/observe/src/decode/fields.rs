@@ -54,7 +54,7 @@ impl Fields<'_> {
     }
 }
 
-/// Returns a frame's header fields in order. The first field is the length of the frame.
+/// Returns the fields of a frame's headers, outermost header first. The first field is the length of the frame.
 #[must_use]
 pub fn fields(frame: &[u8]) -> Vec<Field> {
     let layers = Layers::of(frame);

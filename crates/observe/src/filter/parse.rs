@@ -59,7 +59,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     }
 }
 
-/// Splits a text into words. Parentheses and `!` are words of their own.
+/// Splits a text into words. Each parenthesis and each `!` is a separate word.
 fn words(text: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut start: Option<(usize, usize)> = None;
