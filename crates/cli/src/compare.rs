@@ -15,7 +15,8 @@ use crate::format::{Align, known, table};
 use crate::lost_lines::report_lost_lines;
 use crate::{Answer, args, printed};
 
-/// The measuring time of a run. It is short, because runs differ more between processes than within one process.
+/// The measuring time of a run. Figures differ more between processes than within one process. Therefore many short
+/// runs give a better result than a few long ones.
 const SPAN: Duration = Duration::from_millis(150);
 
 /// Compares a saved measurement with another one or with this program. Returns `No` if a module costs more.

@@ -85,7 +85,7 @@ enum Values {
     Pipelines,
     /// `host` and files of hwloc.
     Machines,
-    /// All that `describe` describes.
+    /// All components that `describe` explains.
     Components,
     UseCases,
     Functions,
@@ -215,7 +215,8 @@ fn graph(line: &[String]) -> Option<GraphReport> {
     }
 }
 
-/// Returns the tables that can be changed. If a module has one table, its name alone is enough.
+/// Returns the names of the tables that can be changed: `MODULE.TABLE`, or only the module's name if the module has one
+/// table.
 fn tables(line: &[String]) -> Vec<String> {
     let Some(Ok(Response::Tables(tables))) = connect(line).map(|mut client| client.request(&Request::Tables {})) else {
         return Vec::new();
@@ -228,7 +229,8 @@ fn tables(line: &[String]) -> Vec<String> {
     tables.iter().map(name).collect()
 }
 
-/// Returns the names of the modules, flows, ports or tables that the line shows.
+/// Returns the names of the modules, flows, ports or tables of the running pipeline. The line contains the word for one
+/// of these (`show modules`).
 fn shown(line: &[String]) -> Vec<String> {
     let has = |word: &str| line.iter().any(|it| it == word);
     if has("table") {

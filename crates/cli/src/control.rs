@@ -14,7 +14,7 @@ use crate::format::{counted, short, span};
 
 /// Maximum number of flows or modules that are named. Of longer lists, the rest is counted.
 const NAMED: usize = 4;
-/// Maximum number of missed objectives of a kind that get a sentence.
+/// Maximum number of sentences about missed objectives of a kind (delay or rate). A last sentence counts the others.
 const SENTENCES: usize = 3;
 /// If other programs had a worker's core for at least this share of the time, the output names `forebay doctor`.
 const ELSEWHERE: f64 = 0.005;
@@ -31,7 +31,8 @@ pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<
     let reserve = guard * 100.0;
     let missed =
         format!("{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective");
-    // A long turn may have much work. So the machine is named as a cause only if stalls were measured.
+    // A turn may also be long because it has much work. Therefore the machine is named as a cause only if stalls were
+    // measured.
     let elsewhere = workers.iter().any(|worker| worker.machine_stalls.share >= ELSEWHERE);
     let doctor = if elsewhere { " (the machine ran something else: see `forebay doctor`)" } else { "" };
     let turns = (*stalled > 0)
@@ -47,7 +48,7 @@ pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<
 fn last(control: &ControlReport) -> Option<(&ChangeReport, usize)> {
     let last = control.changes.iter().max_by(|a, b| a.at_s.total_cmp(&b.at_s))?;
     let together = control.changes.iter().filter(|change| change.at_s == last.at_s).count();
-    // Always name the first module.
+    // `max_by` has returned the last change of this decision. Name the first one.
     let first = control.changes.iter().find(|change| change.at_s == last.at_s)?;
     Some((first, together - 1))
 }

@@ -1,5 +1,5 @@
-//! `forebay profile --co-runs`: measures how much functions slow down when others run on other cores, and fits models
-//! of this for `place`.
+//! `forebay profile --co-runs`: measures how much functions slow down when other functions run on other cores, and fits
+//! models of the slowdown, which `place` uses.
 
 mod report;
 mod text;
@@ -78,8 +78,8 @@ pub(crate) fn co_runs(arguments: &args::Profile) -> anyhow::Result<Answer> {
     Ok(if report.interrupted || !report.missing.is_empty() { Answer::No } else { Answer::Yes })
 }
 
-/// Measures the modules of a pipeline whose profile keys are among `keys`, and stores their models. Returns an error if
-/// one of them cannot be measured, or after a signal.
+/// Measures those modules of a pipeline whose profile keys (a function with its parameters) are among `keys`, and
+/// stores models of these modules. Returns an error if one of them cannot be measured, or after a signal.
 pub(crate) fn measure_modules(source: &Source, batch: usize, keys: &[String]) -> anyhow::Result<()> {
     let mut subjects = Subject::modules(source, None, batch)?;
     subjects.retain(|subject| keys.contains(&subject.key));
@@ -185,8 +185,8 @@ fn subjects(arguments: &args::Profile, batch: usize) -> anyhow::Result<Vec<Subje
 fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Register in this order: the first signal finds the flag not yet set, and sets it. The second signal finds it
-        // set.
+        // The order matters. On the first signal, the shutdown handler finds the flag not set and does nothing; then
+        // the flag is set. On the second signal, it finds the flag set and ends the process.
         signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop)).context("signals")?;
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
     }
@@ -268,7 +268,8 @@ impl Measured {
             self.bar.begin(plan::runs(&keys, &demands, cores, passes));
             let seconds = missing as f64 * (2 * span + BESIDE).as_secs_f64();
             self.bar.expect(&format!("measuring {}", counted(missing as u64, "run")), seconds);
-            // In a memory area of four times the cache's size, hardly any line that is read is in the cache.
+            // Synthetic competitors also stream through memory that should not be in the cache. If this memory has four
+            // times the cache's size, hardly any line is in the cache when it is read.
             let beyond = (4 * shared).clamp(1 << 20, 256 << 20);
             let mut machine = Machine::new(seats.clone(), subjects, &demands, beyond, span, Arc::clone(stop));
             let failed = session::measure(&work, &mut records, &mut machine, stop, self);

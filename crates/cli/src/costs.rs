@@ -17,7 +17,7 @@ use crate::printed;
 /// Returns the costs of functions' calls that `forebay profile` measured on this machine. Without a profile, the result
 /// is empty. A profile that cannot be read is reported and ignored.
 pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
-    // Without a folder for profiles, there are none.
+    // Without a folder for profiles, there are no stored profiles.
     let stored = Store::of_user().ok().map(|store| Profile::stored(&store, &Key::this(batch)?)).transpose();
     let stored = stored.unwrap_or_else(|error| {
         let _ = writeln!(

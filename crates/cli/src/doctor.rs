@@ -100,7 +100,8 @@ fn port(port: PortDemand) -> Port {
     }
 }
 
-/// Returns the event that the host's own stack answers ARP for the pipeline's addresses; `None` if it does not.
+/// Returns an event which warns that the host's own network stack also answers ARP for the pipeline's addresses.
+/// Returns `None` if the host does not answer.
 pub(crate) fn arp_flux(ports: Vec<PortDemand>, addresses: Vec<IpAddr>) -> Option<NewEvent> {
     if !ports.iter().any(|port| port.kind == "af_packet" && port.host) {
         return None;
@@ -125,7 +126,7 @@ impl Intended {
             Ok(chosen) => {
                 chosen.iter().map(|core| Worker { core: Some(*core), shared: chosen.is_shared(*core) }).collect()
             }
-            // A check reports the error.
+            // A check of `examine` reports this error.
             Err(_) => cores.into_iter().map(|core| Worker { core, shared: false }).collect(),
         };
         for name in &arguments.interface {
@@ -140,7 +141,7 @@ impl Intended {
     }
 }
 
-/// Returns the cores that a process of that machine may use.
+/// Returns the cores that a process may use on the machine `host`.
 fn allowed(host: &Host) -> Vec<Core> {
     let allowed = host.process.cpus.value();
     let may = host.cpus.iter().filter(|cpu| allowed.is_none_or(|allowed| allowed.contains(cpu.number)));

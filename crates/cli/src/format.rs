@@ -3,7 +3,8 @@
 /// Formats a count or rate with four digits: `12.35M`.
 pub(crate) fn short(value: f64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // The limit is below 1: 999.96 would be written as 1000.0.
+    // Values slightly below a unit already use this unit. Otherwise 999.96 would be rounded to 1000.0, instead of
+    // 1.000k.
     match units.iter().find(|(scale, _)| value >= scale * 0.99995) {
         Some((scale, unit)) => format!("{}{unit}", figures(value / scale)),
         None if value.fract() == 0.0 => format!("{value}"),
@@ -61,7 +62,7 @@ pub(crate) fn sparkline(values: &[f64], most: usize) -> String {
     let means: Vec<f64> = values.chunks(each).map(|some| some.iter().sum::<f64>() / some.len() as f64).collect();
     let (low, high) =
         means.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), mean| (low.min(*mean), high.max(*mean)));
-    // Rounding differences between equal values must not show as a hill.
+    // Equal values may differ by rounding errors. Draw them at one height.
     let flat = high - low <= high.abs().max(low.abs()) * 1e-9;
     let block = |mean: f64| if flat { BLOCKS[3] } else { BLOCKS[((mean - low) / (high - low) * 7.0).round() as usize] };
     means.into_iter().map(block).collect()

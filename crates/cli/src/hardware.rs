@@ -10,7 +10,8 @@ use crate::format::{known, short};
 /// Prints a line with the counters, and a line that compares the rates.
 pub(crate) fn print(measurement: &Measurement, out: &mut impl Write) -> io::Result<()> {
     let Measurement { chain, unavailable, unmetered, .. } = measurement;
-    // If no counter works, the meter's reason would repeat the same text.
+    // `unmetered` is the reason why workers have no metered figures. If no counter works, it repeats the reason in
+    // `unavailable`, so it is left out.
     let reason = unavailable.values().next().or(unmetered.as_ref()).map(String::as_str);
     writeln!(out, "{}", counter_line(&chain.hardware, reason))?;
     match chain.pps_by_counters {

@@ -156,8 +156,8 @@ impl Watched {
     fn new() -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Register in this order: the first signal finds the flag not yet set, and sets it. The second signal finds
-            // it set.
+            // The order matters. On the first signal, the shutdown handler finds the flag not set and does nothing;
+            // then the flag is set. On the second signal, it finds the flag set and ends the process.
             signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop)).context("signals")?;
             signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
         }

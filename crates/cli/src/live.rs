@@ -119,8 +119,9 @@ impl Live {
 }
 
 impl Live {
-    /// Drops this value without restoring the terminal, which has gone away. The restoring would fail, and its error
-    /// message on a closed standard error would end the process.
+    /// Drops this value without restoring the terminal. If the terminal has gone away, restoring it would fail, and the
+    /// error message on a closed standard error would end the process. If the process is in the background, the system
+    /// would stop it.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
     }

@@ -69,7 +69,7 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
     };
     let from =
         earlier.as_ref().map(|earlier| From { ways: &earlier.ways, most: arguments.moves.unwrap_or(usize::MAX) });
-    // Without `--moves`, search the best placement, and among equally good ones a placement that needs few moves.
+    // Without `--moves`, search for the best placement. Among equally good placements, take one that needs few moves.
     let from = from.filter(|from| from.most < usize::MAX);
     let effort = SearchEffort { algorithm, objective, seed: arguments.seed, is_over: &is_over, from };
     let outcome = match &earlier {
@@ -101,7 +101,7 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
         if patience.stop.swap(true, Ordering::Relaxed) {
             bail!("place: --apply: interrupted: nothing has moved");
         }
-        // The flag is now set. So the next signal ends the process.
+        // The flag is now set. So the next Ctrl-C ends the process, also while the pipeline does not respond.
         placed.applied = running.apply(&chains, &placed, arguments)?;
     }
     let mut out = printed::out();

@@ -35,7 +35,7 @@ const ALIKE: &[&str] = &[
 /// The costs that are known before the simulation.
 #[derive(Debug)]
 pub(crate) struct Prices {
-    /// For each module, the cost of its calls.
+    /// For each module, the cost of its calls, in seconds.
     pub(crate) lines: Vec<Line>,
     /// The functions for which the cost of the example is used although modules have other parameters.
     pub(crate) of_example: BTreeSet<&'static str>,

@@ -21,8 +21,8 @@ pub(crate) fn err() -> Printed<StderrLock<'static>> {
     Printed(io::stderr().lock())
 }
 
-/// The number of bytes that standard error accepts without waiting if it [accepts](err_takes) output. A pipe has at
-/// least this room when it is ready.
+/// Maximum number of bytes per write to standard error. If standard error [accepts](err_takes) output, a write of this
+/// length does not wait: the system reports a pipe as ready only if it has room for at least this number of bytes.
 const AT_ONCE: usize = 4_096;
 
 /// Waits until standard error accepts output, at most until `until`. Returns false if standard error is then still a

@@ -93,7 +93,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     let mut client = connect(&arguments.running)?;
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut live = if io::stdout().is_terminal() { Live::start(Quit::Leave).ok() } else { None };
-    // The first report covers the whole run; later ones cover one interval.
+    // Discard the first report, which covers the whole run. Later reports cover one interval.
     reports(&mut client)?;
     let (mut next, mut events) = (Instant::now() + interval, Vec::new());
     loop {

@@ -139,7 +139,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if !simulated && made.control().is_some() {
         let unknown = costs::unknown(&plans[0], &control_inputs.costs);
         if !unknown.is_empty() {
-            // Costs are not measured here: a function takes most of a second, and packets would wait for it.
+            // Costs are not measured here: the measurement of one function takes most of a second, and packets would
+            // wait for it.
             let names = unknown.into_iter().collect::<Vec<_>>().join(", ");
             let message =
                 "the controller learns the cost of calls during the run; `forebay profile` measures it beforehand";
@@ -183,7 +184,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let (server, signals) = match followed {
         Ok(followed) => followed,
         Err(error) => {
-            // Stop the running workers properly.
+            // The workers run already. Stop them, so that they end before the error is returned.
             engine.end();
             return Err(error);
         }
@@ -361,7 +362,8 @@ fn serve(
     replaced: Option<Replaced>,
 ) -> anyhow::Result<Option<Server>> {
     if let Some(Replaced { path, .. }) = &replaced {
-        // Keep the old state before the new one is written: after a crash at any time, one of the two files has it.
+        // Keep the old state before the new one is written. Then, after a crash at any time, one of the two files
+        // contains the old state.
         Accepted::keep_old(path).with_context(|| format!("--state {}.old", path.display()))?;
     }
     if let Some(path) = &arguments.state {
@@ -385,7 +387,7 @@ fn serve(
     Ok(Some(Server::start(bound, Arc::clone(service)).context("no thread for the socket")?))
 }
 
-/// Returns the event that the workers have started, with their cores.
+/// Returns the event [`Started`](EventName::Started) with the cores of the workers.
 fn started(cores: &Cores) -> NewEvent {
     let list: Vec<_> = cores.iter().map(ToString::to_string).collect();
     let event = NewEvent::new(EventName::Started, locations(cores)).with("workers", cores.len() as u64);
@@ -409,8 +411,8 @@ fn locations(cores: &Cores) -> String {
 pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Register in this order: the first signal finds the flag not yet set, and sets it. The second signal finds it
-        // set.
+        // The order matters. On the first signal, the shutdown handler finds the flag not set and does nothing; then
+        // the flag is set. On the second signal, it finds the flag set and ends the process.
         signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }

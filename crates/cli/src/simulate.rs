@@ -19,7 +19,8 @@ use crate::prices::Prices;
 use crate::source::source;
 use crate::{Answer, args, control, decisions, engine, printed, summary};
 
-/// The number of packets of each source whose paths are observed before the simulation.
+/// The number of packets of each source whose paths are observed before the simulation. From these packets, the
+/// simulation learns which fraction takes each path.
 const WATCHED: usize = 8_192;
 /// The number of steps of the progress bar.
 const PIECES: u64 = 200;

@@ -76,7 +76,8 @@ impl Start {
             Ok(Self { source: kept.source(), fingerprint, replaced: None, kept: from })
         };
         if arguments.prefer == Some(Prefer::State) {
-            // The file's change is ignored now. The next start without the option sees it.
+            // A change of the pipeline's file is ignored in this run. Keep the earlier fingerprint, so that the next
+            // start without the option detects the change.
             return keep("prefer", "as --prefer says", known);
         }
         let pipeline = &arguments.pipeline;
@@ -114,7 +115,7 @@ impl Start {
     /// the option for the other choice.
     pub(crate) fn refusal(&self, mut problems: Problems) -> anyhow::Error {
         if let Some(Kept { state, file }) = &self.kept {
-            // The accepted text may differ from the present text of that file.
+            // The text in the state may differ from the present text of the pipeline's file.
             let (state, of) = (state.display(), shown_file(self.source.file()));
             for fault in &mut problems.faults {
                 let is_text =
@@ -146,7 +147,7 @@ fn read(arguments: &args::Run) -> anyhow::Result<Source> {
     Ok(source(&arguments.pipeline, &sets).map_err(|problems| arguments.settings.as_written(problems))?)
 }
 
-/// Returns the event that the run starts from the state.
+/// Returns the event which reports that the run starts from the state.
 fn used(arguments: &args::Run, path: &Path, why: &str, text: &str) -> NewEvent {
     let ignored: Vec<_> = arguments.settings.all().map(|(flag, _)| flag).collect();
     let ignored = ignored.join(", ");
@@ -163,8 +164,8 @@ fn used(arguments: &args::Run, path: &Path, why: &str, text: &str) -> NewEvent {
     event.with_some("ignored", Some(ignored).filter(|flags| !flags.is_empty()))
 }
 
-/// Returns the event that the pipeline's file replaces the state. `only_kept` are the settings of the state that are no
-/// longer in force.
+/// Returns the event which reports that the pipeline's file replaces the state. `only_kept` are the settings of the
+/// state that are no longer in force.
 fn replaced_by(arguments: &args::Run, path: &Path, why: &str, text: &str, only_kept: &[String]) -> NewEvent {
     let (state, file) = (path.display().to_string(), shown_file(&arguments.pipeline));
     let only_kept = only_kept.join(", ");

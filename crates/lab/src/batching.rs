@@ -70,7 +70,7 @@ pub enum BatchingPart {
     LoadSteps,
     /// A mobile gateway with a bearer whose load changes.
     Bearer,
-    /// The gain by branches, batchiness and bursts.
+    /// The gain of controlled batches over `null`, by branches, batchiness and bursts ([`ContourGain`]).
     Contour,
     /// Open-loop traffic, which keeps to a schedule.
     Open,
@@ -237,7 +237,7 @@ pub struct BatchingResults {
     pub simulated: bool,
     /// The control period, in milliseconds.
     pub period_ms: f64,
-    /// The number of periods of a run that count.
+    /// The number of periods that count in a run of the static experiment.
     pub periods: u32,
     /// The number of runs of each row of the static experiment.
     pub runs: usize,
@@ -256,7 +256,7 @@ pub struct BatchingResults {
     pub load_steps: Vec<Series>,
     /// A bearer whose load changes.
     pub bearer: Vec<Series>,
-    /// The gain by branches, batchiness and bursts. Simulated.
+    /// The gain of controlled batches over `null`, by branches, batchiness and bursts. Simulated.
     pub contour: Vec<ContourGain>,
     /// The number of points for which the claims hold. `None` if there are no points.
     pub contour_claims: Option<Claims>,

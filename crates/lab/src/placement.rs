@@ -45,7 +45,7 @@ pub enum PlacementPart {
     Drops,
     /// Errors of predictions (Fig. 7).
     Prediction,
-    /// The gain of placements over others (Fig. 8).
+    /// The gain of good placements over other placements (Fig. 8).
     Gain,
     /// The time of the search, and the quality of its results (Fig. 9).
     Search,
@@ -76,7 +76,7 @@ impl PlacementPart {
 /// The extent of the experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementSettings {
-    /// Whether runs are fewer and instances smaller.
+    /// Whether the experiment makes fewer runs and searches smaller placement problems.
     pub short: bool,
     /// The parts to run. Empty: all.
     pub only: BTreeSet<PlacementPart>,

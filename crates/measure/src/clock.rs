@@ -93,12 +93,14 @@ fn loose_work(words: &mut [u64; 64]) {
 }
 
 /// Measures the cost of a reading of the counter: the additional time of work if the counter is read after each part.
-/// Returns the smallest result of three kinds of work, because each alone can be wrong:
+/// Returns the smallest result of three kinds of work (dependent steps, independent steps, and no work), because each
+/// way to measure can be wrong:
 ///
-/// - A single span is not enough, since the counter may advance in steps of many ticks.
-/// - Consecutive readings may give too much, since the processor executes other work in parallel with a reading.
-/// - A chain of dependent steps may give too much, since a reading prevents the next part from starting early: 80 ticks
-///   where other work shows 23 (Intel, model 167).
+/// - A single span between two readings is not enough, since the counter may advance in steps of many ticks.
+/// - Consecutive readings without work between them may give too much, since a processor with work executes the work in
+///   parallel with a reading.
+/// - A chain of dependent steps may give too much, since a reading prevents the next part from starting early: 80
+///   ticks, where the result of other work is 23 (Intel, model 167).
 ///
 /// If the result is too small, spans become longer by the difference; if it is too large, short spans become zero.
 fn measure_reading() -> Ticks {
@@ -133,8 +135,9 @@ fn measure_reading() -> Ticks {
     Ticks((least.expect("three") + PARTS / 2) / PARTS)
 }
 
-/// Measures the counter's frequency from two pairs of system clock and counter, 20 ms apart. Each pair is the try with
-/// the shortest time between its two counter readings, of 16 tries.
+/// Measures the counter's frequency from two pairs of system clock and counter, 20 ms apart. Each pair is the best of
+/// 16 tries. A try reads the counter before and after the system clock, and the try with the shortest time between
+/// these two readings is the best.
 fn measure_frequency() -> Frequency {
     fn pair() -> (Instant, Ticks) {
         let tries = (0..16).map(|_| {
@@ -160,7 +163,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Creates a clock that shows 0 ticks.
+    /// Creates a clock whose current instant is 0 ticks.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
         Self { now: Cell::new(Ticks::ZERO), frequency }

@@ -130,7 +130,8 @@ pub trait Group<const N: usize>: Send {
 pub struct Reading<const N: usize> {
     /// Nanoseconds for which the group was enabled.
     pub enabled: u64,
-    /// Nanoseconds for which the group was counting.
+    /// Nanoseconds for which the group was counting. This is less than `enabled` if the group took turns with other
+    /// groups.
     pub running: u64,
     /// The counts, in the group's order.
     pub counts: [u64; N],

@@ -10,8 +10,8 @@ use crate::Counter;
 const SUB_BITS: u32 = 4;
 /// The number of buckets for each power of two.
 const SUB: usize = 1 << SUB_BITS;
-/// Values from 2^44 up (hours, in ticks) share the last bucket. A quantile in this bucket is reported as
-/// less than 2^44.
+/// Values from 2^44 up share the last bucket (2^44 ticks are more than an hour). A quantile in this bucket is reported
+/// as less than 2^44.
 const TOP_BITS: u32 = 44;
 /// The number of buckets.
 const BUCKETS: usize = SUB + (TOP_BITS - SUB_BITS) as usize * SUB;
@@ -41,8 +41,8 @@ impl Histogram {
         Self { sum: Counter::new(), max: Counter::new(), buckets: [const { Counter::new() }; BUCKETS] }
     }
 
-    /// Records `value` `n` times. Only the histogram's one writer may call this. With a negative `n` in two's
-    /// complement, this and all other recording functions take values back; the maximum remains.
+    /// Records `value` `n` times. Only the histogram's one writer may call this. To take values back, the writer passes
+    /// a negative `n` in two's complement to this function or to another recording function. The maximum remains.
     #[inline]
     pub fn record(&self, value: u64, n: u64) {
         self.record_sample(Sample::new(value), n);
@@ -229,8 +229,8 @@ impl Distribution {
         self.max = self.max.max(sample.value);
     }
 
-    /// Adds another distribution's values multiplied by `times`, rounded to whole numbers in each bucket. The result
-    /// estimates a period that is `times` as long.
+    /// Adds each value of another distribution `times` times, rounded to a whole number of values in each bucket. The
+    /// added values estimate a period that is `times` as long as the period of the other distribution.
     pub fn add_times(&mut self, other: &Self, times: f64) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         let (mut expected, mut added) = (0.0, 0);

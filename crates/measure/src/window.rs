@@ -1,8 +1,8 @@
 //! Reads the values that a histogram has recorded since the last reading. A reading makes one pass over the buckets in
 //! use and allocates memory only when new buckets come into use.
 //!
-//! Buckets below the lowest used bucket are tested in groups. Most of the memory belongs to these buckets. A core with
-//! cold caches would wait for memory many times if it tested them one after the other.
+//! Most buckets are below the lowest bucket that has values. A reading tests these buckets for new values in groups. If
+//! a core with cold caches tested them one after the other, it would wait for memory many times.
 
 use std::ops::Range;
 
@@ -29,8 +29,8 @@ pub struct Values {
     among: Range<usize>,
     /// The number of values.
     samples: u64,
-    /// The sum of the values, minus values that were taken back after an earlier reading. So it is signed, in two's
-    /// complement: it may be negative, and differ from 0 without values.
+    /// The sum of the values, minus values that were taken back after an earlier reading. Therefore the sum is signed,
+    /// in two's complement. It may be negative, and it may differ from 0 if there are no values.
     sum: u64,
     /// The largest value that the histograms have ever recorded, which may be older than these values.
     max: u64,
@@ -126,8 +126,8 @@ impl Values {
     /// Returns the mean, or `None` without values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
-        // The sum is negative if values of earlier readings were taken back and their sum is larger. Then the mean is
-        // 0.
+        // The sum is negative if values of earlier readings were taken back, and if the sum of those values is larger
+        // than the sum of the new values. Then the mean is 0.
         (self.samples > 0).then(|| self.sum.cast_signed().max(0) as f64 / self.samples as f64)
     }
 

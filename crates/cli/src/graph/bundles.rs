@@ -160,7 +160,8 @@ impl<'g> Shape<'g> {
         (from..to).contains(&start)
     }
 
-    /// Returns the properties of a module that must be the same for the first modules of equal branches.
+    /// Returns properties of a module that begins a branch. Two branches can be equal only if these properties of their
+    /// first modules are equal.
     fn first(&self, module: usize) -> (&'g str, &'g [usize], bool, usize) {
         let described = &self.graph.modules[module];
         (described.function.as_str(), &described.workers, described.folded.is_some(), self.gates[module].len())
@@ -293,7 +294,7 @@ impl<'g> Shape<'g> {
 /// Bundles under construction.
 struct BundleBuilder {
     bundles: Vec<Bundle>,
-    /// The bundle of each list of modules.
+    /// For each list of modules, the index of their bundle.
     known: HashMap<Vec<usize>, usize>,
     /// Modules that are in a bundle.
     drawn: HashSet<usize>,

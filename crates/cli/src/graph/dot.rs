@@ -83,7 +83,7 @@ impl Edges {
                 }
                 writeln!(out, "  {from} -> out{port} [{label}];")
             }
-            // Each drop gets its own node; edges to one shared node would cross all others.
+            // Each drop gets its own node, because edges to one shared node would cross all other edges.
             End::Drop => {
                 let drop = self.drops;
                 self.drops += 1;

@@ -129,8 +129,8 @@ impl Tree<'_, '_> {
         }
     }
 
-    /// Prints the end of a way. `lead` is the text before its name, and `prefix` is the text before the following
-    /// lines.
+    /// Prints the end of a way. `lead` is the text before the name in the first line, and `prefix` is the text before
+    /// the following lines.
     fn follow(&mut self, end: End, lead: String, prefix: &str) {
         match end {
             End::Drop => self.row(format!("{lead}drop"), String::new()),
@@ -168,7 +168,7 @@ impl Tree<'_, '_> {
             lead = format!("{prefix}→ ");
             match &ways[..] {
                 [Way { gates, to, .. }] if gates.len() == 1 => match to {
-                    // Chains have any length, so they are not followed by recursion.
+                    // Follow a chain in a loop, not by recursion: a chain can be long enough to overflow the stack.
                     End::Bundle(next) if drawing.bundles[*next].feeders == 1 && self.seen.insert(*next) => {
                         bundle = *next
                     }

@@ -172,5 +172,6 @@ impl View {
     }
 }
 
-/// A number of lines that is larger than that of help or text on any screen.
+/// The limit for scrolling in the help or the text, in lines. It is larger than their lengths on any screen, and
+/// drawing reduces the scroll position.
 const LONGEST_TEXT: usize = 200;

@@ -92,7 +92,7 @@ impl Own {
     }
 }
 
-/// Words and their replacements, applied at the same time.
+/// Words and their replacements. A replacement is never itself replaced, because a line is read only once.
 #[derive(Default)]
 pub(super) struct Replaced {
     pub(super) all: Vec<(String, String)>,

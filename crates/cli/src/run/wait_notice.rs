@@ -1,4 +1,4 @@
-//! The event that all sources of a run are exhausted and the run waits for packets that modules hold.
+//! Records an event when all sources of a run are exhausted and the run waits for packets that modules hold.
 //!
 //! A `shaper` or `reassemble` may hold packets for many seconds. Without the event, such a run seems to hang.
 

@@ -9,7 +9,7 @@ use crate::control;
 use crate::format::Align::{Left, Right};
 use crate::format::{known, short, span, table, whole};
 
-/// Counters under a heading are printed only if there are at most this number. `--json` has all counters.
+/// The counters under a heading are printed only if there are at most this many. `--json` prints all counters.
 const COUNTERS: usize = 8;
 
 pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! A topology in the form of its drawing: nested packages, dies, memory nodes, last-level caches and cores.
+//! A topology as nested parts, as it is drawn: packages, dies, memory nodes, last-level caches and cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::format::counted;
 /// Minimum number of consecutive cores that are written as a range.
 const LEAST_RUN: usize = 3;
 
-/// A topology in the form of its drawing. No part contains offline processors, because the kernel does not report where
-/// they are.
+/// A topology as nested parts. The parts contain only online processors, because the kernel does not report where
+/// offline processors are.
 pub(super) struct Outline<'t> {
     pub(super) topology: &'t Topology,
     source: SourceType,

@@ -53,7 +53,7 @@ pub struct ContourGain {
 
 /// A controller is no worse than `null` if the interval of its ratio to `null` has a lower end above this value.
 pub(super) const NO_WORSE: f64 = 0.97;
-/// The gain that the paper claims at least, even for bursty traffic (Batchy, section 6).
+/// The smallest gain that the paper claims, even for bursty traffic (Batchy, section 6).
 pub(super) const CLAIM: f64 = 1.2;
 
 /// The claims about all points, and the number of points at which they hold. A claim does not hold at a point without

@@ -31,7 +31,8 @@ const TIGHT: u64 = 2;
 /// controller has to learn them from few calls.
 const PERIODS: [u32; 2] = [40, 600];
 
-/// The number of periods after the move that are left out of both sides, because the controller starts again.
+/// The number of periods after the move that belong neither to the time before the move nor to the time after it,
+/// because the controller starts again.
 const RESTART: usize = 20;
 
 /// The figures of the time before the flows were moved apart, or of the time after.

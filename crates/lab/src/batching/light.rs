@@ -22,7 +22,7 @@ const STOPPING: f64 = 4e5;
 /// The distributions of packets over time, as settings of the generator.
 const ARRIVALS: &[&str] = &["constant", "poisson"];
 const PERIODS: u32 = 100;
-/// The last periods of a run have no packets: one in `REST` of all periods.
+/// The last periods of a run have no packets: the last quarter of the periods, that is, one in `REST`.
 const REST: u32 = 4;
 /// Traffic that stops repeatedly flows for this number of periods, then pauses for the same number.
 const TURN: u32 = 2;

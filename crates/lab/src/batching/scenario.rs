@@ -171,7 +171,7 @@ pub(super) fn fold(on: bool) -> String {
 /// A change during a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Change {
-    /// Sources offer this multiple of their rate.
+    /// Sources offer this multiple of their configured rate.
     Offer(f64),
     /// Every flow that has an objective gets this objective.
     Objective(Nanos),

@@ -50,12 +50,13 @@ pub struct Row {
     /// The number of runs.
     pub runs: usize,
     /// For `static`: the best constant. `None` if no constant keeps the objective, or all tried runs were void. For
-    /// `oracle`: the constant, if no other triggers carry more.
+    /// `oracle`: the constant, if no other triggers carry more packets.
     pub trigger: Option<usize>,
-    /// The constant that misses the objective in the fewest periods. The figures are those of this constant. `None` if
-    /// a constant keeps the objective.
+    /// For `static`, if no constant keeps the objective: the constant that misses it in the fewest periods. The row
+    /// then has the figures of this constant. Otherwise `None`.
     pub nearest: Option<usize>,
-    /// For `oracle`: its triggers as a multiple of those of `optimal`. `None` if the best constant carries more.
+    /// For `oracle`: its triggers as a multiple of those of `optimal`. `None` if the best constant carries more
+    /// packets.
     pub multiple: Option<f64>,
     /// The packets per second relative to those of `null`.
     pub to_null: Option<Ratio>,
@@ -209,7 +210,8 @@ pub(super) fn measure(testbed: &Testbed, extents: &Extents, progress: &mut dyn P
 
 /// Performs the experiment of the grid.
 pub(super) fn grid(testbed: &Testbed, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
-    // In simulated time further runs are copies, except for robot control.
+    // A short experiment is in simulated time. There, further runs give the same figures (except for robot control), so
+    // one run is enough.
     let runs = extents.stated_runs.unwrap_or(if extents.short { 1 } else { GRID_RUNS });
     table_of((grid_pipelines(extents)?, false, runs), testbed, extents, progress)
 }

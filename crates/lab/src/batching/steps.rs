@@ -15,8 +15,8 @@ use crate::{LabError, Progress};
 const CONTROLLERS: &[&str] = &["null", "max", "gradient", "optimal"];
 /// The objectives, in microseconds, one after the other.
 const OBJECTIVES: &[f64] = &[150.0, 100.0, 200.0, 300.0, 125.0, 60.0];
-/// The objectives of a short run. Its pipeline is small and its packets wait less, so the other objectives would never
-/// be missed.
+/// The objectives of a short run. Its pipeline is small and its packets wait less, so the objectives of a full run
+/// would never be missed.
 const TIGHT: &[f64] = &[30.0, 20.0, 40.0, 60.0, 22.0, 17.0];
 /// The loads, in thousand packets per second.
 const LOADS: &[f64] = &[100.0, 3_500.0, 200.0, 3_000.0, 10.0, 50.0];

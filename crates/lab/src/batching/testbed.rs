@@ -24,7 +24,7 @@ use super::scenario::{Change, Scenario};
 use super::watch::{Moment, Watch};
 use crate::{LabError, Progress};
 
-/// A turn counts as a stall of the machine only if it is at least this long.
+/// A turn counts as a stall of the machine (another program or the host had the core) only if it is at least this long.
 const STALL: Nanos = Nanos(100_000);
 /// The interval at which a run checks whether the user has interrupted it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -89,7 +89,7 @@ impl Testbed {
         keep: impl Fn(Run) -> T + Sync,
     ) -> Result<Vec<T>, LabError> {
         progress.begin(scenarios.len());
-        // In simulated time the duration of a run is known only after the first one.
+        // In simulated time, the real time that a run takes is unknown beforehand.
         if !self.simulated {
             progress.expect(scenarios.iter().map(|scenario| scenario.span.end().0 as f64 / 1e9).sum());
         }

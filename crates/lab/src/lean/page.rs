@@ -182,7 +182,7 @@ fn chains(results: &LeanResults) -> Result<Section, PlotError> {
     Ok(Section { title: "Two chains, run to completion and pipelined".to_owned(), blocks })
 }
 
-/// Returns the functions of the chains beside those of the paper.
+/// Returns the table of the chains' functions: the cost of each here, and the cost in the paper.
 fn by_function(results: &LeanResults) -> Block {
     let mut rows = Vec::new();
     for chain in &results.chains {

@@ -88,7 +88,8 @@ pub struct Fitted {
 pub struct Errors {
     /// The mean of `|predicted λ − λ| / λ` over samples whose λ is 0.05 or more.
     pub relative: f64,
-    /// The same mean if the prediction is one number for all samples, for the best such number.
+    /// The same mean if every sample has the same prediction, the number with the smallest mean. Models are useful only
+    /// if `relative` is smaller.
     pub of_constant: f64,
     /// The mean of `|predicted λ − λ|`.
     pub absolute: f64,
@@ -148,7 +149,8 @@ impl Runs {
         })
     }
 
-    /// Fits models with these metrics and limits. Returns them with the samples of the runs with which they are judged.
+    /// Fits models with these metrics and limits. Returns the models, and the samples of the other runs, with which the
+    /// models are judged.
     fn fit(
         &self,
         profile: &Profile,

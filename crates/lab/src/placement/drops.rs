@@ -26,7 +26,8 @@ pub struct Drops {
     pub predicted: Vec<f64>,
 }
 
-/// Runs the paper's four functions, each beside each of them and beside the paper's synthetic function.
+/// Runs each of the paper's four functions beside copies of each of the four, and beside copies of the paper's
+/// synthetic function.
 pub(super) fn measure(
     basis: &Basis,
     _: &PlacementSettings,

@@ -1,4 +1,4 @@
-//! Fig. 8: the gain of placements over others, for six sets of chains.
+//! Fig. 8: the gain of good placements over other placements, for six sets of chains.
 
 use forebay_contention::Pace;
 use forebay_contention::mix::{Mix, Random};
@@ -18,7 +18,7 @@ pub struct Gain {
     pub chains: Vec<String>,
     /// The results of each method.
     pub methods: Vec<Method>,
-    /// The certified gap of `exact`, as a share of its value. For no placement, the predicted value exceeds the value
+    /// The certified gap of `exact`, as a share of its value. No placement has a predicted value that exceeds the value
     /// of `exact` by more than this share.
     pub gap: f64,
 }
@@ -128,7 +128,7 @@ fn valued(
     })
 }
 
-/// Returns the mean of many random placements.
+/// Returns the mean rates of many random placements.
 fn at_random(
     basis: &Basis,
     settings: &PlacementSettings,

@@ -13,8 +13,8 @@ use forebay_measure::machine::pin_to;
 /// The size of a cache line in bytes, and in words.
 const LINE: usize = 64;
 const WORDS: usize = LINE / size_of::<u64>();
-/// The number of reads in progress at a time. The reads are in this many rows. A read depends only on the previous read
-/// of its row.
+/// The number of reads that are in progress at the same time. The thread makes this many independent rows of reads: a
+/// read depends only on the previous read of its row.
 const ROWS: usize = 4;
 /// The number of reads between two checks of the flags.
 const SLICE: usize = 4_096;

@@ -10,7 +10,7 @@ use super::basis::Basis;
 use super::{PlacementSettings, step};
 use crate::{LabError, Progress};
 
-/// The instances of one size.
+/// The results for random placement problems (instances) of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Searched {
     /// The number of domains. Each has ten cores.
@@ -21,15 +21,15 @@ pub struct Searched {
     pub instances: usize,
     /// The milliseconds of `exact`: median and maximum.
     pub exact_ms: [f64; 2],
-    /// The nodes of `exact`: median and maximum.
+    /// The nodes of the search tree that `exact` examined: median and maximum.
     pub nodes: [f64; 2],
     /// The largest certified gap of `exact`. If it is 0, all results are proved to be optimal.
     pub gap: f64,
     /// The milliseconds of `octans`: median and maximum.
     pub octans_ms: [f64; 2],
-    /// The number of instances in which `octans` was run. There are fewer if each takes seconds.
+    /// The number of instances on which `octans` was run. It is smaller than `instances` if a run takes seconds.
     pub octans_instances: usize,
-    /// The share of instances in which `octans` finds a best placement.
+    /// The share of these instances in which `octans` finds a best placement.
     pub octans_optimal: f64,
     /// The mean of `1 − value / best` of `octans` in the other instances.
     pub octans_gap: Option<f64>,
@@ -42,11 +42,12 @@ pub struct Searched {
 /// The paper's times for the largest size, by domains: its heuristic and its enumeration, in milliseconds.
 pub(super) const PAPER_MS: [(usize, f64, f64); 2] = [(2, 17.0, 31_500.0), (4, 5_300.0, 1_858_000.0)];
 
-/// A time of `exact` is the minimum of this many repetitions, which is the least disturbed. Other methods run once.
+/// `exact` runs this many times on an instance, and the shortest time counts, because it is the least disturbed. Other
+/// methods run once.
 const REPEATS: usize = 3;
-/// The approximate number of placements that are enumerated for one size.
+/// The approximate number of placements that are enumerated for one size, over all its instances.
 const BUDGET: f64 = 3e6;
-/// The same number for a short run.
+/// The same number for a short experiment.
 const SHORT_BUDGET: f64 = 2e4;
 /// The approximate number of placements that `exact` may examine before it stops with a gap.
 const NODES: u64 = 5_000_000;

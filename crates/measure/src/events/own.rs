@@ -35,7 +35,7 @@ pub struct OwnGroup<const N: usize> {
 }
 
 impl<const N: usize> OwnGroup<N> {
-    /// Counts `events`, at least one, for the calling thread.
+    /// Creates a group that counts `events` (at least one) for the calling thread.
     ///
     /// # Errors
     /// Returns [`Unavailable`] for the first event that cannot be counted, or cannot be read in user space.

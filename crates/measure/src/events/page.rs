@@ -6,9 +6,11 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bit of `capabilities`: the kernel sets the other bits with the meaning defined here.
+/// Bit of `capabilities` (`cap_bit0_is_deprecated`). If it is set, the other bits have the meaning that is defined
+/// here. Old kernels do not set it.
 const IS_NEW: u64 = 1 << 1;
-/// Bit of `capabilities`: a program may read the counter with an instruction (`rdpmc`).
+/// Bit of `capabilities` (`cap_user_rdpmc`). If it is set, a program may read the counter with an instruction
+/// (`rdpmc`).
 const MAY_READ: u64 = 1 << 2;
 /// The largest number of attempts to read the page.
 const TRIES: usize = 64;
@@ -40,7 +42,8 @@ pub(super) struct Page {
     lock: AtomicU32,
     /// The processor's counter that counts the event now, from 1 up; 0 if there is none.
     index: AtomicU32,
-    /// The number to add to that counter's value. It is signed, but only the bits matter.
+    /// The number to add to the value of the processor's counter to get the event's count. It is signed, but an
+    /// addition with wrap-around gives the same bits.
     offset: AtomicU64,
     time_enabled: AtomicU64,
     time_running: AtomicU64,
@@ -50,7 +53,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Returns the event's count. `counter` reads the processor's counter with the given number.
+    /// Returns the event's count. `counter` reads the processor's counter with the given number, from 0.
     #[inline]
     pub(super) fn count(&self, counter: impl Fn(u32) -> u64) -> Result<u64, Unread> {
         for _ in 0..TRIES {

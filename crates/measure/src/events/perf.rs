@@ -13,14 +13,14 @@ use super::{Event, Group, MOST, Reading, Unavailable};
 /// A group that the kernel counts, from the moment of creation.
 #[derive(Debug)]
 pub struct PerfGroup<const N: usize> {
-    /// The first event's counter, through which all are read.
+    /// The first event's counter. A read from it returns the counts of all events of the group.
     leader: File,
     /// The other counters, which count as long as they are open.
     _others: Vec<Counter>,
 }
 
 impl<const N: usize> PerfGroup<N> {
-    /// Counts `events`, at least one, for the thread `tid` (0: the calling thread), on any core.
+    /// Creates a group that counts `events` (at least one) for the thread `tid` (0: the calling thread), on any core.
     ///
     /// # Errors
     /// Returns [`Unavailable`] for the first event that cannot be counted, or cannot be in one group with the earlier

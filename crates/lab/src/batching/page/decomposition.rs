@@ -97,7 +97,8 @@ fn table(all: &[Decomposed]) -> Table {
         let before = run.before.as_ref().map(|side| row(run, what, side, false));
         before.into_iter().chain(run.after.as_ref().map(|side| row(run, ", after", side, true)))
     });
-    // The values that the paper's figure shows. The whole rate and the move are from its text.
+    // The values of the paper's figure. The rate of all packets and the periods until the move are from the paper's
+    // text.
     let papers = [
         ["paper, before", "all", "4 000", "-", "-", "-", "-", "-", "-", "-"],
         ["paper, after", "none", "under 1 000", "-", "-", "over 10 times that", "20", "-", "-", "-"],

@@ -6,16 +6,17 @@ use crate::batching::settled::Row;
 use crate::batching::{BatchingResults, CostOrigin};
 use crate::blocks::text;
 
-/// The smallest share of the batches of `max` that the paper's controller re-forms.
+/// The paper's controller re-forms batches to at least this share of the batches of `max`.
 const REFORMED: f64 = 0.7;
 /// The smallest gain of the paper's controller over `null`.
 const GAIN: f64 = 1.5;
 /// The largest share of periods, in percent, in which the paper's controller misses objectives.
 const MISSED: f64 = 9.0;
-/// If the 95th percentile of the delay is above this part of the objective, in percent, the page says that larger
-/// batches would miss the objective. The controller keeps 5 % in reserve (the guard), and a trigger is a whole number.
+/// Above this 95th percentile of the delay, in percent of the objective, the page says that larger batches would miss
+/// the objective. A controller cannot use 100 %: it keeps 5 % in reserve (the guard), and a trigger is a whole number
+/// of packets.
 const USED: f64 = 80.0;
-/// A ratio between this value and 1 counts as 1.
+/// A ratio to the rate of `null` counts as 1 if it is between this value and 1.
 const SAME: f64 = 0.98;
 /// Rates whose ratio is between this value and 1 count as equal.
 const SAME_RATE: f64 = 0.995;
@@ -52,7 +53,7 @@ pub(super) fn section(results: &BatchingResults) -> Section {
     Section { title: "Where Forebay falls short of the paper".to_owned(), blocks }
 }
 
-/// Returns a text if a simpler rule that keeps objectives carries more.
+/// Returns a text if a simpler controller keeps objectives and carries more packets.
 fn beaten(row: &Row, other: &Row) -> Option<String> {
     let simpler = matches!(other.controller.as_str(), "static" | "on-off" | "gradient");
     let kept = other.summary.violations_pct <= MISSED;

@@ -31,8 +31,8 @@ pub(super) fn best(tried: &[(usize, Figures)]) -> Constant {
     Constant { trigger: least.map_or(0, |(trigger, _)| *trigger), kept: least.map(|_| false) }
 }
 
-/// Returns the triggers to try around the best trigger: values between it and its neighbours in `tried`, which must be
-/// sorted. Empty if `best` is not in `tried`.
+/// Returns the triggers to try around the trigger `best`: values between `best` and its neighbours in `tried`. `tried`
+/// must be sorted. Empty if `best` is not in `tried`.
 pub(super) fn around(tried: &[usize], best: usize) -> Vec<usize> {
     let Some(at) = tried.iter().position(|trigger| *trigger == best) else { return Vec::new() };
     let near = &tried[at.saturating_sub(1)..(at + 2).min(tried.len())];

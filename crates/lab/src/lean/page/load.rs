@@ -5,7 +5,7 @@ use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engine
 use super::{columns, figure, known, text};
 use crate::lean::{Load, Point};
 
-/// The share of lost packets, at a rate below the capacity, from which the report has a note.
+/// If more than this share of the packets is lost at a rate below the capacity, the report has a note.
 const LOST: f64 = 0.01;
 
 /// Returns the text, the plots and the table of the section.
