@@ -121,6 +121,7 @@ fn print(comparison: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) 
     )
 }
 
+/// Returns the verdict on a part's cost in words. The text is empty if the cost is the same.
 fn word(part: &Part) -> &'static str {
     match part.verdict {
         Verdict::Increased => "slower",

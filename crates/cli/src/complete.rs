@@ -193,7 +193,7 @@ fn line() -> Vec<String> {
     std::env::args().collect()
 }
 
-/// Connects to the running pipeline that the line names.
+/// Connects to the running pipeline that the line names, or to the only one. Returns `None` if this fails.
 fn connect(line: &[String]) -> Option<Client> {
     let option = |name: &str| {
         let value = |at: usize| match line[at].split_once('=') {
@@ -208,6 +208,8 @@ fn connect(line: &[String]) -> Option<Client> {
     Client::connect(&path).ok()?.with_patience(PATIENCE).ok()
 }
 
+/// Returns the graph of the running pipeline that the line names. Returns `None` if the pipeline does not respond in
+/// time.
 fn graph(line: &[String]) -> Option<GraphReport> {
     match connect(line)?.request(&Request::Graph {}) {
         Ok(Response::Graph(graph)) => Some(*graph),

@@ -98,6 +98,7 @@ impl Events {
         }
     }
 
+    /// Writes new events to `out`. They then count as printed.
     fn print_to(&mut self, out: &mut impl Write) {
         for event in self.log.after(self.printed) {
             let missing = event.id - self.printed - 1;

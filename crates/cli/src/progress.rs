@@ -89,6 +89,8 @@ impl Bar {
         }
     }
 
+    /// Returns the name of the current part with a colon, as the beginning of a line. Returns an empty text if the part
+    /// has no name.
     fn name(&self) -> String {
         if self.part.is_empty() { String::new() } else { format!("{}: ", self.part) }
     }

@@ -33,6 +33,8 @@ pub(crate) fn find(source: &Source, cores: &Cores, time: Nanos) -> anyhow::Resul
     Ok(found?)
 }
 
+/// Formats the progress of a search that is limited to `time`: the lower bounds of both rates so far, and the rate that
+/// is tried now.
 fn line(progress: &SearchProgress<'_>, time: Duration) -> String {
     let SearchProgress { outcome, pps, lower_pps } = progress;
     let known = |at: usize| lower_pps.get(at).copied().flatten().map_or_else(|| "n/a".to_owned(), short);

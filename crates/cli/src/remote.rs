@@ -242,6 +242,7 @@ fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &St
     Ok(())
 }
 
+/// Prints the paths of the next packets as they pass the pipeline: at most `--count` packets, 1 by default.
 fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let request = Request::Trace { count: arguments.count.unwrap_or(1), filter: arguments.filter.clone() };
     let mut response = client.stream(&request)?;
@@ -287,6 +288,7 @@ fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> 
     }
 }
 
+/// Prints the tables that can be changed, and the syntax of their changes.
 fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
     let Response::Tables(tables) = client.request(&Request::Tables {})? else { return Err(strange()) };
     if json {
@@ -325,6 +327,8 @@ fn known(client: &mut Client) -> anyhow::Result<String> {
     })
 }
 
+/// Prints the entries of a table. Requests them in pages of [`PAGE`] entries; a page begins after the last entry of the
+/// page before.
 fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let Some(name) = &arguments.name else { bail!("show table: {}", known(client)?) };
     let (module, table) = parts(name);

@@ -118,6 +118,7 @@ fn find(name: &str) -> Result<&'static ControllerDeclaration, String> {
 }
 
 impl<'a> Part<'a> {
+    /// Makes the decisions for the recorded periods again, with the controller in `settings`.
     fn of((begin, periods): &'a (Begin, Vec<Period>), settings: &'a Settings) -> anyhow::Result<Self> {
         let name = settings.controller.name;
         let periods = decide(begin, periods, settings).map_err(|error| {
@@ -249,6 +250,7 @@ impl<'a> Part<'a> {
     }
 }
 
+/// Formats a part, from 0 to 1 or more, in percent; `n/a` if it is unknown.
 fn percent(part: Option<f64>) -> String {
     match part {
         None => known(None, 0),

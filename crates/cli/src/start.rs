@@ -106,6 +106,7 @@ impl Start {
         }
     }
 
+    /// Chooses the pipeline's file. `replaced` is the state that the file replaces.
     fn from_file(arguments: &args::Run, replaced: Option<Replaced>) -> anyhow::Result<Self> {
         let source = read(arguments)?;
         Ok(Self { fingerprint: fingerprint(&source), source, replaced, kept: None })

@@ -155,6 +155,7 @@ impl<'g> Shape<'g> {
         spans
     }
 
+    /// Returns true if all packets that reach `other` pass `module` first. A module also dominates itself.
     fn dominates(&self, module: usize, other: usize) -> bool {
         let ((from, to), (start, _)) = (self.spans[module], self.spans[other]);
         (from..to).contains(&start)

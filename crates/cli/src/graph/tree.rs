@@ -96,6 +96,7 @@ fn head(graph: &GraphReport) -> String {
     lines.map(|line| cut(&line, WIDTH) + "\n").concat()
 }
 
+/// The tree under construction.
 struct Tree<'d, 'g> {
     drawing: &'d Drawing<'g>,
     rows: Vec<Row>,

@@ -139,6 +139,7 @@ fn cores(recent: &Report) -> String {
     }
 }
 
+/// Formats the numbers of packets of the run so far. Packets that wait are queued or held.
 fn totals(so_far: &Report) -> String {
     let packets = &so_far.packets;
     let lost: u64 = so_far.ports.iter().map(|port| port.dropped).sum();

@@ -19,6 +19,7 @@ pub(super) enum Pane {
 }
 
 impl Pane {
+    /// All tables, in the order of the keys 1 to 5.
     pub(super) const ALL: [Self; 5] = [Self::Modules, Self::Flows, Self::Ports, Self::Drops, Self::Workers];
 
     pub(super) fn name(self) -> &'static str {
@@ -56,6 +57,7 @@ fn count(value: u64) -> Entry {
     Entry::number(whole(value), value as f64)
 }
 
+/// Formats a rate per second.
 fn rate(value: f64) -> Entry {
     Entry::number(short(value), value)
 }
@@ -65,10 +67,12 @@ fn figure(value: Option<f64>, decimals: usize) -> Entry {
     value.map_or_else(|| Entry::text("n/a"), |value| Entry::number(known(Some(value), decimals), value))
 }
 
+/// Formats a time in microseconds that may be unknown.
 fn time(micros: Option<f64>) -> Entry {
     micros.map_or_else(|| Entry::text("n/a"), |micros| Entry::number(span(Some(micros)), micros))
 }
 
+/// Formats a share, from 0 to 1, in percent.
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }

@@ -40,10 +40,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Returns a cell that is sorted by its text.
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), number: None, style: Style::new() }
     }
 
+    /// Returns a cell with this text that is sorted by `number`.
     pub(super) fn number(text: String, number: f64) -> Self {
         Self { text, number: Some(number), style: Style::new() }
     }

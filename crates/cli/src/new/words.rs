@@ -60,12 +60,14 @@ struct Own {
 }
 
 impl Own {
+    /// Parses `ADDRESS/LENGTH`. Returns `None` if the text has another form, or if the length is out of range.
     fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/')?;
         let (address, length): (IpAddr, u32) = (address.parse().ok()?, length.parse().ok()?);
         (length <= Self::bits(address)).then_some(Self { address, length })
     }
 
+    /// Returns the number of bits of an address.
     fn bits(address: IpAddr) -> u32 {
         if address.is_ipv4() { 32 } else { 128 }
     }

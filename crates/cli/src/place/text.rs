@@ -109,6 +109,7 @@ fn outcome(applied: &AppliedPlacement) -> String {
     }
 }
 
+/// Adds a text, wrapped at [`WIDTH`]. All lines but the first are indented.
 fn paragraph(out: &mut String, text: &str) {
     for line in wrapped(text, 2, WIDTH).lines() {
         out.push_str(&cut(line, WIDTH));
@@ -121,6 +122,7 @@ fn chains_served(answer: &Answer) -> &'static str {
     if answer.rejected.is_empty() { "all chains" } else { "the chains that are placed" }
 }
 
+/// Formats the first lines: the used cores, the value of the placement, its proof, and the origin of the models.
 fn head(answer: &Answer) -> String {
     let mut out = String::new();
     let models = &answer.models;
@@ -165,6 +167,7 @@ fn head(answer: &Answer) -> String {
     out
 }
 
+/// Formats a domain: a line for each used core, and a line for the free cores.
 fn of_domain(domain: &DomainAnswer) -> String {
     let free: Vec<_> = domain.cores.iter().filter(|core| core.chain.is_none()).map(|core| core.core).collect();
     let node = domain.node.map_or("node unknown".to_owned(), |node| format!("node {node}"));
@@ -190,6 +193,8 @@ fn of_domain(domain: &DomainAnswer) -> String {
     out
 }
 
+/// Formats the table of the chains with their predicted rates. The column `coupled` exists only if rates and contention
+/// were also solved together (`--rate-coupled`).
 fn rates(answer: &Answer) -> String {
     let coupled = answer.coupled.is_some();
     let mut columns =

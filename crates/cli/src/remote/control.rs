@@ -43,6 +43,9 @@ fn has_objective(flow: &&FlowReport) -> bool {
     flow.slo_us.is_some() || flow.min_rate_pps.is_some() || flow.min_rate_bps.is_some()
 }
 
+/// Returns the state as JSON. The figures of flows and modules are from `recent`, the report of the last second. The
+/// controller and the last changes of triggers are from `whole`, the report of the run. Flows without an objective are
+/// left out.
 fn to_json(recent: &Report, whole: &Report) -> Value {
     let flows = recent.flows.iter().filter(has_objective).map(|flow| {
         let mut object = json!({

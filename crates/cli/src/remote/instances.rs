@@ -63,14 +63,18 @@ impl Found {
         }
     }
 
+    /// Returns the time at which the pipeline was started.
     fn started(&self) -> Option<Timestamp> {
         self.hello.as_ref()?.started.parse().ok()
     }
 
+    /// Returns the seconds since the start.
     fn uptime_s(&self) -> Option<f64> {
         Some(Timestamp::now().duration_since(self.started()?).as_secs_f64().max(0.0))
     }
 
+    /// Returns the process number that the pipeline has reported. If it has not responded, returns the number in its
+    /// socket's name, which only pipelines without `--instance` have.
     fn pid(&self) -> Option<u32> {
         self.hello.as_ref().map(|hello| hello.pid).or(self.located.pid)
     }

@@ -136,6 +136,7 @@ fn losses(report: &Report) -> Vec<String> {
     sentences.collect()
 }
 
+/// Describes the load of the workers: a line for each worker, or one line for all if there are more than [`WORKERS`].
 fn workers(report: &Report) -> Vec<String> {
     if report.workers.len() > WORKERS {
         let busy = crate::strain::busy(&report.workers, 1);

@@ -47,6 +47,7 @@ pub struct Costs {
     /// out.
     pub origins: BTreeMap<String, CostOrigin>,
     #[serde(skip)]
+    /// The measured costs by function, from which controllers start. Empty if the published costs are used.
     profiled: BTreeMap<String, Profiled>,
 }
 

@@ -36,6 +36,7 @@ const SCHEDULERS: &[(&str, &str, bool)] = &[
 ];
 /// The guaranteed rate, as a share of the rate that the first function is offered.
 const PROMISED: f64 = 0.8;
+/// The number of periods of a run that count.
 const PERIODS: u32 = 100;
 
 /// The results of two functions under a scheduler.

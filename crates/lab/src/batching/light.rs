@@ -21,6 +21,7 @@ const RATES: &[f64] = &[1e3, 1e4, 1e5];
 const STOPPING: f64 = 4e5;
 /// The distributions of packets over time, as settings of the generator.
 const ARRIVALS: &[&str] = &["constant", "poisson"];
+/// The number of periods of a run after the controller has settled.
 const PERIODS: u32 = 100;
 /// The last periods of a run have no packets: the last quarter of the periods, that is, one in `REST`.
 const REST: u32 = 4;

@@ -70,6 +70,7 @@ pub(super) struct Watch {
 /// The recorded periods and the state of the recording.
 #[derive(Default)]
 struct Recorded {
+    /// The pipeline. `None` until a controller has started.
     layout: Option<Layout>,
     /// The control period.
     period: Nanos,

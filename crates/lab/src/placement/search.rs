@@ -31,7 +31,8 @@ pub struct Searched {
     pub octans_instances: usize,
     /// The share of these instances in which `octans` finds a best placement.
     pub octans_optimal: f64,
-    /// The mean of `1 − value / best` of `octans` in the other instances.
+    /// The mean of `1 − value / best` of `octans` in the other instances. An instance for which `octans` finds no
+    /// placement counts as 1. `None` if there are no other instances.
     pub octans_gap: Option<f64>,
     /// The milliseconds of enumeration: median and maximum. `None` if enumeration would take too long.
     pub brute_force_ms: Option<[f64; 2]>,

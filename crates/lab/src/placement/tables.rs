@@ -49,6 +49,7 @@ fn heads(first: &[&'static str]) -> Vec<&'static str> {
     first.iter().chain(&JUDGED).copied().collect()
 }
 
+/// Returns a row for each candidate for the metric.
 fn candidates(models: &Models) -> String {
     let row = |of: &super::Candidate| {
         let mut row = vec![of.name.to_owned(), figure(of.variance), number(of.correlation), of.qualifies.to_string()];
@@ -60,6 +61,7 @@ fn candidates(models: &Models) -> String {
     text(&heads(&first), models.candidates.iter().map(row))
 }
 
+/// Returns a row for each set of runs, or variant of the models, whose errors were computed.
 fn errors(models: &Models) -> String {
     let all = [("case", &models.cases), ("load", &models.loads), ("variant", &models.variants)];
     let rows = all.into_iter().flat_map(|(category, all)| {
@@ -72,6 +74,7 @@ fn errors(models: &Models) -> String {
     text(&heads(&["of", "name"]), rows)
 }
 
+/// Returns a row for each placement.
 fn order(all: &[Order]) -> String {
     let heads = ["placement", "simulated_pps", "predicted_pps", "below_best", "router_pps", "nids_pps"];
     let row = |row: &Order| {
@@ -83,6 +86,8 @@ fn order(all: &[Order]) -> String {
     text(&heads, all.iter().map(row))
 }
 
+/// Returns a row for each metric, function and number of competitors. If the metric does not exist in a co-run, there
+/// is one row for the function, without a number of competitors.
 fn metric(all: &[Metric]) -> String {
     let heads = ["metric", "function", "alone_pps", "alone", "competitors", "in_parts_of_largest"];
     let rows = all.iter().flat_map(|row| {
@@ -98,6 +103,7 @@ fn metric(all: &[Metric]) -> String {
     text(&heads, rows)
 }
 
+/// Returns a row for each function, competitor and number of competitors.
 fn drops(all: &[Drops]) -> String {
     let heads = ["function", "local", "competitor", "metric", "competitors", "simulated", "predicted"];
     let rows = all.iter().flat_map(|row| {
@@ -133,6 +139,7 @@ fn prediction(all: &[Predicted]) -> String {
     text(&heads, all.iter().map(row))
 }
 
+/// Returns a row for each set of chains and method.
 fn gain(all: &[Gain]) -> String {
     let rows = all.iter().flat_map(|set| {
         set.methods.iter().map(|method| {
@@ -152,6 +159,7 @@ fn gain(all: &[Gain]) -> String {
     text(&["set", "chains", "method", "predicted_pps", "simulated_pps", "held_pps", "domains"], rows)
 }
 
+/// Returns a row for each size of placement problems.
 fn search(all: &[Searched]) -> String {
     let heads = [
         "domains",
@@ -182,6 +190,7 @@ fn search(all: &[Searched]) -> String {
     text(&heads, all.iter().map(row))
 }
 
+/// Returns a row for each pair of footprints.
 fn validity(all: &[Validity]) -> String {
     let heads = ["bytes", "competitor_bytes", "measured", "low", "high", "noise", "simulated", "rounds", "void"];
     let rows = all.iter().flat_map(|of| &of.rows).map(|pair| {
