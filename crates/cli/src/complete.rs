@@ -231,8 +231,8 @@ fn tables(line: &[String]) -> Vec<String> {
     tables.iter().map(name).collect()
 }
 
-/// Returns the names of the modules, flows, ports or tables of the running pipeline. The line contains the word for one
-/// of these (`show modules`).
+/// Returns the names that can follow on the line of a `show` command: of the running pipeline's modules after `show
+/// modules`, of its flows after `show flows`, and likewise of ports and tables.
 fn shown(line: &[String]) -> Vec<String> {
     let has = |word: &str| line.iter().any(|it| it == word);
     if has("table") {

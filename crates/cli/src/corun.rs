@@ -259,7 +259,8 @@ impl Measured {
         let mut records = self.kept.records.clone();
         let missing = missing(&work, &keys, &records);
         if missing > 0 {
-            // Other pipelines of this user disturb the runs, and are disturbed by them.
+            // Lock the cores, so that pipelines that start later choose other cores. A pipeline that already uses one
+            // of these cores disturbs the runs, and the runs disturb this pipeline.
             let held =
                 choose(&seats.competitors.iter().chain([&seats.subject]).map(|core| Some(*core)).collect::<Vec<_>>());
             if let Some(core) = held.as_ref().ok().and_then(|held| held.iter().find(|core| held.is_shared(**core))) {

@@ -18,7 +18,8 @@ use crate::format::{Align, counted, wrapped};
 use crate::source::source;
 use crate::{Answer, args, format, printed};
 
-/// The time over which loads and rates are measured. It is about fifty of the kernel's units of time (10 ms each).
+/// The time over which loads and rates are measured. The kernel counts the time of a core in units of 10 ms, so a load
+/// is exact to about 2 %.
 const LOOK: Duration = Duration::from_millis(500);
 /// Maximum width of text, in columns.
 const WIDTH: usize = 110;

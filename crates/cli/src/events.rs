@@ -30,7 +30,8 @@ impl LogFormat {
         }
     }
 
-    /// Formats a line that stands for the events that the run discarded before they were printed.
+    /// Formats the line that is printed instead of discarded events. The run has discarded `missing` events before they
+    /// were printed.
     fn gap(self, missing: u64) -> String {
         let what = if missing == 1 { "event is" } else { "events are" };
         let message = format!("{missing} {what} not printed: there were more events than the run stores");

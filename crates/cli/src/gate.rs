@@ -13,7 +13,8 @@ use crate::format::{Align, counted, known};
 use crate::source::origin;
 use crate::{Answer, args, format, printed};
 
-/// Maximum number of figures that are named although they changed by less than the limit.
+/// Figures that changed by at most the limit are named if there are at most this many. Otherwise only their number is
+/// printed.
 const NAMED: usize = 4;
 
 /// Compares with the baseline or another build, or updates the baseline. Returns `No` if a module costs more than the

@@ -48,7 +48,7 @@ impl Prices {
     /// line, which take precedence.
     ///
     /// # Errors
-    /// The cost of some functions is unknown.
+    /// Returns an error that names the functions without a known cost.
     pub(crate) fn of(plan: &Plan, source: &Source, given: &[(String, Cost)]) -> anyhow::Result<Self> {
         let (given, profiled) = (costs::given(plan, given)?, costs::of_pipeline(plan, source));
         let written = written(source);

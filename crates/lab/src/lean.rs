@@ -50,7 +50,7 @@ struct Extents {
     runs: usize,
     /// The number of repetitions of the hand-over measurement.
     repeats: usize,
-    /// The number of packets whose instructions are counted.
+    /// The numbers of packets before the counting of instructions begins, and during it.
     counting: Extent,
 }
 

@@ -116,7 +116,7 @@ pub struct PlacementResults {
     pub drops: Vec<Drops>,
     /// Errors of predictions.
     pub prediction: Vec<Predicted>,
-    /// The gain of placements over others.
+    /// The gain of good placements over other placements.
     pub gain: Vec<Gain>,
     /// The time of the search, and the quality of its results.
     pub search: Vec<Searched>,

@@ -38,7 +38,8 @@ pub enum Event {
     StalledFrontend,
     /// Cycles in which nothing retired because results were missing.
     StalledBackend,
-    /// Nanoseconds for which the thread had a core. The kernel counts them, so the event is always available.
+    /// Nanoseconds for which the thread had a core. The kernel counts them, so the event needs no counter of the
+    /// processor.
     TaskClock,
     /// The number of times that the thread gave up or lost its core. The kernel counts them.
     ContextSwitches,

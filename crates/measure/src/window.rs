@@ -56,8 +56,8 @@ impl Window {
         let kept = self.before[first..end].iter_mut().zip(&mut values.counts[first..end]);
         for (bucket, (used, (before, count))) in (first..).zip(used[first..].iter().zip(kept)) {
             let now = used.get();
-            // If the count has decreased, values were taken back after they had been read. `before` stays, so the same
-            // number of later values does not count as new.
+            // If the count has decreased, values were taken back after they had been read. Then `before` is not
+            // reduced: that many later values do not count as new, because they were counted already.
             let more = now.saturating_sub(*before);
             if more > 0 {
                 *before = now;

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 /// The space between two columns.
 const GAP: usize = 2;
-/// The least width to which names are cut, in characters.
+/// The minimum width of a shortened name, in characters.
 const NAME: usize = 12;
 
 /// A column.

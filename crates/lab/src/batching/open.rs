@@ -47,7 +47,7 @@ const CONTENDERS: &[(&str, f64)] = &[
 /// The traffic that a use case is offered.
 pub(super) struct Offered {
     pub(super) pipeline: Pipeline,
-    /// The source of packets and their distribution over time.
+    /// The settings of the sources: their packets, and the distribution of the packets over time.
     pub(super) settings: Vec<String>,
     /// The name of the traffic in tables.
     pub(super) arrivals: String,

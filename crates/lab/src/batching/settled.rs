@@ -3,7 +3,7 @@
 //!
 //! The objective is four fifths of the mean delay that `max` has on this machine with unfolded branches. All
 //! controllers run in turn, repeatedly, so that each run has a partner under the same conditions. Use cases without
-//! equal branches have no folded runs, because these would repeat the unfolded ones.
+//! equal branches have no folded runs, because nothing would be folded.
 //!
 //! The grid is the same experiment for all sizes of the paper's Table 2, with unfolded branches.
 

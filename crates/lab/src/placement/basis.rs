@@ -66,7 +66,7 @@ pub struct Candidate {
     /// Whether the candidate qualifies by the conditions 5 and 6.
     pub qualifies: bool,
     /// The mean absolute error of λ for models with this metric, over runs that were left out of their fits. `None` if
-    /// a function has no demand by this metric.
+    /// the value of the metric is about 0 for a function, because the function's demand, 1/x, would be infinite.
     pub left_out: Option<f64>,
     /// The errors of models with this metric on runs of other mixes.
     pub errors: Option<Errors>,

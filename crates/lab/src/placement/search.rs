@@ -52,7 +52,8 @@ const BUDGET: f64 = 3e6;
 const SHORT_BUDGET: f64 = 2e4;
 /// The approximate number of placements that `exact` may examine before it stops with a gap.
 const NODES: u64 = 5_000_000;
-/// The approximate number of placements of whole chains from which `octans` starts, over all instances of one size.
+/// `octans` starts from every placement of whole chains. It runs on so few instances of one size that it starts about
+/// this many times in total.
 const BEGINNINGS: f64 = 60_000.0;
 /// The relative difference below which two values are equal, because of rounding.
 const SAME: f64 = 1e-9;

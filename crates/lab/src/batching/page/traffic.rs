@@ -66,7 +66,7 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
 
 /// Draws the gain of `optimal` by branches, with a line for each value of `by`.
 fn lines(title: &str, label: &str, by: fn(&ContourGain) -> f64, gains: &[&ContourGain]) -> Figure {
-    // Each number of branches has its own position on the axis, and no other number has a mark.
+    // Each number of branches has a position of its own on the axis. The axis has no marks for other numbers.
     let branches = distinct(gains.iter().map(|gain| gain.branches as f64));
     let x = Axis::new("branches").named(branches.iter().map(f64::to_string));
     let empty = Figure::new(title, x, Axis::new("times the packets of null").from_zero());

@@ -20,12 +20,13 @@ pub(super) struct Oracle {
     pub(super) multiple: Option<f64>,
     /// The constant, if all modules have the same trigger.
     pub(super) constant: Option<usize>,
-    /// The settings that set the triggers.
+    /// The settings that set the triggers. Empty if the triggers are a constant, because the controller then sets them.
     pub(super) settings: Vec<String>,
 }
 
 impl Oracle {
-    /// Returns the controller, which does not change triggers that are set.
+    /// Returns the controller of the run: `static` with the constant, or `null`, which does not change the triggers
+    /// that `settings` sets.
     pub(super) fn rule(&self) -> Rule {
         self.constant.map_or(Rule::new("null"), Rule::constant)
     }
