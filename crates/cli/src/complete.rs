@@ -96,7 +96,8 @@ enum Values {
     Tables,
     /// Modules, flows, ports or tables of the running pipeline.
     Shown,
-    /// No candidates. For an argument that has the same name as an argument of another command with candidates.
+    /// No candidates. This is for an argument that must not get the candidates of an argument with the same name in
+    /// another command.
     None,
 }
 

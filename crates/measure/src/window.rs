@@ -37,7 +37,7 @@ pub struct Values {
 }
 
 impl Window {
-    /// Adds the values that `histogram` has recorded since the last reading to `values`. Returns the number of added
+    /// Adds to `values` all values that `histogram` has recorded since the last reading. Returns the number of added
     /// values.
     pub fn take(&mut self, histogram: &Histogram, values: &mut Values) -> u64 {
         let used = histogram.used();
@@ -57,7 +57,8 @@ impl Window {
         for (bucket, (used, (before, count))) in (first..).zip(used[first..].iter().zip(kept)) {
             let now = used.get();
             // If the count has decreased, values were taken back after they had been read. Then `before` is not
-            // reduced: that many later values do not count as new, because they were counted already.
+            // reduced: the same number of later values does not count as new, to make up for the values that were
+            // counted and then taken back.
             let more = now.saturating_sub(*before);
             if more > 0 {
                 *before = now;

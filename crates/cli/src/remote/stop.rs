@@ -71,7 +71,8 @@ fn remaining(until: Instant, least: Duration) -> Duration {
     until.saturating_duration_since(Instant::now()).max(least)
 }
 
-/// Returns true if `claimed` is the number of the process `number`, either here or in the process's own PID namespace.
+/// Returns true if the process with the number `number` is also the process that reports the number `claimed`. A
+/// process in a container reports its number in its own PID namespace, which may differ from `number`.
 fn is_called(number: u32, claimed: u32) -> bool {
     let own = || {
         let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;

@@ -12,7 +12,7 @@ const MOST_NODES: usize = 16;
 const LETTERS: usize = 104;
 
 /// The types of boxes in the order of the legend, each with the number of its colour. The constants below are indices
-/// into it.
+/// into this list.
 const SORTS: [(&str, usize); 6] = [
     ("package", 6),
     ("die", 4),

@@ -135,8 +135,9 @@ fn factor(value: f64, first: f64) -> Change {
     Change::Offer(value / first)
 }
 
-/// Plans a run for each controller, with unfolded and with folded branches. `change` gets a value and the first value.
-/// `settings` must set the first value. `module` is the module whose trigger is recorded.
+/// Plans a run for each controller, with unfolded and with folded branches. `change` returns the change to a value; its
+/// arguments are the value and the first value. `settings` must set the first value. `module` is the module whose
+/// trigger is recorded.
 fn plan(
     quantity: &'static str,
     values: &'static [f64],

@@ -88,8 +88,8 @@ pub struct Fitted {
 pub struct Errors {
     /// The mean of `|predicted λ − λ| / λ` over samples whose λ is 0.05 or more.
     pub relative: f64,
-    /// The same mean if every sample has the same prediction, the number with the smallest mean. Models are useful only
-    /// if `relative` is smaller.
+    /// The same mean for the best constant prediction, which is one number for all samples. Models are useful only if
+    /// `relative` is smaller.
     pub of_constant: f64,
     /// The mean of `|predicted λ − λ|`.
     pub absolute: f64,

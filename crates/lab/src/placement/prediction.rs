@@ -26,8 +26,8 @@ pub struct Predicted {
     pub absolute: f64,
     /// The mean of `|predicted rate − rate| / rate` over all runs.
     pub rate_error: f64,
-    /// Like `error`, but relative to runs whose functions are held back to the rate of the slowest function of their
-    /// chain, instead of dropping packets. `None` for single functions, and if no such run has a λ of 0.05 or more.
+    /// Like `error`, but for runs in which functions do not drop packets: they are held back to the rate of the slowest
+    /// function of their chain. `None` for single functions, and if no such run has a λ of 0.05 or more.
     pub held_error: Option<f64>,
     /// The mean λ.
     pub mean_drop: f64,
