@@ -55,7 +55,8 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     });
     say("");
     let names = [arguments.name.as_str(), name];
-    // Lines may have been lost in the runs of the figures below. The user must know this.
+    // Modules may have failed to write lines of their logs in the runs that gave the figures below. Report this before
+    // the figures.
     let lost = sides.map(|side| side.lost_lines);
     names.iter().zip(&lost).for_each(|(name, lost)| report_lost_lines(name, lost));
     let comparison = compared?;

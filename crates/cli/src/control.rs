@@ -12,7 +12,7 @@ use forebay_protocol::{
 
 use crate::format::{counted, short, span};
 
-/// Maximum number of flows or modules that are named. Of longer lists, the rest is counted.
+/// Maximum number of flows or modules that are named. If there are more, the others are only counted.
 const NAMED: usize = 4;
 /// Maximum number of sentences about missed objectives of a kind (delay or rate). A last sentence counts the others.
 const SENTENCES: usize = 3;

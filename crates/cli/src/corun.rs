@@ -144,7 +144,7 @@ fn measured(
     if let Some(registry) = models.registry(&key.cpu, &build).filter(|registry| !registry.functions.is_empty()) {
         let at = match models_at {
             Some(file) => Some(file),
-            // `place` cannot use models by least mean squares, so the stored ones stay.
+            // `place` cannot use models by least mean squares, so the stored models stay.
             None if arguments.lms => None,
             None => Some(Registry::file(&Store::folder("placement")?, &key.cpu, &build, batch)),
         };

@@ -66,7 +66,8 @@ fn names(all: &[&str]) -> String {
     }
 }
 
-/// Returns `last` without the beginning that it shares with `first`. A number is not cut.
+/// Returns `last` without the beginning that it shares with `first`. If the names differ within a number, the result
+/// begins with the whole number.
 fn rest<'a>(first: &str, last: &'a str) -> &'a str {
     let same = first.chars().zip(last.chars()).take_while(|(a, b)| a == b);
     let same: usize = same.map(|(c, _)| c.len_utf8()).sum();

@@ -61,7 +61,8 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             break (timed, cores);
         }
     };
-    // Lines may have been lost in the run of the figures below. The user must know this.
+    // Modules may have failed to write lines of their logs in the run that gave the figures below. Report this before
+    // the figures.
     report_lost_lines(&timed.report.pipeline, &timed.report.lost_lines);
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     let counts = if arguments.no_count { None } else { count(&program, arguments)? };
@@ -151,7 +152,7 @@ fn commit() -> Option<String> {
     git(&["describe", "--always", "--dirty", "--abbrev=12"])
 }
 
-/// Counts the instructions. Without a counter on this machine, prints that and returns `None`.
+/// Counts the instructions under valgrind. If valgrind is not installed, prints a message and returns `None`.
 fn count(program: &Path, arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> {
     let pipeline = origin(&arguments.pipeline).unwrap_or_else(|| arguments.pipeline.clone());
     match counting::count(program, &pipeline, &arguments.set, Extent::default()) {

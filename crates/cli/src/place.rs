@@ -203,8 +203,8 @@ fn earlier(file: &Path, chains: &Chains, server: &Server) -> anyhow::Result<Earl
     EarlierPlacement::read(&String::from_utf8_lossy(&bytes), chains, server).with_context(what)
 }
 
-/// Writes the pipeline of a placement to a file. First makes the checks of `forebay check`. With secrets, only the user
-/// can read the file.
+/// Writes the pipeline of a placement to a file. First makes the checks of `forebay check`. If the pipeline contains
+/// secrets, only the user can read the file.
 fn write(chains: &Chains, placed: &Placed, spare: bool, file: &Path) -> anyhow::Result<()> {
     let written = pipeline(chains, placed, spare)?;
     let folder = file.parent().unwrap_or(Path::new(""));

@@ -171,7 +171,7 @@ fn shortened(name: &str, most: usize) -> String {
 /// used. The profile is empty if none is stored.
 fn known_before(batch: usize) -> anyhow::Result<(Option<Store>, Profile)> {
     let key = Key::this(batch)?;
-    // Check the folder before measuring for a minute. Without one, the results are still printed.
+    // Check the folder before measuring for a minute. Without a folder, the results are still printed.
     let store = or_report(
         Store::of_user().and_then(|store| store.ready().map(|()| store)),
         "the measured costs are not stored",

@@ -14,7 +14,7 @@ use forebay_units::Nanos;
 use crate::engine;
 use crate::format::short;
 
-/// Searches the highest rates within `time`. Shows progress on a terminal.
+/// Searches for the highest rates, for at most `time`. Shows progress on a terminal.
 pub(crate) fn find(source: &Source, cores: &Cores, time: Nanos) -> anyhow::Result<Rates> {
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { plans, made, .. } = forebay_pipeline::load(source, conditions)?;

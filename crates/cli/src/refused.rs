@@ -21,7 +21,8 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let error = without_settings(error);
     let written = error.to_string();
     let shown = without_secrets(&written, &arguments);
-    // clap prints in colour if possible. Use it only if nothing was hidden and no argument contains control characters.
+    // Let clap print the error, because it prints in colour if possible. This is allowed only if nothing was hidden and
+    // no argument contains control characters.
     if shown == written && !arguments.iter().any(|argument| argument.contains(printed::is_control)) {
         error.exit();
     }

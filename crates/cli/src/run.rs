@@ -260,8 +260,8 @@ fn report_unread(report: &Report, events: &Events) {
     }
 }
 
-/// Returns the duration of a simulated run without `--duration` if it would not end by itself, and records an event.
-/// Returns `None` if no duration is needed.
+/// A simulated run without `--duration` may never end by itself. Returns the default duration for such a run, and
+/// records an event. Returns `None` for all other runs.
 fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<Nanos> {
     if !simulated {
         return None;

@@ -270,7 +270,7 @@ pub struct BatchingResults {
     pub router: Vec<Router>,
     /// The time of decisions.
     pub controller_us: Vec<DecisionTime>,
-    /// The cost of observation for the data path. Only on this machine's clock.
+    /// The cost of observation for the data path. Empty in simulated time.
     pub data_path: Vec<DataPath>,
     /// The cost of calls by the size of batches.
     pub profile: Vec<Calls>,

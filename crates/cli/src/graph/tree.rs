@@ -15,7 +15,8 @@ use crate::format::counted;
 
 /// Maximum width of a line, in columns.
 const WIDTH: usize = 80;
-/// The range of the width of the tree, in columns. The rest of a line describes the functions.
+/// The range of the width of the tree, in columns. The rest of a line describes the functions. The tree is wider than
+/// this range only if all descriptions still fit.
 const TREE: std::ops::RangeInclusive<usize> = 24..=46;
 /// Maximum indentation of a branch, in columns. A deeper branch is printed as a separate part.
 const DEEPEST: usize = 24;

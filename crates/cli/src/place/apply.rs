@@ -52,7 +52,7 @@ impl RunningPlacement {
     }
 
     /// Returns the workers that the modules of the placement must move to, chain by chain. Returns an error if the
-    /// pipeline does not have the module, or no worker on the core.
+    /// pipeline lacks one of these modules, or a worker on the core of a module.
     fn wanted(&self, chains: &Chains, placed: &Placed) -> anyhow::Result<Vec<WantedWorkers>> {
         let mut wanted = Vec::new();
         for chain in &placed.chains {

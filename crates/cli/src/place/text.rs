@@ -227,7 +227,7 @@ fn rates(answer: &Answer) -> String {
     table(&columns, &rows).lines().map(|line| cut(line, WIDTH) + "\n").collect()
 }
 
-/// Formats an interval. If both ends have the same unit, it is written once.
+/// Formats an interval. If both ends have the same unit, the unit is written once.
 fn between(low: f64, high: f64) -> String {
     let (low, high) = (rate(low), rate(high));
     match (low.split_once(' '), high.split_once(' ')) {

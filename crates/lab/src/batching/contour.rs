@@ -51,7 +51,8 @@ pub struct ContourGain {
     pub gradient_to_null: Option<Ratio>,
 }
 
-/// A controller is no worse than `null` if the interval of its ratio to `null` has a lower end above this value.
+/// A controller counts as no worse than `null` if the lower end of the interval of its ratio to `null` is above this
+/// value.
 pub(super) const NO_WORSE: f64 = 0.97;
 /// The smallest gain that the paper claims, even for bursty traffic (Batchy, section 6).
 pub(super) const CLAIM: f64 = 1.2;

@@ -29,8 +29,8 @@ const OTHER: Cost = Cost { per_batch: 60, per_packet: 15 };
 pub enum CostOrigin {
     /// Measured on this machine by `forebay profile`.
     Profile,
-    /// Taken from the Batchy paper. For [`Costs::origin`]: functions that the paper does not contain have similar
-    /// costs.
+    /// Taken from the Batchy paper. If [`Costs::origin`] has this value, functions that the paper does not contain have
+    /// costs similar to those in the paper.
     Published,
     /// Not measured: an estimate similar to Batchy's costs. Only used in [`Costs::origins`].
     Assumed,

@@ -27,8 +27,8 @@ const PERIODS: u32 = 100;
 const REST: u32 = 4;
 /// Traffic that stops repeatedly flows for this number of periods, then pauses for the same number.
 const TURN: u32 = 2;
-/// The rate of a pause: about one packet in an hour. At rate 0 a source would end, and simulated time would stand still
-/// until it restarts.
+/// The rate of a pause, as a multiple of the configured rate: at most about one packet in an hour. At rate 0 a source
+/// would end, and simulated time would stand still until the source restarts.
 const PAUSE_RATE: f64 = 1e-9;
 
 /// A run with little traffic, or with traffic that stops.

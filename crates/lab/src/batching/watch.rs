@@ -93,8 +93,8 @@ impl Watch {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pipeline, all periods, and the triggers, by module, of the last period that counted and kept all
-    /// objectives.
+    /// Returns the pipeline, all periods, and the triggers (by module) of the last period that counted and kept all
+    /// objectives. Clears the record.
     pub(super) fn take(&self) -> (Option<Layout>, Vec<Moment>, Vec<usize>) {
         let Recorded { layout, moments, kept, .. } = std::mem::take(&mut *self.recorded());
         (layout, moments, kept)

@@ -15,7 +15,7 @@ pub(super) fn all(results: &LeanResults) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns a row for each function of each chain, then for its residue and its whole.
+/// Returns, for each chain, a row for each function, a row for the residue, and a row for the whole chain.
 fn chains(results: &LeanResults) -> String {
     let heads =
         ["chain", "model", "function", "ticks_per_packet", "instructions_per_packet", "paper_cycles_per_packet"];
@@ -71,7 +71,7 @@ fn load(results: &LeanResults) -> String {
     text(&heads, rows)
 }
 
-/// Returns a row for each module of each use case, then for its residue and its whole.
+/// Returns, for each use case, a row for each module, a row for the residue, and a row for the whole use case.
 fn usecases(results: &LeanResults) -> String {
     let heads = [
         "usecase",
