@@ -39,9 +39,9 @@ struct Recipe {
 enum Share {
     /// The total.
     Total,
-    /// The total minus the generator.
+    /// The total minus the generator's part.
     WithoutGenerator,
-    /// The difference to another case.
+    /// The total minus the total of another case.
     Above(&'static str),
 }
 
@@ -190,7 +190,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("upf", user_plane()),
         recipe("nat_4k", translated("sessions: 4096", "")),
         Recipe { warm: MILLION, ..recipe("nat_1m", translated("sessions: 1000000", ", sessions: 1100000")) },
-        // Until the table is full, and each new session replaces another one.
+        // Warm up until the table is full and each new session replaces another one.
         Recipe {
             warm: 2 * MILLION,
             ..recipe("nat_churn", translated("sessions: 1000000, renewal: { at_once: 4096, packets: 20 }", ""))

@@ -48,7 +48,7 @@ pub struct Case {
     meter: Arc<Meter>,
     /// For each run: ticks per packet in total.
     pub total: Vec<f64>,
-    /// For each run: the generator's part of them.
+    /// For each run: the generator's part of these ticks.
     pub generator: Vec<f64>,
 }
 
@@ -121,7 +121,7 @@ impl Port for Metered {
 }
 
 impl Case {
-    /// Makes a case of `plan`. Its sources must be saturating.
+    /// Makes a case of `plan`. Its sources must always have packets.
     pub fn new(name: &'static str, mut plan: Plan, counted: Counted) -> Result<Self, MakeError> {
         let meter = Arc::new(Meter::default());
         let (mut batch, always) = (0, plan.scheduler == SchedulerKind::RunToCompletion);
@@ -146,7 +146,7 @@ impl Case {
         self.worker.turns(packets / self.batch);
     }
 
-    /// Makes one run: windows without the meter for the total, then windows with it for the generator's part.
+    /// Makes one run: windows without the meter for the total, then windows with the meter for the generator's part.
     pub fn run(&mut self) {
         self.window();
         let windows: Vec<f64> = match self.churn.take() {
