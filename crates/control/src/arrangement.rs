@@ -19,7 +19,7 @@ pub struct Arrangement {
 /// The modules that have moved to added workers, in the order of the moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
-    /// The workers of each running module according to the configuration.
+    /// By module: its workers according to the configuration.
     base: Vec<Vec<usize>>,
     /// The number of workers according to the configuration.
     workers: usize,
@@ -116,7 +116,8 @@ pub(crate) fn movable(layout: &Layout, candidates: &[usize]) -> Vec<usize> {
     let after = layout.after();
     let mut moves = vec![false; layout.modules.len()];
     candidates.iter().for_each(|&at| moves[at] = layout.modules[at].workers.len() == 1);
-    // True if the module stays and cannot have a copy, or if this is true for a module that follows it.
+    // By module: true if the module stays on its worker, and if it cannot have a copy or a module that follows it has
+    // this value.
     let mut blocks = vec![false; moves.len()];
     for at in (0..moves.len()).rev() {
         let blocked = after[at].iter().any(|next| blocks[*next]);

@@ -12,7 +12,7 @@ use crate::costs::Costs;
 pub struct Settings {
     /// The controller.
     pub controller: &'static ControllerDeclaration,
-    /// Its parameters.
+    /// The controller's parameters, as in the configuration.
     pub params: Value,
     /// The decision period.
     pub period: Nanos,
@@ -61,7 +61,7 @@ impl ControllerRunner {
             .for_each(|slo_s| *slo_s = slo.0 as f64 / 1e9);
     }
 
-    /// Returns the last actions.
+    /// Returns the decision of the last call of [`decide`](Self::decide); empty before the first call.
     #[must_use]
     pub fn last(&self) -> &Decision {
         &self.actions

@@ -19,11 +19,12 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoParams {}
 
-/// The hold limit in seconds of a trigger that ignores objectives, so that no packet waits forever.
+/// The hold limit, in seconds, that `max` and `static` set. They ignore objectives, and without a limit, a packet could
+/// wait forever.
 const LONGEST_HOLD_S: f64 = 1.0;
 
-/// Sets the trigger of every running module whose trigger is not configured. `decided` returns the trigger of a module,
-/// the hold limit in seconds or `None` to keep the present limit, and the reason.
+/// Sets the trigger of every running module whose trigger is not configured. `decided` gets a module's number and
+/// returns the module's trigger, the hold limit in seconds (`None` keeps the present limit), and the reason.
 fn set_buffers(
     layout: &Layout,
     snapshot: &Snapshot,

@@ -17,12 +17,12 @@ pub struct Profiled {
 /// The assumed cost of a function without measurements.
 const ASSUMED: Profiled = Profiled { line: Line { fixed: 40e-9, each: 10e-9 }, dispatch: 5e-9 };
 
-/// The weight of a period in the estimate of shared time.
+/// The weight of the last period in the estimate of the time that calls share ([`Learnt`]).
 const LEARN: f64 = 0.5;
-/// The least fraction of T0, the time per call, that remains after shared time is subtracted.
+/// At least this fraction of T0, the time per call, remains when the shared time is subtracted.
 const LEAST: f64 = 0.1;
-/// The number of periods after which the cost in a period's totals no longer rises. Calls that become slower later are
-/// not counted as shared time.
+/// For this number of periods, newer estimates of costs replace the costs in a period's totals. After that, only lower
+/// estimates replace them. Calls that become slower later are thus not counted as shared time.
 const SETTLES: u32 = 16;
 /// A period replaces the most informative period ([`Learnt::most`]) if it has at least this fraction of that period's
 /// calls per packet.
@@ -68,16 +68,16 @@ impl Costs {
 
 /// Learnt costs.
 ///
-/// A call that is timed alone shares no time with the previous and the next call. Other calls do, because a processor
-/// starts later work before earlier work has ended: the times of many short calls can add up to twice the workers' busy
-/// time. So an equal shared time is subtracted from each call, such that all calls together take the workers' busy
-/// time, ports included.
+/// A call that is timed alone shares no time with the previous and the next call. Other calls share time, because a
+/// processor starts later work before earlier work has ended: the times of many short calls can add up to twice the
+/// workers' busy time. So an equal shared time is subtracted from each call, such that all calls together take the
+/// workers' busy time, ports included.
 #[derive(Clone, Debug)]
 pub struct Learnt {
     /// The measured times of calls, by module.
     modules: Vec<Online>,
-    /// The most informative period: a recent one with few packets per call. With many packets per call, ports and
-    /// caches hide the shared time. `None` before the first period with calls.
+    /// The most informative period: a recent one with few packets per call. With many packets per call, the effects of
+    /// ports and caches make the shared time invisible. `None` before the first period with calls.
     most: Option<PeriodTotals>,
     /// Shared time per call, in seconds. `None` before the first period with calls.
     shared: Option<f64>,

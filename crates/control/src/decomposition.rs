@@ -42,7 +42,7 @@ pub struct Move {
     pub at_s: f64,
     /// The modules, by number.
     pub modules: Vec<usize>,
-    /// The worker on which the modules are.
+    /// The worker on which the modules are before the move.
     pub from: usize,
     /// The worker to which the modules move.
     pub to: usize,
@@ -76,7 +76,8 @@ pub struct Decomposer {
     guard: f64,
     /// The configured period, in seconds.
     period_s: f64,
-    /// By flow: the modules on its path, in ascending order. Unlike a path in the layout, it is never left out.
+    /// By flow: the modules on its path, in ascending order. The layout omits the paths of some flows; this list has
+    /// all.
     ways: Vec<Vec<usize>>,
     /// The assignment of modules to workers in force, according to the successful moves.
     assignment: Assignment,
@@ -272,8 +273,8 @@ impl Decomposer {
         None
     }
 
-    /// Returns the model of these workers. It contains only flows and modules with packets, because other flows and
-    /// modules take no time.
+    /// Returns the model of these workers as if they were one worker. It contains only flows and modules with packets,
+    /// because other flows and modules take no time.
     fn group(&self, layout: &Layout, snapshot: &Snapshot, workers: &[usize]) -> Group {
         let here = |at: &usize| layout.modules[*at].workers.iter().any(|worker| workers.contains(worker));
         let called = |at: &usize| snapshot.modules[*at].packets > 0 || snapshot.modules[*at].queued > 0;

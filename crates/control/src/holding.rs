@@ -11,7 +11,7 @@ use crate::period::{full, queues};
 
 /// The weight of the last period in a learnt cost.
 const LEARN: f64 = 0.25;
-/// The weight of a change of triggers. It is larger, because a change is seen in one period only.
+/// The weight of a change of triggers. It is larger than `LEARN`, because a change is seen in one period only.
 const LEARN_CHANGE: f64 = 0.5;
 /// The fraction by which a learnt cost is reduced in a period that does not show this cost. Holding is thus tried again
 /// later.
@@ -21,17 +21,17 @@ const NONE_HELD: f64 = 0.01;
 /// A period shows the cost of holding if a packet waits, on average, for more batches than this. Two periods with
 /// holding are compared if their averages differ by more than this.
 const MANY_HELD: f64 = 0.25;
-/// The least number of turns in a period for a change of triggers to be used. With fewer turns, calls in progress at
-/// the end of the period distort the result.
+/// A change of triggers is used for learning only if the periods before and after it have at least this number of
+/// turns. With fewer turns, calls in progress at the end of the period distort the result.
 const TURNS: u64 = 100;
-/// The relative fall of the cost without holding, from one period to the next, that shows that caches are still warming
-/// up. (For pipelines of 16 to 600 modules, the second period, of 2 ms, showed a cost that was 0.5 to 12 percent higher
-/// than in the fifth.)
+/// Caches are still warming up if the cost without holding falls by more than this fraction from one period to the
+/// next. (For pipelines of 16 to 600 modules, the second period, of 2 ms, showed a cost that was 0.5 to 12 percent
+/// higher than in the fifth.)
 const WARMER: f64 = 0.02;
 /// The number of periods after which learning no longer waits for warm caches.
 const WARM: u32 = 8;
-/// The largest relative difference between comparable periods: of the packets per call at the entry, and of the modules
-/// that packets pass.
+/// Two periods are comparable if the packets per call at the entry, and the modules that packets pass, differ by at
+/// most this fraction.
 const ALIKE: f64 = 0.25;
 
 /// The learnt cost of holding.
@@ -48,9 +48,9 @@ pub(crate) struct Holding {
     last: Option<Observation>,
     /// The extra seconds per packet for each batch that it waits for, compared with packets that do not wait.
     each: f64,
-    /// The extra seconds per packet for each further batch, compared with packets that already wait for a batch.
-    /// Holding packets once may save time beyond the calls, and holding them a second time may still cost time. Can be
-    /// negative.
+    /// The extra seconds per packet for each further batch, compared with packets that already wait for a batch. The
+    /// first wait of a packet may save more time than fewer calls explain, and a second wait may still cost time. Can
+    /// be negative.
     again: f64,
 }
 
@@ -63,7 +63,7 @@ struct Observation {
     turns: u64,
     /// The number of batches that a packet waited for on average.
     held: f64,
-    /// The packets per call at the entry.
+    /// The packets per call of the modules behind ports.
     together: f64,
     /// By module: the packets per entered packet.
     ways: Vec<f64>,
@@ -72,7 +72,8 @@ struct Observation {
 }
 
 impl Observation {
-    /// Returns whether the number of packets per call at the entry, `together`, is comparable.
+    /// Returns whether the number of packets per call behind ports is close enough to `together` to compare the
+    /// periods.
     fn comes(&self, together: f64) -> bool {
         (together - self.together).abs() <= ALIKE * self.together
     }
@@ -92,7 +93,7 @@ impl Observation {
         (now.took - self.took + saved.sum::<f64>() / packets) / (now.held - self.held)
     }
 
-    /// Returns whether packets took comparable paths: `ways` is by module, as in the field.
+    /// Returns whether packets took comparable paths. `ways` has the form of the field `ways`.
     fn goes(&self, ways: &[f64]) -> bool {
         let other: f64 = self.ways.iter().zip(ways).map(|(was, is)| (was - is).abs()).sum();
         other <= ALIKE * self.ways.iter().sum::<f64>()
@@ -166,7 +167,8 @@ impl Holding {
         }
     }
 
-    /// Returns whether a period shows costs. A worker with spare time spends it on polling, which costs nothing.
+    /// Returns whether the workers' times in a period show the cost of packets: no worker may have had spare time. A
+    /// worker spends spare time on polling, which costs nothing.
     fn shows(snapshot: &Snapshot) -> bool {
         snapshot.workers.iter().all(|worker| full(worker, snapshot))
     }

@@ -18,8 +18,8 @@ use crate::period::{chosen, full_turns, is_another, rate};
 /// residual, although the queue remains for one more period. Exception: if a turn with the largest batches takes as
 /// long as the wait, packets wait for turns, and the wait is counted.
 const QUEUES: f64 = 0.5;
-/// The least load of a worker whose queues show that packets cost too much time. If the load is lower, packets queue
-/// because they arrive in bursts.
+/// A worker's queues show that packets cost too much time only if its load is at least this fraction. If the load is
+/// lower, packets queue because they arrive in bursts.
 const BUSY: f64 = 0.9;
 /// The largest fraction of an objective that the residual is assumed to take before any trigger is set.
 const PRESUMED: f64 = 0.15;
@@ -28,7 +28,8 @@ const LEARN: f64 = 0.5;
 /// While a miss is remembered, residuals are reduced only if the delay of each flow is below this fraction of its
 /// objective.
 const EASY: f64 = 0.75;
-/// The weight of a period in such a reduction, multiplied by the number of periods for which the miss is remembered.
+/// The weight of a period in such a reduction is this number, divided by the number of periods for which the miss is
+/// remembered.
 const EASED: f64 = 1.0;
 
 /// The learnt residual delays.
@@ -40,7 +41,8 @@ pub(crate) struct Learning {
     before: Vec<usize>,
     /// By worker: true if its load was at least `BUSY` in the last period.
     busy: Vec<bool>,
-    /// The memory of missed objectives. As long as a miss is remembered, residuals are not reduced, or only slowly.
+    /// The memory of missed objectives. As long as a miss is remembered, residuals are not reduced, or are reduced
+    /// slowly.
     missed: Memory,
     /// The packets per second when an objective was last missed. With other traffic, the miss is forgotten.
     packets: f64,

@@ -8,7 +8,8 @@ const FIRST: u32 = 64;
 const LONGEST: u32 = 1 << 14;
 /// The factor by which a further failure is remembered for longer.
 const LONGER: u32 = 4;
-/// The largest number of periods between two failures that count as one failure. Nothing was tried between them.
+/// Two failures count as one failure if at most this number of periods lies between them. Nothing was tried between
+/// them.
 const SAME: u32 = 8;
 
 /// The memory of the last failure.
@@ -16,7 +17,8 @@ const SAME: u32 = 8;
 pub(crate) struct Memory {
     /// The number of periods for which the failure is remembered; 0 without a failure.
     periods: u32,
-    /// The number of periods since the failure.
+    /// The number of periods since the failure. Set to `periods` when `periods` is halved, so that the failure stays
+    /// forgotten.
     since: u32,
 }
 

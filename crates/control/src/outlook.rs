@@ -16,11 +16,12 @@ use crate::holding::Holding;
 use crate::learning::Learning;
 use crate::period::stalled;
 
-/// The rate of a flow without packets, in packets per second: its objective applies to its next packet.
+/// The assumed rate of a flow without packets, in packets per second. It is not 0, because the flow's objective applies
+/// to its next packet.
 const SLOWEST: f64 = 1e-3;
-/// The largest number of periods spent on measuring the cost of packets without holding.
+/// The largest number of successive periods spent on measuring the cost of packets without holding.
 const ASKED: u32 = 8;
-/// The shortest time in seconds that the model gets for a flow, if no time remains.
+/// The limit that the model gets for a flow, in seconds, if no time remains for waits and calls.
 const SHORTEST_S: f64 = 1e-12;
 
 /// Builds models of the next period.
@@ -88,7 +89,7 @@ fn longest_within(layout: &Layout, snapshot: &Snapshot, at: usize, remaining: f6
     longest * remaining - (longest - 1.0) * of.path.iter().map(call).sum::<f64>()
 }
 
-/// Returns the load of the busiest worker. Several workers share a module's load evenly.
+/// Returns the predicted load of the busiest worker. Several workers share a module's load evenly.
 pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let mut loads = vec![0.0; layout.workers];
     for (at, module) in layout.running() {

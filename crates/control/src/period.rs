@@ -7,15 +7,16 @@ use forebay_protocol::{
     snapshot::{DelaySnapshot, FlowSnapshot, WorkerSnapshot},
 };
 
-/// The load from which on a worker counts as having no spare time.
+/// A worker counts as having no spare time if it is busy for at least this fraction of the time in which it has its
+/// core.
 const FULL: f64 = 0.98;
-/// The least time of a turn that counts as a stall of the machine, in seconds.
+/// A turn counts as a stall of the machine only if it takes at least this time, in seconds.
 const STALL_S: f64 = 100e-6;
-/// The least multiple of the longest expected turn that counts as a stall of the machine. The turn must also take at
+/// A turn counts as a stall of the machine only if it takes at least this multiple of the longest expected turn, and at
 /// least `STALL_S`.
 const STALL_TURNS: f64 = 2.0;
 
-/// The relative change of the rate of all packets that counts as other traffic.
+/// Traffic counts as other traffic if the rate of all packets differs by more than this fraction.
 const ANOTHER: f64 = 0.25;
 
 /// Returns the packets per second of all flows.

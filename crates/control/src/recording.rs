@@ -34,7 +34,7 @@ pub enum Line {
 pub struct Begin {
     /// The controller's name.
     pub controller: String,
-    /// Its parameters.
+    /// The controller's parameters.
     #[serde(default)]
     pub params: Value,
     /// The decision period in seconds.
@@ -119,7 +119,7 @@ pub enum RecordingError {
     /// A line is not a line of a recording.
     #[error("line {line}, column {column}: {message}: use a file that `forebay run --decisions` wrote")]
     Line {
-        /// The line number.
+        /// The line number, from 1.
         line: usize,
         /// The column.
         column: usize,
@@ -134,7 +134,7 @@ pub enum RecordingError {
         of_layout.1
     )]
     Shape {
-        /// The line number.
+        /// The line number, from 1.
         line: usize,
         /// The number of modules in the period.
         modules: usize,
@@ -146,7 +146,7 @@ pub enum RecordingError {
     /// A figure is out of range.
     #[error("line {line}: {figure}")]
     Figure {
-        /// The line number.
+        /// The line number, from 1.
         line: usize,
         /// The figure, and the allowed range.
         figure: String,
@@ -154,7 +154,7 @@ pub enum RecordingError {
     /// A period comes before the first `begin` line.
     #[error("line {line}: a period comes before the first `begin`: use a file that `forebay run --decisions` wrote")]
     Early {
-        /// The line number.
+        /// The line number, from 1.
         line: usize,
     },
     /// The file is compressed.
@@ -225,8 +225,8 @@ pub fn read(input: impl BufRead) -> Result<Recorded, RecordingError> {
     if parts.is_empty() { Err(RecordingError::Empty) } else { Ok(Recorded { parts, cut }) }
 }
 
-/// Returns the lines as bytes without the line break, because the file may end within a character. A line of `longest`
-/// bytes or more gives an error.
+/// Returns the lines without their line breaks. They are bytes, because the file may end within a character. A line of
+/// `longest` bytes or more gives an error.
 fn lines(mut input: impl BufRead, longest: u64) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();

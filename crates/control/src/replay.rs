@@ -2,8 +2,8 @@
 //!
 //! The replay does not change the recorded snapshots. Each period, the other controller sees the triggers that were in
 //! force during the recording, not the triggers that it would have set in earlier periods. The batch model predicts the
-//! effect of both decisions: the load of the workers, and the largest part of its objective that a flow takes. The
-//! report also contains the measured figures of the recording, which may differ much from the model.
+//! effect of both decisions: the load of the workers, and the largest delay of a flow as a fraction of its objective.
+//! The report also contains the measured figures of the recording, which may differ much from the model.
 
 use forebay_graph::SetupError;
 use forebay_protocol::{Decision, Layout, Snapshot, TriggerChange};
@@ -54,11 +54,11 @@ pub struct ReplayedDecision {
     /// The load of all modules together, in workers. With a load above the number of workers, packets would queue and
     /// arrive in larger batches, which would reduce the load. The model does not include this effect.
     pub load: f64,
-    /// The flow that takes the largest part of its objective; `None` without objectives or packets.
+    /// The flow whose delay is the largest fraction of its objective; `None` without objectives or packets.
     pub worst: Option<Worst>,
 }
 
-/// The flow that takes the largest part of its objective.
+/// The flow whose delay is the largest fraction of its objective.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Worst {
     /// The flow.
@@ -93,7 +93,7 @@ pub struct Measure {
     pub missed: usize,
 }
 
-/// The decisions of one controller.
+/// The summary of one controller's decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Total {
     /// The mean load of all modules in [settled](Replayed::settled) periods; `None` without such periods.

@@ -23,14 +23,15 @@ use crate::period::delays;
 use admitted::Admitted;
 use demands::{Demands, Gate, Rates, cost, parts};
 
-/// The multiple of its need that a module gets as weight if it turns away no packets. The module uses no more time than
-/// it needs, and packets that arrive unevenly do not wait.
+/// A module that turns away no packets gets a weight for this multiple of the time that it needs. Packets that arrive
+/// unevenly then do not wait. The module still uses only the time that it needs.
 const HEADROOM: f64 = 1.5;
-/// The least share of a worker's time that a module gets, so that an idle module can start.
+/// The least fraction of a worker's available time that a module gets. With it, an idle module can process its first
+/// packets.
 const START: f64 = 0.01;
-/// The least relative difference for which a weight is changed.
+/// A weight is changed if the new value differs from the present value by more than this fraction.
 const WORTH: f64 = 0.01;
-/// The largest relative difference of two rates that count as equal.
+/// Two rates count as equal if they differ by at most this fraction.
 const NEAR: f64 = 0.01;
 
 /// Sets weights and triggers for the least load, and limits rates in overload.
@@ -139,7 +140,7 @@ fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, u
     }
 }
 
-/// Returns, by module, the share of the time of each of its workers that the module gets.
+/// Returns, by module, the fraction of time that the module needs on each of its workers.
 fn needs(
     layout: &Layout,
     snapshot: &Snapshot,

@@ -9,7 +9,7 @@ use super::{NoParams, set_buffers};
 use crate::outlook::Outlook;
 use crate::period::longest_delays;
 
-/// Gives full buffers if the flows have time for them, and removes them otherwise.
+/// Sets a module's trigger to the largest batch if the flows have time to wait for it, and to 0 otherwise.
 #[derive(Default)]
 pub(crate) struct OnOff {
     outlook: Outlook,
@@ -76,7 +76,7 @@ fn wait(model: &Model, at: usize, batch: usize) -> f64 {
     batch as f64 / model.rates()[at] + module.delay.each * (batch as f64 - module.ingress)
 }
 
-/// Adds `delay` to the delay of a flow that has one.
+/// Adds `delay`, in seconds, to the delay of a flow: the first number of the pair. Does nothing if `flow` is `None`.
 fn add(flow: &mut Option<(f64, f64)>, delay: f64) {
     if let Some((is, _)) = flow {
         *is += delay;

@@ -17,13 +17,15 @@ mod solution;
 use bare::Bare;
 use solution::{Solution, carries, relieve, solve};
 
-/// The relative reduction of load that justifies a change of triggers. A steady load thus has steady triggers.
+/// The current triggers are kept if their load exceeds the least load by at most this fraction, and if they keep delays
+/// as well as the best triggers do. A steady load thus has steady triggers.
 const WORTH: f64 = 0.02;
 
-/// The rate in packets per second up to which a module counts as idle. Flows without packets have such a rate.
+/// A module counts as idle up to this rate, in packets per second. In the model, a flow without packets has a rate
+/// below this one, but not 0.
 const IDLE: f64 = 1.0;
 
-/// The weight of the last period in the [`Strain`].
+/// The weight of the last period in the learnt [`Strain`].
 const LEARN: f64 = 0.25;
 /// The largest strain that is learnt.
 const MOST_STRAINED: f64 = 2.0;
@@ -31,10 +33,10 @@ const MOST_STRAINED: f64 = 2.0;
 /// The share of a worker's time to keep in reserve.
 const IN_RESERVE: f64 = 0.05;
 
-/// The current triggers are kept up to this relative excess over the smallest possible [`lateness`].
+/// The current triggers are kept if their [`lateness`] exceeds the smallest possible one by at most this fraction.
 const LENIENT: f64 = 0.25;
 
-/// The fraction of the reserve of objectives that the current triggers may use before they are changed.
+/// The current triggers are kept if flows use at most this fraction of the reserve (`guard`) of their objectives.
 const TOUCHED: f64 = 0.5;
 
 /// Solves the model to its optimum.
@@ -44,12 +46,14 @@ pub(crate) struct Optimal {
     strain: Strain,
     /// The planned lateness of flows in the last period, as a fraction of their objectives; 0 if none was planned.
     late: f64,
+    /// Decides whether to run without any waiting for batches.
     bare: Bare,
 }
 
 impl Controller for Optimal {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Decision) {
         let stalled = self.outlook.learn(layout, snapshot);
+        // The cost of packets without holding must be measured first. All triggers are 0 now, and stay 0.
         if self.outlook.asks(snapshot) {
             return;
         }
@@ -146,8 +150,9 @@ impl Optimal {
     }
 }
 
-/// Returns, for each module, the flow through it that takes the largest part of its objective. `None` if no flow
-/// through it has an objective. `delays` are the predicted delays by flow, in seconds.
+/// Returns, for each module, the flow through the module whose delay is the largest fraction of the flow's objective.
+/// Returns `None` for a module if no flow through it has an objective. `delays` are the predicted delays by flow, in
+/// seconds.
 fn nearest(layout: &Layout, model: &Model, delays: &[Option<f64>]) -> Vec<Option<usize>> {
     let mut nearest: Vec<(f64, Option<usize>)> = vec![(0.0, None); layout.modules.len()];
     for (flow, (of, delay)) in model.flows().iter().zip(delays).enumerate() {
@@ -173,14 +178,14 @@ impl Default for Strain {
 
 impl Strain {
     /// Learns from a period for which the model predicts the load `predicted` of the busiest worker. A period in which
-    /// the machine stalled is ignored. Returns the largest load that the model may predict so that the real load leaves
-    /// a reserve.
+    /// the machine stalled is ignored. Returns the largest predicted load with which the real load still leaves the
+    /// reserve, `IN_RESERVE`.
     fn learn(&mut self, snapshot: &Snapshot, predicted: f64, stalled: bool) -> f64 {
         let busy = snapshot.workers.iter().map(|worker| worker.busy_s / snapshot.period_s).fold(0.0, f64::max);
         if predicted > 0.0 && !stalled {
             let seen = (busy / predicted).clamp(1.0, MOST_STRAINED);
-            // A worker that is busy all the time may lack much more time than is visible. So the strain does not
-            // decrease then.
+            // A worker that is busy all the time may need much more time than it has, and its load does not show how
+            // much. So the strain does not decrease then.
             self.0 = if !snapshot.workers.iter().any(|worker| full(worker, snapshot)) {
                 self.0 + LEARN * (seen - self.0)
             } else {

@@ -11,7 +11,7 @@ use super::{NoParams, set_buffers};
 
 /// The weight of the module with the largest share. Shares are thus accurate to a ten-thousandth of the largest share.
 const MOST: f64 = 10_000.0;
-/// The least relative difference for which a weight is changed.
+/// A weight is changed if the new value differs from the present value by more than this fraction.
 const WORTH: f64 = 0.05;
 
 /// Sets equal weights.
@@ -49,8 +49,9 @@ impl Controller for NfvNice {
     }
 }
 
-/// Gives modules weights in proportion to `shares`, which are by module. A weight is changed only if the relative
-/// difference is larger than `worth`. If all shares are 0, no weight is changed.
+/// Gives modules weights in proportion to `shares`, which are by module and in any unit. A weight is changed only if
+/// the new value differs from the present value by more than the fraction `worth`. If all shares are 0, no weight is
+/// changed.
 pub(super) fn set_weights(layout: &Layout, snapshot: &Snapshot, shares: &[f64], worth: f64, actions: &mut Decision) {
     let most = shares.iter().fold(0.0_f64, |most, share| most.max(*share));
     if most <= 0.0 {

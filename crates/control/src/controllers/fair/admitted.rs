@@ -7,13 +7,14 @@ use forebay_protocol::Layout;
 use super::NEAR;
 use super::demands::Demands;
 
-/// The number of steps into which the arriving packets are divided.
+/// The fractions of packets to admit that are tried are the multiples of one divided by this number.
 const STEPS: u32 = 32;
 
-/// A limit is considered only if modules before gates take more than this share of a worker's available time.
+/// Fewer packets are admitted only if the modules before gates take more than this fraction of a worker's available
+/// time.
 const MUCH: f64 = 0.25;
-/// The least relative improvement of rates that justifies admitting fewer packets. Packets that are not admitted are
-/// lost, whatever their flow is.
+/// Fewer packets are admitted only if this improves the rates by more than this fraction. Packets that are not admitted
+/// are lost, whatever their flow is.
 const WORTH: f64 = 0.1;
 
 /// The packets that are admitted, and the rates that gates get.
@@ -28,7 +29,7 @@ pub(super) struct Admitted {
     pub(super) part: f64,
 }
 
-/// The value of rates.
+/// A measure of how good rates are. Admitting all packets is compared with admitting fewer by this measure.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     /// The fraction of the promised rates that gates get; 1 without promises.
@@ -48,7 +49,8 @@ impl Worth {
         Self { kept: if promised > 0.0 { kept / promised } else { 1.0 }, least }
     }
 
-    /// Returns whether these rates are better by the fraction `by`. Promises are compared first, then the lowest rate.
+    /// Returns whether these rates are better than `other` by more than the fraction `by`. The kept promises are
+    /// compared first, then the lowest rate.
     fn is_better_than(self, other: Self, by: f64) -> bool {
         let better = |one: f64, other: f64| one > other * (1.0 + by);
         let as_good = |one: f64, other: f64| one >= other * (1.0 - NEAR);

@@ -12,7 +12,7 @@ use forebay_protocol::{Layout, Snapshot};
 
 /// Length of the shortest frame in bytes, without its check sequence.
 const SHORTEST: f64 = 60.0;
-/// The weight of the last period in a rate.
+/// The weight of the last period in the moving average of a rate.
 const RECENT: f64 = 0.5;
 /// The packets per second below which a rate counts as 0. Without this limit, the rate of a flow that has stopped would
 /// never reach 0, because it is halved every period.
@@ -20,14 +20,17 @@ const SOME: f64 = 1.0;
 /// A port counts as full if the module behind it gets at least this fraction of the largest batch at once, on average.
 /// Further packets then wait at the port.
 const FULL: f64 = 0.9;
-/// The load from which a worker counts as having no spare time.
+/// A worker counts as having no spare time if it is busy for at least this fraction of the time in which it has its
+/// core.
 const BUSY: f64 = 0.95;
-/// The assumed packets per second at a gate if an unknown number of packets wait at its port.
+/// The packets per second that are assumed to arrive at a gate if its port is full. The number of waiting packets is
+/// then unknown.
 const UNKNOWN_RATE: f64 = 1e12;
-/// The largest multiple of a flow's promised rate that is reserved at its gate. Packets are processed in the order of
-/// arrival, so the packets of other flows that arrive between the flow's packets need time, too.
+/// At most this multiple of a flow's promised rate is reserved at its gate. The promised rate itself is not enough:
+/// packets are processed in the order of arrival, so the packets of other flows that arrive between the flow's packets
+/// need time, too.
 const ALONG: f64 = 10.0;
-/// The least share of a worker's time that counts as available for modules.
+/// At least this fraction of a worker's time counts as available for modules, whatever the measured times are.
 const LEAST: f64 = 0.05;
 
 /// The rates of modules and flows, smoothed over the last periods.
@@ -107,9 +110,9 @@ impl Rates {
         }
     }
 
-    /// Returns the pipeline with all rate objectives in packets per second, by the mean length of each flow's packets.
-    /// Returns `None` if all are in packets already. Before a flow's first packet has departed, its packets are assumed
-    /// to have the shortest length.
+    /// Returns the pipeline with all rate objectives converted to packets per second, by the mean length of each flow's
+    /// packets. Returns `None` if all are in packets already. Before a flow's first packet has departed, its packets
+    /// are assumed to have the shortest length.
     pub(super) fn in_packets(&self, layout: &Layout) -> Option<Layout> {
         if layout.flows.iter().all(|flow| flow.min_rate_bits.is_none()) {
             return None;
@@ -122,7 +125,7 @@ impl Rates {
         Some(layout)
     }
 
-    /// Returns whether packets wait at the ports before a module because their worker has no time for it.
+    /// Returns whether packets wait at the ports before a module because one of its workers has no spare time.
     pub(super) fn is_full(&self, layout: &Layout, snapshot: &Snapshot, at: usize) -> bool {
         let module = &layout.modules[at];
         let busy = |worker: &usize| {
@@ -153,7 +156,10 @@ impl Demands {
         let packet: Vec<f64> = (0..layout.modules.len()).map(per_call).collect();
         let gate_of = gates(layout);
         // A module after the gate of a flow receives only packets that the gate has let through.
+        // By module: true if a flow passes the module before the flow's gate; `None` if the module is on no flow's
+        // path.
         let mut before = vec![None; layout.modules.len()];
+        // By module: the packets per second of flows whose gate is this module or an earlier one.
         let mut behind = vec![0.0; layout.modules.len()];
         for ((flow, of), gate) in layout.flows.iter().enumerate().zip(&gate_of) {
             for &at in &of.path {
@@ -301,7 +307,8 @@ pub(super) fn parts(layout: &Layout, at: usize) -> impl Iterator<Item = (usize, 
     workers.iter().map(|worker| (*worker, 1.0 / workers.len() as f64))
 }
 
-/// Returns the share of a worker's busy time that modules take. The ports and the worker's other work take the rest.
+/// Returns the fraction of a worker's busy time that modules take: at least `LEAST`, and 1 if the worker was not busy.
+/// The ports and the worker's other work take the rest.
 fn capacity(layout: &Layout, snapshot: &Snapshot, worker: usize) -> f64 {
     let spent = |(at, _): (usize, &forebay_protocol::ModuleLayout)| {
         let part: f64 = parts(layout, at).filter(|(of, _)| *of == worker).map(|(_, part)| part).sum();

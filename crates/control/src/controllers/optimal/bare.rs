@@ -1,37 +1,39 @@
 //! Tries to run without any waiting for batches if, according to the model, no triggers keep all objectives. Objectives
 //! may then be kept because of effects that the model does not include. For example, short calls make turns short. The
-//! controller continues without waiting as long as flows are less late.
+//! controller continues without waiting as long as flows are less late than with triggers.
 
 use crate::period::is_another;
 
-/// The number of successive periods with missed objectives before a trial. Flows that can be split to another worker
-/// are split in fewer periods.
+/// A trial begins after this number of successive periods with missed objectives. A split of flows to another worker
+/// needs fewer periods, so it comes before a trial.
 const ENOUGH: u32 = 6;
 /// The length of a trial, in periods.
 const TRIED: u32 = 3;
-/// The relative reduction of lateness that counts as better.
+/// A trial succeeds if the longest delay, as a fraction of the flow's objective, falls by more than this fraction.
 const BETTER: f64 = 0.05;
 /// The number of periods between the first failed trial and the next trial. The number doubles with each failed trial.
-/// It is reset when other traffic ends a time without waiting.
+/// It returns to this value when a change of the traffic ends a time without waiting.
 const FIRST: u32 = 64;
 /// The number of periods without waiting after the first successful trial. Then triggers are tried again. The number
-/// doubles with each successful trial. It is reset when other traffic ends a time without waiting.
+/// doubles with each successful trial. It returns to this value when a change of the traffic ends a time without
+/// waiting.
 const STAYS: u32 = 512;
-/// The number of successive periods with other traffic that end the time without waiting. With few packets, chance
-/// alone may make one period look different.
+/// A time without waiting ends after this number of successive periods in which the traffic differs from the traffic at
+/// the start of the trial. With few packets, chance alone may make one period look different.
 const OTHER: u32 = 8;
 /// The largest number to which `FIRST` and `STAYS` are doubled.
 const LONGEST: u32 = 4096;
 
-/// Decides whether no packet is to wait.
+/// Decides whether to run without any waiting for batches.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
     state: State,
-    /// The largest part of its objective that a flow took with triggers, before the last trial.
+    /// The longest delay of a flow, as a fraction of its objective, in the last period with triggers before the last
+    /// trial.
     before: f64,
     /// The packets per second at the start of the last trial.
     came: f64,
-    /// The number of successive periods with other traffic.
+    /// The number of successive periods whose traffic differs from the traffic at the start of the last trial.
     other: u32,
     /// The number of periods until the next trial is allowed.
     pause: u32,
@@ -67,9 +69,10 @@ impl Default for Bare {
 }
 
 impl Bare {
-    /// Returns true if no packet is to wait in the next period. `worst` is the largest part of its objective that a
-    /// flow took, and `came` is the number of packets per second. `unkept` is true if the model knows no triggers that
-    /// keep the objectives. `carries` returns whether the workers can process all packets without waiting.
+    /// Returns true if no packet is to wait in the next period. `worst` is the longest delay of a flow, as a fraction
+    /// of its objective, and `came` is the number of packets per second. `unkept` is true if the model knows no
+    /// triggers that keep the objectives. `carries` returns whether the workers can process all packets without
+    /// waiting. Must be called once per period.
     pub(super) fn pass(&mut self, (worst, came): (f64, f64), unkept: bool, carries: impl FnOnce() -> bool) -> bool {
         self.pause = self.pause.saturating_sub(1);
         self.other = if is_another(self.came, came) { self.other.saturating_add(1) } else { 0 };
@@ -90,7 +93,7 @@ impl Bare {
                 self.pause = self.paused;
                 State::Triggers(0)
             }
-            // With other traffic, triggers may keep the objectives again.
+            // If the traffic has changed, triggers may keep the objectives again.
             State::Stays(_) if self.other >= OTHER => {
                 (self.stayed, self.paused) = (STAYS / 2, FIRST / 2);
                 State::Triggers(0)

@@ -8,15 +8,15 @@ use forebay_protocol::Layout;
 
 use crate::outlook::busiest;
 
-/// The largest lateness, as a fraction of the objective, of flows that are in time without batches.
+/// The largest lateness to try, as a fraction of the objective, of flows that are in time without batches.
 const LATEST: f64 = 1.0;
 /// The first lateness to try.
 const FIRST: f64 = 0.125;
-/// The factor from a sufficient lateness to the next one to try.
+/// A sufficient lateness ([`relieve`]) is multiplied by this factor to get the next lateness to try.
 const LESS: f64 = 0.8;
-/// The largest lateness of flows that are late even without batches. It is used if `LATEST` is not sufficient.
+/// The largest lateness to try of flows that are late even without batches. It is used if `LATEST` is not sufficient.
 const HOPELESS: f64 = 1024.0;
-/// The factor from a lateness that is not sufficient to the next one to try.
+/// A lateness that is not sufficient is multiplied by this factor to get the next lateness to try.
 const MORE: f64 = 4.0;
 
 /// Packets count as always arriving in groups of n, a whole number, if the mean number of packets that arrive at once
@@ -51,13 +51,15 @@ pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
     if model.flows().iter().zip(delays).all(kept) { whole } else { best }
 }
 
-/// Returns triggers that leave the workers time. Called if the triggers that keep all objectives do not leave them
-/// time: packets for a worker that is always busy queue without limit, which makes them later than any batch does.
+/// Returns triggers with which the workers have spare time. Called if the workers have none with the triggers that keep
+/// all objectives. Packets for a worker that is always busy queue without limit, and are then later than with any
+/// batch.
 ///
-/// The solution lets all flows be late by the same fraction of their objectives. `last` is this fraction in the last
-/// period; 0 if no flow was late. If `last` is sufficient, a slightly smaller lateness is tried. Otherwise, a lateness
-/// between `last` and a larger sufficient one is tried. The smallest sufficient lateness is thus found within a few
-/// periods. If the largest lateness is not sufficient, only flows that are late even without batches become later.
+/// The solution lets all flows be late by the same fraction of their objectives, the lateness. A lateness is sufficient
+/// if the workers have spare time with it (`leaves_time`). `last` is the lateness in the last period; 0 if no flow was
+/// late. If `last` is sufficient, a slightly smaller lateness is tried. Otherwise, a lateness between `last` and a
+/// larger sufficient one is tried. The smallest sufficient lateness is thus found within a few periods. If `LATEST` is
+/// not sufficient, only flows that are late even without batches become later than that.
 pub(super) fn relieve(
     layout: &Layout,
     model: &Model,
@@ -104,8 +106,9 @@ fn late<'m>(model: &'m Model, predicted: &'m Predicted) -> impl Iterator<Item = 
     flows.map(|(flow, delay)| delay.is_some_and(|delay| delay > flow.slo))
 }
 
-/// Returns whether workers can process all packets if no packet waits, and are then busy for at most the share `busy`
-/// of their time. Batches at ports count as full, because a worker that is behind finds large batches there.
+/// Returns whether workers can process all packets if no packet waits for a batch, and are then busy for at most the
+/// fraction `busy` of their time. Batches at ports count as full, because a worker that is behind finds large batches
+/// there.
 pub(super) fn carries(layout: &Layout, model: &Model, arrivals: &Arrivals, busy: f64) -> bool {
     let full = |(of, module): (&forebay_protocol::ModuleLayout, &Module)| {
         let ingress = if of.entry { model.largest() } else { module.ingress };
