@@ -36,8 +36,8 @@ impl ControlInputs {
 }
 
 /// The control loop of one pipeline layout: its settings, and the results of its decisions. The control thread and the
-/// counters for reports share it. Its address identifies the configuration in force: the control thread compares it to
-/// notice a reload.
+/// counters for reports share it. The address of this value identifies the configuration in force: the control thread
+/// compares addresses to notice a reload.
 pub(crate) struct ControlLoop {
     pub(crate) settings: Settings,
     layout: Layout,
@@ -59,7 +59,7 @@ impl ControlLoop {
         Ok(Self { settings, layout, costs, paths, results: Arc::new(Mutex::new(results)) })
     }
 
-    /// Returns the control loop for the same pipeline after modules have moved. `costs` are the known costs of its
+    /// Returns the control loop for the same pipeline after modules have moved. `costs` are the known costs of the
     /// modules. The results are shared with the present control loop.
     fn rearranged(&self, layout: Layout, costs: Costs) -> Self {
         let (settings, results) = (self.settings.clone(), Arc::clone(&self.results));
@@ -75,7 +75,7 @@ impl ControlLoop {
         self.results().report()
     }
 
-    /// Records why the last decision was not carried out, for the report; `None` if it was.
+    /// Records why the last decision was not carried out, for the report; `None` if it was carried out.
     pub(crate) fn note(&self, trouble: Option<String>) {
         self.results().note(trouble);
     }
@@ -121,8 +121,9 @@ impl Decider {
         })
     }
 
-    /// Returns the move of modules to make after the last decision, if there is one. Records for the report why modules
-    /// that should move cannot. The caller must then call [`moved`](Self::moved) or [`move_failed`](Self::move_failed).
+    /// Returns the move of modules to make after the last decision, if there is one. The caller must then call
+    /// [`moved`](Self::moved) or [`move_failed`](Self::move_failed). Also records for the report why modules cannot
+    /// move that should move.
     pub(crate) fn rearrangement(&mut self) -> Option<Move> {
         let decomposer = self.decomposer.as_mut()?;
         let layout = self.runner.layout();

@@ -107,7 +107,7 @@ fn run_control_loop<S: Scheduler + 'static>(
                 running.move_modules(decider, &moved, log.as_deref_mut());
             }
         }
-        // If the thread did not run for longer than a period, it does not make up for the missed periods.
+        // The thread may have had no core for longer than a period. It then skips the decisions that it has missed.
         next = (next + wait(decider.as_ref())).max(Instant::now());
     }
 }

@@ -177,7 +177,7 @@ fn claim(requested: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> 
     }
 }
 
-/// Chooses a core for each worker in the order of [`choose`]. `foreign` are the cores that other pipelines are known to
+/// Chooses a core for each worker by the rules of [`choose`]. `foreign` are the cores that other pipelines are known to
 /// use.
 fn choose_among(requested: &[Option<usize>], allowed: &[Core], foreign: &[usize]) -> Result<Vec<usize>, CoreError> {
     let numbers = || allowed.iter().map(|core| core.number).collect::<Vec<_>>();

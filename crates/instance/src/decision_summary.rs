@@ -39,12 +39,12 @@ impl DecisionSummary {
         ControlReport { took_us, ..self.report.clone() }
     }
 
-    /// Records why the last decision was not carried out; `None` if it was.
+    /// Records why the last decision was not carried out; `None` if it was carried out.
     pub(crate) fn note(&mut self, trouble: Option<String>) {
         self.report.trouble = trouble;
     }
 
-    /// Records why modules that should move to another worker cannot; `None` if there are none.
+    /// Records why modules that should move to another worker cannot move; `None` if there are no such modules.
     pub(crate) fn set_unmoved(&mut self, unmoved: Option<String>) {
         self.report.unmoved = unmoved;
     }

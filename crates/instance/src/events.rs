@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub use limit::{LIMIT, Limit};
 
-/// The number of events that a log keeps. The oldest event is removed when it has more.
+/// The number of events that a log keeps. When a log has more, its oldest event is removed.
 pub const KEPT: usize = 1_024;
 /// The longest text of an event, in bytes. Longer texts are cut, because a configuration can have thousands of errors.
 const LONGEST: usize = 4_096;
@@ -111,13 +111,13 @@ impl EventLog {
         ring.iter().skip(ring.len().saturating_sub(count)).cloned().collect()
     }
 
-    /// Locks the ring. A thread that panicked with the lock has recorded a whole event or none.
+    /// Locks the ring. Ignores that a thread panicked with the lock: that thread has recorded a whole event or none.
     fn lock(&self) -> MutexGuard<'_, VecDeque<Event>> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Cuts a text after at most [`LONGEST`] bytes.
+/// Cuts a text after at most [`LONGEST`] bytes, and marks the cut by ` …`.
 fn shorten(text: &mut String) {
     if text.len() > LONGEST {
         text.truncate(text.floor_char_boundary(LONGEST));

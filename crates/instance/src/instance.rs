@@ -42,8 +42,9 @@ pub trait Instance: Send + Sync {
     /// Returns the workers' threads.
     fn threads(&self) -> Vec<WorkerThread>;
 
-    /// Moves all other threads of this process to cores without a worker, if there are any, now and after each change
-    /// of the configuration. Only for a process that runs one instance and nothing else.
+    /// Moves all other threads of this process to cores without a worker, now and after each change of the
+    /// configuration. Does nothing if each core has a worker. Only for a process that runs one instance and nothing
+    /// else.
     fn keep_cores_free(&self);
 
     /// Returns the running graph, with the workers' cores.

@@ -49,8 +49,8 @@ pub(crate) struct Machine {
     steal_read: Option<Instant>,
 }
 
-/// The largest age of a steal time for controllers. Controllers may decide every few milliseconds, and reading the
-/// steal time takes longer than reading other counts.
+/// The largest age of the steal time (the time that the host took from a core) for controllers. Controllers may decide
+/// every few milliseconds, and reading the steal time takes longer than reading other counts.
 const STEAL_AGE: Duration = Duration::from_millis(100);
 
 /// A worker's thread.

@@ -130,7 +130,8 @@ impl<S: Scheduler> WaitingWorker<S> {
         Self(Some((thread, start)))
     }
 
-    /// Lets the worker run, and returns its thread. Never `None`.
+    /// Lets the worker run, and returns its thread. Never returns `None`: only this function and the drop take the
+    /// thread.
     pub(crate) fn release(mut self) -> Option<Thread<S>> {
         let (thread, start) = self.0.take()?;
         // Ignores a thread that has panicked: joining it returns the error.

@@ -18,7 +18,7 @@ pub(super) struct Connections(Mutex<Vec<Arc<Connection>>>);
 /// An open connection.
 pub(super) struct Connection {
     stream: UnixStream,
-    /// When the server began to wait for the client; `None` while it carries out a request.
+    /// When the server began to wait for the client; `None` while the server carries out a request.
     waiting: Mutex<Option<Instant>>,
     /// Whether the client has sent a request.
     has_requested: AtomicBool,
@@ -41,7 +41,7 @@ impl Connections {
                 all.iter().enumerate().filter_map(|(index, open)| Some((open.is_spare(patience)?, index))).min()?.1;
             let spare = all.swap_remove(longest);
             spare.displaced.store(true, Ordering::Relaxed);
-            // Its thread finds the end of the stream.
+            // The connection's thread reads the end of the stream, and ends the connection.
             let _ = spare.stream.shutdown(Shutdown::Read);
         }
         let waiting = Mutex::new(Some(Instant::now()));

@@ -19,7 +19,7 @@ pub(super) fn move_modules(
     most: Option<usize>,
     lose_sessions: bool,
 ) -> Response {
-    // The lock keeps reloads in order.
+    // The lock makes reloads and moves happen one after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let mut accept = |next: &Source| -> io::Result<()> { keep(service, next, None) };
     let moved = match service.instance.move_modules(MoveOrder { wanted, most, lose_sessions }, &mut accept) {

@@ -88,7 +88,7 @@ impl Server {
     /// Starts to serve the socket.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// Returns an error if the system cannot create a thread.
     pub fn start(bound: Bound, service: impl Into<Arc<Service>>) -> io::Result<Self> {
         let (bound, service, over) = (Arc::new(bound), service.into(), Arc::new(AtomicBool::new(false)));
         let (listening, ends) = (Arc::clone(&bound), Arc::clone(&over));
@@ -166,7 +166,7 @@ impl Drop for Leaving<'_> {
         if std::thread::panicking() {
             self.send("there is no response: this is a defect of Forebay".to_owned());
         }
-        // Clones of the stream may exist for a moment longer.
+        // Dropping the stream would not close the connection while clones of the stream exist.
         let _ = self.own.stream().shutdown(Shutdown::Both);
         self.all.leave(self.own);
     }

@@ -39,7 +39,7 @@ pub type TraceOf = Box<dyn Fn(&dyn Instance, u64, Option<&str>) -> Result<Storie
 pub struct Stories {
     /// The path of each packet, in words.
     pub packets: Receiver<String>,
-    /// Dropping it ends the trace.
+    /// The trace ends when this value is dropped.
     pub watching: Box<dyn Any + Send>,
 }
 
@@ -53,7 +53,7 @@ pub struct Drops {
     pub packets: Receiver<DroppedPacket>,
     /// The number of packets that were lost because the queue was full.
     pub lost: Arc<AtomicU64>,
-    /// Dropping it ends the stream.
+    /// The stream ends when this value is dropped.
     pub watching: Box<dyn Any + Send>,
 }
 
@@ -62,7 +62,7 @@ pub struct Drops {
 pub struct About {
     /// The name of the run, if it has one.
     pub instance: Option<String>,
-    /// The time of its start (RFC 3339).
+    /// The time at which the run started (RFC 3339).
     pub started: String,
 }
 
@@ -133,7 +133,8 @@ pub(super) fn config(service: &Service) -> Response {
     }))
 }
 
-/// Returns the report of the time since the reading `last`, and replaces `last` by the present reading.
+/// Returns the report of the time since the reading `last`, and replaces `last` by the present reading. [`finish`]
+/// explains `rules`.
 pub(super) fn recent_report(service: &Service, last: &mut Reading, rules: &[String]) -> Report {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
@@ -168,7 +169,7 @@ fn unfinished(service: &Service, now: &Reading) -> Report {
     board.report(&board.nothing(), now)
 }
 
-/// Rounds a report. Removes the counters per rule or table entry, except for the modules in `rules`.
+/// Rounds a report. Removes the counters per rule or table entry, except for the modules in `rules` (`*`: all modules).
 fn finish(service: &Service, report: &mut Report, rules: &[String]) {
     remove_rule_counters(report, &service.instance.board().telemetries(), rules);
     report.round();
@@ -194,7 +195,7 @@ pub(super) fn changes(service: &Service) -> u64 {
 /// Returns the interval of a stream.
 ///
 /// # Errors
-/// An interval out of range.
+/// Returns an error if `milliseconds` is out of range.
 pub(super) fn interval(milliseconds: u64) -> Result<Duration, String> {
     if (100..=60_000).contains(&milliseconds) {
         return Ok(Duration::from_millis(milliseconds));
@@ -286,7 +287,7 @@ fn reload_by(service: &Service, by: &str, wanted: Wanted) -> Response {
 fn try_reload(service: &Service, wanted: Wanted) -> Response {
     // Renamed logs are opened again under their own names, even if the reload is refused.
     reopen_logs();
-    // The lock keeps reloads in order.
+    // The lock makes reloads and moves happen one after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let Wanted { file, text, config_paths, sets: set, forget } = wanted;
     if text.is_some() && file.is_some() {
@@ -323,8 +324,8 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
         Err(problems) => return Response::Error(refusal(&problems, before, &set)),
     };
     let mut accept = || {
-        // The start file may have changed without a reload. This configuration is newer than that change, so that
-        // change must not make the next start use the start file.
+        // The start file may have changed without a reload. This configuration is newer than that change, so the next
+        // start must not use the start file because of it. The fingerprint of the changed file is therefore written.
         let now = || if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
         keep(service, &next, service.state.as_ref().and_then(|_| now()))
     };

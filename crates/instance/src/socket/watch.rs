@@ -17,7 +17,7 @@ pub(super) struct Watch<'s> {
     service: &'s Service,
     /// The counters at the time of the last message.
     last: Reading,
-    /// The report of the interval before the last message; `None` before the first one.
+    /// The report of the interval before the last message; `None` before the first message.
     previous: Option<Report>,
     /// The number of changes of the configuration at the last full report.
     changes: u64,
@@ -37,7 +37,8 @@ impl<'s> Watch<'s> {
     pub(super) fn send_next(&mut self, send: &mut dyn FnMut(Response) -> io::Result<()>) -> io::Result<&mut Self> {
         let changes = service::changes(self.service);
         let recent = service::recent_report(self.service, &mut self.last, &[]);
-        // A change of the configuration changes the indices. The lists also differ while one takes effect.
+        // A tick refers to modules, flows and ports by index. A change of the configuration changes the indices, and
+        // may do so before the change is counted.
         let names = |report: &Report| -> Vec<String> {
             let modules = report.modules.iter().map(|module| &module.name);
             let flows = report.flows.iter().map(|flow| &flow.name);
