@@ -7,13 +7,13 @@ use std::ptr;
 use crate::pool::{Chunk, cache};
 use crate::{MAX_BATCH, Packet};
 
-/// Up to this number of packets are moved by a copy of fixed length, which always copies this number of slots. Slots
-/// without packets are copied too.
+/// To move at most this number of packets, a batch copies exactly this number of slots, also slots without packets: a
+/// copy of fixed length is fast.
 const FEW: usize = 8;
 
 /// Holds up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
 pub struct Batch {
-    /// The number of packets. Only the slots below it are initialised.
+    /// The number of packets. Only the first `len` slots are initialised.
     len: usize,
     slots: Box<[MaybeUninit<Packet>]>,
 }

@@ -1,4 +1,4 @@
-//! Checks that an address can belong to one host on a network, and the errors for addresses that cannot.
+//! Checks whether an address can belong to one host on a network, and creates the errors for addresses that cannot.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -57,7 +57,7 @@ pub fn check_host_address(address: IpAddr) -> Result<IpAddr, String> {
     Err(format!("{address} is {fault}: allowed are addresses of one host"))
 }
 
-/// Checks that an IPv4 prefix, given by its first and last address, contains addresses of hosts.
+/// Checks that an IPv4 prefix, given by its first and last address, contains an address that can belong to a host.
 ///
 /// # Errors
 /// Returns the same errors as [`check_host_address`].

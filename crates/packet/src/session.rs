@@ -19,8 +19,8 @@ use crate::{Network, Packet};
 
 /// The 5-tuple of one packet. Addresses are in network order; an IPv4 address fills the first four bytes. Ports are 0
 /// if the packet has none (other protocols), and in fragments. The first fragment contains the ports, but its key does
-/// not. Otherwise it would belong to another session than the other fragments of its datagram, another worker would get
-/// it, and no worker could reassemble the datagram.
+/// not. Otherwise the first fragment would belong to another session than the other fragments of its datagram, another
+/// worker would get it, and no worker could reassemble the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     /// The address family. Addresses of two families may have the same bytes. The family is not part of the hash.

@@ -78,7 +78,7 @@ impl Packet {
         }
     }
 
-    /// Returns whether the packet hides its network layer: [`hidden`](Self::hidden) returns [`Hidden::Network`].
+    /// Returns whether the network layer cannot be read: whether [`hidden`](Self::hidden) returns [`Hidden::Network`].
     #[cold]
     #[inline(never)]
     #[must_use]

@@ -82,8 +82,8 @@ impl Cache {
     }
 
     /// Fills `slots` from the front with packets that have the metadata `fresh`, which must describe a frame inside
-    /// this pool's chunks. Calls `write` for each packet with the next element of `contents`. Stops at the end of the
-    /// shorter of the two. Returns the number of packets.
+    /// this pool's chunks. Calls `write` for each packet with the next element of `contents`. Stops at the end of
+    /// `slots` or of `contents`, or when the pool has no more chunks. Returns the number of packets.
     #[inline]
     pub(super) fn fill<T>(
         &mut self,
@@ -137,7 +137,7 @@ impl Cache {
         self.tail += chunks.len();
     }
 
-    /// Makes room first. Chunks that still do not fit go to the backing.
+    /// Makes room in the cache, and then adds the chunks. Chunks that still do not fit go to the backing.
     #[cold]
     fn push_slowly(&mut self, chunks: &[Chunk]) {
         if self.pool.order == Order::Lifo {

@@ -96,10 +96,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// Length in bytes with a PDU Session Container.
+    /// Length of the optional part in bytes if it contains a PDU Session Container.
     pub const CONTAINER: usize = 8;
 
-    /// Writes another QoS flow into the bytes of options that include one.
+    /// Writes another QoS flow into the bytes that [`emit`](Self::emit) has returned for options with a QoS flow. The
+    /// lower six bits of `qfi` are used.
     #[inline]
     pub fn set_qfi(bytes: &mut [u8; 8], qfi: u8) {
         bytes[6] = qfi & 0x3f;

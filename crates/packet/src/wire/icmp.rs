@@ -67,9 +67,9 @@ pub fn sum_over_ipv6(header: &Ipv6, message: &[u8]) -> u16 {
 /// difference, so a wrong checksum stays wrong. Returns the checksum before and after, or `None` if the message ends
 /// before the checksum.
 ///
-/// RFC 1624 equation 3 cannot distinguish a sum that is zero because all words are zero from one where words cancel
-/// out. Their complements differ: 0xffff or 0 (RFC 1071). An ICMPv4 message has no pseudo header and can be all zeros:
-/// an echo reply with identifier and sequence number 0 and no data.
+/// RFC 1624 equation 3 cannot distinguish a sum of words that are all zero from a sum of words that cancel out. The
+/// checksums differ: 0xffff for words that are all zero, 0 for words that cancel out (RFC 1071). An ICMPv4 message has
+/// no pseudo header and can be all zeros: an echo reply with identifier and sequence number 0 and no data.
 pub fn replace_in_message(message: &mut [u8], old: u16, new: u16) -> Option<(u16, u16)> {
     let field: &mut [u8; 2] = message.get_mut(2..)?.first_chunk_mut()?;
     let before = u16::from_be_bytes(*field);

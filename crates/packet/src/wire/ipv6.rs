@@ -70,7 +70,7 @@ pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
 }
 
 /// Returns whether the packet is a fragment of a datagram (RFC 8200 section 4.5). A packet whose fragment header marks
-/// it as whole is not a fragment (RFC 6946). A fragment header after more headers than are skipped is ignored.
+/// it as whole is not a fragment (RFC 6946). A fragment header behind more than [`MOST_EXTENSIONS`] headers is ignored.
 #[must_use]
 pub fn is_fragment(frame: &[u8], start: usize) -> bool {
     walk(frame, start).is_some_and(|chain| chain.fragment)
