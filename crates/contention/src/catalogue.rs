@@ -45,8 +45,8 @@ const MB: f64 = 1024.0 * 1024.0;
 /// than the flows.
 const SKEW: f64 = 0.8;
 
-/// Returns a function that processes packets. `tables` contains for each table the mebibytes, the accesses per packet,
-/// and the share of accesses that write.
+/// Returns a function that processes packets. `ticks`, `parallel` and `reads_payload` are the fields of [`Function`].
+/// `tables` contains for each table the mebibytes, the accesses per packet, and the share of accesses that write.
 fn function(name: &str, ticks: f64, parallel: f64, reads_payload: bool, tables: &[(f64, f64, f64)]) -> Function {
     let table = |&(megabytes, accesses, writes): &(f64, f64, f64)| Table {
         bytes: megabytes * MB,

@@ -21,7 +21,7 @@ pub struct Table {
 pub(crate) struct Band {
     /// The number of lines.
     pub lines: f64,
-    /// The accesses per packet to all of them.
+    /// The accesses per packet to all of these lines together.
     pub accesses: f64,
 }
 

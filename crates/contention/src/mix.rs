@@ -48,9 +48,9 @@ impl Bench {
         Ok(Run { mix: mix.clone(), solution })
     }
 
-    /// Returns two competing levels for each function of a mix, by the predictor's own rules (9)–(11): the level in the
-    /// cache, and the level at the memory controller or the link. `metrics` contains x of each function of the bench,
-    /// `limits` one entry for each domain.
+    /// Returns two competing levels for each function of a mix, as the predictor computes them (Octans equations 9 to
+    /// 11): the level in the cache, and the level at the memory controller or the link. `metrics` contains the metric x
+    /// of each function of the bench (the demand of a function is 1/x), `limits` one entry for each domain.
     ///
     /// # Errors
     /// Returns [`ProblemError`] if the predictor refuses the mix.

@@ -22,12 +22,12 @@ pub enum ModelError {
     /// The predictor refuses its input.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// No run has the function on this side.
+    /// No run has the function on this side: on its home domain, or on another domain.
     #[error("function {function}: no co-run has this function {side}: at least one is required")]
     NoRuns {
         /// The name of the function.
         function: String,
-        /// The side.
+        /// The side, as text for the error.
         side: &'static str,
     },
 }
@@ -81,14 +81,14 @@ pub struct Models {
     pub metrics: Vec<f64>,
     /// The limits of each domain.
     pub limits: Vec<Limits>,
-    /// The solo rate of each function on each side, in packets per second.
+    /// The solo rate of each function in packets per second: on its home domain, and on another domain.
     pub rates: Vec<[f64; 2]>,
-    /// The local and the remote model of each network function.
+    /// The model of each network function on its home domain (local), and on another domain (remote).
     pub functions: Vec<[Side; 2]>,
 }
 
-/// Returns the limits of a server: the level that the function with the largest demand 1/x causes on all cores that may
-/// share a resource. For caches and links, these are the cores of the largest domain.
+/// Returns the limits of a server. A limit is the sum of the demands if the function with the largest demand 1/x runs
+/// on all cores that may share the resource. For caches and links, these are the cores of the largest domain.
 #[must_use]
 pub fn limits(profile: &Profile, metrics: &[f64]) -> Vec<Limits> {
     let domains = &profile.bench.server.domains;
@@ -98,7 +98,7 @@ pub fn limits(profile: &Profile, metrics: &[f64]) -> Vec<Limits> {
     vec![Limits { cache: strongest * largest, memory: strongest * all, link: strongest * largest }; domains.len()]
 }
 
-/// The parameters of runs that are drawn for models.
+/// The parameters of random runs, to which models are fitted or on which they are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// The number of runs.
@@ -210,7 +210,7 @@ pub fn samples(
 /// to choose the shape.
 const LEFT_OUT: usize = 5;
 
-/// The runs of one side.
+/// The runs of one function on one side.
 #[derive(Default)]
 struct Split {
     /// The runs to which the candidate shapes are fitted.
@@ -240,8 +240,8 @@ impl Split {
 impl Models {
     /// Fits models to samples, which [`samples`] has computed with the same `metrics` and `limits`.
     ///
-    /// A function has one shape for both sides, as in the search. On a server with one domain, the remote model is the
-    /// local one.
+    /// A function has one shape for both sides, as in the search for placements. On a server with one domain, the
+    /// remote model is the local one.
     ///
     /// # Errors
     /// Returns [`ModelError`] if a function has no samples on a side.
@@ -292,8 +292,8 @@ impl Models {
         Ok(Self { metrics: metrics.to_vec(), limits: limits.to_vec(), rates: profile.rates.clone(), functions })
     }
 
-    /// Returns the function with this index in the form of the search. Competitors and the forwarder have no drop of
-    /// their own.
+    /// Returns the function with this index in the form of the search for placements. Competitors and the forwarder
+    /// have no drop of their own.
     #[must_use]
     pub fn function(&self, bench: &Bench, number: usize) -> placement::Function {
         let rates = (0..bench.server.domains.len()).map(|at| self.rates[number][usize::from(at != bench.home)]);
@@ -323,8 +323,8 @@ impl Models {
         self.functions[sample.function][sample.side].fitted.predict(&sample.run).clamp(0.0, 1.0)
     }
 
-    /// Computes the errors of predictions on samples of other runs, computed with the metrics and limits of these
-    /// models.
+    /// Computes the errors of predictions on samples of other runs. The samples must have been computed with the
+    /// metrics and limits of these models.
     #[must_use]
     pub fn judge(&self, samples: &[Sample]) -> Errors {
         let count = samples.len().max(1) as f64;

@@ -92,7 +92,7 @@ impl Candidate {
 pub struct Judged {
     /// The candidate.
     pub candidate: Candidate,
-    /// The largest variance over functions (5). `None` if a co-run does not have the value.
+    /// The largest variance over functions (5). `None` if the value cannot be derived from a single run.
     pub variance: Option<f64>,
     /// The correlation with the solo rate (6).
     pub correlation: f64,
@@ -254,7 +254,7 @@ impl Profile {
     }
 
     /// Returns the function with the largest variance of a candidate (5), and the variance. The values are relative to
-    /// the largest value of all functions. `None` if a single run does not have the value.
+    /// the largest value of all functions. `None` if the value cannot be derived from a single run.
     fn variance(&self, candidate: Candidate) -> Option<(usize, f64)> {
         let of = |(number, seats): (usize, &Vec<Seat>)| {
             let values = seats.iter().map(|seat| candidate.of(&self.bench, &self.bench.functions[number], seat));
@@ -280,13 +280,14 @@ impl Profile {
         }
     }
 
-    /// Returns the values of a candidate for the network functions alone.
+    /// Returns a candidate's value for each network function in its solo run, in the order of the bench. A value may be
+    /// 0 or infinite.
     #[must_use]
     pub fn values(&self, candidate: Candidate) -> Vec<f64> {
         (0..self.network).map(|number| self.value(candidate, number)).collect()
     }
 
-    /// Returns the value of a candidate for a function alone. It may be 0 or infinite.
+    /// Returns a candidate's value for a function in its solo run. It may be 0 or infinite.
     fn value(&self, candidate: Candidate, number: usize) -> f64 {
         let value = candidate.of(&self.bench, &self.bench.functions[number], &self.alone[number]);
         value.unwrap_or_else(|| 1.0 / self.pressure[number])

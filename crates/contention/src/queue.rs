@@ -7,8 +7,8 @@
 
 use crate::LINE;
 
-/// Above this load the wait grows along its tangent, so that it is finite for every load that the iteration passes
-/// through.
+/// Above this load, the wait grows along the tangent that the curve has at this load. The wait is thus finite for every
+/// load, also if the load is 1 or more during the iteration.
 const STEEP: f64 = 0.99;
 
 /// Returns the mean wait in seconds for a rate of `lines` per second, which come in bursts of `burst` lines.

@@ -25,7 +25,7 @@ pub enum TableMemory {
     /// The memory of the domain on which the function runs.
     #[default]
     Own,
-    /// The memory of the network interface of its chain, where the packets are.
+    /// The memory of the domain of the chain's network interface, where the packets are.
     Home,
 }
 

@@ -15,7 +15,7 @@ pub struct Chain<'f> {
     pub functions: Vec<&'f Function>,
     /// The domain of each function.
     pub domains: Vec<usize>,
-    /// The domain of its network interface. The packets are in the memory of this domain.
+    /// The domain of the chain's network interface. The packets are in the memory of this domain.
     pub home: usize,
 }
 

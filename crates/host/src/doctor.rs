@@ -68,7 +68,7 @@ pub struct Port {
     /// True if the host's own stack also receives the incoming frames.
     #[serde(skip)]
     pub host: bool,
-    /// The address that the host gets at this port. `None` if it gets no address.
+    /// The address that the host gets at this port. `None` if the host gets no address there.
     #[serde(skip)]
     pub address: Option<IpAddr>,
 }

@@ -2,8 +2,8 @@
 
 use crate::{KernelList, Topology, arp, cgroup, interrupts, kernel, memory, process, stat};
 
-/// Parses bytes as each type of file. Every result is accepted, but no panic and no long computation. A parsed list
-/// must be the same after it is written and parsed again.
+/// Parses bytes as each type of file. Every result is allowed, but a panic or a long computation is a fault. A parsed
+/// list must be the same after it is written and parsed again.
 pub fn fuzz_files(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for line in text.lines() {

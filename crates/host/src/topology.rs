@@ -156,7 +156,7 @@ pub struct Topology {
 }
 
 impl Processor {
-    /// Creates an offline processor. The other facts are unknown, so it has a separate physical core.
+    /// Creates an offline processor. The other facts are unknown, so the processor gets a physical core of its own.
     fn offline(number: usize, core: usize) -> Self {
         Self { number, package: 0, die: None, node: None, cache: None, core, usable: Usable::Offline }
     }

@@ -84,7 +84,7 @@ pub(super) const CORE_LOAD: Check = Check {
     judge: core_load,
 };
 
-/// A core of a worker that is busy for a share of at least [`BUSY`] costs performance.
+/// A worker's core that is already busy for a share of at least [`BUSY`] costs performance.
 fn core_load(case: &Case<'_>) -> Verdict {
     let mut each = Observations::default();
     for worker in &case.intent.workers {

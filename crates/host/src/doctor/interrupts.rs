@@ -5,10 +5,10 @@ use super::{Case, Check, State, Verdict};
 use crate::fact::Evidence;
 use crate::interrupts::{FILE, Interrupt, folder};
 
-/// The rate per second from which on an interrupt at a worker's core certainly costs performance. It is the rate of the
+/// From this rate per second on, an interrupt at a worker's core certainly costs performance. It is the rate of the
 /// slowest periodic tick.
 const OFTEN: f64 = 100.0;
-/// The rate per second from which on an interrupt is reported: one interrupt per minute.
+/// From this rate per second on, an interrupt is reported: one interrupt per minute.
 const SELDOM: f64 = 1.0 / 60.0;
 
 pub(super) const IRQ_AFFINITY: Check = Check {

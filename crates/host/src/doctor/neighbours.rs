@@ -14,8 +14,8 @@ pub(super) const ARP_FLUX: Check = Check {
     judge: arp_flux,
 };
 
-/// Costs performance if `arp_ignore` is 0 for an interface and for all interfaces, and the host has an address of the
-/// pipeline.
+/// Costs performance if the host has an address of the pipeline, and if `arp_ignore` is 0 both for an interface and for
+/// `all`.
 fn arp_flux(case: &Case<'_>) -> Verdict {
     let seen = |port: &&super::Port| port.kind == "af_packet" && port.host && !port.elsewhere;
     let ports: Vec<_> = case.intent.ports.iter().filter(seen).collect();

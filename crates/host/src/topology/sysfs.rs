@@ -123,7 +123,7 @@ fn known<T: Clone>(
 }
 
 /// Returns an online processor. `cores` has the physical cores found so far, each as its package and its lowest thread.
-/// A new core is added to it.
+/// If the processor's core is new, it is added to `cores`.
 fn processor(
     cpu: &Cpu,
     cache: Option<usize>,
