@@ -220,7 +220,8 @@ impl Profile {
     pub fn metrics(&self, candidate: Candidate) -> Option<Vec<f64>> {
         let of = |number: usize| {
             // A value below 0.001, such as one miss in a thousand packets, counts as 0. Functions that are not network
-            // functions, such as the forwarder without tables, get a very large x in this case, so a very small demand.
+            // functions, such as the forwarder without tables, then get a very large x, which means a very small
+            // demand.
             let value = self.value(candidate, number);
             let is_known = value > 1e-3 && value.is_finite();
             if is_known { Some(value) } else { (number >= self.network).then_some(f64::MAX.sqrt()) }

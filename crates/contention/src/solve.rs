@@ -243,7 +243,9 @@ struct Iteration<'a> {
 struct Use<'a> {
     chain: usize,
     function: &'a Function,
+    /// The domain on which the function runs.
     domain: usize,
+    /// The domain of the chain's network interface.
     home: usize,
     /// The packets per second.
     rate: f64,
@@ -260,7 +262,7 @@ struct Use<'a> {
 enum FedBy {
     /// In the ways of this domain's cache to which the network interface writes.
     Interface(usize),
-    /// In the cache of its own domain, where the previous function runs.
+    /// In the cache of the function's own domain, where the previous function runs, too.
     Neighbour,
     /// In the cache of this other domain.
     Elsewhere(usize),

@@ -15,8 +15,8 @@ use crate::controller_runner::Settings;
 const TURNS: f64 = 2.0;
 /// The number of successive periods in which flows must be unable to share a worker before they are split.
 const SEEN: u32 = 3;
-/// The number of periods without decisions after a move, because the controller starts again. It doubles with each
-/// further failed move in succession, because each attempt prepares the whole configuration again.
+/// The number of periods without decisions after a move, because the controller starts again. After failed moves, the
+/// number doubles with each further failure in succession, because each attempt prepares the whole configuration again.
 const PAUSE: u32 = 5;
 /// The largest number of doublings of `PAUSE`.
 const DOUBLINGS: u32 = 7;
@@ -50,8 +50,8 @@ pub struct Move {
     pub why: MoveReason,
     /// The flow whose objective leaves the least time for a turn, if any flow has an objective.
     pub flow: Option<usize>,
-    /// The time of a turn with the largest batches, in seconds, if these modules run on one worker with the modules
-    /// that they leave or join.
+    /// The time of a turn with the largest batches, in seconds, on a single worker that runs these modules and the
+    /// modules that they leave (a split) or join (a merge).
     pub turn_s: f64,
     /// The pipeline after the move.
     pub layout: Layout,
@@ -301,7 +301,7 @@ impl Decomposer {
     }
 }
 
-/// Returns the flow with the shortest objective; `None` if none of these flows has one.
+/// Returns the flow with the shortest objective; `None` if none of these flows has an objective.
 fn tightest(layout: &Layout, flows: impl Iterator<Item = usize>) -> Option<usize> {
     let with_slo = flows.filter_map(|flow| Some((flow, layout.flows[flow].slo_s?)));
     with_slo.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(flow, _)| flow)

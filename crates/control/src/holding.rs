@@ -1,9 +1,9 @@
-//! The cost of holding packets: the workers' time per packet with holding, minus the time per packet without holding,
-//! plus the time that fewer calls save.
+//! The cost of holding packets (letting them wait for batches): the workers' time per packet with holding, minus the
+//! time per packet without holding, plus the time that fewer calls save.
 //!
 //! A packet that waits for a batch leaves the processor's caches, and the next packet gets a buffer that is not cached
-//! either. This costs time in calls and where packets enter and leave. The cost depends on machine, pipeline and
-//! traffic, so it is learnt at run time from periods with and without holding.
+//! either. Both effects cost time: in calls, and where packets enter and leave. The cost depends on machine, pipeline
+//! and traffic, so it is learnt at run time from periods with and without holding.
 
 use forebay_protocol::{Layout, Snapshot};
 
@@ -175,7 +175,7 @@ impl Holding {
 
     /// Returns whether the cost of packets without holding must be measured before packets are held. In the first
     /// period, the first packets may have arrived only near its end. It is then unknown whether a worker will have
-    /// spare time, except if packets queue already.
+    /// spare time, so the cost is measured to be safe. If packets queue already, no worker will have spare time.
     pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
         let may_show = Self::shows(snapshot) || self.periods == 1 && !queues(snapshot);
         // If packets queue, the controller does not wait until caches are warm: the packets would be late.

@@ -1,11 +1,11 @@
 //! The residual delay of flows' packets: their delay without the waits for batches and without the calls. It consists
-//! of waits for a turn and of waits in queues at ports. It cannot be modelled for real machines and traffic, so it is
-//! learnt: it is the measured delay minus the modelled parts.
+//! of waits for a turn and of waits in queues at ports. These waits cannot be modelled for real machines and traffic.
+//! So the residual is learnt, as the measured delay minus the modelled parts.
 //!
-//! The part of a delay that comes from buffers is between 0 and the sum of their hold limits. This limits the residual
-//! from above and below. Within these limits, the modelled wait in buffers is subtracted. After an objective was
-//! missed, the residual is not reduced for some time as long as any flow is near its objective. This time grows with
-//! each further miss. A steady load thus has steady triggers.
+//! The part of a delay that comes from buffers is between 0 and the sum of their hold limits. The residual thus has an
+//! upper and a lower bound. Between these bounds, it is the delay minus the calls and the modelled wait in buffers.
+//! After an objective was missed, the residual is not reduced for some time as long as any flow is near its objective.
+//! This time becomes longer with each further miss. A steady load thus has steady triggers.
 
 use forebay_protocol::{Layout, Snapshot, snapshot::WorkerSnapshot};
 use forebay_units::Percentile;
@@ -58,6 +58,7 @@ struct WorkerLoad {
 
 /// The figures of a flow in a period.
 struct FlowSample {
+    /// The number of the flow.
     flow: usize,
     /// The largest possible residual, in seconds: the delay without the calls.
     most: f64,

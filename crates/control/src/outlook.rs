@@ -159,7 +159,8 @@ impl Outlook {
     pub fn written(&self, layout: &Layout, snapshot: &Snapshot) -> Model {
         let turn = |worker: &WorkerSnapshot| worker.busy_s / worker.busy_turns.max(1) as f64;
         let turn = snapshot.workers.iter().map(turn).fold(0.0, f64::max);
-        // In this model, the delay that a buffer adds is that of the packet that waits longest, as in measured delays.
+        // In this model, a buffer adds the wait of its first packet, the longest one. `longest_delays` converts
+        // measured delays in the same way, so the objective is converted, too.
         let slo = |flow: usize| {
             let of = &layout.flows[flow];
             of.slo_s.map_or(f64::INFINITY, |slo| slo * of.percentile.longest())

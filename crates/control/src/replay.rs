@@ -166,7 +166,7 @@ fn measured(layout: &Layout, snapshot: &Snapshot) -> Measured {
     }
 }
 
-/// Returns decisions with the effect that the model predicts for them. `outlook` must have learnt from the snapshot.
+/// Returns the decision `actions`, and its effect according to the model. `outlook` must have learnt from the snapshot.
 fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Decision) -> ReplayedDecision {
     let (model, arrivals) = outlook.model(layout, snapshot, 0.0);
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();

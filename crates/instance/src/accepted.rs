@@ -23,8 +23,8 @@ pub struct Accepted {
     text: String,
     /// The settings, which are not yet applied to `text`.
     sets: Vec<String>,
-    /// The settings that the user gave, if they differ from `sets`. They differ for a use case: its text already
-    /// contains its parameters.
+    /// The settings that the user gave, if they differ from `sets`. For a use case they differ: the text of a use case
+    /// already contains the parameters that the user gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given: Option<Vec<String>>,
     /// The [fingerprint] of the file that the run was started from, taken when this file was written. Older versions

@@ -115,7 +115,7 @@ impl Cores {
     }
 }
 
-/// The owner of a core, as the attempt to lock the core shows it.
+/// The owner of a core, according to the attempt to lock the core.
 enum Claim {
     /// This process has the lock.
     Ours(Arc<LockFile>),

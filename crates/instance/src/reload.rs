@@ -61,11 +61,13 @@ pub enum ReloadError {
 struct Prepared<S: Scheduler> {
     /// The differences from the running configuration.
     change: ConfigurationChange,
+    /// The parts of the new configuration.
     made: PipelineParts,
     /// The tables that can be changed while packets run.
     tables: Vec<NamedTable>,
     /// The core of each worker, with the locks of the cores.
     cores: Cores,
+    /// The team of all workers of the new configuration.
     team: Arc<Team>,
     /// The counters of each new worker.
     telemetries: Vec<Arc<Telemetry>>,

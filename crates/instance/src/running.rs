@@ -101,7 +101,7 @@ impl<S: Scheduler + 'static> Running<S> {
         let rings = links(&plans[0], &plans[0].placement);
         let tables = tables(&plans);
         let stop = Arc::new(AtomicBool::new(false));
-        // Every worker waits until all others are ready, so that a failed start leaves nothing behind.
+        // Every worker waits until all others are ready. So no worker has run yet if the start of another one fails.
         let (mut starting, mut failed) = (Vec::new(), None);
         for (((plan, ring), wake), core) in plans.into_iter().zip(rings).zip(wakes).zip(&*cores) {
             let observer = watch(plan.worker);

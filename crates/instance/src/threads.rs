@@ -150,8 +150,8 @@ impl<S: Scheduler> Drop for WaitingWorker<S> {
     }
 }
 
-/// Creates a worker on a new thread that is bound to its core, so that the memory of the worker is local to that core.
-/// Returns when the worker is ready. The worker runs when the caller releases it.
+/// Creates a worker on a new thread. The thread is bound to its core first, so that the memory of the worker is local
+/// to the core. Returns when the worker is ready. The worker runs when the caller releases it.
 pub(crate) fn start_worker<S: Scheduler + 'static>(
     parts: WorkerParts,
     core: usize,

@@ -86,7 +86,7 @@ impl Batch {
     pub fn pop(&mut self) -> Option<Packet> {
         let last = self.len.checked_sub(1)?;
         self.len = last;
-        // SAFETY: slots below the old length are initialised, and the new length disowns this one.
+        // SAFETY: slots below the old length are initialised. With the new length, the batch no longer owns this slot.
         Some(unsafe { self.slots[last].assume_init_read() })
     }
 
@@ -152,14 +152,16 @@ impl Batch {
     pub fn clear(&mut self) {
         let len = std::mem::take(&mut self.len);
         // SAFETY: slots below the old length are initialised packets. A packet and a chunk have the same representation
-        // (one pointer to metadata). The length of 0 disowns all of them.
+        // (one pointer to metadata). With the length 0, the batch no longer owns any of them.
         unsafe { cache::put(&*(ptr::from_ref(&self.slots[..len]) as *const [Chunk])) }
     }
 }
 
 /// An iterator that removes the packets of a batch.
 pub struct Drain<'a> {
+    /// The packets, which the batch no longer owns.
     slots: &'a [MaybeUninit<Packet>],
+    /// The index of the next packet. Slots below it have been read, and are no longer used.
     next: usize,
 }
 
@@ -170,7 +172,7 @@ impl Iterator for Drain<'_> {
     fn next(&mut self) -> Option<Packet> {
         let slot = self.slots.get(self.next)?;
         self.next += 1;
-        // SAFETY: all of `slots` were initialised, the batch has disowned them, and each is read once.
+        // SAFETY: all of `slots` were initialised, the batch no longer owns them, and each is read once.
         Some(unsafe { slot.assume_init_read() })
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Threads access the pool itself only in bulk, when their cache is empty or full. The pool decides the layout of a
 //! chunk ([`Layout`]). The native pool in this module has its own memory. The pool of a device driver ([`Backing`])
-//! keeps the metadata in the space that the driver's chunks reserve for it. So a port of this driver copies no packets,
-//! and other code sees no difference.
+//! keeps the metadata in a space of the driver's chunks that is reserved for metadata. So a port of this driver copies
+//! no packets, and other code sees no difference.
 //!
 //! A pool's memory is freed when its handle has been dropped *and* its last chunk has been returned, so a packet may
 //! outlive the handle. Another thread's cache returns its chunks when that thread ends, or when that thread first uses

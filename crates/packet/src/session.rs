@@ -113,8 +113,8 @@ struct WithPorts {
     destination: U16,
 }
 
-/// Returns the two ports of a protocol that starts with them, `offset` bytes into a frame whose IP packet ends at
-/// `end`.
+/// Returns the source and destination port if the protocol's header starts with two ports. The header is `offset` bytes
+/// into a frame whose IP packet ends at `end`.
 #[inline]
 fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u16, u16)> {
     if !matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE) {

@@ -2,10 +2,11 @@
 //! objectives.
 //!
 //! Equations 8 to 10 determine executions per second, `x_v`. This controller sets triggers `b_v = R_v/x_v` instead,
-//! where `R_v` is the rate of packets: the triggers with the least load within all delay objectives, as `optimal`
-//! computes them. A weight of this engine is a share of ticks: module v gets the time of its executions, `x_v·T0_v +
-//! R_v·T1_v`, with the time `T0_v` per call and `T1_v` per packet. If there is not enough time for all packets, `R_v`
-//! is reduced: rate objectives come first, and the remaining time gives max-min fair rates.
+//! where `R_v` is the rate of packets at module v. They are the triggers with the least load within all delay
+//! objectives, as `optimal` computes them. A weight of this engine is a share of a worker's time. Module v gets the
+//! time of its executions, `x_v·T0_v + R_v·T1_v`, with the time `T0_v` per call and `T1_v` per packet. If there is not
+//! enough time for all packets, `R_v` is reduced: rate objectives come first, and the remaining time gives max-min fair
+//! rates.
 
 mod admitted;
 mod demands;
@@ -130,8 +131,8 @@ fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, u
     match with {
         Some(with) if load <= 1.0 => ShortCause::Together { with, module },
         _ if load > 1.0 => ShortCause::Time { worker, load },
-        // The time is sufficient for the stated rates alone, but other packets pass the gates together with them. The
-        // load that is reported includes these packets.
+        // The time is sufficient for the stated rates alone. But other packets arrive between the packets of these
+        // flows, and pass the gates, too. The load that is reported includes these other packets.
         _ => {
             let along = |gate: &Gate, _: usize, part: f64| (gate.promised * (1.0 - guard)).min(gate.offered) * part;
             let (worker, load) = demands.busiest(layout, along);

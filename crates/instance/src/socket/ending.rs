@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Ending {
     state: Mutex<State>,
+    /// Notified when the run has ended, and when a connection no longer waits.
     changed: Condvar,
 }
 

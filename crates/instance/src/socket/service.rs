@@ -324,8 +324,9 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
         Err(problems) => return Response::Error(refusal(&problems, before, &set)),
     };
     let mut accept = || {
-        // The start file may have changed without a reload. This configuration is newer than that change, so the next
-        // start must not use the start file because of it. The fingerprint of the changed file is therefore written.
+        // The start file may have changed without a reload. This configuration is newer than the changed file, so the
+        // next start must not prefer the file because of its change. The fingerprint of the changed file is therefore
+        // written.
         let now = || if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
         keep(service, &next, service.state.as_ref().and_then(|_| now()))
     };

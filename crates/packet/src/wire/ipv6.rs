@@ -106,8 +106,8 @@ pub fn later_fragment(frame: &[u8], start: usize) -> Option<u8> {
     walk(frame, start).filter(|chain| chain.later).map(|chain| chain.protocol)
 }
 
-/// Returns the protocol number of the upper layer, even if it does not begin in this packet: the last number in the
-/// chain, or in the part of it that can be read. Returns `None` without an IPv6 header.
+/// Returns the protocol number of the upper layer, even if the upper layer does not begin in this packet: the last
+/// number in the chain, or in the part of the chain that can be read. Returns `None` without an IPv6 header.
 #[must_use]
 pub fn upper_protocol(frame: &[u8], start: usize) -> Option<u8> {
     walk(frame, start).map(|chain| chain.protocol)

@@ -7,7 +7,7 @@ use forebay_protocol::Layout;
 use super::NEAR;
 use super::demands::Demands;
 
-/// The fractions of packets to admit that are tried are the multiples of one divided by this number.
+/// The denominator of the fractions of packets to admit: 1/32, 2/32, and so on are tried.
 const STEPS: u32 = 32;
 
 /// Fewer packets are admitted only if the modules before gates take more than this fraction of a worker's available
@@ -29,7 +29,7 @@ pub(super) struct Admitted {
     pub(super) part: f64,
 }
 
-/// A measure of how good rates are. Admitting all packets is compared with admitting fewer by this measure.
+/// A measure by which rates are compared: the rates if all packets are admitted, and the rates if fewer are admitted.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     /// The fraction of the promised rates that gates get; 1 without promises.

@@ -57,8 +57,8 @@ pub(super) struct Gate {
     pub(super) flows: Vec<(usize, f64)>,
     /// The packets per second that arrive here; [`UNKNOWN_RATE`] if the port before the gate is full.
     pub(super) offered: f64,
-    /// The packets per second that must pass so that each flow gets its promised rate, or its offered rate if that is
-    /// less. At most `offered`.
+    /// The packets per second that must pass the gate for its flows. Each flow then gets its promised rate, or the rate
+    /// that it offers if this rate is lower. At most `offered`.
     pub(super) promised: f64,
 }
 

@@ -59,7 +59,7 @@ pub(super) fn solve(model: &Model, arrivals: &Arrivals) -> Solution {
 /// if the workers have spare time with it (`leaves_time`). `last` is the lateness in the last period; 0 if no flow was
 /// late. If `last` is sufficient, a slightly smaller lateness is tried. Otherwise, a lateness between `last` and a
 /// larger sufficient one is tried. The smallest sufficient lateness is thus found within a few periods. If `LATEST` is
-/// not sufficient, only flows that are late even without batches become later than that.
+/// not sufficient, only flows that are late even without batches get a lateness above `LATEST`.
 pub(super) fn relieve(
     layout: &Layout,
     model: &Model,
