@@ -66,8 +66,8 @@ fn function(name: &str, ticks: f64, parallel: f64, reads_payload: bool, tables: 
     }
 }
 
-/// Returns a longest-prefix match in a flat table of 2²⁴ entries of 2 bytes. A part of the table has most of the
-/// traffic.
+/// Returns a longest-prefix match in a flat table of 2²⁴ entries of 2 bytes. Most of the traffic uses a part of the
+/// table.
 #[must_use]
 pub fn router() -> Function {
     function("router", 220.0, 2.0, false, &[(32.0, 2.0, 0.0)])

@@ -82,7 +82,7 @@ pub struct Seat {
     pub misses: f64,
     /// The bytes of the function's tables that are in the last-level cache.
     pub occupancy: f64,
-    /// The probability that a line of its packets is in the last-level cache.
+    /// The probability that a line of the function's packets is in the last-level cache.
     pub packet_hit: f64,
 }
 
@@ -274,11 +274,11 @@ struct Missed {
     tables: f64,
     /// The lines of packets and descriptors that miss the domain's cache.
     packets: f64,
-    /// The probability that a line of its packets is in its domain's cache.
+    /// The probability that a line of the function's packets is in the cache of the function's domain.
     hit: f64,
-    /// The probability that a line of its packets is in another domain's cache.
+    /// The probability that a line of the function's packets is in another domain's cache.
     hit_away: f64,
-    /// The lines of its tables in the cache.
+    /// The lines of the function's tables that are in the cache.
     occupancy: f64,
 }
 

@@ -116,8 +116,8 @@ pub(crate) fn movable(layout: &Layout, candidates: &[usize]) -> Vec<usize> {
     let after = layout.after();
     let mut moves = vec![false; layout.modules.len()];
     candidates.iter().for_each(|&at| moves[at] = layout.modules[at].workers.len() == 1);
-    // By module: true if the module stays on its worker, and if it cannot have a copy or a module that follows it has
-    // this value.
+    // By module: true if the module stays on its worker, and either cannot have a copy or is followed by a module for
+    // which this is true.
     let mut blocks = vec![false; moves.len()];
     for at in (0..moves.len()).rev() {
         let blocked = after[at].iter().any(|next| blocks[*next]);

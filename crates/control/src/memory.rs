@@ -6,10 +6,10 @@
 const FIRST: u32 = 64;
 /// The largest number of periods for which a failure is remembered.
 const LONGEST: u32 = 1 << 14;
-/// The factor by which a further failure is remembered for longer.
+/// With each further failure, the time for which it is remembered is multiplied by this factor.
 const LONGER: u32 = 4;
-/// Two failures count as one failure if at most this number of periods lies between them. Nothing was tried between
-/// them.
+/// Two failures count as one failure if at most this number of periods lies between them. The cause was not tried again
+/// between them.
 const SAME: u32 = 8;
 
 /// The memory of the last failure.

@@ -30,7 +30,7 @@ pub(crate) fn is_another(was: f64, is: f64) -> bool {
 }
 
 /// Returns whether the machine stalled for long in this period: a worker had a turn that was much longer than its calls
-/// can take. The figures of the period then say nothing about the next one.
+/// can take. The figures of the period then do not predict the next period.
 pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
     let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
     // If the system reports the time that the machine took, this time is already excluded from the figures, and they
@@ -69,8 +69,8 @@ pub(crate) fn queues(snapshot: &Snapshot) -> bool {
 }
 
 /// Returns for each flow its delay in seconds at its percentile, but at least the age of the oldest waiting packet. If
-/// the part that the machine added is known, it is excluded, because no trigger can change it. `None` for a flow
-/// without packets.
+/// the time that the machine added to the delay is known, this time is excluded, because no trigger can change it.
+/// `None` for a flow without packets.
 pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let delay = |(flow, seen): (&FlowLayout, &FlowSnapshot)| {
         let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);

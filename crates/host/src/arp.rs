@@ -32,8 +32,8 @@ pub(crate) enum Setting {
     Ignore,
     /// The source address of the host's own ARP requests.
     Announce,
-    /// The check of a packet's source: it must be reachable, through the interface at which the packet arrived (1) or
-    /// through any interface (2). 0 means no check.
+    /// The check of a packet's source address. With 0, there is no check. With 1, the host must have a route to the
+    /// source through the interface at which the packet arrived. With 2, it may be a route through any interface.
     ReversePath,
 }
 

@@ -58,7 +58,8 @@ impl Hierarchy {
     /// Returns the folders of the group and its parents, innermost first.
     fn folders(&self) -> Vec<String> {
         let parts: Vec<&str> = self.group.split('/').filter(|part| !part.is_empty()).take(DEEPEST).collect();
-        // The group is outside of this mount. Its parents in this mount are not groups of this process.
+        // The `..` means that the group is outside of this mount. Its parents in this mount are not groups of this
+        // process.
         if parts.contains(&"..") {
             return vec![self.mount.clone()];
         }

@@ -16,7 +16,7 @@ const TRIES: usize = 100;
 /// Why a lock cannot be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Another process has the lock. Contains its process ID, if the file has it.
+    /// Another process has the lock. Contains the ID of that process, if the lock file contains it.
     #[error("{} has it", .0.map_or_else(|| "another process".to_owned(), |process| format!("process {process}")))]
     Taken(Option<u32>),
     /// The file cannot be locked.

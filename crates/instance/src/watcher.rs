@@ -179,7 +179,7 @@ fn oversize(port: &PortReport, reason: &str) -> NewEvent {
             "port '{name}': a frame is longer than a block of its ring holds and is lost ({OVER_BLOCK}): set \
              `ring: {{ block: 128KiB }}` of the port for frames of up to 64 KiB (allowed are blocks of up to 4MiB)"
         ),
-        // With `af_xdp` the kernel drops these frames. It counts them but does not report their length.
+        // With `af_xdp`, the kernel drops these frames. The kernel counts them, but does not report their length.
         None => format!(
             "port '{name}': a frame is longer than a packet of its memory holds and is lost (oversize): set \
              `memory: {{ frame: BYTES }}` of the port, or limit the length of joined frames (GRO, TSO) at the \

@@ -83,7 +83,7 @@ pub(super) const ARP_ANNOUNCE: Check = Check {
     judge: arp_announce,
 };
 
-/// Checks only the ports to whose interface a route of the host leads, because the host sends only by these interfaces.
+/// Checks only ports whose interface is used by a route of the host: the host sends only through these interfaces.
 fn arp_announce(case: &Case<'_>) -> Verdict {
     if case.intent.pipeline.is_none() {
         return Verdict::unknown("no pipeline is given, so its ports are unknown");

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// The shortest time between two events of the same name and subject, if packets cause the events.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// The limit of one event name and subject, over a counter that increases.
+/// The limit for the events of one name and subject. The occurrences are counted by a counter that increases, except if
+/// a reload resets it.
 #[derive(Debug, Default)]
 pub struct Limit {
     /// The value of the counter at the last event.

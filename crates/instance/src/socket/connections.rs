@@ -80,7 +80,7 @@ impl Connection {
         self.has_requested.store(true, Ordering::Relaxed);
     }
 
-    /// Returns why the server ended the connection; `None` if the client did.
+    /// Returns why the server ended the connection; `None` if the client ended it.
     pub(super) fn why_over(&self) -> Option<&'static str> {
         let displaced = self.displaced.load(Ordering::Relaxed);
         displaced.then_some("the server closed this idle connection to accept another client: connect again")

@@ -26,7 +26,7 @@ pub struct Ending {
 struct State {
     /// The end of the run; `None` before it.
     ended: Option<Ended>,
-    /// Connections that wait, or whose response is being sent.
+    /// The number of connections that wait for the end of the run, or whose response is being sent.
     waiting: usize,
 }
 

@@ -11,7 +11,8 @@ use super::connections::Connection;
 /// The time limits of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// The time limit for the next request. Longer than the longest interval of `top`.
+    /// The time limit for the next request. It is longer than the longest interval of `top`, so that `top` stays
+    /// connected.
     pub request: Duration,
     /// The time limit for the rest of a line that has begun, and for the client to read a response.
     pub line: Duration,
@@ -44,8 +45,9 @@ impl<'a> Lines<'a> {
         Self { reader: BufReader::with_capacity(1 << 16, stream), connection, patience }
     }
 
-    /// Reads a line, without its end, into `line`. Returns `false` at the end of the stream. A line that is cut off is
-    /// ignored. Returns an error if a time limit is exceeded or the line is longer than [`MAX_REQUEST`].
+    /// Reads a line, without its line break, into `line`. Returns `false` at the end of the stream, and ignores a line
+    /// that the end of the stream cuts off. Returns an error if a time limit is exceeded or the line is longer than
+    /// [`MAX_REQUEST`].
     pub(super) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         let mut begun = None;

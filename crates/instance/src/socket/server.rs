@@ -213,7 +213,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     while lines.next(&mut line)? {
         connection.note_request();
         let request = serde_json::from_slice(&line);
-        // The responses to these requests report the faults of a configuration without its secrets already.
+        // The responses to these requests already report faults without the secrets of the configuration.
         // `without_secrets` would also hide names.
         let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. } | Request::Check { .. }));
         let response = match request {
