@@ -27,7 +27,7 @@ impl Core {
     pub fn read(tree: &Tree, number: usize) -> Self {
         let folder = format!("{FOLDER}/cpu{number}");
         let read = |file: &str| tree.value(&format!("{folder}/topology/{file}")).ok()?.parse().ok();
-        // The kernel links the node's folder in this folder.
+        // This folder contains a link `nodeN` to the folder of the core's node.
         let node = tree.names(&folder).iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
         let physical = (read("physical_package_id").unwrap_or(0), read("core_id").unwrap_or(number));
         Self { number, node, physical }

@@ -197,7 +197,7 @@ impl Topology {
         if let Some(twice) = self.processors.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(TopologyError::Twice(twice[0].number));
         }
-        // The nodes are not sorted here, because the rows of distances have their order.
+        // The nodes are not sorted here, because the rows of distances are in the order of the nodes.
         debug_assert!(self.nodes.is_sorted_by_key(|node| node.number));
         if let Some(twice) = self.nodes.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(TopologyError::NodeTwice(twice[0].number));

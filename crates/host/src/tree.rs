@@ -58,7 +58,8 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// Replaces the path in the error by the path of the file outside of `tree`, so that a user can open the file.
+    /// Replaces the path in the error by the file's path including the root of `tree`, so that a user can open the
+    /// file.
     pub(crate) fn beneath(mut self, tree: &Tree) -> Self {
         let (Self::Missing(path)
         | Self::Denied(path)

@@ -73,7 +73,7 @@ impl Batch {
     }
 
     /// Prefetches the bytes that a function reads first: each packet's metadata, and the line `offset` bytes after the
-    /// start of its chunk, where the first bytes of a fresh frame are.
+    /// start of its chunk. `offset` is that of the first byte of a fresh frame.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         for packet in self.iter() {

@@ -95,8 +95,8 @@ impl Packet {
     #[must_use]
     pub fn data(&self) -> &[u8] {
         let meta = self.meta();
-        // SAFETY: `data..data+len` lies in the chunk, whose bytes are initialised (invariant of `from_chunk`, kept
-        // by every method that moves them).
+        // SAFETY: `data..data+len` lies in the chunk, whose bytes are initialised. `from_chunk` requires this, and
+        // every method that changes `data` or `len` preserves it.
         unsafe { slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(meta.data.into()), meta.len.into()) }
     }
 
@@ -187,8 +187,8 @@ impl Packet {
         let meta = self.meta_mut();
         meta.len = n as u16;
         let end = usize::from(meta.data) + n;
-        // `wire::ipv6` reads the first eight bytes of a mobility, HIP or Shim6 header before it counts as the upper
-        // layer.
+        // `wire::ipv6` reads the first eight bytes of a mobility, HIP or Shim6 header before it accepts the header as
+        // the upper layer.
         if end < usize::from(meta.layers.offset()) + size_of::<Ipv6>() || end < usize::from(meta.transport) + 8 {
             self.forget_layers();
         }

@@ -200,9 +200,9 @@ impl Packet {
         Some((protocol, source, destination))
     }
 
-    /// Returns the IPv4 header and both ports of a TCP or UDP packet directly above Ethernet whose header has no
-    /// options and that is not a later fragment. Nearly all packets pass this test, which takes few instructions.
-    /// `None` gives no information about the packet.
+    /// Returns the IPv4 header and both ports of a TCP or UDP packet. The IPv4 header must be directly above Ethernet
+    /// and have no options, and the packet must not be a later fragment. Nearly all packets pass this test, which takes
+    /// few instructions. `None` gives no information about the packet.
     #[inline]
     #[must_use]
     pub fn plain_ipv4_ports(&self) -> Option<(&Ipv4, u16, u16)> {

@@ -128,7 +128,7 @@ pub(super) const STEAL: Check = Check {
     judge: steal,
 };
 
-/// A share of at least [`STOLEN`] that the hypervisor takes costs performance.
+/// A hypervisor that takes at least the share [`STOLEN`] of a worker's core costs performance.
 fn steal(case: &Case<'_>) -> Verdict {
     let mut each = Observations::default();
     for core in case.cores().iter() {

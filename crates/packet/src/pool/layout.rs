@@ -64,7 +64,7 @@ pub struct Line(pub [u8; LINE]);
 #[repr(transparent)]
 pub struct Chunk(NonNull<Metadata>);
 
-// SAFETY: a chunk is only an address; the holder of it in a pool's free list owns the memory.
+// SAFETY: a chunk is only an address. The free list that contains the chunk owns the memory.
 unsafe impl Send for Chunk {}
 // SAFETY: a chunk gives no access to the memory without unsafe code.
 unsafe impl Sync for Chunk {}
