@@ -52,7 +52,7 @@ impl ControllerRunner {
         &self.actions
     }
 
-    /// Sets the delay objective of every flow that has one to `slo`.
+    /// Sets the delay objective of each flow that already has a delay objective to `slo`.
     pub fn set_objectives(&mut self, slo: Nanos) {
         self.layout
             .flows

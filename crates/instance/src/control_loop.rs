@@ -43,8 +43,8 @@ pub(crate) struct ControlLoop {
     layout: Layout,
     /// The known costs of the modules when the control loop was created.
     costs: Costs,
-    /// The modules on the path of each flow. Empty if no module may move to another worker, or after a move, because
-    /// the [`Decomposer`] has them then.
+    /// The modules on the path of each flow. Empty if no module may move to another worker. Also empty after a move,
+    /// because the [`Decomposer`] has the paths then.
     paths: Vec<Vec<usize>>,
     /// The results. All arrangements of one configuration share them.
     results: Arc<Mutex<DecisionSummary>>,
@@ -207,7 +207,7 @@ impl Decider {
         Nanos((FIRST.0 << self.decided.min(32)).min(self.control_loop.settings.period.0))
     }
 
-    /// Sets the delay objective of every flow that has one to `slo`.
+    /// Sets the delay objective of each flow that already has a delay objective to `slo`.
     pub(crate) fn set_objectives(&mut self, slo: Nanos, log: Option<&mut (dyn Log + 'static)>) {
         self.runner.set_objectives(slo);
         if let Some(log) = log {

@@ -105,10 +105,10 @@ impl Cores {
         Ok(Self { allowed: numbers, ..claim(requested, &allowed, lock)? })
     }
 
-    /// Returns the cores for the threads of this process that are not workers: the allowed cores that none of its
-    /// workers has, or all allowed cores if workers have every one. Cores of other pipelines are included. The result
-    /// is empty if the cores were not chosen by [`choose`] or [`choose_next`](Self::choose_next). Then the system
-    /// refuses to restrict the threads, and they stay where they are.
+    /// Returns the cores for the threads of this process that are not workers: the allowed cores without a worker of
+    /// this process, or all allowed cores if each of them has a worker. Cores of other pipelines are included. The
+    /// result is empty if the cores were not chosen by [`choose`] or [`choose_next`](Self::choose_next). Then the
+    /// system refuses to restrict the threads, and they keep their cores.
     pub(crate) fn beside(&self) -> Vec<usize> {
         let free: Vec<_> = self.allowed.iter().copied().filter(|core| !self.numbers.contains(core)).collect();
         if free.is_empty() { self.allowed.clone() } else { free }

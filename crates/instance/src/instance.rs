@@ -43,8 +43,8 @@ pub trait Instance: Send + Sync {
     fn threads(&self) -> Vec<WorkerThread>;
 
     /// Moves all other threads of this process to cores without a worker, now and after each change of the
-    /// configuration. Does nothing if each core has a worker. Only for a process that runs one instance and nothing
-    /// else.
+    /// configuration. If each core has a worker, the other threads may use all cores. Only for a process that runs one
+    /// instance and nothing else.
     fn keep_cores_free(&self);
 
     /// Returns the running graph, with the workers' cores.

@@ -109,7 +109,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         self.watch = watch;
     }
 
-    /// Sets the delay objective of every flow that has one to `slo`, as a reload of a running pipeline does.
+    /// Sets the delay objective of each flow that already has one to `slo`, as a reload of a running pipeline does.
     pub fn set_objectives(&mut self, slo: Nanos) {
         let ticks = Simulation::frequency().ticks(slo);
         for flow in self.board.telemetries().iter().flat_map(|telemetry| &telemetry.flows) {

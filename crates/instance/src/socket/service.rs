@@ -234,7 +234,8 @@ fn changed_to(running: &Source, text: &str, config_paths: Option<Vec<String>>) -
 /// The configuration that a reload requests.
 #[derive(Default)]
 pub(super) struct Wanted {
-    /// The file, or `usecase:NAME`. Without a file and a text, the source that the run was started from is read again.
+    /// The file, or `usecase:NAME`. If `file` and `text` are both `None`, the source that the run was started from is
+    /// read again.
     pub(super) file: Option<String>,
     /// The text, in place of a file.
     pub(super) text: Option<String>,

@@ -155,9 +155,9 @@ impl Demands {
         let per_call = |at: usize| packet(at) / snapshot.modules[at].batch().unwrap_or(1.0).max(1.0);
         let packet: Vec<f64> = (0..layout.modules.len()).map(per_call).collect();
         let gate_of = gates(layout);
-        // A module after the gate of a flow receives only packets that the gate has let through.
-        // By module: true if a flow passes the module before the flow's gate; `None` if the module is on no flow's
-        // path.
+        // A module after the gate of a flow receives only packets that the gate has let through. So packets before and
+        // after their gates are counted separately. By module: true if a flow passes the module before the flow's gate;
+        // `None` if the module is on no flow's path.
         let mut before = vec![None; layout.modules.len()];
         // By module: the packets per second of flows whose gate is this module or an earlier one.
         let mut behind = vec![0.0; layout.modules.len()];
