@@ -145,10 +145,10 @@ struct Plain {
     inner: Ipv4,
 }
 
-/// The bits of [`Plain::start`] that are compared. In the traffic class, this is the bit that [`ecn::is_neutral`]
-/// checks.
+/// The bits of [`Plain::start`] that are compared: all except the identification and seven bits of the traffic class.
+/// The eighth bit of the traffic class is the bit that [`ecn::is_neutral`] checks.
 const START: u64 = 0xffff_ff01_ffff_0000;
-/// The bits of [`Plain::middle`] that are compared: more fragments, offset, protocol.
+/// The bits of [`Plain::middle`] that are compared: the flag "more fragments", the fragment offset and the protocol.
 const MIDDLE: u32 = 0x3fff_00ff;
 /// The bits of the UDP checksum in [`Plain::end`].
 const END_CHECKSUM: u64 = 0xffff << 32;
@@ -181,7 +181,8 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// Writes outer IPv4 addresses to the metadata words; 0 over IPv6.
+    /// Writes outer IPv4 addresses, as numbers in host byte order, to the metadata words. Over IPv6, the caller passes
+    /// 0.
     #[inline(always)]
     fn keep(self, packet: &mut Packet, source: u32, destination: u32) {
         packet.set_word(self.source, source);
@@ -191,7 +192,7 @@ impl Addresses {
 
 /// The allowed outer destination addresses.
 struct Local {
-    /// No address is listed, so every address is allowed.
+    /// True if no address is listed. Every address is allowed then.
     any: bool,
     /// The IPv4 addresses, as numbers in host byte order.
     ipv4: Vec<u32>,
@@ -303,7 +304,8 @@ impl GtpuDecap {
             return false;
         }
         let (source, destination) = (plain.source.get(), plain.destination.get());
-        // The EtherType is kept with the addresses: the inner packet has the same.
+        // `ethernet` contains the addresses and the EtherType. The inner packet is IPv4 too, so the EtherType stays
+        // correct.
         let Some(ethernet) = Start::of(packet) else { return false };
         if !packet.unwrap_to_ipv4(HEADERS - ETHERNET, ETHERNET) {
             return false;
@@ -409,8 +411,8 @@ impl GtpuDecap {
         }
     }
 
-    /// Processes the rest of a batch, from `first` on: the index of the first packet that is not plain. Out of line, so
-    /// that it does not slow down batches of plain packets.
+    /// Processes the rest of a batch. `first` is the index of the first packet that is not plain. Out of line, so that
+    /// it does not slow down batches of plain packets.
     #[inline(never)]
     fn process_from<const KEEP: bool>(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {

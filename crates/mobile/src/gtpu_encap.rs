@@ -144,7 +144,7 @@ impl Declare for GtpuEncap {
     const TRAFFIC: &'static str = "{ destination: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;
     const READS: &'static [&'static str] = &["tunnel", "next_hop", "tunnel_teid", "tunnel_peer", "tunnel_qfi"];
-    // Each module counts its own packets. The numbers of a tunnel belong to the module that has the tunnel.
+    // Each replica numbers its own packets. If several workers run the module, `new` refuses sequence numbers.
     const STATE: StateKind = StateKind::SharedReadOnly;
     const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
 
@@ -282,7 +282,7 @@ impl Function for GtpuEncap {
     }
 }
 
-/// The tunnels of many branches.
+/// The modules of several branches, which run as one. Each has its own tunnels and headers.
 struct Folded(PerBranch<GtpuEncap>);
 
 impl Function for Folded {

@@ -116,13 +116,14 @@ impl Lines {
         Ok(Self { parameter, file, text })
     }
 
-    /// Returns the lines that are not empty, each with its number from 0.
+    /// Returns the lines with their indices from 0, without the lines that are empty or contain only a comment.
     fn non_empty(&self) -> Vec<(usize, &str)> {
         let lines = self.text.iter().map(String::as_str).enumerate();
         lines.filter(|(_, line)| !line::without_comment(line).is_empty()).collect()
     }
 
-    /// Returns an error of the line with this number, from 0.
+    /// Returns an error about a line. `number` is the line's index from 0. The message about a file counts lines from
+    /// 1.
     fn fault(&self, number: usize, message: &str) -> SetupError {
         match &self.file {
             Some(file) => SetupError::at(self.parameter, format!("{file}:{}: {message}", number + 1)),
@@ -267,15 +268,17 @@ pub(crate) enum Verdict {
     NoTunnel,
     /// The packet is not a complete IP packet.
     Unfit,
-    /// The packet hides a field that a filter or a rule needs.
+    /// A filter or a rule needs the packet's protocol or ports, and they cannot be read (see
+    /// [`Hidden`](forebay_packet::Hidden)).
     Undecidable,
 }
 
-/// The tunnel to a user, in the downlink. In the uplink it is not used, and `peer` and `teid` are 0 if the session has
-/// no tunnel to its user.
+/// The tunnel to a user, in the downlink. The uplink does not use this value. If the session has no tunnel to its user,
+/// `peer` and `teid` are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tunnel {
-    /// The peer's IPv4 address, as a number in host byte order: 192.0.2.10 is `0xc000_020a`. `gtpu_encap` reads it so.
+    /// The peer's IPv4 address, as a number in host byte order: 192.0.2.10 is `0xc000_020a`. `gtpu_encap` reads the
+    /// address in this form.
     pub(crate) peer: u32,
     /// The tunnel endpoint identifier that the peer has assigned.
     pub(crate) teid: u32,
@@ -286,7 +289,7 @@ pub(crate) struct Tunnel {
 /// The fields of a packet that a [`Worker`] needs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PacketFields {
-    /// The length of the IP packet, without the headers before it; 0 if it is not a complete IP packet.
+    /// The length of the IP packet, without the headers before it; 0 if the packet is not a complete IP packet.
     pub(crate) length: u32,
     /// In the uplink: the tunnel in which the packet came.
     pub(crate) teid: u32,
@@ -297,7 +300,8 @@ pub(crate) struct PacketFields {
     pub(crate) name: Option<UserName>,
 }
 
-/// A user's address as a packet shows it: IPv4, or the /64 of IPv6.
+/// The address by which a packet names its user: an IPv4 address, or the upper 64 bits of an IPv6 address (the user's
+/// /64).
 pub(crate) type UserName = Name;
 
 impl UserName {
@@ -315,9 +319,9 @@ impl UserName {
 }
 
 impl Worker {
-    /// Decides about packets from users, up to [`GROUP`] of them, and counts packets that pass. `fields` has the fields
-    /// of each packet, by its index. `misaligned` is called for each packet that names a QoS flow other than the QoS
-    /// flow of its bearer, and returns true to refuse the packet. `report` is called once for each packet.
+    /// Decides about up to [`GROUP`] packets from users, and counts the packets that pass. `fields[i]` contains the
+    /// fields of packet i. `misaligned` is called for each packet that names a QoS flow other than the QoS flow of its
+    /// bearer, and returns true to refuse the packet. `report` is called once for each packet.
     #[inline]
     pub(crate) fn up(
         &mut self,
@@ -373,8 +377,8 @@ impl Worker {
         }
     }
 
-    /// Decides about packets to users, up to [`GROUP`] of them, and counts packets that pass. `fields` has the fields
-    /// of each packet, by its index. `report` is called once for each packet.
+    /// Decides about up to [`GROUP`] packets to users, and counts the packets that pass. `fields[i]` contains the
+    /// fields of packet i. `report` is called once for each packet.
     #[inline]
     pub(crate) fn down(
         &mut self,
@@ -423,8 +427,8 @@ impl Worker {
     }
 }
 
-/// Returns true for a later fragment if its session has a bearer with the fragment's tunnel and the QoS flow that the
-/// fragment names. A later fragment shows no ports to the filters, so the filters may have selected another bearer.
+/// Returns true if the packet is a later fragment, and a bearer of its session has the fragment's tunnel and the QoS
+/// flow that the fragment names. A later fragment contains no ports, so the filters may have selected another bearer.
 #[cold]
 fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, fields: &PacketFields) -> bool {
     let filters = session.filters.as_deref().map(Vec::as_slice).unwrap_or_default();
@@ -448,8 +452,8 @@ fn is_of(session: &Session, name: Option<Name>) -> bool {
     }
 }
 
-/// Checks a packet against its limits. If it passes, charges it under `rule`. `number` is the number of `bearer`. A
-/// bearer with a guaranteed rate does not count in the session's limit.
+/// Checks a packet against the limits of its bearer and its session. If it passes, charges it under `rule`. `number` is
+/// the number of `bearer`. Packets of a bearer with a guaranteed rate are not checked against the session's limit.
 #[inline(always)]
 fn count(
     writer: &Writer,

@@ -12,7 +12,8 @@ use serde::Deserialize;
 const PATH: &str = "teids";
 /// The number of errors of a file that are reported. Further errors are left out.
 const MOST_FAULTS: usize = 20;
-/// The largest number of ranges that are compared one by one. With more, every number is stored in a hash table.
+/// Up to this number of ranges are compared one by one. If there are more ranges, all numbers are stored in a hash
+/// table.
 const MOST_RANGES: usize = 4;
 /// The most numbers that are stored one by one: a table of 128 MiB.
 const MOST_NUMBERS: u64 = 1 << 24;
@@ -71,7 +72,8 @@ impl OnlyRange {
 /// The set of known tunnels.
 #[derive(Debug)]
 pub(super) enum Teids {
-    /// A few ranges. Unused ranges, at the end, have a last number below the first.
+    /// A few ranges. Unused elements come last. Their last number is below their first number, so that they contain no
+    /// number.
     Ranges([Range; MOST_RANGES]),
     /// Every number, in a hash table with open addressing that is at most half full. 0 marks an empty slot.
     Each {
@@ -88,7 +90,7 @@ impl Teids {
     #[inline(always)]
     pub(super) fn contains(&self, teid: u32) -> bool {
         match self {
-            // An unused range contains no number, because its end is before its start.
+            // An unused element contains no number, because its last number is below its first.
             Self::Ranges(ranges) => ranges.iter().any(|(first, last)| *first <= teid && teid <= *last),
             Self::Each { slots, shift, multiplier } => {
                 let mut at = start(teid, *multiplier, *shift);

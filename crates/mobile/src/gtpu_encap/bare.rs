@@ -15,9 +15,9 @@ use super::{NO_HEADROOM, NO_TUNNEL, NOT_IP, TOO_LONG, TRUNCATED};
 pub(super) const ETHERNET: usize = size_of::<Ethernet>();
 
 /// Reduces a packet to its IP packet behind an Ethernet header without tags. The EtherType in this header has no
-/// meaning. Returns the fields that the outer headers show, and the tunnel. If the packet cannot be sent, returns the
-/// gate of the packet and leaves the packet unchanged. `allows` returns true if an inner packet of the given number of
-/// bytes fits.
+/// meaning. Returns the tunnel, and the fields of the packet that determine the outer headers (traffic class and
+/// session hash). If the packet cannot be sent, returns the gate of the packet and leaves the packet unchanged.
+/// `allows` returns true if an inner packet of the given number of bytes fits.
 pub(super) fn strip_to_ip(
     packet: &mut Packet,
     selector: &TunnelSelector,
@@ -33,7 +33,7 @@ pub(super) fn strip_to_ip(
     }
     let shown = Shown::of(packet);
     packet.truncate(start + length);
-    // The addresses move to the end of the tags.
+    // The Ethernet addresses move over the tags, to directly before the last EtherType.
     packet.data_mut().copy_within(..12, start - ETHERNET);
     packet.strip(start - ETHERNET);
     Ok((shown, tunnel))

@@ -17,7 +17,7 @@ use serde::Deserialize;
 const PATH: &str = "tunnels";
 /// The number of errors of a file that are reported one by one. Further errors are only counted.
 const MOST_FAULTS: usize = 20;
-/// The largest number of slots of a table that stays in the cache. Larger tables are prefetched.
+/// A table with more slots is assumed not to stay in the cache, and its slots are prefetched.
 const NEAR: usize = 1 << 12;
 
 /// The source of tunnels.
@@ -131,7 +131,8 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Returns the value with which a [`Tunnel`] refers to a peer of either family.
+    /// Returns the value of [`Tunnel::peer`] for a peer: an IPv4 address as a number in host byte order, or the index
+    /// of an IPv6 address, which is added if it is new.
     pub(super) fn name(&mut self, peer: IpAddr) -> u32 {
         match peer {
             IpAddr::V4(peer) => peer.to_bits(),
@@ -142,7 +143,7 @@ impl Peers {
         }
     }
 
-    /// Returns the address of an IPv6 peer.
+    /// Returns the address of an IPv6 peer. `name` is the value that [`name`](Self::name) returned for the peer.
     #[inline]
     pub(super) fn address(&self, name: u32) -> Option<&[u8; 16]> {
         self.addresses.get(name as usize)
@@ -157,8 +158,9 @@ enum Key {
 }
 
 impl Tunnels {
-    /// Reads the tunnels whose local end is `local`. Packets find a tunnel by the user's address or, if `numbered`, by
-    /// number. `peer` is the peer of lines that name none. An error lists the first faults.
+    /// Reads the tunnels. `local` is the outer source address: all peers must have its address family. Packets find a
+    /// tunnel by the user's address or, if `numbered`, by number. `peer` is the peer for lines that name no peer. An
+    /// error lists the first faults.
     pub(super) fn load(
         source: &TunnelSource,
         numbered: bool,

@@ -50,14 +50,15 @@ pub(super) struct Seen {
     pub(super) remote: u128,
     /// The address of the user, in the same form.
     pub(super) user: u128,
-    /// The protocol above IP; if the packet hides it, the protocol field or next header of the IP header.
+    /// The protocol above IP. If `hidden` is set, it may be the protocol field or next header of the IP header instead.
     pub(super) protocol: u8,
-    /// The remote port and the user's; `None` if the packet shows none, like later fragments.
+    /// The remote port and the user's port; `None` if the packet contains no readable ports (a later fragment, for
+    /// example).
     pub(super) ports: Option<(u16, u16)>,
     /// The differentiated services code point, 0 to 63.
     pub(super) dscp: u8,
-    /// The layer that the packet hides, if any. The caller must then use [`is_unknown`](Condition::is_unknown) before
-    /// [`holds`](Condition::holds).
+    /// The layer of the packet that cannot be read, if any. The caller must then use
+    /// [`is_unknown`](Condition::is_unknown) before [`holds`](Condition::holds).
     pub(super) hidden: Option<Hidden>,
 }
 
@@ -82,7 +83,8 @@ impl Seen {
         Self { six: false, remote, user, protocol, ports: None, dscp, hidden: None }
     }
 
-    /// Returns the fields of a packet to its user.
+    /// Returns the fields of any IP packet whose source is the remote side (a packet to the user); `None` if it is not
+    /// IP.
     #[inline(never)]
     fn of_any(packet: &mut Packet) -> Option<Self> {
         let mut seen = match packet.network().0 {
@@ -107,7 +109,7 @@ impl Seen {
         Some(seen)
     }
 
-    /// Exchanges the sides if the packet comes from the user (`up`).
+    /// Exchanges the remote side and the user if the packet comes from the user (`up`).
     #[inline(always)]
     fn from(self, up: bool) -> Self {
         if !up {
@@ -158,8 +160,8 @@ impl Condition {
         Ok(())
     }
 
-    /// Returns true if a packet that hides this layer may match or not: a part of the condition needs the layer, and
-    /// all other parts match.
+    /// Returns true if it cannot be decided whether a packet matches: the condition checks a field of the layer that
+    /// cannot be read (`hidden`), and all other fields of the condition match.
     #[cold]
     pub(super) fn is_unknown(&self, seen: &Seen, hidden: Hidden) -> bool {
         let bare = Self { port: PortRange::ANY, ue_port: PortRange::ANY, ..*self };

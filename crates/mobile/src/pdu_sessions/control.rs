@@ -137,7 +137,7 @@ pub struct Core {
     /// The limits and counts, which workers change.
     pub(super) accounts: Arc<Accounts>,
     books: Mutex<Books>,
-    /// The settings for rates in changes.
+    /// Converts the rates in the lines of changes into limits.
     clock: Clock,
     most: Limits,
 }
@@ -314,7 +314,8 @@ impl Books {
         Some(Arc::clone(&entry.bearers))
     }
 
-    /// Checks that the words after a user are words of the user's listed session.
+    /// Checks a change `remove`: each word after the user must be a word of the user's listed session. The change may
+    /// contain the user alone, or the listed line.
     fn only_listed(&self, user: User, entry: &str) -> Result<(), String> {
         let session = self.session_of(user).and_then(|number| self.sessions.get(&number));
         match session.and_then(|session| foreign_words(entry, &session.text).next()) {
@@ -329,7 +330,8 @@ impl Books {
     }
 
     /// Ends a user's session. Returns the step that the caller must apply to both copies of the table. The slots of the
-    /// session and its bearers stay occupied until [`settle`](Self::settle). After an error, nothing has changed.
+    /// session and its bearers stay occupied until [`settle`](Self::settle) frees them. After an error, nothing has
+    /// changed.
     fn remove(&mut self, user: User) -> Result<Step, String> {
         let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
         if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {
@@ -441,14 +443,15 @@ impl Table for Core {
     }
 }
 
-/// Returns the name under which a line is listed.
+/// Returns the first address of the user with which a line begins. The tables list a user's session under this address.
 fn first_name(line: &str) -> Result<Name, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
     User::parse(word)?.names().next().ok_or_else(|| format!("'{word}' is not a user"))
 }
 
 impl Books {
-    /// Returns the sessions after a name in the order of the list, each once. `None` begins with the first.
+    /// Returns the sessions whose listed address (the first address of the user) follows `after`, by ascending address.
+    /// IPv4 addresses come before IPv6 addresses. `None` returns all sessions.
     fn following(&self, after: Option<Name>) -> impl Iterator<Item = (u32, &Entry)> {
         let behind = self.by_name.range((after.map_or(Unbounded, Excluded), Unbounded));
         behind.filter_map(|(name, number)| {

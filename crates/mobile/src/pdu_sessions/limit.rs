@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_units::{BitRate, Bytes, Frequency, Nanos, Ticks};
 
-/// The binary logarithm of the number of parts of a tick. An instant is counted in parts.
+/// The binary logarithm of the number of parts of a tick (256). An instant is counted in parts.
 const PARTS: u32 = 8;
-/// The number of further fraction bits in the time of one byte.
+/// The fraction bits of the time of one byte, in addition to [`PARTS`]: that time is in units of 2^-24 ticks.
 const FINER: u32 = 16;
 /// The greatest difference between workers' clocks that is expected, in parts of a tick. Packets move the instant of a
 /// bucket at most a burst ahead of now. An instant that appears to be ahead by more than a burst and this difference is
@@ -87,7 +87,8 @@ impl Limit {
         let mut seen = bucket.load(Ordering::Relaxed);
         loop {
             let ahead = seen.wrapping_sub(now);
-            // This includes an instant in the past, which appears far ahead because of the wrap-around.
+            // `ahead` is also this large if `seen` is in the past: the subtraction wraps around. The bucket is full
+            // then.
             let ahead = if ahead > self.burst + SKEW { 0 } else { ahead };
             let after = ahead + cost;
             if after > self.burst {

@@ -102,7 +102,8 @@ pub(super) struct BearerLine {
     pub(super) qfi: u8,
     /// The limits of the bearer, in the uplink and the downlink.
     pub(super) limits: [Limit; 2],
-    /// True if the rate is guaranteed. The bearer then does not count in the aggregate (TS 23.501 section 5.7.2.6).
+    /// True if the rate is guaranteed. The bearer's packets then do not count in the aggregate limits (TS 23.501
+    /// section 5.7.2.6).
     pub(super) guaranteed: bool,
     /// The filters that select the bearer's packets, each with its precedence. Filters with lower precedence are
     /// checked first.
@@ -115,7 +116,7 @@ pub(super) struct Line {
     pub(super) user: User,
     /// The aggregate limits of all bearers without guaranteed rate, in the uplink and the downlink.
     pub(super) limits: [Limit; 2],
-    /// The first bearer carries the packets that match no filter.
+    /// The bearers, at least one. The first bearer carries the packets that match no filter.
     pub(super) bearers: Vec<BearerLine>,
     /// The line without its comment, its words separated by one space.
     pub(super) text: Box<str>,
@@ -212,7 +213,7 @@ impl Line {
     }
 }
 
-/// Puts the word with the error before the message.
+/// Puts `name`, the word with the error, before the message.
 fn at<T>(name: &str, result: Result<T, String>) -> Result<T, String> {
     result.map_err(|message| format!("{name}: {message}"))
 }

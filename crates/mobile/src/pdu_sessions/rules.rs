@@ -26,8 +26,8 @@ enum Compiled<A: RuleAddress> {
 }
 
 impl<A: RuleAddress> Compiled<A> {
-    /// Compiles the rules. `numbers` has the number of each rule in the list of both families. Fails if there are too
-    /// many rules.
+    /// Compiles the rules. `numbers[i]` is the index of `rules[i]` in the list of the rules of both families. Fails if
+    /// there are too many rules.
     fn of(rules: Vec<Rule<A>>, numbers: &[u32], seed: u64) -> Result<Self, BuildError> {
         if rules.is_empty() {
             return Ok(Self::None);
@@ -117,9 +117,9 @@ impl Rules {
     }
 
     /// Writes into `found`, for each packet from a user (`up`) or to a user, the number under which the packet is
-    /// counted: the number of the first rule that it matches, or 0 if it matches none. In the result, bit i is set if
-    /// packet i hides a field that a rule needs: element i of `found` then has no meaning. The batch may have up to
-    /// [`GROUP`] packets.
+    /// counted: the number of the first rule that it matches, or 0 if it matches none. In the result, bit i is set if a
+    /// rule needs a field that cannot be read in packet i: element i of `found` then has no meaning. The batch may have
+    /// up to [`GROUP`] packets.
     #[inline]
     #[must_use]
     pub(super) fn classify(
@@ -165,7 +165,7 @@ impl Rules {
         undecidable
     }
 
-    /// Returns whether a rule needs a field that a packet hides.
+    /// Returns true if a rule needs a field of the layer that cannot be read in a packet.
     #[cold]
     fn needs(&self, hidden: Hidden) -> bool {
         match hidden {
@@ -176,7 +176,8 @@ impl Rules {
     }
 }
 
-/// Converts a condition. The user is the source in both directions (see [`key`]).
+/// Converts a condition into a rule for the classifier. In the rule, the user is the source and the remote side is the
+/// destination, for packets of both directions (see [`key`]).
 fn rule<A: RuleAddress>(condition: &Condition, net: RulePrefix<A>) -> Rule<A> {
     let protocol = condition.protocol.map_or(ProtocolMatch::ANY, ProtocolMatch::exactly);
     let (sport, dport) = (condition.ue_port, condition.port);

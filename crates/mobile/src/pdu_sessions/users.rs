@@ -64,8 +64,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Returns the number of the bearer of a packet. `None` if the packet hides a field that a filter needs, and no
-    /// earlier filter matches.
+    /// Returns the number of the bearer of a packet. `None` if a filter needs a field that cannot be read in the packet
+    /// ([`Seen::hidden`]), and no earlier filter matches.
     #[inline(always)]
     pub(super) fn bearer_of(&self, seen: impl FnOnce() -> Seen) -> Option<u32> {
         let Some(filters) = &self.filters else { return Some(self.first) };
@@ -76,7 +76,7 @@ impl Session {
         Some(filters.iter().find(|(condition, _)| condition.holds(&seen)).map_or(self.first, |(_, bearer)| *bearer))
     }
 
-    /// Returns the bearer of a packet that hides a layer, like [`bearer_of`](Self::bearer_of).
+    /// Returns the bearer of a packet with a layer that cannot be read, like [`bearer_of`](Self::bearer_of).
     #[cold]
     #[inline(never)]
     fn bearer_of_hidden(&self, filters: &[(Condition, u32)], seen: &Seen, hidden: Hidden) -> Option<u32> {
@@ -298,14 +298,15 @@ impl Users {
     }
 }
 
-/// The steps of prefetching sessions' filters.
+/// The step of [`Users::prefetch_filters`]: first the heads of the lists, then the filters.
 #[derive(Clone, Copy)]
 pub(super) enum Filters {
     Lists,
     Conditions,
 }
 
-/// Returns true if a bearer is the first of its session with its tunnel. Only this bearer is in the index.
+/// Returns true if no bearer before index `at` has the same tunnel as the bearer at `at`. Several bearers may have the
+/// same tunnel, and the index `by_teid` contains only the first of them.
 fn is_first(bearers: &[(u32, Bearer)], at: usize) -> bool {
     bearers[..at].iter().all(|(_, before)| before.teid != bearers[at].1.teid)
 }
