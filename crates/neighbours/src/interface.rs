@@ -146,13 +146,13 @@ struct OwnAddress<A> {
 pub struct Interface {
     /// The Ethernet address of the interface.
     pub(crate) mac: MacAddress,
-    /// Its IPv4 addresses.
+    /// The interface's IPv4 addresses.
     v4: Vec<OwnAddress<u32>>,
-    /// Its IPv6 addresses, among them a link-local address. Empty without IPv6.
+    /// The interface's IPv6 addresses, among them a link-local address. Empty without IPv6.
     v6: Vec<OwnAddress<u128>>,
-    /// Its number in a router with several interfaces.
+    /// The interface's number in a router with several interfaces; `None` if none is configured.
     pub(crate) number: Option<u32>,
-    /// The table of its neighbours, which all workers share.
+    /// The table of the interface's neighbours, which all workers share.
     pub(crate) neighbours: Neighbours,
     /// The latest time that a worker has stored with [`note`](Self::note), in ticks. Changes by an operator use it as
     /// the current time.
@@ -210,11 +210,11 @@ impl Interface {
     }
 
     /// Checks that an address is not a broadcast address of the interface's IPv4 prefixes, and not the anycast address
-    /// of all routers of its IPv6 prefixes (RFC 4291 section 2.6.1), which a prefix of 127 bits does not have (RFC 6164
-    /// section 4).
+    /// of all routers of its IPv6 prefixes (RFC 4291 section 2.6.1). An IPv6 prefix of 127 bits has no such anycast
+    /// address (RFC 6164 section 4).
     ///
     /// # Errors
-    /// The address, and the addresses that are allowed.
+    /// Returns a message with the address and the addresses that are allowed.
     pub(crate) fn refuse_broadcast(&self, address: IpAddr) -> Result<(), String> {
         match address {
             IpAddr::V4(four) if self.is_broadcast(four.to_bits()) => Err(format!(
@@ -229,12 +229,12 @@ impl Interface {
         }
     }
 
-    /// Returns true if an address is the anycast address of all routers of one of its prefixes.
+    /// Returns true if an address is the anycast address of all routers of one of the interface's prefixes.
     fn is_anycast(&self, address: u128) -> bool {
         self.v6.iter().any(|own| own.mask < u128::MAX - 1 && address == own.address & own.mask)
     }
 
-    /// Returns true if one of its addresses has this solicited-node address (RFC 4291 section 2.7.1).
+    /// Returns true if one of the interface's IPv6 addresses has this solicited-node address (RFC 4291 section 2.7.1).
     pub(crate) fn is_solicited(&self, address: u128) -> bool {
         address >> 24 == SOLICITED_NODE && self.v6.iter().any(|own| (own.address ^ address) & 0xff_ffff == 0)
     }
@@ -247,7 +247,7 @@ impl Interface {
     }
 
     /// Returns the own IPv6 address for packets to `peer`: an address in the same prefix, otherwise the first that is
-    /// not link-local (RFC 6724 rule 2). `None` if the interface has no IPv6 address.
+    /// not link-local (RFC 6724 rule 2), otherwise the first. `None` if the interface has no IPv6 address.
     pub(crate) fn source_v6(&self, peer: u128) -> Option<u128> {
         let near = self.v6.iter().find(|own| (own.address ^ peer) & own.mask == 0);
         let wide = || self.v6.iter().find(|own| !is_link_local(own.address));

@@ -168,8 +168,8 @@ struct Local {
     v6: Vec<u128>,
     /// The broadcast addresses of the router's prefixes.
     broadcasts: Vec<u32>,
-    /// A set of 64 bits. For each of its IPv4 addresses and broadcast addresses, the bit is set whose number is the
-    /// lowest six bits of the address. If the bit of an address is not set, the address is not one of these.
+    /// A set of 64 bits. Bit n is set if n is the lowest six bits of one of the router's IPv4 addresses or broadcast
+    /// addresses. If the bit of an address is not set, the address is not one of these.
     low: u64,
 }
 
@@ -189,8 +189,8 @@ impl Local {
         Self { v4, v6, broadcasts, low }
     }
 
-    /// Returns true if an IPv4 address is the router's own or a broadcast address. It rarely returns true for other
-    /// addresses, too.
+    /// Returns true if an IPv4 address is the router's own or a broadcast address. May also return true for another
+    /// address, but rarely.
     #[inline(always)]
     fn may_have_v4(&self, [.., last]: [u8; 4]) -> bool {
         self.low >> (last & 63) & 1 == 1
@@ -288,8 +288,8 @@ const SPECIAL: [bool; 256] = {
 };
 
 impl InterfaceIn {
-    /// Returns true if a packet is an IPv4 packet that only needs to be forwarded. If not, [`unusual`](Self::unusual)
-    /// decides.
+    /// Returns true if a packet is an IPv4 packet that only needs to be forwarded. Otherwise [`unusual`](Self::unusual)
+    /// must handle the packet.
     #[inline(always)]
     fn passes(&self, packet: &mut Packet) -> bool {
         let Some(ethernet) = packet.view::<Ethernet>(0) else { return false };
@@ -314,13 +314,15 @@ impl InterfaceIn {
             && !self.is_martian_v4(source)
     }
 
-    /// Returns true if a packet to forward must not have this source.
+    /// Returns true if a packet with this source is dropped instead of forwarded: with `martians: drop`, if the source
+    /// is an address of the router or a broadcast address of one of its prefixes.
     fn is_martian_v4(&self, source: u32) -> bool {
         self.martians == Martians::Drop && (self.local.has_v4(source) || self.local.broadcasts.contains(&source))
     }
 
     /// Handles any packet and returns its gate. Learns neighbours, and turns requests into their answers. Also stores
-    /// the time that operators' changes of the neighbours use as the current time.
+    /// the time that operators' changes of the neighbours use as the current time. Learning does not read this time, so
+    /// the time may be stored before or after it. Packets that [`passes`](Self::passes) accepts do not store it.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {

@@ -94,7 +94,7 @@ const ASKED_PER_SECOND: u32 = 1_000;
 const LOOK_EVERY: Nanos = Nanos(200_000);
 /// The interval at which some groups of entries are checked for age.
 const SWEEP_EVERY: Nanos = Nanos(100_000_000);
-/// The number of groups that are checked at a time.
+/// The number of groups of the neighbour table that are checked at a time.
 const SWEPT_GROUPS: usize = 32;
 
 /// The network function `interface_out`.
@@ -290,9 +290,9 @@ impl InterfaceOut {
         }
     }
 
-    /// Updates the entry of a neighbour for a packet. No packet may wait for the neighbour on this worker. If the
-    /// packet would have to wait and there is no room for it, refuses the packet before a request is sent or an entry
-    /// is evicted. The error is the gate of the packet.
+    /// Updates the entry of a neighbour for a packet. Must be called only if no packet waits for the neighbour on this
+    /// worker. If the packet would have to wait and there is no room for it, refuses the packet before a request is
+    /// sent or an entry is evicted. The error is the gate of the packet.
     fn step(&mut self, next: Address, now: Ticks) -> Result<Changed, Gate> {
         // True if the packet would have to wait, and true if a request would be sent.
         let (waits, requests) = match self.interface.neighbours.look(next) {
@@ -374,7 +374,8 @@ impl InterfaceOut {
         }
     }
 
-    /// Handles entries of a few groups whose time has come, and removes old entries.
+    /// Checks the next [`SWEPT_GROUPS`] groups of the table: handles the entries whose time has come, and removes old
+    /// entries.
     #[cold]
     fn sweep(&mut self, now: Ticks) {
         self.sweep_at = now + self.sweep_every;

@@ -33,7 +33,7 @@ const SLICE: u64 = 20_000;
 /// After this many slices without a new packet, no more packets are expected.
 const MAX_IDLE_SLICES: u32 = 100;
 
-/// Why a pipeline cannot be simulated.
+/// The reason why a pipeline cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
     /// The flows of the pipeline cannot be distinguished.
@@ -131,7 +131,8 @@ impl Scene {
 }
 
 impl Graph {
-    /// Returns the graph of a plan. `leader` returns the module that runs on behalf of a module.
+    /// Returns the graph of a plan. `leader` returns the first module of a module's fold, which runs for all modules of
+    /// the fold. For a module that is not folded, it returns the module itself.
     fn of(plan: &Plan, leader: impl Fn(usize) -> usize) -> Self {
         let to_leader =
             |target: Target| if let Target::Module(module) = target { Target::Module(leader(module)) } else { target };
@@ -188,7 +189,7 @@ struct Observed {
     trails: Trails,
     /// By flow: the number of packets that were sent, and their bytes.
     lengths: BTreeMap<usize, (u64, u64)>,
-    /// Lines that are missing in the modules' files.
+    /// By module: the lines that are missing in the module's file.
     lost_lines: Vec<LostLines>,
 }
 

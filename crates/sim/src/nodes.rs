@@ -73,7 +73,7 @@ enum TransferNode {
 pub(crate) struct WorkerNodes<'g> {
     graph: &'g Graph,
     worker: usize,
-    /// The spread and transfer nodes, sorted. The index is the node's number after the drop node.
+    /// The spread and transfer nodes, sorted. The node at index i has the number of the drop node plus 1 plus i.
     transfers: Vec<TransferNode>,
 }
 
@@ -109,8 +109,8 @@ impl<'g> WorkerNodes<'g> {
         }
     }
 
-    /// Returns the nodes of this worker that a packet passes from `origin` to `target` on worker `to`. The last one is
-    /// the target's own node if the target is on this worker.
+    /// Returns the nodes of this worker that a packet passes from `origin` to `target` on worker `to`. If `to` is this
+    /// worker, the last node is the node of the target.
     pub(crate) fn route(&self, origin: Origin, target: Target, to: usize) -> Vec<usize> {
         let crossing = Crossing::of(origin, target);
         let transfer = |wanted| self.transfers.binary_search(&wanted).ok().map(|at| self.drop_node() + 1 + at);

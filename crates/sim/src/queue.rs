@@ -52,7 +52,7 @@ pub(crate) struct Queue {
     complete: VecDeque<u32>,
     /// The sum of `complete`.
     completed: u32,
-    /// The number of packets that completes a batch: the trigger, or the largest batch.
+    /// A batch is complete with this number of packets: the trigger or, without a trigger, the largest batch.
     limit: u32,
     /// True if there is no trigger: incomplete batches run too.
     eager: bool,
@@ -198,8 +198,8 @@ impl Queue {
         (!self.eager && self.filling > 0).then(|| self.since + self.hold)
     }
 
-    /// Lets waiting packets run although they are fewer than the trigger. The caller reports to the scheduler that the
-    /// module is ready.
+    /// Lets waiting packets run although they are fewer than the trigger. The caller must report to the scheduler that
+    /// the module is ready.
     pub(crate) fn release(&mut self) {
         if self.filling > 0 {
             self.complete_filling();

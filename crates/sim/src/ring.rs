@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use crate::queue::Bundle;
 use crate::time::Picos;
 
-/// The least capacity of a ring in packets, as in the engine. If four of the largest batches are more packets, the ring
-/// has that capacity.
+/// A ring has room for at least this number of packets, or for four of the largest batches if these are more packets
+/// (as in the engine).
 const PACKETS: u32 = 1_024;
 /// The number of slots that a message needs in addition to one slot per packet, as in the engine.
 const WORDS: u32 = 2;

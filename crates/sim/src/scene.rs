@@ -33,7 +33,7 @@ pub struct Scene {
     pub(crate) entries: Vec<Option<usize>>,
     /// By module: the configured trigger and hold limit.
     pub(crate) buffers: Vec<(usize, Option<Nanos>)>,
-    /// Lines missing in the modules' files, for the packets that were observed.
+    /// By module: the lines that are missing in the module's file after the packets were observed.
     pub(crate) lost_lines: Vec<LostLines>,
 }
 

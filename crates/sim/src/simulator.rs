@@ -19,8 +19,8 @@ use crate::team::{ModuleNow, Team, Workers};
 use crate::time::Picos;
 use crate::worker::CallCost;
 
-/// The time until the controller's first decision. Each further interval is twice as long, until it is a period (as in
-/// the engine).
+/// The time until the controller's first decision. Each further interval is twice as long as the one before, up to the
+/// controller's period (as in the engine).
 const FIRST_DECISION: Nanos = Nanos(1_000_000);
 /// The interval between two snapshots without a controller.
 const PERIOD: Nanos = Nanos(100_000_000);
@@ -33,10 +33,10 @@ const WARM_PIECES: u32 = 4;
 /// The largest number of pieces that a known state may need to return to its figures. After this number of pieces, the
 /// state is measured again as a new state.
 const MAX_SETTLING_PIECES: u32 = 64;
-/// The number of packets that each flow with more than a quarter of an even share of the packets must have sent before
-/// a state is known.
+/// A state is known only if each flow with more than a quarter of an even share of the packets (all packets divided by
+/// the number of flows) has sent this number of packets.
 const MIN_FLOW_PACKETS: u64 = 2_000;
-/// The number of times that the slowest buffer must have been filled before a state is known.
+/// A state is known only if the slowest buffer has been filled this number of times.
 const MIN_BUFFER_FILLS: f64 = 4.0;
 /// After this number of successive decisions that leave a known state unchanged, the simulator assumes that the
 /// controller never changes the state. No controller remembers more decisions.
@@ -189,7 +189,7 @@ impl Simulator {
         self.apply(&[Action::SetOffer { factor }]);
     }
 
-    /// Begins the report: excludes all counts until now from it.
+    /// Begins the report. Counts from before this call do not belong to it.
     pub fn begin_report(&mut self) {
         self.before = self.team.tallies();
         self.began = (self.time(), self.extrapolated);
@@ -211,8 +211,8 @@ impl Simulator {
         }
     }
 
-    /// Skips the whole periods that end by `until`, after the present period, if the controller is assumed not to
-    /// change the state. The log receives copies of the last period.
+    /// If the controller is assumed not to change the state (see [`SETTLED_DECISIONS`]), skips the whole periods
+    /// between the end of the present period and `until`. The log receives copies of the last period.
     fn leap(&mut self, until: Picos) {
         let Some(known) = self.state.known.as_mut().filter(|_| self.settled >= SETTLED_DECISIONS) else { return };
         let period = self.next - self.period_began;
@@ -253,7 +253,7 @@ impl Simulator {
         &self.scene.lengths
     }
 
-    /// Returns the lines missing in the modules' files, for the packets that were observed.
+    /// Returns, by module, the lines that are missing in the module's file after the packets were observed.
     pub(crate) fn lost_lines(&self) -> &[LostLines] {
         &self.scene.lost_lines
     }
@@ -297,7 +297,7 @@ impl Simulator {
     fn new_state(&mut self, key: StateKey) -> State {
         let rate = self.team.offered().filter(|rate| *rate > 0.0);
         let (piece, cycle) = (rate.map_or(SATURATED_PIECE, |rate| PIECE_PACKETS / rate), self.team.cycle());
-        // A piece is a multiple of the cycle, so that it does not divide bursts.
+        // A piece is a multiple of the on-off period, so that it ends at the end of a period and not inside a burst.
         let piece = if cycle > 0.0 { (piece / cycle).ceil() * cycle } else { piece };
         State { key, stretch: Stretch::new(piece), began: self.team.tallies(), known: None }
     }

@@ -12,8 +12,8 @@ use crate::tally::{ModuleTally, Tally};
 use crate::team::Workers;
 use crate::worker::CallCost;
 
-/// The least number of packets above a percentile. Until this number is reached, the delays of further periods are
-/// added to the delays of earlier periods (as in the engine).
+/// A percentile needs at least this number of packets above it. Until a flow has sent so many packets, the delays of
+/// further periods are added to the delays of earlier periods (as in the engine).
 const ENOUGH_ABOVE: f64 = 1.0;
 /// The largest number of periods whose delays are added up (as in the engine).
 const MAX_PERIODS: u32 = 10;
@@ -87,7 +87,7 @@ impl Snapshots {
         snapshot
     }
 
-    /// Returns the snapshot of a period that follows the last one and is equal to it.
+    /// Returns a snapshot for the next period. All values equal those of the last snapshot, except the time.
     pub(crate) fn again(&mut self) -> &Snapshot {
         self.snapshot.at_s += self.snapshot.period_s;
         &self.snapshot

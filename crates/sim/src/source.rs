@@ -42,11 +42,12 @@ pub(crate) struct Source {
     started: bool,
     /// The position of the next packet on an axis that does not advance between bursts, in units of 2⁻³² ns.
     axis: u128,
-    /// The offset from a position on the axis to its time.
+    /// The offset from a position on the axis to its time: the start and all pauses before the position, in units of
+    /// 2⁻³² ns.
     shift: u128,
-    /// The position on the axis at which the present burst ends.
+    /// The position on the axis at which the present burst ends, in units of 2⁻³² ns.
     edge: u128,
-    /// The mean distance of two packets on the axis.
+    /// The mean distance of two packets on the axis, in units of 2⁻³² ns.
     gap: u128,
     /// Arrival times of packets that wait, oldest first.
     waiting: VecDeque<Picos>,

@@ -3,11 +3,10 @@
 use crate::stretch::Stretch;
 use crate::tally::Tally;
 
-/// The largest difference of hold limits in the same state, as a fraction of the limit. The effect on the waiting time
-/// is smaller than this difference.
+/// Hold limits belong to the same state if they differ by at most this fraction of the limit. The effect on the waiting
+/// time is smaller than this difference.
 const SAME_HOLD: f64 = 0.05;
-/// The largest difference of hold limits in the same state, as a fraction of the tightest objective. One of the two
-/// conditions is enough.
+/// Hold limits also belong to the same state if they differ by at most this fraction of the tightest objective.
 const SAME_DELAY: f64 = 0.002;
 
 /// Identifies a state.
@@ -24,7 +23,7 @@ pub(crate) struct StateKey {
 }
 
 impl StateKey {
-    /// Returns true if the figures of one state are valid for the other.
+    /// Returns true if the two keys belong to the same state: the figures of one are then valid for the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let same =
             |(one, other): (&f64, &f64)| (one - other).abs() <= (SAME_HOLD * other).max(SAME_DELAY * self.objective);

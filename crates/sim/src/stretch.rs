@@ -10,8 +10,8 @@ use crate::tally::Summary;
 
 /// The number of pieces before the first verdict.
 const MIN_PIECES: usize = 16;
-/// The number of pieces at which each two neighbours are joined. It is twice `MIN_PIECES`, so that enough pieces
-/// remain.
+/// When a stretch has this number of pieces, each two neighbouring pieces are joined. The number is twice `MIN_PIECES`,
+/// so that enough pieces remain.
 const MAX_PIECES: usize = 32;
 /// The two-sided 95 % quantile of Student's t distribution with 15 degrees of freedom. With more pieces it is slightly
 /// conservative.
@@ -43,7 +43,7 @@ pub(crate) struct Stretch {
     partial: Summary,
 }
 
-/// Returns the numerator and the denominator of a figure for one piece.
+/// A function that returns the numerator and the denominator of a figure for one piece.
 type Figure = fn(&Summary) -> (f64, f64);
 
 /// The figures that must be known: the rate, the load and the calls per second, and the mean delay.

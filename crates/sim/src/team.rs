@@ -27,7 +27,7 @@ pub(crate) trait Workers {
     fn summary(&self) -> Summary;
     /// Returns the rate that all sources offer together, in packets per second; `None` if one saturates.
     fn offered(&self) -> Option<f64>;
-    /// Returns the longest cycle of a source, in seconds.
+    /// Returns the longest on-off period of a source, in seconds; 0 without on-off traffic.
     fn cycle(&self) -> f64;
     /// Returns the number of packets that wait for modules, at sources, and on rings.
     fn waiting(&self) -> [u64; 3];
@@ -55,7 +55,7 @@ pub(crate) struct Team<S> {
     scene: Arc<Scene>,
     workers: Vec<Worker<S>>,
     rings: Vec<Ring>,
-    /// By worker.
+    /// By worker: the time of the next turn.
     next_turns: Vec<NextTurn>,
 }
 

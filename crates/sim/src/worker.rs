@@ -22,8 +22,9 @@ use buffers::Gauge;
 
 /// The number of turns between two checks of the buffers, as in the engine. Every idle turn checks them, too.
 const SWEEP_EVERY: u32 = 16;
-/// The least time between two checks, other than in idle turns and every [`SWEEP_EVERY`] turns, is the shortest hold
-/// limit divided by this number, as in the engine. So a buffer may be released that much after its limit.
+/// Idle turns and every [`SWEEP_EVERY`]th turn check the buffers. The other turns wait at least the shortest hold limit
+/// divided by this number between two checks, as in the engine. So a buffer may be released later than its limit by up
+/// to this time.
 const LATE: u64 = 32;
 
 /// The cost of a call: a fixed part, and a part for each packet.
@@ -72,9 +73,10 @@ pub(crate) struct Worker<S> {
     /// The order in which gateways are read by schedulers that share time. The gateway that gave packets last comes
     /// last.
     read_order: Vec<usize>,
-    /// By type of crossing: true if a ring was full when modules ran last, so that packets wait here.
+    /// By [`Crossing`](crate::scene::Crossing): true if a ring of this type was full when modules last ran, so that
+    /// packets for the ring wait on this worker.
     stuck: [bool; 3],
-    /// The nodes at which these packets wait. These nodes are tried again in the next turn.
+    /// The nodes at which packets wait because a ring was full. These nodes are tried again in the next turn.
     waiting: Vec<usize>,
     /// The time that the engine's worker would know: the start of the turn, or the last departure of packets. Queues
     /// and delays use this time, not `clock`.
@@ -92,11 +94,12 @@ pub(crate) struct Worker<S> {
     sweep_at: Picos,
     /// The shortest hold limit; `NEVER` without triggers.
     least_hold: Picos,
-    /// By module: the hold limit that the configuration or a controller has set. `None` if it is derived.
+    /// By module: the hold limit that the configuration or a controller has set. `None` if the worker derives the
+    /// limit.
     hold_stated: Vec<Option<Picos>>,
     /// By module: the flows whose path it is on.
     flows_of: Vec<Vec<usize>>,
-    /// By flow: the delay objective in nanoseconds.
+    /// By flow: the delay objective in nanoseconds; `None` if the flow has no objective.
     objectives: Vec<Option<u64>>,
     /// The number of packets after which a node gives way to other ready nodes, if the scheduler does not share time.
     budget: u32,

@@ -18,7 +18,7 @@ use crate::interface::echo::{TTL, message};
 const MOST_V4: usize = 576;
 /// Maximum length of an IPv6 error: the minimum MTU of IPv6 (RFC 4443 section 2.4 c).
 const MOST_V6: usize = 1_280;
-/// Length of an error's own header: type, code, checksum and a word.
+/// Length of the ICMP header of an error, in bytes: type, code, checksum and a word.
 const HEADER: usize = 8;
 /// The precedence of errors: internetwork control (RFC 1812 section 4.3.2.5).
 const PRECEDENCE: u8 = 0xc0;

@@ -66,7 +66,7 @@ impl Address {
 #[derive(Default)]
 #[repr(align(64))]
 struct Slot {
-    /// Odd while the slot is written.
+    /// Odd while a writer changes the slot. Each change increases the version by 2.
     version: AtomicU32,
     /// The upper half of the address.
     upper: AtomicU64,
@@ -81,7 +81,7 @@ struct Slot {
 
 /// The slots in which the addresses of one group may be. Changes of a group are made by one thread at a time.
 struct Group {
-    /// Lent to the thread that changes the slots.
+    /// Held by the thread that changes the slots.
     writer: Own<()>,
     slots: [Slot; GROUP],
 }
@@ -302,8 +302,8 @@ impl Neighbours {
         changed.ok_or(Refused::Busy)?
     }
 
-    /// Writes an entry, and replaces the known entry of the address, if there is one. Waits for other writers, so only
-    /// for changes by operators.
+    /// Writes an entry, and replaces the known entry of the address, if there is one. Waits for other writers without a
+    /// limit, so only changes by operators may call this function.
     pub(crate) fn put(&self, address: Address, entry: Entry, now: u64) -> Result<(), Refused> {
         let put = self.with_group(address, usize::MAX, |slots, first| {
             let mut worst = (usize::MAX, 0, u64::MAX);
@@ -324,7 +324,8 @@ impl Neighbours {
         put.ok_or(Refused::Busy)?
     }
 
-    /// Removes an entry. Returns true if it existed. Waits for other writers, so only for changes by operators.
+    /// Removes an entry. Returns true if it existed. Waits for other writers without a limit, so only changes by
+    /// operators may call this function.
     pub(crate) fn remove(&self, address: Address) -> bool {
         let removed = self.with_group(address, usize::MAX, |slots, _| {
             let slot = slots.iter().find(|slot| slot.held().is_some_and(|(found, _)| found == address));
@@ -333,14 +334,15 @@ impl Neighbours {
         removed.unwrap_or(false)
     }
 
-    /// Handles those entries of a group for which no worker waits and whose time has come. `group` may be any number,
-    /// and wraps around. Returns the number of removed entries.
+    /// Handles the entries of a group whose time has come, except entries for whose time a worker waits. `group` may be
+    /// any number, and wraps around. Returns the number of removed entries.
     pub(crate) fn sweep(&self, group: usize, now: u64) -> usize {
         let Some(slots) = self.groups.get(group % self.groups.len()).map(|group| &group.slots) else { return 0 };
         let mut removed = 0;
         for slot in slots {
             let Some((address, entry)) = slot.held() else { continue };
-            // A timed entry belongs to a worker. If that worker is removed, the entry is removed after a longer time.
+            // A worker handles the time of a timed entry. If that worker no longer exists, the entry is removed here,
+            // `timers.forget` after its time.
             let due =
                 entry.due(&self.timers).saturating_add(if entry.state.is_timed() { self.timers.forget } else { 0 });
             if now < due {

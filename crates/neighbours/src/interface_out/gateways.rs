@@ -22,9 +22,9 @@ struct Pair {
 pub(super) struct Gateways {
     /// The metadata word with the next hop; `None` if there are no routers by next hop.
     word: Option<Word>,
-    /// The routers by next hop.
+    /// The routers, by the packet's next hop as the index.
     by_hop: Vec<Pair>,
-    /// The routers of packets without a router by next hop.
+    /// The routers for packets whose next hop has no router in `by_hop`.
     default: Pair,
 }
 

@@ -1,8 +1,8 @@
 //! Packets that wait for answers of their neighbours, and timed neighbours: neighbours for whose next action a worker
 //! waits ([`NeighbourState::is_timed`](crate::interface::entry::NeighbourState::is_timed)).
 //!
-//! There are few such neighbours at a time, so a list suffices. For nearly every packet, a small array of counts shows
-//! without a search of the list that no packets wait for its neighbour.
+//! There are few such neighbours at a time, so a list suffices. For nearly every packet, no packet waits for its
+//! neighbour. A small array of counts detects this without a search of the list.
 
 use std::collections::VecDeque;
 
@@ -31,11 +31,11 @@ pub(super) struct Waiting {
     spare: Vec<VecDeque<Key>>,
     /// For the lowest bits of an address: the number of neighbours for which packets wait.
     counts: Box<[u16; COUNTS]>,
-    /// The largest number of packets that wait for one neighbour.
+    /// The largest number of packets that may wait for one neighbour.
     queue: usize,
     /// The number of packets that wait.
     held: usize,
-    /// The largest number of packets that wait.
+    /// The largest number of packets that may wait in total.
     most_held: usize,
 }
 

@@ -40,7 +40,7 @@ impl<S: Scheduler> Worker<S> {
     /// Releases buffers over their hold limit, and publishes the queues if that is due.
     pub(super) fn sweep(&mut self) {
         let now = self.now;
-        // Packets that come from now on need no earlier check.
+        // A packet that comes from now on exceeds its hold limit after `least_hold` at the earliest.
         let mut next = now + self.least_hold;
         for &module in &self.buffered {
             let queue = &mut self.queues[module];

@@ -24,8 +24,8 @@ impl<S: Scheduler> Worker<S> {
             }
             return any;
         }
-        // The port that has waited longest is read first: one port may fill a queue so that the ports after it must not
-        // be read.
+        // The ports that gave no packets for the longest time are read first. Otherwise one port could fill a queue in
+        // every turn, and the ports after it would never be read.
         let mut read_order = std::mem::take(&mut self.read_order);
         let (gave, kept): (Vec<usize>, Vec<usize>) = read_order.iter().partition(|at| self.receive_from(**at));
         read_order.clear();
