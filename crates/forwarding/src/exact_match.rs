@@ -153,15 +153,16 @@ impl ExactMatch {
         self.table.get(&key[..self.words.len()])
     }
 
-    /// Returns the gate of a packet whose field of this layer could not be read. A packet without such a field is a
-    /// miss. A packet that hides the field is dropped, because whether it matches is unknown.
+    /// Returns the gate of a packet whose field of this layer could not be read. A packet that has no such field
+    /// matches no rule. If the packet may have the field, but its headers cannot be read so far ([`Packet::hidden`]),
+    /// it is unknown whether a rule matches, and the packet is dropped.
     #[cold]
     #[inline(never)]
     fn lacks(&self, packet: &mut Packet, layer: Layer) -> Gate {
         let needs = |layers: &[Layer]| self.words.iter().any(|word| layers.contains(&word.layer));
         let unknown = match packet.hidden() {
             Some(Hidden::Network) => self.needs.network(),
-            // A packet that hides its protocol is IPv6, which has no field of IPv4.
+            // Only in IPv6 packets can the protocol be unreadable, and these packets have no field of IPv4.
             Some(Hidden::Protocol) => self.needs.transport() && !needs(&[Layer::Ipv4, Layer::Icmp]),
             Some(Hidden::Ports { protocol: TCP }) => needs(&[Layer::Tcp]),
             Some(Hidden::Ports { protocol: UDP }) => needs(&[Layer::Udp]),
@@ -181,7 +182,7 @@ impl Function for ExactMatch {
     }
 }
 
-/// The rules of many branches.
+/// The modules of several branches, which run as one. Each packet is checked against the rules of its branch.
 struct Folded(PerBranch<ExactMatch>);
 
 impl Function for Folded {

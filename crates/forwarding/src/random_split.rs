@@ -35,7 +35,7 @@ impl Declare for RandomSplit {
         together. The drawn numbers depend only on the pipeline's seed and the module's name: the same packets in the \
         same order take the same gates.";
     const EXAMPLE: &'static str = "{ gates: 3, weights: [2, 1, 1] }";
-    // The generator's state does not depend on packets: each replica may draw for itself.
+    // The generator's state does not depend on packets, so each replica may have its own generator.
     const STATE: StateKind = StateKind::None;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {

@@ -196,7 +196,8 @@ impl Declare for Reassemble {
 fn is_whole(packet: &mut Packet) -> bool {
     match packet.network().0 {
         Network::Ipv4 => packet.ipv4().is_none_or(|header: &mut Ipv4| !header.is_fragment()),
-        // A fragment header can only follow one of these headers.
+        // 44 is the fragment header. It can also follow hop-by-hop options (0), a routing header (43) or destination
+        // options (60).
         Network::Ipv6 => packet.ipv6().is_none_or(|header: &mut Ipv6| !matches!(header.next_header, 0 | 43 | 44 | 60)),
         Network::Other => true,
     }
@@ -260,8 +261,8 @@ impl Reassemble {
         let end = Ticks(now.0.saturating_add(self.timeout.0));
         match self.datagrams.add(&fragment, end) {
             Added::Waits => {
-                // Only a fragment that will be held may evict another. Evicting any datagram makes room for at least
-                // one fragment.
+                // Only a fragment that will be held may evict a datagram. The eviction of any datagram makes room for
+                // at least one fragment.
                 if self.datagrams.is_held_full() && self.evict(context) == Some(fragment.key) {
                     return Some(EVICTED);
                 }

@@ -65,7 +65,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "no_headroom", help: "There is no room before the frame for four more bytes." },
 ];
 
-/// The network function `vlan_push`: the tag's four bytes as they follow the addresses, type first.
+/// The network function `vlan_push`. `tag` contains the four bytes to insert after the addresses: first the type.
 pub struct VlanPush {
     tag: [u8; 4],
 }

@@ -302,8 +302,8 @@ impl Needs {
         transport.is_some_and(|(protocol, _)| above(network, protocol) == Some(layer))
     }
 
-    /// Finds the layers in a packet. Layers that are not needed stay absent. So does a layer above IP if the packet
-    /// ends before the furthest needed field.
+    /// Finds the layers in a packet. Layers that are not needed stay absent. A layer above IP also stays absent if the
+    /// packet ends before the furthest needed field.
     #[inline(always)]
     pub(super) fn find(self, packet: &mut Packet) -> Starts {
         let mut starts = [ABSENT; LAYERS];
@@ -341,7 +341,7 @@ impl Needs {
     }
 }
 
-/// Returns the layer of a protocol above IP, if it has fields.
+/// Returns the layer of a protocol above IP; `None` if no named field belongs to the protocol.
 #[inline(always)]
 fn above(network: Network, protocol: u8) -> Option<Layer> {
     match (network, protocol) {

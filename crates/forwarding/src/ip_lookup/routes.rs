@@ -54,8 +54,7 @@ pub struct Synthetic {
 impl Source {
     /// Reads or generates the routes. No route may have a next hop above `last`.
     ///
-    /// # Errors
-    /// A file that cannot be read, and everything wrong with the lines of the file or list, at the parameter `routes`.
+    /// Returns an error if the file cannot be read. Otherwise lists the faults of the lines, at the parameter `routes`.
     pub(super) fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
         match self {
             Self::File(name) => {
@@ -74,7 +73,8 @@ impl Source {
         }
     }
 
-    /// Returns everything that the routes depend on, except the content of files: equal keys mean equal routes.
+    /// Returns a key of all settings that determine the routes. Sources with equal keys have equal routes, except that
+    /// the content of a file may have changed.
     pub(super) fn key(&self, last: u32, setup: &Setup<'_>) -> String {
         let seed = if let Self::Synthetic(Synthetic { seed: None, .. }) = self { setup.seed() } else { 0 };
         format!("routes to {last} of {} {seed}", serde_json::to_string(self).unwrap_or_default())

@@ -100,7 +100,7 @@ impl Loaded {
 
 /// The routes of both families: a module's own, or shared by modules as a state `routes`.
 pub struct RouteTables {
-    /// Locked by the thread that changes the routes; changed before `live`.
+    /// The route set. A change locks the set, and changes it before `live`.
     set: Mutex<RouteSet>,
     /// The compressed tables, which workers read.
     live: Arc<Live<Fibs, Log>>,
@@ -166,7 +166,7 @@ impl RouteTables {
 
 impl RouteSet {
     /// Returns one more than the greatest next hop of all routes; 0 without routes. If `bound` is at most `least`,
-    /// returns `bound`, which may be greater, without a search: there may be a million routes.
+    /// returns `bound` without a search, because there may be a million routes. The result may then be too large.
     fn next_hops(&mut self, least: u32) -> u32 {
         if self.bound > least {
             let ipv4 = self.ribs.ipv4.iter().map(|route| route.1);

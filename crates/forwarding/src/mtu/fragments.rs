@@ -21,7 +21,8 @@ struct Header {
     bytes: [u8; MOST_HEADER],
     /// The number of bytes of the header.
     len: usize,
-    /// The ones' complement sum of the packet's own header; 0xffff if its checksum is correct.
+    /// The ones' complement sum of the header of the packet that is fragmented; 0xffff if the checksum in it is
+    /// correct.
     sum: u16,
 }
 
@@ -55,7 +56,7 @@ impl Header {
             }
             options = &options[length..];
         }
-        // The end of the list fills the last word.
+        // Zeros, which mean the end of the options, fill the last 32-bit word.
         let end = later.len.next_multiple_of(4);
         later.bytes[later.len..end].fill(0);
         (later.len, later.bytes[0]) = (end, 0x40 | (end / 4) as u8);

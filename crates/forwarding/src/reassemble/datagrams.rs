@@ -175,7 +175,7 @@ impl Datagrams {
         parts
     }
 
-    /// Takes back an empty list for reuse.
+    /// Takes back a list for reuse, and empties it.
     pub(super) fn give_back(&mut self, mut parts: Vec<WaitingFragment>) {
         parts.clear();
         if self.spare.len() <= self.most {

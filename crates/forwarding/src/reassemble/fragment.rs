@@ -82,8 +82,8 @@ pub(super) fn parse(packet: &mut Packet) -> PacketType {
     seen.unwrap_or(PacketType::Malformed)
 }
 
-/// Returns the range of the payload that begins at `offset` and has `length` bytes. `None` if it is empty, exceeds a
-/// datagram, or is not a multiple of 8 bytes although more fragments follow.
+/// Returns the range of the payload that begins at `offset` and has `length` bytes. `None` if the range is empty, ends
+/// beyond the longest possible datagram, or is not a multiple of 8 bytes although more fragments follow.
 fn payload_range(offset: usize, length: usize, more: bool) -> Option<(u16, u16)> {
     let end = u16::try_from(offset + length).ok()?;
     (length > 0 && (!more || length.is_multiple_of(8))).then_some((offset as u16, end))

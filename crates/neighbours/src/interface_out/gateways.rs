@@ -22,7 +22,7 @@ struct Pair {
 pub(super) struct Gateways {
     /// The metadata word with the next hop; `None` if there are no routers by next hop.
     word: Option<Word>,
-    /// The routers, by the packet's next hop as the index.
+    /// By next hop: the routers.
     by_hop: Vec<Pair>,
     /// The routers for packets whose next hop has no router in `by_hop`.
     default: Pair,
