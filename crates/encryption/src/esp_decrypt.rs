@@ -151,7 +151,7 @@ impl Declare for EspDecrypt {
         hard-packets=4000000000\"], udp: 4500 }";
     const DROPS: &'static [Reason] = DROPS;
     const CONSUMES: &'static [Reason] = CONSUMES;
-    // The worker that has a window must see all packets of its association.
+    // One worker writes the window of an association, and must see all packets of the association.
     const STATE: StateKind = StateKind::Global;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {

@@ -130,7 +130,7 @@ pub fn answer(
     })
 }
 
-/// Returns the names of the functions on each seat.
+/// Returns, by seat of a chain (a core with one function or one copy), the names of the functions that run there.
 fn names(chain: &ChainAnswer) -> Vec<Vec<String>> {
     chain.seats.iter().map(|seat| seat.functions.clone()).collect()
 }

@@ -46,7 +46,7 @@ pub struct Chains {
 /// A chain of functions for a class of traffic.
 #[derive(Clone, Debug)]
 pub struct ServiceChain {
-    /// Its name.
+    /// The chain's name.
     pub name: String,
     /// The functions, in the order in which packets pass them. Not empty.
     pub functions: Vec<ChainFunction>,
@@ -324,7 +324,8 @@ impl Names<'_> {
     }
 
     /// Returns the function of the module with this name, or otherwise the function with this name, with its
-    /// parameters. Returns the fault as a text if there is none, or if the function needs parameters.
+    /// parameters. Returns the fault as a text if there is no such module or function, or if the function needs
+    /// parameters.
     fn function(&mut self, name: &str) -> Result<(&'static str, Value), String> {
         let known = forebay_graph::functions();
         let find = |name: &str| known.iter().find(|function| function.name == name);

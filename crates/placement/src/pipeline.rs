@@ -170,7 +170,7 @@ fn module(function: &ChainFunction) -> String {
     section.split_once('\n').map(|(_, entry)| entry.to_owned()).unwrap_or_default()
 }
 
-/// Returns the states that modules name. Other states may belong to chains that are not placed.
+/// Returns the states that the modules' parameters name. Other states may belong to chains that are not placed.
 fn used(state: &Value, parameters: &[&Value]) -> Map<String, Value> {
     fn names(value: &Value, text: &str) -> bool {
         match value {

@@ -30,7 +30,8 @@ pub struct MatchedModel {
     pub is_exact: bool,
     /// The origins of the model's figures: for the home domain, and for other domains.
     pub origins: [ModelOrigin; 2],
-    /// Half the width of the 95 % interval of λ, for the home domain and for other domains.
+    /// Half the width of the 95 % interval of λ (the part of the solo rate that is lost), for the home domain and for
+    /// other domains.
     pub intervals: [f64; 2],
 }
 

@@ -58,7 +58,7 @@ pub struct Copy {
     every: u32,
     /// The maximum number of bytes of a copy.
     snap: usize,
-    /// The number of packets that pass before the next packet is copied. It counts on from batch to batch.
+    /// The number of packets that pass before the next packet is copied. The count continues from batch to batch.
     until_next: u32,
     /// The counters [`LOST`] and [`CUT`].
     counts: Arc<[Counter]>,

@@ -56,7 +56,7 @@ impl Selector {
     /// Creates the selector of a parameter; `None` if there is one account for all packets.
     ///
     /// # Errors
-    /// The pipeline has no room for another metadata word.
+    /// Returns an error if the pipeline has no room for another metadata word.
     pub fn new(by: &KeyBy, setup: &mut Setup<'_>) -> Result<Option<Self>, SetupError> {
         let field = match by {
             KeyBy::None => return Ok(None),

@@ -54,7 +54,9 @@ pub struct Synthetic {
 impl Source {
     /// Reads or generates the routes. No route may have a next hop above `last`.
     ///
-    /// Returns an error if the file cannot be read. Otherwise lists the faults of the lines, at the parameter `routes`.
+    /// # Errors
+    /// Returns an error if the file cannot be read. Otherwise lists all faults of the lines, or of the parameters of
+    /// synthetic routes, at the parameter `routes`.
     pub(super) fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
         match self {
             Self::File(name) => {

@@ -5,7 +5,7 @@ use forebay_models::placement::{Chain, Effort, Problem, Wanted, exact_for};
 use super::{Algorithm, Outcome, SearchEffort, SearchError, part, search};
 use crate::problem::Objective;
 
-/// The relative difference below which two values are equal.
+/// Two values are equal if their relative difference is at most this.
 const SAME: f64 = 1e-9;
 /// Headroom above this multiple of a chain's rate has no value.
 const ROOM: f64 = 2.0;
@@ -23,7 +23,7 @@ pub fn search_with_headroom(problem: &Problem, effort: &SearchEffort<'_>) -> Res
     let mut best = search(problem, effort)?;
     let is_proved = best.bound.is_some_and(|bound| bound <= best.value * (1.0 + SAME));
     let is_apt = effort.algorithm == Algorithm::Exact && effort.objective == Objective::Served && effort.from.is_none();
-    // The reasons for rejections belong to the first placement.
+    // The reasons for rejections belong to the first placement, and would not match a second one.
     if !is_apt || !is_proved || best.kept.is_empty() || !best.rejected.is_empty() {
         return Ok(best);
     }

@@ -5,7 +5,7 @@ use forebay_models::placement::{From, Problem, Way};
 use super::{Algorithm, Outcome, SearchEffort, SearchError, search};
 use crate::problem::Objective;
 
-/// The relative difference below which two values are equal.
+/// Two values are equal if their relative difference is at most this.
 const SAME: f64 = 1e-9;
 
 /// Searches like [`search`], and then for a placement with the same value that needs fewer moves from the current

@@ -28,7 +28,7 @@ pub enum Aware {
     Word,
 }
 
-/// The packets whose code point shows their colour.
+/// The packets into whose code point the meter writes their colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remark {
     /// Packets of assured forwarding, which keep their class.
