@@ -95,7 +95,7 @@ impl Declare for AesGcmDecrypt {
 
 impl AesGcmDecrypt {
     /// Decrypts the payload of a datagram that extends to the end of the frame. Returns [`Gate::FIRST`], or the gate of
-    /// a packet that must be dropped. Must be called once for each packet.
+    /// a packet that must be dropped. Must be called only once for each packet, because it changes the text.
     #[inline(always)]
     fn decrypt(&self, packet: &mut Packet, datagram: Datagram) -> Gate {
         let payload = datagram.payload();

@@ -29,7 +29,7 @@ pub(crate) struct Datagram {
 pub(crate) enum Unfit {
     /// The frame is not UDP over IP.
     Other,
-    /// The frame hides its addresses or its protocol: it may be UDP.
+    /// The addresses or the protocol cannot be read in the frame, which may be UDP.
     Hidden,
     /// The packet is a fragment.
     Fragment,
@@ -80,7 +80,7 @@ impl Datagram {
         if matches!(found, Err(Unfit::Other | Unfit::Length)) && hides(packet) { Err(Unfit::Hidden) } else { found }
     }
 
-    /// Finds the parts as [`find`](Self::find) does, but does not distinguish hidden packets.
+    /// Finds the parts as [`find`](Self::find) does, but never returns [`Unfit::Hidden`].
     fn locate(packet: &mut Packet) -> Result<Self, Unfit> {
         let (network, ip) = packet.network();
         let bytes = packet.data().get(ip..).ok_or(Unfit::Other)?;

@@ -151,7 +151,7 @@ struct Sender {
     numbers: Numbers,
     /// The counter of associations that have reached their soft limit.
     soft: Arc<[Counter]>,
-    /// The metadata word with an association's number; `None` if the destination address selects it.
+    /// The metadata word with an association's number; `None` if the destination address selects the association.
     word: Option<Word>,
     /// The gate of packets without an association.
     unmatched: Gate,
@@ -186,7 +186,7 @@ impl Declare for EspEncrypt {
     const TRAFFIC: &'static str = "{ destination: 10.60.0.0/16 }";
     const DROPS: &'static [Reason] = DROPS;
     const READS: &'static [&'static str] = &["tunnel", "next_hop"];
-    // Sequence numbers increase in the order in which packets leave.
+    // One worker encrypts all packets, so that sequence numbers increase in the order in which the packets leave.
     const STATE: StateKind = StateKind::Global;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -297,7 +297,8 @@ impl Sender {
     ) -> Gate {
         let Outbound { line, keyed, peer, sending } = association;
         let route = Route { peer: *peer, udp: line.udp };
-        // Traffic flow confidentiality (RFC 4303 section 2.7), then padding up to four bytes (section 2.4).
+        // First, the text is padded to hide its length (traffic flow confidentiality, RFC 4303 section 2.7). Then it is
+        // padded to a multiple of four bytes (section 2.4).
         let fixed = route.before() + HEADER + IV + TAG;
         let flat = self.pad_to.min(self.most.saturating_sub(fixed + TRAILER + 3)).max(length);
         let text = (flat + TRAILER).next_multiple_of(4);

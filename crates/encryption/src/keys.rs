@@ -83,7 +83,8 @@ fn of_file(error: &MaterialError) -> String {
 }
 
 impl KeySettings {
-    /// Returns the key, or the field that is wrong with a message.
+    /// Returns the key. An error contains the path of the wrong field within this section (such as `.key`), and a
+    /// message.
     fn read(&self, backend: Backend, setup: &Setup<'_>) -> Result<(Material, Key), (&'static str, String)> {
         let (field, material) = match (&self.key, &self.file) {
             (Some(key), None) => (".key", Material::from_hex(key.text()).map_err(|error| (".key", of_file(&error)))?),

@@ -1,5 +1,6 @@
-//! The lifetime of an association: a number of packets and of bytes (RFC 4301 section 4.4.2.1). At the soft limit the
-//! end is reported once, so that the association can be replaced. At the hard limit no packet passes any more.
+//! The lifetime of an association: a number of packets and of bytes (RFC 4301 section 4.4.2.1). When the association
+//! reaches a soft limit, this is reported once, so that the association can be replaced. After a hard limit, no packet
+//! passes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// `esp_encrypt`, and of the encrypted text in `esp_decrypt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// The number of packets from which on the end is reported.
+    /// The soft limit of packets. It is reported when this number of packets is reached.
     pub(crate) soft_packets: u64,
-    /// The number of bytes from which on the end is reported.
+    /// The soft limit of bytes. It is reported when this number of bytes is reached.
     pub(crate) soft_bytes: u64,
     /// The largest number of packets.
     pub(crate) hard_packets: u64,
@@ -29,7 +30,7 @@ impl Default for Limits {
 pub(crate) struct Used {
     packets: AtomicU64,
     bytes: AtomicU64,
-    /// True after a soft limit was reached once.
+    /// True after a soft limit was reported.
     reported: AtomicBool,
 }
 

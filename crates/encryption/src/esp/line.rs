@@ -143,7 +143,8 @@ pub(crate) fn split_change<'c>(change: &'c str, syntax: &str) -> Result<(Verb, &
     })
 }
 
-/// Checks that all words of `entry` after the index are words of the listed association, or contain its key.
+/// Checks a change `remove`: each word of `entry` after the index must be a word of the listed association, or contain
+/// the key of the association.
 pub(crate) fn only_listed(entry: &str, line: &Line, keyed: &Keyed, keys: &Keys) -> Result<(), String> {
     let is_its_key = |word: &str| {
         let key = word.strip_prefix("key=").and_then(|key| Keyed::read(key, keys).ok());

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_units::{BitRate, Bytes, Frequency, Nanos, Ticks};
 
-/// The binary logarithm of the number of parts of a tick (256). An instant is counted in parts.
+/// The binary logarithm of 256, the number of parts of a tick. Instants are counted in parts.
 const PARTS: u32 = 8;
 /// The fraction bits of the time of one byte, in addition to [`PARTS`]: that time is in units of 2^-24 ticks.
 const FINER: u32 = 16;

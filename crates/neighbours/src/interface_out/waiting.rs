@@ -1,8 +1,8 @@
 //! Packets that wait for answers of their neighbours, and timed neighbours: neighbours for whose next action a worker
 //! waits ([`NeighbourState::is_timed`](crate::interface::entry::NeighbourState::is_timed)).
 //!
-//! There are few such neighbours at a time, so a list suffices. For nearly every packet, no packet waits for its
-//! neighbour. A small array of counts detects this without a search of the list.
+//! There are few such neighbours at a time, so a list suffices. Nearly always, no packet waits for the neighbour of a
+//! new packet. A small array of counts detects this without a search of the list.
 
 use std::collections::VecDeque;
 

@@ -4,7 +4,7 @@ use forebay_models::placement::{Problem, Sensitivity, Way};
 
 use super::{Binding, ContentionPlace, SeatAnswer};
 
-/// A place of contention is reported only if the drop is at least this.
+/// A place of contention is reported only if its share of the drop is at least this.
 const SMALLEST_DROP: f64 = 0.005;
 
 /// Returns the slowest function of the chain `at` and the place of contention that slows it most. `rates` and `seats`
