@@ -145,8 +145,8 @@ struct Plain {
     inner: Ipv4,
 }
 
-/// The bits of [`Plain::start`] that are compared: all except the identification and seven bits of the traffic class.
-/// The eighth bit of the traffic class is the bit that [`ecn::is_neutral`] checks.
+/// The bits of [`Plain::start`] that are compared: all except the identification and the upper seven bits of the
+/// traffic class. The lowest bit of the traffic class is the bit that [`ecn::is_neutral`] checks.
 const START: u64 = 0xffff_ff01_ffff_0000;
 /// The bits of [`Plain::middle`] that are compared: the flag "more fragments", the fragment offset and the protocol.
 const MIDDLE: u32 = 0x3fff_00ff;

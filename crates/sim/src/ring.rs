@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use crate::queue::Bundle;
 use crate::time::Picos;
 
-/// A ring has room for at least this number of packets, or for four of the largest batches if these are more packets
-/// (as in the engine).
+/// Filled with batches of the largest size, a ring has room for at least this number of packets, or for four such
+/// batches if these are more packets (as in the engine).
 const PACKETS: u32 = 1_024;
 /// The number of slots that a message needs in addition to one slot per packet, as in the engine.
 const WORDS: u32 = 2;

@@ -137,7 +137,7 @@ pub struct Core {
     /// The limits and counts, which workers change.
     pub(super) accounts: Arc<Accounts>,
     books: Mutex<Books>,
-    /// Converts the rates in the lines of changes into limits.
+    /// The settings with which rates in the lines of changes are converted into limits.
     clock: Clock,
     most: Limits,
 }
