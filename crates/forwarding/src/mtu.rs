@@ -85,8 +85,8 @@ impl Declare for Mtu {
 }
 
 impl Mtu {
-    /// Returns the gate of a frame that is longer than the MTU and is not an IPv4 packet that fits. Fragments it if it
-    /// may be fragmented.
+    /// Handles a frame that is longer than the MTU, except a frame whose IPv4 packet alone fits. Returns the gate of
+    /// the packet. Fragments the packet if it may be fragmented.
     #[cold]
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {

@@ -107,8 +107,8 @@ pub struct InterfaceOut {
     waiting: Waiting,
     /// The rate limit of neighbours for which requests begin.
     asking: AnswerLimit,
-    /// The first gate is for packets that waited for a neighbour that did not answer, the second for packets to a
-    /// neighbour that was given up before.
+    /// The first gate is for packets that waited for a neighbour that did not answer. The second gate is for packets to
+    /// a neighbour that was already given up when the packet came.
     unreachable: [Gate; 2],
     /// True until the addresses are announced. Always false on all workers except one.
     announce: bool,
@@ -387,8 +387,8 @@ impl InterfaceOut {
         }
     }
 
-    /// Checks one neighbour that is timed or for which packets wait, and sends the packets if it has answered. Returns
-    /// true if it must be checked again; otherwise the caller removes it from `waiting`.
+    /// Checks one neighbour of `waiting`, and sends the packets that wait for it if it has answered. Returns true if
+    /// the neighbour must be checked again; otherwise the caller removes it from `waiting`.
     fn look(&mut self, next: Address, context: &mut Context<'_>) -> bool {
         let now = context.now();
         let Some(mut entry) = self.interface.neighbours.look(next) else {

@@ -258,8 +258,9 @@ impl Simulator {
         &self.scene.lost_lines
     }
 
-    /// Returns the number of packets that backpressure dropped on the path of a flow, or that were lost at ports whose
-    /// packets enter the path. As in the engine, this includes packets of other flows that share the path.
+    /// Returns the number of packets that backpressure dropped on the path of a flow, plus the number of packets that
+    /// were lost at ports whose packets enter the path. As in the engine, this includes packets of other flows that
+    /// share the path.
     pub(crate) fn turned_away(&self, flow: &FlowLayout, report: &Report) -> u64 {
         let enters = |entry: &Option<usize>| entry.is_some_and(|module| flow.path.contains(&module));
         let lost = self.scene.entries.iter().zip(&report.lost).filter(|(entry, _)| enters(entry));

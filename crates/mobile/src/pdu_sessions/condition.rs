@@ -161,8 +161,8 @@ impl Condition {
     }
 
     /// Returns true if it cannot be decided whether a packet matches: the condition checks a field of the layer that
-    /// cannot be read (`hidden`), and all other fields of the condition match. Without the network layer, this cannot be
-    /// decided for any condition.
+    /// cannot be read (`hidden`), and all other fields of the condition match. Without the network layer, this cannot
+    /// be decided for any condition.
     #[cold]
     pub(super) fn is_unknown(&self, seen: &Seen, hidden: Hidden) -> bool {
         let bare = Self { port: PortRange::ANY, ue_port: PortRange::ANY, ..*self };

@@ -106,8 +106,7 @@ impl Limit {
         }
     }
 
-    /// Removes the count of a packet that [`take`](Self::take) has counted, but that does not pass because of another
-    /// limit.
+    /// Removes a packet from the count. [`take`](Self::take) has counted the packet, but another limit refuses it.
     #[inline]
     pub(super) fn give_back(self, bucket: &AtomicU64, bytes: u32) {
         if self.per_byte != 0 {

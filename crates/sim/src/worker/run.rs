@@ -198,8 +198,8 @@ fn put_run<S: Scheduler>(queue: &mut Queue, scheduler: &mut S, tally: &mut Tally
     }
 }
 
-/// Reports to the scheduler that a node can run, and how many packets wait there if they are more than a batch. From
-/// that number the scheduler detects an overloaded module. Called after a push that returned true. The engine's
+/// Reports to the scheduler that a node can run. If more packets wait there than fit into a batch, also reports their
+/// number, by which the scheduler detects an overloaded module. Called after a push that returned true. The engine's
 /// counterpart is `report_ready`. Both must call the scheduler in the same order.
 fn mark_ready<S: Scheduler>(scheduler: &mut S, node: usize, queue: &Queue) {
     scheduler.ready(node);
