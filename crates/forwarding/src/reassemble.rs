@@ -240,8 +240,8 @@ impl Reassemble {
         }
     }
 
-    /// Handles one packet of the batch. Returns its gate, or `None` for a packet that is not a fragment, which passes,
-    /// and for a fragment that is held from now on.
+    /// Handles one packet of the batch and returns its gate. Returns `None` for a packet that is not a fragment (the
+    /// packet passes), and for a fragment that is held from now on.
     fn add_fragment(&mut self, index: usize, batch: &mut [Packet], context: &mut Context<'_>) -> Option<Gate> {
         let packet = batch.get_mut(index)?;
         let fragment = match fragment::parse(packet) {

@@ -287,7 +287,7 @@ impl GtpuDecap {
         let Some(plain) = packet.view::<Plain>(0) else { return false };
         let len = packet.len() as u64;
         // The packet must have no options and must not be a fragment. Every header must be at its expected offset, and
-        // each length must end at the end of the frame.
+        // the length in every header must reach exactly to the end of the frame.
         let [ip, udp, inner] = [ETHERNET, ETHERNET + size_of::<Ipv4>(), HEADERS].map(|before| len - before as u64);
         let end = (udp << 48 | u64::from(Gtpu::PLAIN_G_PDU) << 16) + inner;
         // A checksum that is not verified counts as correct.
@@ -393,7 +393,7 @@ impl GtpuDecap {
         context: &mut Context<'_>,
     ) {
         let Some(answer) = Answer::to(packet, datagram, signal, 0) else { return };
-        // The chunk of this frame must have room for the answer, which may be longer.
+        // The chunk of this frame must have room for the answer, which may be longer than the frame.
         if packet.len() + packet.tailroom() < answer.frame().len() || !self.bucket.take(context.now()) {
             return;
         }

@@ -200,8 +200,8 @@ impl UpfUplink {
         PacketFields { length, teid: packet.word(self.teid), flow: packet.word(self.qfi), name }
     }
 
-    /// Processes a batch in chunks of [`GROUP`] packets. Sends Error Indications only with `INDICATE`, so that modules
-    /// without them pay nothing.
+    /// Processes a batch in chunks of [`GROUP`] packets. Error Indications are sent only with `INDICATE`, so that
+    /// modules without them need no time for them.
     #[inline(always)]
     fn pass<const INDICATE: bool>(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (chunk, packets) in batch.chunks_mut(GROUP).enumerate() {

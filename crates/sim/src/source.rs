@@ -32,7 +32,7 @@ pub(crate) enum Ready {
 pub(crate) struct Source {
     /// The distribution of arrival times.
     spread: Spread,
-    /// The largest number of packets that wait at the port.
+    /// The largest number of packets that may wait at the port.
     capacity: usize,
     /// The offered rate as a multiple of the configured rate. 0 pauses the source.
     factor: f64,

@@ -132,7 +132,7 @@ impl RouteTables {
         }
     }
 
-    /// Returns one more than the greatest next hop that the routes had when they were read, or that they have now; 0
+    /// Returns one more than the greatest next hop among the routes as they were read and the routes as they are now; 0
     /// without routes.
     #[must_use]
     pub fn next_hops(&self) -> u32 {

@@ -13,7 +13,7 @@ use forebay_tunnels::receive::Datagram;
 use forebay_tunnels::settings::is_any_host;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The shortest and the longest link header: Ethernet without tags, and with all tags that are searched.
+/// The lengths of the shortest and the longest link header: Ethernet without tags, and with [`MOST_TAGS`] tags.
 const LINK: RangeInclusive<usize> = size_of::<Ethernet>()..=size_of::<Ethernet>() + MOST_TAGS * size_of::<VlanTag>();
 /// The longest frame: link header, IPv6, UDP, message.
 const LONGEST: usize = *LINK.end() + size_of::<Ipv6>() + size_of::<Udp>() + LONGEST_SIGNAL;
@@ -31,7 +31,8 @@ impl Answer {
     /// single host, or if the length of the link header is not in [`LINK`].
     pub(crate) fn to(packet: &Packet, datagram: &Datagram, signal: &Signal, sequence: u16) -> Option<Self> {
         let link = packet.data().get(..datagram.ip).filter(|link| LINK.contains(&link.len()))?;
-        // An Ethernet address with the group bit is not a valid source either.
+        // The Ethernet addresses are exchanged as well, and a group address (lowest bit of the first byte) is not a
+        // valid source.
         let hosts = [datagram.source, datagram.destination].into_iter().all(is_any_host);
         if !hosts || (link[0] | link[6]) & 1 == 1 {
             return None;
@@ -57,7 +58,7 @@ impl Answer {
                 answer.put(ip.as_bytes());
                 answer.put_datagram(header, message, |datagram| udp::sum_over_ipv6(&ip, datagram));
             }
-            // Both addresses of a packet have the same family.
+            // This does not happen: both addresses of a packet have the same family.
             _ => return None,
         }
         Some(answer)

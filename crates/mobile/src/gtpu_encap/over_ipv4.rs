@@ -24,7 +24,7 @@ pub(super) struct Headers {
     pub(super) optional: [u8; 8],
     /// The number of bytes of the optional part that are sent: 0, 4 or 8.
     pub(super) length: usize,
-    /// The metadata word with a packet's QoS flow; `None` if all packets have the same flow, or none.
+    /// The metadata word with a packet's QoS flow; `None` if all packets have the same flow, or no flow.
     pub(super) qfi: Option<Word>,
 }
 
@@ -159,7 +159,7 @@ impl Headers {
         }
     }
 
-    /// Processes the rest of a batch, from `first` on: the index of the first packet that is not usual.
+    /// Processes the rest of a batch. `first` is the index of the first packet that is not usual.
     #[inline(never)]
     fn run_from<const OPTIONS: usize>(
         &mut self,

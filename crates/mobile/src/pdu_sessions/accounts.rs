@@ -64,7 +64,7 @@ pub(crate) enum Direction {
     Down = 1,
 }
 
-/// The right of a module on one worker to count in one direction. As long as it exists, it is counted in
+/// Counts the packets of one module on one worker, in one direction. As long as a writer exists, it is counted in
 /// [`Accounts::writers`].
 pub(super) struct Writer {
     accounts: Arc<Accounts>,

@@ -143,8 +143,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Creates the sessions of these lines. Errors are passed to `fault` with the line's number: the caller must then
-    /// refuse the state. Fails only if there is no memory.
+    /// Creates the sessions of these lines. Calls `fault` with the number of each invalid line and its error. After
+    /// such a call, the caller must refuse the state. Fails only if there is no memory.
     pub(super) fn new(
         lines: &[(usize, &str)],
         clock: Clock,
@@ -179,8 +179,8 @@ impl Core {
                 Err(message) => fault(*number, message),
             }
         }
-        // Both copies belong to this table alone. Otherwise a worker without packets would appear to read the initial
-        // copy for ever.
+        // Both copies belong to this table alone. With a copy that others share, a worker without packets would appear
+        // to read this copy for ever, and no slot would become free.
         let live = Arc::new(Live::unshared(users, twin));
         Ok(Self { live, accounts, books: Mutex::new(books), clock, most })
     }
