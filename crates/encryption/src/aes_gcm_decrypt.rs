@@ -1,4 +1,5 @@
-//! Decrypts the packets that `aes_gcm_encrypt` has encrypted, and drops all others.
+//! Decrypts the packets that `aes_gcm_encrypt` has encrypted. Drops all other UDP packets. Packets that are not UDP are
+//! dropped or pass, as the parameter `others` says.
 
 use forebay_aead::{Aead, Key, TAG};
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};

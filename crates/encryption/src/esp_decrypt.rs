@@ -255,7 +255,8 @@ impl Receiver {
         };
         let Some(whole) = packet.data_mut().get_mut(found.start..found.end) else { return BAD_LENGTH };
         let Some((head, rest)) = whole.split_first_chunk::<HEADER>() else { return BAD_LENGTH };
-        // The payload is aligned to four bytes and has a trailer (RFC 4303 section 2.4).
+        // The text (payload, padding and trailer) has a multiple of four bytes (RFC 4303 section 2.4), and at least
+        // four.
         let Some(text) = rest.len().checked_sub(IV + TAG).filter(|text| *text >= 4 && text % 4 == 0) else {
             return BAD_LENGTH;
         };

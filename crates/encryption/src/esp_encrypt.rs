@@ -322,7 +322,7 @@ impl Sender {
         let grown = packet.append(behind).map(|tail| {
             let (padding, rest) = tail.split_at_mut(flat - length + pad);
             padding.fill(0);
-            // The padding bytes are 1, 2, 3 (RFC 4303 section 2.4).
+            // The padding bytes are 1, 2, 3 and so on (RFC 4303 section 2.4).
             padding.iter_mut().rev().take(pad).rev().zip(1..).for_each(|(byte, value)| *byte = value);
             (rest[0], rest[1]) = (pad as u8, protocol);
         });

@@ -311,7 +311,7 @@ impl Function for IpLookup {
     }
 }
 
-/// The routes of many branches. Each packet is looked up in its branch's routes.
+/// The modules of several branches, which run as one. Each packet is looked up in the routes of its branch.
 struct Folded(PerBranch<IpLookup>);
 
 impl Function for Folded {

@@ -24,7 +24,8 @@ const TRUNCATED: Gate = Gate::drop(0);
 /// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." }];
 
-/// The network function `mac_rewrite`: the twelve bytes to write, destination first, as in a frame.
+/// The network function `mac_rewrite`. `addresses` contains the twelve bytes to write, destination first, as in a
+/// frame.
 pub struct MacRewrite {
     addresses: [u8; 12],
 }

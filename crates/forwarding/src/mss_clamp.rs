@@ -86,7 +86,7 @@ impl Declare for MssClamp {
 }
 
 impl MssClamp {
-    /// Lowers the option of a segment with SYN. The TCP header begins at `start`.
+    /// Lowers the maximum segment size in a TCP segment with SYN. The TCP header begins at `start`.
     #[cold]
     fn clamp(&self, packet: &mut Packet, start: usize) {
         let most = match packet.network() {

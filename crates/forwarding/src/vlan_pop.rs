@@ -39,7 +39,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "untagged", help: "The frame has no tag, and 'untagged' is 'drop'." },
 ];
 
-/// The network function `vlan_pop`: the gate of frames without a tag.
+/// The network function `vlan_pop`. Its only state is the gate of frames without a tag.
 pub struct VlanPop {
     untagged: Gate,
 }

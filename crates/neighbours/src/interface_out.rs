@@ -214,8 +214,8 @@ fn upper(mac: MacAddress) -> u64 {
 }
 
 impl InterfaceOut {
-    /// Handles a packet whose next hop cannot be used directly: addresses it, holds it, or puts it on a drop gate.
-    /// `index` is its index in the batch.
+    /// Handles a packet whose next hop cannot be used directly: writes its Ethernet addresses, holds it, or puts it on
+    /// a drop gate. `index` is its index in the batch.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, index: usize, packet: &mut Packet, context: &mut Context<'_>) {
@@ -226,8 +226,8 @@ impl InterfaceOut {
         }
     }
 
-    /// Returns the Ethernet address of a packet's next hop. Returns `None` if the packet is held from now on, or the
-    /// gate of a packet that cannot be sent.
+    /// Returns the Ethernet address of a packet's next hop, or `None` if the packet is held from now on. The error is
+    /// the gate of a packet that cannot be sent.
     fn resolve(
         &mut self,
         index: usize,
@@ -294,7 +294,7 @@ impl InterfaceOut {
     /// worker. If the packet would have to wait and there is no room for it, refuses the packet before a request is
     /// sent or an entry is evicted. The error is the gate of the packet.
     fn step(&mut self, next: Address, now: Ticks) -> Result<Changed, Gate> {
-        // True if the packet would have to wait, and true if a request would be sent.
+        // `waits` is true if the packet would have to wait, and `requests` is true if a request would be sent.
         let (waits, requests) = match self.interface.neighbours.look(next) {
             None => (true, true),
             Some(Entry { state: NeighbourState::Failed, at, .. }) => (now.0 >= at, now.0 >= at),
@@ -419,7 +419,7 @@ impl InterfaceOut {
                 }
                 context.release(key, Gate::FIRST);
             }
-            // The packets that were sent now count as a packet event of the entry.
+            // The released packets count as one packet event of the entry.
             if let Ok(changed) = self.interface.neighbours.step(next, Event::Packet, now.0) {
                 entry = changed.entry;
             }

@@ -1,5 +1,5 @@
-//! A placement that already runs, from the output of `forebay place --json` or from a running pipeline. The search can
-//! then move few functions.
+//! A placement that already runs, from the output of `forebay place --json` or from a running pipeline. A search that
+//! starts from this placement can move few functions.
 
 use std::collections::BTreeMap;
 

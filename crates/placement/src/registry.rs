@@ -36,8 +36,8 @@ pub struct Registry {
     pub metric: String,
     /// The loads at which a competing level is 1.
     pub limits: LoadLimits,
-    /// The models by function. The key is its name, or its name with its parameters in the form of profile keys
-    /// (`acl@0123456789abcdef`).
+    /// The models by function. The key is the function's name, or the name with the parameters in the form of profile
+    /// keys (`acl@0123456789abcdef`).
     pub functions: BTreeMap<String, FunctionModel>,
 }
 

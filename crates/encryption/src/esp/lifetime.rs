@@ -1,6 +1,6 @@
 //! The lifetime of an association: a number of packets and of bytes (RFC 4301 section 4.4.2.1). When the association
-//! reaches a soft limit, this is reported once, so that the association can be replaced. After a hard limit, no packet
-//! passes.
+//! reaches a soft limit, this is reported once, so that the association can be replaced. A packet that would exceed a
+//! hard limit does not pass.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

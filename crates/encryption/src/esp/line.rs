@@ -299,7 +299,7 @@ impl fmt::Display for Line {
 type LocatedLine = (String, Zeroizing<String>);
 
 impl Listed {
-    /// Returns the lines that are not comments, each with its location.
+    /// Returns the lines without empty lines and comments, each with its location.
     fn lines(&self, setup: &Setup<'_>) -> Result<Vec<LocatedLine>, SetupError> {
         let lines: Vec<LocatedLine> = match self {
             Self::List(list) => {

@@ -93,8 +93,8 @@ impl Mtu {
             return BAD_LENGTH;
         };
         let payload = total - first.len;
-        // All fragments except the last have a multiple of eight bytes (RFC 791 section 3.2). Each has at least eight:
-        // the least MTU, 68, is the longest header and eight bytes.
+        // All fragments except the last have a multiple of eight bytes (RFC 791 section 3.2), and at least eight: the
+        // least MTU (68) has room for the longest header (60 bytes) and eight bytes.
         let each = |header: &Header| (self.mtu - header.len) / 8 * 8;
         let first_payload = each(&first);
         let (offset, more) = (fixed.fragment_offset(), fixed.flags_fragment.get() & MORE);

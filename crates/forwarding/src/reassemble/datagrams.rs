@@ -75,7 +75,7 @@ struct Datagram {
 }
 
 impl Datagram {
-    /// Returns the number of fragments as which the datagram counts in [`Datagrams::held`].
+    /// Returns the number that the datagram adds to [`Datagrams::held`]: its fragments, and 1 if it was given up.
     fn weight(&self) -> usize {
         self.parts.len() + usize::from(self.spoilt)
     }

@@ -142,7 +142,7 @@ pub(crate) enum Action {
 }
 
 impl Entry {
-    /// Creates an entry for which no request was sent yet. The time of the entry has come, so the first packet event
+    /// Creates an entry for which no request was sent yet. The time [`at`](Self::at) is 0, so the first packet event
     /// sends a request.
     pub(crate) fn wanted() -> Self {
         Self { state: NeighbourState::Incomplete, mac: MacAddress::default(), tries: 0, rounds: 0, at: 0 }

@@ -113,7 +113,8 @@ impl Registry {
     /// Checks all figures.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Value`] if a figure is out of range. `file` is the name of the file for errors.
+    /// Returns [`RegistryError::Schema`] if the version of the format is not [`SCHEMA`](super::SCHEMA), or
+    /// [`RegistryError::Value`] if a figure is out of range. `file` is the name of the file for errors.
     pub fn check(&self, file: &str) -> Result<(), RegistryError> {
         let mut checker = Checker { file, place: String::new() };
         if self.schema != super::SCHEMA {
