@@ -134,8 +134,8 @@ impl Datagram {
     }
 
     /// Updates the lengths of a datagram that has become `more` bytes longer, or shorter if `more` is negative. The
-    /// headers and the new payload must already be in place. `sum` returns the new UDP checksum for the old one, both
-    /// in machine order.
+    /// headers and the new payload must already be in place. `sum` returns the new UDP checksum for the old one. Both
+    /// values are the two bytes of the field, read in the byte order of the machine.
     #[inline(always)]
     pub(crate) fn resize(self, packet: &mut Packet, more: i16, sum: impl FnOnce(u16) -> u16) {
         if self.six {

@@ -53,8 +53,8 @@ impl Change {
         Self(Self::NOTHING - before + after + u64::from(lengths))
     }
 
-    /// Returns the checksum field that replaces `field`, both in machine order. Never 0, which means no checksum (RFC
-    /// 1624 equation 3).
+    /// Returns the checksum field that replaces `field`. Both are the two bytes of the field, read in the byte order of
+    /// the machine. The result is never 0, which means no checksum (RFC 1624 equation 3).
     #[inline(always)]
     pub(crate) fn apply(self, field: u16) -> u16 {
         match !checksum::fold(self.0 + u64::from(!field)) {

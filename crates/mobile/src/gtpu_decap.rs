@@ -212,6 +212,7 @@ impl Local {
         local
     }
 
+    /// Returns true if packets to an IPv4 address, a number in host byte order, are allowed.
     #[inline(always)]
     fn has_ipv4(&self, address: u32) -> bool {
         self.any || self.ipv4.contains(&address)

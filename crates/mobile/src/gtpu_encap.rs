@@ -144,7 +144,8 @@ impl Declare for GtpuEncap {
     const TRAFFIC: &'static str = "{ destination: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;
     const READS: &'static [&'static str] = &["tunnel", "next_hop", "tunnel_teid", "tunnel_peer", "tunnel_qfi"];
-    // Each replica numbers its own packets. If several workers run the module, `new` refuses sequence numbers.
+    // Replicas share only a counter, for the identification of outer IPv4 packets. If several workers run the module,
+    // `new` refuses sequence numbers.
     const STATE: StateKind = StateKind::SharedReadOnly;
     const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
 

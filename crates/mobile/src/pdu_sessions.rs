@@ -101,6 +101,7 @@ struct Lines {
 }
 
 impl Lines {
+    /// Reads the lines of a parameter; no lines if the parameter is not given.
     fn read(parameter: &'static str, source: Option<&Source>, setup: &Setup<'_>) -> Result<Self, SetupError> {
         let (file, text) = match source {
             None => (None, Vec::new()),

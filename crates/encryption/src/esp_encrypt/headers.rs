@@ -68,6 +68,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
+    /// Creates the writer of headers. `source` is the outer source address.
     pub(super) fn new(
         source: IpAddr,
         dscp: Dscp,

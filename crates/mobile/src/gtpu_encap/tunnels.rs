@@ -82,6 +82,7 @@ impl Table {
         true
     }
 
+    /// Returns the tunnel of a key; `None` if the table does not contain the key.
     #[inline(always)]
     pub(super) fn get(&self, key: u64) -> Option<Tunnel> {
         let mut at = self.start(key);

@@ -151,6 +151,7 @@ fn claim(word: &AtomicU64, shift: usize, rule: u32) -> bool {
 }
 
 impl Writer {
+    /// Creates a writer, and counts it in [`Accounts::writers`] until it is dropped.
     pub(super) fn new(accounts: &Arc<Accounts>, direction: Direction, unlisted: Arc<[Counter]>) -> Self {
         accounts.writers[direction as usize].fetch_add(1, Ordering::AcqRel);
         Self { accounts: Arc::clone(accounts), direction, unlisted }

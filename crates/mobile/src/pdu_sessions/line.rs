@@ -218,12 +218,14 @@ fn at<T>(name: &str, result: Result<T, String>) -> Result<T, String> {
     result.map_err(|message| format!("{name}: {message}"))
 }
 
+/// Parses a tunnel endpoint identifier, which is not 0.
 fn teid(text: &str) -> Result<u32, String> {
     let short: String = text.chars().take(60).collect();
     let found = number(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
     found.ok_or_else(|| format!("'{short}': allowed are 1 to 4294967295, or 0x1 to 0xffffffff"))
 }
 
+/// Parses the IPv4 address of a single host. Returns the address as a number in host byte order.
 fn peer(text: &str) -> Result<u32, String> {
     let short: String = text.chars().take(60).collect();
     let address = text.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits).filter(|address| is_host(*address));

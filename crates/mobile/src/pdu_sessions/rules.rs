@@ -45,6 +45,8 @@ impl<A: RuleAddress> Compiled<A> {
         }
     }
 
+    /// Writes the verdict of each key into `verdicts`, and counts hits of rules in `hits`. `keys` and `verdicts` must
+    /// have the same length.
     #[inline]
     fn classify(&self, keys: &[HeaderKey<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         match self {
@@ -184,6 +186,7 @@ fn rule<A: RuleAddress>(condition: &Condition, net: RulePrefix<A>) -> Rule<A> {
     Rule { src: RulePrefix::ANY, dst: net, sport, dport, protocol, action: Action::Permit }
 }
 
+/// Returns the key of a packet for the classifier: the user is the source, and the remote side is the destination.
 #[inline(always)]
 fn key<A: RuleAddress>(seen: &Seen, user: A, remote: A) -> HeaderKey<A> {
     match seen.ports {
