@@ -195,7 +195,7 @@ impl Model {
         self.turn
     }
 
-    /// The packets per second of each module, with and without a flow: R.
+    /// The packets per second of each module, R: packets of flows, and packets that belong to no flow.
     #[must_use]
     pub fn rates(&self) -> &[f64] {
         &self.rates

@@ -65,7 +65,7 @@ impl Riser<'_> {
     }
 }
 
-/// The relative difference by which equal levels may differ because of rounding.
+/// Levels that differ by at most this fraction count as equal, because of rounding.
 const SAME: f64 = 1e-12;
 
 /// Increases all rates until each is at its `most` or needs a resource that is used up. Returns the rates.

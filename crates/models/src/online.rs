@@ -34,9 +34,8 @@ const LEARNT: f64 = 0.2;
 /// The assumed cost of a call in seconds, if the profile has no costs.
 const LEAST: f64 = 1e-9;
 /// The largest cost of a call that is used, relative to the expected cost. A higher cost in one or two successive
-/// periods is reduced to it, because two adjacent periods can share a stall. The third successive period is used in
-/// full. A call that takes thousands of times the expected cost is thus known after a few periods in which it was
-/// timed.
+/// periods is reduced to this limit, because two adjacent periods can share a stall. The third successive period is
+/// used in full. So after a few periods with timed calls, even a cost of thousands of times the expected cost is known.
 const MOST: f64 = 4.0;
 /// The largest number of successive points above `MOST` that count as stalled.
 const STALLED: u32 = 2;
@@ -131,7 +130,7 @@ impl Online {
     /// outlier is limited.
     fn believed(&mut self, packets: f64, cost: f64) -> (f64, f64) {
         let expected = self.line().at(packets);
-        // A call with an expected cost of 0 may have a cost.
+        // The expected cost may be 0, although the call has a cost. So the unit is never 0.
         let unit = expected.max(self.profile.at(packets) * USUAL);
         let off = (cost - expected) / unit;
         let limit = FAR * self.usual.max(USUAL);
@@ -145,7 +144,7 @@ impl Online {
         (expected + unit * counted, if again { CHANGED } else { FORGETTING })
     }
 
-    /// Returns the cost of a call and of each packet in it. Neither is negative.
+    /// Returns the cost of a call and the cost of each packet in the call, in seconds. Both are 0 or more.
     #[must_use]
     pub fn line(&self) -> Line {
         let turn = self.products / (self.squares + (self.usual.max(USUAL) / TURNED).powi(2));

@@ -63,14 +63,14 @@ pub(crate) struct Solution {
 
 /// The tolerance of limits, relative to their room above the least values.
 const EXACT: f64 = 1e-10;
-/// The least room of a limit, relative to the limit, to which the tolerance is applied.
+/// If the room of a limit is less than this fraction of the limit, the tolerance is relative to this fraction.
 const NEXT_TO_NOTHING: f64 = 1e-5;
 /// The number of rounds after which the present result is used. This is far more than needed.
 const ROUNDS: usize = 1_000;
-/// The largest relative decrease of the dual by rounding.
+/// A decrease of the dual by at most this fraction counts as a rounding error.
 const ROUNDING: f64 = 1e-14;
-/// The relative curvature below which a curvature counts as a rounding error. It is relative to the curvature that
-/// limits without common variables would have.
+/// A curvature counts as a rounding error if it is at most this fraction of the curvature that limits without common
+/// variables would have.
 const FLAT: f64 = 1e-10;
 /// The number of rounds between two trials in which the prices of limits that are not reached are set to 0.
 const SLOW: usize = 4;
@@ -110,7 +110,7 @@ struct Dual<'p> {
     rooms: Vec<f64>,
     /// The price of each limit.
     prices: Vec<f64>,
-    /// By variable: the sum of the prices of its limits. Must follow each change of a price.
+    /// By variable: the sum of the prices of its limits. The function that changes a price must also change these sums.
     sums: Vec<f64>,
 }
 
@@ -168,8 +168,8 @@ impl Dual<'_> {
         terms.iter().for_each(|&at| self.sums[at] += price);
     }
 
-    /// Returns the price at which the shares of `terms` add up to `most`. `sums` must contain only the other prices.
-    /// `guess` is the price at which the search starts.
+    /// Returns the price at which the shares of `terms` add up to `most`. The caller must have subtracted the present
+    /// price of this limit from the `sums` of `terms`. `guess` is the price at which the search starts.
     fn price(&self, terms: &[usize], (most, room): (f64, f64), guess: f64) -> f64 {
         // The sum of variables between their bounds, the sum of variables at a bound, and the slope of the first sum.
         let at_price = |price: f64| {
@@ -197,7 +197,7 @@ impl Dual<'_> {
             } else {
                 above = price
             };
-            // For one variable, `share^-2` is linear in the price: this is Newton's step for it.
+            // For one variable, `share^-2` is linear in the price. So this is Newton's step for `share^-2`.
             let wanted = most - still;
             let next = price + (wanted.powi(-2) - moving.powi(-2)) * moving.powi(3) / (-2.0 * slope);
             let inside = wanted > 0.0 && slope < 0.0 && next > below && next < above;
@@ -212,9 +212,9 @@ impl Dual<'_> {
         price
     }
 
-    /// Sets the prices of limits that are not reached to 0, if this leads nearer to the optimum. Otherwise, with two
-    /// limits on the same variables, the price of the wider limit would move to the other limit in very small steps, as
-    /// small as the distance between the two limits.
+    /// Sets the prices of limits that are not reached to 0, if this leads nearer to the optimum. Without this method,
+    /// if two limits have the same variables, the price of the wider limit would move to the other limit in very small
+    /// steps, as small as the distance between the two limits.
     fn drop_slack(&mut self) {
         let (before, from) = (self.prices.clone(), (self.error(), self.worth()));
         let (slack, reached): (Vec<usize>, Vec<usize>) =
@@ -272,8 +272,9 @@ impl Dual<'_> {
     }
 
     /// Solves `H·direction = excess` by conjugate gradients. H has the derivatives of the sums of the limits `free` by
-    /// the prices of these limits, with the opposite sign. `slopes` has the same derivative of each variable's part. If
-    /// a part of the excess is along a direction in which no variable changes, returns this direction, too.
+    /// the prices of these limits, with the opposite sign. `slopes` has, for each variable, the derivative of its part
+    /// of a limit by the price, also with the opposite sign. If a part of the excess is along a direction in which no
+    /// variable changes, also returns this direction.
     fn direction(&self, free: &[usize], excess: &[f64], slopes: &[f64]) -> (Vec<f64>, Option<Vec<f64>>) {
         let of = |limit: usize| self.limits[limit].terms;
         let diagonal: Vec<f64> = free.iter().map(|&at| of(at).iter().map(|&term| slopes[term]).sum::<f64>()).collect();

@@ -6,7 +6,7 @@
 use super::measured::Measured;
 use super::{Line, Model, Module};
 
-/// The share of the largest batch from which arriving batches count as large enough.
+/// Arriving batches count as large enough if they have at least this fraction of the largest batch.
 const LARGE_ENOUGH: f64 = 0.7;
 
 impl Model {

@@ -51,8 +51,9 @@ impl Model {
         now.to_vec()
     }
 
-    /// Returns the direction of the step, with one component for each module; 0 for modules that do not change. In this
-    /// direction, the load decreases fastest while the delays of flows in violation do not increase.
+    /// Returns the direction of the step, with one component for each module; 0 for modules that do not change. Among
+    /// the directions in which the delays of flows in violation do not increase, this is the direction in which the
+    /// load decreases fastest.
     fn direction(&self, bounds: &[Bound], measured: &Measured<'_>) -> Vec<f64> {
         let now = measured.triggers;
         let triggers: Vec<f64> = now.iter().map(|&trigger| trigger as f64).collect();

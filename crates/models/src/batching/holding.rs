@@ -45,9 +45,9 @@ impl Model {
     /// - If packets are held more than once: the modules that hold them again.
     fn candidates(&self, arrivals: &Arrivals, triggers: &[usize]) -> Vec<Vec<usize>> {
         let Called { arrived, batches, .. } = self.called(arrivals, triggers);
-        // By module: the nearest module that gathers packets, on the way up to this module and including it.
+        // By module: the last module that gathers packets, on the path from the source up to and including this module.
         let mut gathers: Vec<Option<usize>> = vec![None; triggers.len()];
-        // By module: the size of its batches if it does not gather packets, relative to the size if it does.
+        // By module: the batch size without gathering in this module, relative to the batch size with gathering.
         let mut part = vec![1.0; triggers.len()];
         let mut saves = vec![0.0; triggers.len()];
         let (mut first, mut again) = (Vec::new(), Vec::new());

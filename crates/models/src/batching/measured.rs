@@ -20,7 +20,7 @@ pub struct Measured<'m> {
     pub guard: f64,
 }
 
-/// The tolerance for sums that are calculated in another order.
+/// The factor by which a delay may exceed its limit, as a tolerance for sums that are calculated in another order.
 pub(super) const ROUNDING: f64 = 1.0 + 1e-13;
 
 /// A flow with packets and with an objective.

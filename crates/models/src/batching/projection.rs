@@ -4,7 +4,7 @@
 //! takes the row with the largest remainder relative to its length. So the result does not depend on the order of the
 //! rows.
 
-/// The relative remainder below which a row counts as dependent on others.
+/// A row counts as dependent on other rows if its remainder is at most this fraction of its length.
 const DEPENDENT: f64 = 1e-9;
 
 /// An orthonormal basis of rows, and the coefficients of the rows in this basis.

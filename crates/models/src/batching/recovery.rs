@@ -1,9 +1,10 @@
 //! Recovery from violations (Batchy section 4.3 and appendix E): cuts triggers until delays are within objectives
 //! again.
 //!
-//! Triggers are cut where the reduction of delay costs the least saving. This is the convex programme of the optimum
-//! with the present triggers as upper bounds. The programme handles all flows together: a cut that helps several flows
-//! counts for each of them, and the result does not depend on the order of the flows.
+//! Smaller triggers reduce delays but save fewer calls. Triggers are cut where the reduction of delay costs the least
+//! saving. This is the convex programme of the optimum with the present triggers as upper bounds. The programme handles
+//! all flows together: a cut that helps several flows counts for each of them, and the result does not depend on the
+//! order of the flows.
 
 use super::Model;
 use super::measured::{Bound, Measured};
@@ -11,7 +12,7 @@ use crate::separable::{self, Limit, Term};
 
 /// The relative distance by which a flow is brought below its limit. Larger than errors of the solver and of rounding.
 const MARGIN: f64 = 1e-5;
-/// The largest difference from a whole number at which a trigger counts as whole.
+/// A trigger counts as whole if it differs from a whole number by at most this value.
 const WHOLE: f64 = 1e-7;
 
 impl Model {

@@ -3,10 +3,11 @@
 //!
 //! A packet that waits for a batch at a splitter arrives in a larger batch at the next module, and waits less there. So
 //! a larger batch at the root costs the later modules nearly nothing. One pass in the packets' order is near the best
-//! result: it raises the batch of each segment as far as the tightest flow allows if no later segment holds packets.
-//! The pass is wrong for segments that use time which later segments could use better. Each of these segments gets a
-//! *cap*, the largest batch to which it is raised. The cap is found by trial, and all later segments are filled again
-//! after each trial. With any caps, all objectives are kept, and later segments use the time that a cap leaves.
+//! result: it raises the batch of each segment as far as the tightest flow allows, on the assumption that no later
+//! segment holds packets. The pass is wrong for segments that use time which later segments could use better. Each of
+//! these segments gets a *cap*, the largest batch to which it is raised. The cap is found by trial, and all later
+//! segments are filled again after each trial. With any caps, all objectives are kept, and later segments use the time
+//! that a cap leaves.
 
 use super::Model;
 use super::segments::Segments;
@@ -15,8 +16,8 @@ use super::waiting::Arrivals;
 /// The largest number of rounds over all segments with later segments. The search ends earlier if a round changes
 /// nothing.
 const ROUNDS: usize = 4;
-/// The largest number of modules of a model whose chains are also searched module by module. In a small model, one
-/// packet is a large part of a batch's delay.
+/// If a model has at most this number of modules, a second search treats each module as a separate segment. In a small
+/// model, one packet is a large part of a batch's delay.
 const FEW: usize = 16;
 /// The least relative improvement of the load. It is larger than rounding errors of sums in another order.
 const BETTER: f64 = 1e-9;
@@ -140,7 +141,7 @@ impl<'s> Search<'s> {
     }
 
     /// Fills the segments `order`, which must be in the packets' order: sets each batch as high as the cap and the
-    /// tightest flow allow if no later segment holds packets.
+    /// tightest flow allow, on the assumption that no later segment holds packets.
     pub(super) fn fill(&mut self, order: &[usize]) {
         for &at in order {
             let arrived = self.arrives(at);
@@ -209,7 +210,7 @@ impl<'s> Search<'s> {
         let leads = |at: &&usize| self.segments.stops_at(**at).iter().any(|&stop| !self.segments.stops[stop].last);
         let groups: Vec<Vec<usize>> =
             self.segments.order.iter().filter(leads).map(|&at| successors.behind(at)).collect();
-        // By group: the number of changes when it was last optimised.
+        // By group: the value of `changes` when the group was last optimised.
         let (mut changes, mut best_at) = (0, vec![usize::MAX; groups.len()]);
         for _ in 0..ROUNDS {
             let before = changes;
@@ -277,7 +278,8 @@ impl<'s> Search<'s> {
 /// Finds the segments behind a segment.
 struct Successors<'s> {
     segments: &'s Segments,
-    /// By segment: the last segment for which [`behind`](Self::behind) has found it.
+    /// By segment: the last argument of [`behind`](Self::behind) whose result contains the segment; `usize::MAX`
+    /// before.
     of: Vec<usize>,
     /// By segment: its position in the packets' order.
     position: Vec<usize>,

@@ -1,4 +1,5 @@
-//! Uses remaining time that is too short for one packet more in a whole chain: makes a step inside the chain.
+//! Uses the remaining time of flows if it is too short for one more packet in each batch of a whole chain. Then the
+//! chain gets a step: larger batches from one of its modules on.
 //!
 //! Triggers are whole numbers, so the tightest flow usually has some time left. A larger batch from the middle of a
 //! chain on adds less delay than a larger batch for the whole chain. If the time is still too short, a smaller batch

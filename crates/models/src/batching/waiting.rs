@@ -24,7 +24,7 @@ pub struct Arrivals {
     /// time in the module where the packet waits, and elsewhere.
     pub held: f64,
     /// The additional worker time, in seconds, of a packet that has waited for a batch before, for each further batch.
-    /// It is used if it is more than `held`.
+    /// If `held` is more, `held` is used.
     pub again: f64,
 }
 
@@ -71,7 +71,7 @@ impl Model {
     pub(super) fn called(&self, arrivals: &Arrivals, triggers: &[usize]) -> Called {
         let many = triggers.len();
         let mut called = Called { load: 0.0, arrived: Vec::with_capacity(many), batches: Vec::with_capacity(many) };
-        // By module: true if packets have waited for a batch when they leave it.
+        // By module: true if packets that leave the module have waited for a batch, in this module or before.
         let mut waited = Vec::with_capacity(many);
         for (at, (module, trigger)) in self.modules().iter().zip(triggers).enumerate() {
             let (arrives, batch) = self.batch(arrivals, &called.batches, at, *trigger);

@@ -156,7 +156,7 @@ fn worth(problem: &Problem, wanted: &Wanted<'_>, placement: &[Way]) -> Result<f6
 
 /// Returns placements in which one function, or one copy of a chain, is on another domain.
 fn neighbours<'p>(problem: &'p Problem, placement: &'p [Way]) -> impl Iterator<Item = Vec<Way>> + 'p {
-    /// The largest number of placements. If there are more, a part of them is used, at equal distances.
+    /// The largest number of placements. If there are more, every n-th placement is used.
     const MOST: usize = 2_000;
     /// The largest number of pairs of functions in all placements. Time is needed for each pair, so this limits the
     /// time.

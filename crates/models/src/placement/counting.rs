@@ -134,8 +134,8 @@ impl<'p> Counting<'p> {
         (1.0 / function.metric / self.unit).round() as i64
     }
 
-    /// Returns, by the number of chains, all states that these chains can have on the available cores. Subtracts the
-    /// steps from `remaining`. `None` if too few steps remain.
+    /// Returns a list of sets of states. The set at index n has all states that the first n chains can have on the
+    /// available cores. Subtracts the steps from `remaining`. `None` if too few steps remain.
     fn reached(&self, remaining: &mut u64) -> Option<Vec<HashSet<State>>> {
         let domains = &self.problem.domains;
         let mut reached = vec![HashSet::from([vec![0; 4 * domains.len()]])];

@@ -12,7 +12,8 @@ use super::model::{Placement, Problem, ProblemError, Way};
 /// The parameters of the iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damping {
-    /// The part of the distance to the next demands that each round goes, above 0 and at most 1.
+    /// The fraction of the difference between the present and the next demands by which each round changes the demands;
+    /// above 0 and at most 1.
     pub step: f64,
     /// The largest number of rounds.
     pub rounds: usize,

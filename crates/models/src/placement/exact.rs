@@ -9,10 +9,10 @@
 //! The bound is loose, because remaining chains do not consider each other's loads. So a longer search starts again in
 //! [slices](Slice). Within a slice, the load of the home's cache is at least the slice's lower end.
 //!
-//! Placements that differ only in the numbering of equal domains are searched once: the domains of a class are used in
-//! their order. Placements that differ only in the order of [kin](Kin), which are chains that add the same loads, are
-//! also searched once: the numbers of their ways do not decrease. When all ways are chosen, the best assignment of kin
-//! to ways is calculated.
+//! Placements that differ only in the numbering of equal domains are searched once: the domains of a class are used by
+//! ascending number. [Kin](Kin) are chains that add the same loads. Placements that differ only in an exchange of kin
+//! are also searched once: from one chain of a kin to the next, the number of the way does not decrease. When all ways
+//! are chosen, the best assignment of kin to ways is calculated.
 
 mod root;
 
@@ -56,17 +56,17 @@ impl Certificate {
 
 /// The relative difference below which values count as equal.
 const SAME: f64 = 1e-9;
-/// The number of nodes after which a search starts again in slices of the load of the home's cache.
+/// The number of nodes after which a search starts again in [slices](Slice): ranges of the load of the home's cache.
 const FIRST_NODES: u64 = 3_000;
 /// The number of ways that are examined in the slices before the slices are divided further, for a better bound.
 const SECOND_WORK: u64 = 20_000_000;
 /// The number of examined ways after which the heuristic search looks for a better placement. It looks again whenever
 /// the number has doubled.
 const FIRST_IMPROVING: u64 = 500_000;
-/// The number of examined ways for each value that the heuristic search may calculate.
+/// For this number of ways that the search examines, the heuristic search may calculate the value of one placement.
 const WAYS_PER_VALUE: u64 = 60;
-/// The number of last chains for which cores and loads have no price. With a price, chains would pay for resources that
-/// the few remaining chains do not need.
+/// If at most this number of chains remains to be placed, cores and loads have no price. With a price, these few chains
+/// would pay for resources that no other chain needs.
 const UNPRICED: usize = 2;
 /// The number of examined ways between two checks of the time.
 const LOOK_EVERY: u64 = 20_000;
@@ -115,8 +115,8 @@ struct Search<'s> {
     slice: Slice,
     /// Two sets of prices: all prices 0 (`FREE`), and the prices with a low bound at the root (`PRICED`).
     prices: [Prices; 2],
-    /// By kin: the indices of the ways that use equal domains in their order. At the root, each other way has the same
-    /// value as one of these ways.
+    /// By kin: the indices of the ways that use the domains of each class by ascending number. At the root, each other
+    /// way has the same value as one of these ways.
     firsts: Vec<Vec<usize>>,
     improve: Improve<'s>,
     /// The value of the best placement so far; −∞ without one.
@@ -124,7 +124,7 @@ struct Search<'s> {
     objective: Objective,
     /// By chain: the way in the best placement so far.
     chosen: Option<Vec<usize>>,
-    /// The largest bound of the parts that were not searched; −∞ if all was searched.
+    /// The largest bound of the placements that were not searched; −∞ if all placements were searched.
     open: f64,
     /// The number of nodes whose bound was calculated.
     nodes: u64,
@@ -140,7 +140,7 @@ struct Search<'s> {
     since_look: usize,
     /// True if the effort is used up. Nothing is searched any more.
     is_over: bool,
-    /// By depth, the number of placed chains.
+    /// The state at each depth. The depth is the number of placed chains.
     levels: Vec<Level>,
 }
 
@@ -156,9 +156,9 @@ struct Stop {
 /// The state of the search at one depth; each node overwrites it.
 #[derive(Clone, Default)]
 struct Level {
-    /// By resource: the load of the placed chains, and the load that every placement has.
+    /// By resource: the load of the placed chains plus the load that every placement has ([`Space::always`]).
     loads: Vec<f64>,
-    /// By resource: the value that the placed chains lose at least per unit of load.
+    /// By resource: a lower bound of the value that the placed chains lose per unit of additional load.
     slopes: Vec<f64>,
     /// The free cores by domain, and at the end the remaining number of moves.
     cores: Vec<usize>,
@@ -166,7 +166,7 @@ struct Level {
     worth: f64,
     /// The ways of the next chain with their bounds, sorted by falling bound.
     ways: Vec<(f64, usize)>,
-    /// The bound without the next chain.
+    /// The part of the bound that does not depend on the way of the next chain.
     rest: f64,
     /// By domain: true if a placed chain uses it.
     is_used: Vec<bool>,
@@ -249,7 +249,8 @@ impl<'s> Search<'s> {
         self.open = slices.iter().map(|slice| slice.bound).fold(f64::NEG_INFINITY, f64::max);
     }
 
-    /// Searches a slice. Returns it with a new bound if it was not searched completely.
+    /// Searches a slice. If the search was not complete, returns the slice with a new bound. `None` if no better
+    /// placement can remain in the slice.
     fn search_slice(&mut self, mut slice: OpenSlice) -> Option<OpenSlice> {
         if !self.promises(slice.bound) {
             return None;
@@ -286,7 +287,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// True if a bound allows a better placement.
+    /// Returns true if a placement whose value is at most `bound` can be better than the best placement so far.
     fn promises(&self, bound: f64) -> bool {
         let least = match self.objective {
             Objective::Rates => SAME * self.best.abs(),
@@ -298,7 +299,8 @@ impl<'s> Search<'s> {
 
     /// Returns the bound of a way at a node: its value at the node's loads and its own load, minus the loss of placed
     /// chains and the price of its cores and load. `None` if there are too few cores, if the load exceeds the slice, or
-    /// if the chain is below its least rate. `scratch` must be equal to the loads of `level`, and is so afterwards.
+    /// if the chain is below its least rate. `scratch` must be equal to the loads of `level`. It is changed during the
+    /// call, and equal to them again afterwards.
     #[inline]
     fn way(&self, listed: &Listed, at: usize, level: &Level, prices: &Prices, scratch: &mut [f64]) -> Option<f64> {
         let choice = &listed.choices[at];
@@ -330,7 +332,8 @@ impl<'s> Search<'s> {
         if depth + UNPRICED >= self.order.len() { FREE } else { PRICED }
     }
 
-    /// Returns a bound of the ways that are not listed, valid at all nodes.
+    /// Returns an upper bound of value minus price, as in [`way`](Self::way), for the ways of a chain that are not
+    /// listed. The bound is valid at all nodes, and has no meaning if all ways are listed.
     fn ceiling(&self, listed: &Listed, priced: usize) -> f64 {
         self.prices[priced].ceiling(listed)
     }
@@ -412,8 +415,8 @@ impl<'s> Search<'s> {
         })
     }
 
-    /// Searches the ways that [`bound`](Self::bound) has listed at this depth, the highest bound first. Parts that are
-    /// not searched raise `open`.
+    /// Searches the ways that [`bound`](Self::bound) has listed at this depth, the highest bound first. Raises `open`
+    /// to the highest bound of the ways that are not searched.
     fn descend(&mut self, depth: usize, chosen: &mut Vec<usize>) {
         let Some(&kin) = self.order.get(depth) else { return self.leaf(chosen) };
         let listed = &self.space.kin[kin].envelope;

@@ -27,7 +27,7 @@ pub struct Fitted {
     pub drop: Sensitivity,
     /// The shape in which they apply.
     pub shape: Shape,
-    /// The root mean squared error of λ over these co-runs.
+    /// The root mean squared error of λ over the co-runs of the fit.
     pub error: f64,
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Improve<'s> {
 
 /// The number of placements that may be valued at the start, and after each simulated annealing.
 const START: u64 = 20_000;
-/// The largest number of ways of a chain for which each way is tried. Chains with more ways are moved function by
-/// function.
+/// If a chain has at most this number of ways, each way is tried. A chain with more ways is moved function by function,
+/// if its ways are [numbered](super::options::Listed::is_numbered).
 const FEW_WAYS: usize = 128;
 
 impl<'s> Improve<'s> {
@@ -77,8 +77,8 @@ impl<'s> Improve<'s> {
     /// then by moves. Returns the best placement found and its value, which may be that of `from`. `None` without
     /// `from`.
     pub(super) fn wander(&mut self, from: Option<&[usize]>, effort: u64) -> Option<(Vec<usize>, f64)> {
-        /// A change that reduces the value by this fraction of the best value is accepted with probability 1/e: at the
-        /// start, and at the end.
+        /// The temperature at the start and at the end. A change that reduces the value by this fraction of the best
+        /// value is accepted with probability 1/e.
         const HEAT: [f64; 2] = [3e-3, 3e-5];
         const LOOK_EVERY: u64 = 1_000;
         let mut now = from?.to_vec();

@@ -23,7 +23,7 @@ pub(super) struct Term {
     pub(super) resource: usize,
     /// The reduction at competing level 1, in packets per second.
     scale: f64,
-    /// The function's own part of the load.
+    /// The part of the load that the function adds itself. The function does not compete with this part.
     own: f64,
     /// 1 / limit.
     per_limit: f64,
@@ -43,8 +43,9 @@ impl Term {
         }
     }
 
-    /// Returns a lower bound of the mean increase per unit of load, from `loads` to any loads up to `most`. The bound
-    /// is the slope of the chord, because the term is concave. 0 if the load is already `most`.
+    /// Returns a lower bound of the mean increase of the term per unit of load, from `loads` to any loads up to `most`.
+    /// The term is concave, so the bound is the slope of the chord from `loads` to `most`. 0 if the load is already
+    /// `most`.
     fn slope(&self, loads: &[f64], most: &[f64]) -> f64 {
         let room = most[self.resource] - loads[self.resource];
         if room <= 1e-12 * most[self.resource] {
@@ -82,7 +83,7 @@ pub(super) struct Choice {
     /// The domains of the way, each with the number of cores that the way uses there. If functions move, an additional
     /// last entry has the number of domains as index and the number of functions that move, as in [`Space::cores`].
     pub(super) used: Vec<(usize, usize)>,
-    /// Its domains in the order of their first use.
+    /// The domains of the way, each once, in the order in which the way first uses them.
     pub(super) firsts: Vec<usize>,
     /// The loads that the way adds to the loads that all ways of its chain have, each with the index of the resource.
     pub(super) loads: Vec<(usize, f64)>,
@@ -119,7 +120,8 @@ pub(super) struct Listed {
     pub(super) choices: Vec<Choice>,
     /// True if all ways are listed.
     pub(super) is_complete: bool,
-    /// If all ways are listed: the index of each split way, by the number whose digits are its domains.
+    /// The index in `choices` of each split way; `None` if the way is left out. The position in this list is the number
+    /// whose digits are the domains of the way. The list is empty if the chain has too many split ways.
     numbers: Vec<Option<usize>>,
     /// The number of domains.
     domains: usize,
@@ -159,12 +161,12 @@ impl Listed {
         }
     }
 
-    /// True if [`Self::with`] finds ways.
+    /// Returns true if [`with`](Self::with) can find ways. False if the chain has too many split ways.
     pub(super) fn is_numbered(&self) -> bool {
         !self.numbers.is_empty()
     }
 
-    /// Returns the way that differs from the way `at` in the domain of the function at index `place`. `None` if it is
+    /// Returns the index of the way that is the way `at` with the function `place` on `domain`. `None` if this way is
     /// not listed, or if the chain is not [numbered](Self::is_numbered).
     pub(super) fn with(&self, at: usize, place: usize, domain: usize) -> Option<usize> {
         let Way::Split(domains) = &self.choices[at].way else { return None };
@@ -324,8 +326,8 @@ impl Space {
         Self { chains, kin, always, least, most, cores, classes, hints }
     }
 
-    /// Returns the sum of the values of all chains. `chosen` has the way of each chain, here and below. `None` if a
-    /// chain is below its least rate. Cores are not checked.
+    /// Returns the sum of the values of all chains. `chosen` has the index of each chain's way in [`Listed::choices`],
+    /// here and in the methods below. `None` if a chain is below its least rate. Cores are not checked.
     pub(super) fn total(&self, chosen: &[usize]) -> Option<f64> {
         let loads = self.loads(chosen);
         self.chains.iter().zip(chosen).map(|(chain, &at)| Some(chain.value(&chain.choices[at], &loads)?.0)).sum()

@@ -1,4 +1,5 @@
-//! Objectives and constraints in addition to the default: the largest sum of the chains' values.
+//! Objectives and constraints of a placement. The default objective is the largest sum of the chains' values, without
+//! constraints.
 
 use super::model::{Problem, ProblemError, Way};
 

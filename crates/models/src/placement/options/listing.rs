@@ -16,8 +16,8 @@ const FEW_WAYS: usize = 16;
 const ALL_WAYS: usize = 100_000;
 /// The approximate largest number of functions in all ways of all chains together.
 const ALL_SEATS: usize = 1_000_000;
-/// If a number of copies has too many ways, only ways with all copies on one domain are listed, for this number of
-/// domains.
+/// If too many ways are listed already, a number of copies has only ways with all copies on one domain, for at most
+/// this number of domains: the home and the first other domains.
 const FEW_DOMAINS: usize = 4;
 
 /// Returns the term of a function that competes for a resource. The arguments are the fields of [`Term`].
@@ -222,8 +222,8 @@ fn filled(problem: &Problem, chain: &Chain) -> Option<Vec<usize>> {
     (domains.len() == chain.functions.len()).then_some(domains)
 }
 
-/// Visits each non-decreasing sequence of `more` domains after `so_far`. Returns `false` if `visit` has returned
-/// `false`, which stops the visits.
+/// Calls `visit` with each non-decreasing sequence that begins with `so_far` and continues with `more` domains. Stops
+/// and returns `false` when `visit` returns `false`.
 fn multisets(domains: usize, more: usize, so_far: &mut Vec<usize>, visit: &mut dyn FnMut(&[usize]) -> bool) -> bool {
     if more == 0 {
         return visit(so_far);
@@ -271,7 +271,8 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
             continue;
         }
         let drop = if is_local { function.local } else { function.remote };
-        // A function that reads packets from another domain does not compete for a cache: its competing level is 1.
+        // A function that reads packets from another domain has no use of the cache. So its competing level for the
+        // cache is always 1, and has no term.
         let reads_cache = if is_local { follows != Some(false) } else { follows == Some(true) };
         let cache_own = if is_local { demand } else { head_demand };
         let cache_scale = if reads_cache { rate * drop.cache } else { 0.0 };
