@@ -63,7 +63,7 @@ pub struct Conditions {
 /// # Errors
 /// Returns all errors of the configuration, with their places.
 pub fn check(source: &Source) -> Result<Checked, Problems> {
-    // Nothing runs, so any frequency will do. In simulated time nothing waits.
+    // Nothing runs, so the frequency has no effect. In simulated time, nothing waits.
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let (draft, _) = compile(source, conditions, None, None)?;
     Ok(Checked {
@@ -189,8 +189,9 @@ struct Created {
     configured: Vec<Vec<usize>>,
     /// The states that could be created, by name.
     state: BTreeMap<String, CreatedState>,
-    /// `None` for a module or port that has a fault.
+    /// `None` for a module whose function could not be created.
     modules: Vec<Option<CreatedModule>>,
+    /// `None` for a port whose kind is missing or unknown.
     ports: Vec<Option<PortDraft>>,
     /// The modules and ports as lines name them.
     ends: Ends,

@@ -118,7 +118,8 @@ pub(crate) fn make_modules(
     (drafts, ends)
 }
 
-/// Checks the parameters of the ports without opening them. The lists have the order of the text.
+/// Checks the parameters of the ports without opening them. The lists have the order of the text. A draft is `None` if
+/// the kind of the port is missing or unknown.
 pub(crate) fn check_ports(
     root: &Node,
     environment: &mut SetupEnvironment,

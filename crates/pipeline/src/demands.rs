@@ -50,7 +50,7 @@ pub struct PortDemand {
 /// # Errors
 /// Returns all errors of the configuration, with their places.
 pub fn demands(source: &Source) -> Result<Demands, Problems> {
-    // Nothing runs, as in `check`.
+    // Nothing runs, so the frequency has no effect, as in `check`.
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let (draft, _) = compile(source, conditions, None, None)?;
     let pool = PoolOptions { chunks: draft.pool.chunks, frame: draft.pool.frame, ..PoolOptions::default() };

@@ -62,7 +62,7 @@ pub(crate) struct PortDraft {
     pub(crate) params: serde_json::Value,
 }
 
-/// A module without the functions of its workers.
+/// A checked module. The functions of its workers are created later.
 pub(crate) struct ModuleDraft {
     pub(crate) name: String,
     pub(crate) kind: &'static Declaration,

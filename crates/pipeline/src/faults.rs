@@ -63,9 +63,9 @@ impl FaultCollector {
         self.of_values.range(key.clone()..).next().is_some_and(|(found, _)| found.starts_with(&key))
     }
 
-    /// Adds the fault that the reader of the value at `path` found. Ignores it if the value, a value above it or a
-    /// value below it has a fault already. There is one exception: a vague fault of the value itself is replaced, if
-    /// `message` is not a general message of the deserializer.
+    /// Adds the fault that the reader of the value at `path` found. Ignores this fault if the value, a value above it
+    /// or a value below it has a fault already. There is one exception: a vague fault of the value itself is replaced,
+    /// if `message` is not a general message of the deserializer.
     pub(crate) fn add_at(&mut self, root: &Node, path: &[&str], message: &str) {
         self.add_value(root, path, Fault::new(message));
     }
@@ -84,7 +84,7 @@ impl FaultCollector {
         let key = joined(path);
         let fault = Fault { path: shown_path(root, path), ..fault };
         if let Some(known) = self.of_values.get_mut(&key) {
-            // Messages of a generated reader are less precise than those of the schema.
+            // Messages of a generated reader (serde) are less precise than messages of the schema check.
             let generic = ["unknown variant", "data did not match", "invalid type", "invalid value", "invalid length"];
             if known.vague && !generic.iter().any(|start| fault.message.starts_with(start)) {
                 let before = &known.found.fault;

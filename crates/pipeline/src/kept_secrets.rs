@@ -95,12 +95,13 @@ fn has_placeholder(text: &str) -> bool {
 /// Returns the element of `others`, a list of the running configuration, that an element of the new list stands for.
 /// This is an element that is shown in the same way; the element at the same index is preferred. Without such an
 /// element, it is the element at the same index, if the lists have the same length and both elements begin in the same
-/// way.
+/// way. `item` is the new element, `at` is its index, and `length` is the length of the new list.
 fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) -> Option<&'o Node> {
     let new = item.to_json();
     let shown = |other: &Node| {
         let mut shown = other.clone();
-        // First as the value of a secret parameter, then as another value below a kind with secrets.
+        // The element is hidden in two ways: as the value of a secret parameter, and as another value below a kind with
+        // secrets.
         hide(&mut shown, true, true);
         let whole = shown.to_json();
         let mut shown = other.clone();
@@ -120,7 +121,8 @@ fn counterpart<'o>(item: &Node, at: usize, length: usize, others: &'o [Node]) ->
     })
 }
 
-/// Returns the secrets for the `***` of a text, in their order; `None` if there is no secret for one of them.
+/// Returns the secret for each `***` of a text, in the order of the text. `None` if there is no secret for one of the
+/// `***`. `old` is the value in the same place of the running configuration.
 fn secrets_of(text: &str, old: Option<&Node>) -> Option<Vec<String>> {
     let old = match &old?.kind {
         NodeKind::Text(text) => text.clone(),

@@ -216,7 +216,8 @@ impl Prepared {
             let mut set_up = module.declared.take();
             for plan in &mut *plans {
                 let mut part = module.part();
-                // The workers that send packets to the module need this setting: they drop packets if the ring is full.
+                // The workers that send packets to the module need this setting. It states whether they drop packets or
+                // wait if the ring to the module's worker is full.
                 part.share.marks.when_full = module.share.marks.when_full;
                 if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
                     part.share = module.share.of(on.len());
@@ -247,7 +248,8 @@ impl Prepared {
             let running_port = running_port.filter(|(identity, _)| *identity == made.ports[&port.name].0);
             for plan in &mut *plans {
                 let share = on.iter().position(|worker| *worker == plan.worker);
-                // With other shares the port must be opened again.
+                // If several workers run the port, each worker receives a share of its packets. With other workers, the
+                // shares change, and the port must be opened again.
                 let from = share.and_then(|_| taken_over(&running_port?.1, on, plan.worker, true));
                 let (name, kind) = (port.name.clone(), port.kind.name);
                 let mut part = PortPlan { name, kind, open: None, from, entry: *entry };
@@ -311,7 +313,8 @@ impl Draft {
         (0..placement.workers).map(plan).collect()
     }
 
-    /// Combines the functions of modules that run as one into one function, which the first of them gets.
+    /// Combines the functions of modules that run as one into one function. The first of these modules gets this
+    /// function.
     fn fold(&self, plan: &mut Plan) {
         for members in &self.folds {
             let functions: Vec<_> = members.iter().filter_map(|member| plan.modules[*member].function.take()).collect();
@@ -382,8 +385,8 @@ impl ModuleDraft {
         }
     }
 
-    /// Creates the function of a worker. The `first` worker gets the function that the check has created, except if
-    /// that function is provisional.
+    /// Creates the module's function for a worker. If `first` is true, the worker gets the function that the check has
+    /// created, except if that function is provisional.
     fn make(
         &self,
         part: &mut Module,

@@ -211,7 +211,8 @@ fn choose(draft: &Draft, running: &PipelineParts, moves: &[ModuleMove], most: us
         placement.circle(&edges).is_none()
     };
     let mut chosen: Vec<usize> = Vec::new();
-    // Tries pairs of units if no unit is possible alone, for example the modules on both sides of a module.
+    // A unit is a list of moves that must be made together. If no unit is possible alone, tries pairs of units, for
+    // example the modules on both sides of a module.
     let next = |chosen: &[usize]| -> Option<Vec<usize>> {
         let open: Vec<_> = units.iter().filter(|unit| !chosen.contains(&unit[0])).collect();
         let alone = open.iter().map(|unit| (*unit).clone());

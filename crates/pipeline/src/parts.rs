@@ -37,7 +37,7 @@ pub struct PipelineParts {
     pub(crate) files: Files,
     /// The numbers of metadata words, for functions that are taken over.
     pub(crate) words: BTreeMap<String, Word>,
-    /// The names of modules that run as one, by group, in the order of branches.
+    /// The groups of modules that run as one: the names of the modules of each group, in the order of their branches.
     pub(crate) folds: Vec<Vec<String>>,
     /// The largest batch, in packets.
     pub(crate) batch: usize,
@@ -118,7 +118,7 @@ impl PipelineParts {
             members.collect::<HashMap<_, _>>()
         };
         let (before, now) = (folds(running), folds(self));
-        // Modules on one worker can also move to another worker unchanged.
+        // A module that moves from a single worker to another single worker also counts as unchanged.
         let is_unchanged = |member: &String| match (running.modules.get(member), self.modules.get(member)) {
             (Some((old, old_on)), Some((new, on))) => {
                 old == new && (old_on == on || (old_on.len(), on.len()) == (1, 1))

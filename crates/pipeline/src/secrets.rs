@@ -135,7 +135,7 @@ impl<'t> Setting<'t> {
         let shown = match value {
             value if known(value) => value.to_owned(),
             _ if strange || whole || parameter || inside => HIDDEN.to_owned(),
-            // A seed may have as many digits as a part of a key.
+            // A number is shown, because a seed may have as many digits as a part of a key.
             value if value.parse::<u64>().is_ok() => value.to_owned(),
             value => without_keys(value),
         };

@@ -25,7 +25,7 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
     let only_full = |entry: &Entry| entry.value.as_map().is_some_and(|map| map.iter().all(|it| it.key == "when_full"));
     let several = root.get("workers").and_then(Node::as_list).is_some_and(|workers| workers.len() > 1)
         || root.get("control").and_then(|control| control.get("workers")).is_some();
-    // Errors of the schema check must be corrected first.
+    // If the schema check has found errors in this section, no further error is added.
     if let Some(section) = entries(root, "").find(|entry| entry.key == "shares")
         && !faults.within(&["shares"])
         && root.get("scheduler").is_none()

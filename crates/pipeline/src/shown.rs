@@ -52,7 +52,7 @@ pub(crate) fn hide(node: &mut Node, below: bool, within: bool) {
         }
         NodeKind::List(list) => list.iter_mut().for_each(|item| hide(item, below, within)),
         NodeKind::Text(text) if within => *text = hidden(text),
-        // A complete key in a place where no key is expected.
+        // A text that looks like a complete key, in a place where no key is expected.
         NodeKind::Text(text) if text.len() >= 32 && text.bytes().all(|c| c.is_ascii_hexdigit()) && is_key(text) => {
             *text = SECRET.to_owned();
         }

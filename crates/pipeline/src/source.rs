@@ -159,8 +159,8 @@ impl Source {
         root
     }
 
-    /// Leaves out functions, kinds of ports and kinds of state that settings have set to `null`, if there is another
-    /// kind in the same place: `--set ports.in.generator=null --set ports.in.pcap.read=in.pcap`.
+    /// Leaves out functions, kinds of ports and kinds of state that settings have set to `null`, if the same module,
+    /// port or state has another kind: `--set ports.in.generator=null --set ports.in.pcap.read=in.pcap`.
     fn leave_kinds_out(&self, root: &mut Node) {
         let sets = self.sets.iter().filter_map(|set| set.split_once('='));
         let keys = sets.filter(|(_, text)| !text.trim().is_empty()).map(|(key, _)| key.trim());
@@ -176,7 +176,8 @@ impl Source {
             for entry in kinds.iter() {
                 if is_null(entry) { is_new |= entry.new } else { others = true }
             }
-            // If settings make all kinds `null`, the new kind replaces the kind of the text.
+            // If settings have set all kinds of this module, port or state to `null`, the kind that a setting has added
+            // replaces the kind in the text.
             for entry in kinds.iter_mut().filter(|entry| is_null(entry)) {
                 entry.left_out = others || (is_new && !entry.new);
             }
@@ -200,7 +201,7 @@ pub fn with_settings(sets: &[String], more: &[String]) -> Vec<String> {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let kept = all.iter().enumerate().filter(|(index, set)| {
-        // All of the further settings stay, in their order.
+        // All settings of `more` stay, in their order.
         *index >= sets.len() || more.iter().all(|later| !is_within(&key(set), &key(later)))
     });
     kept.map(|(_, set)| (*set).clone()).collect()
@@ -214,7 +215,7 @@ impl Node {
             NodeKind::Map(map) => {
                 let mut moved = Map::default();
                 for entry in map.iter() {
-                    // No error: the keys of a mapping differ.
+                    // `add` cannot fail, because the keys of a mapping differ.
                     let _ = moved.add(Entry { place, value: entry.value.clone().moved_to(place), ..entry.clone() });
                 }
                 NodeKind::Map(moved)

@@ -5,7 +5,8 @@ use forebay_graph::{SetupError, StateKind};
 use crate::draft::{Draft, ModuleDraft};
 use crate::faults::FaultCollector;
 
-/// Returns the state of sessions that a module uses, and the parameter that names it; `None` if it uses none.
+/// Returns the name of the state of sessions that a module uses, and the path of the parameter with this name; `None`
+/// if the module uses no such state.
 fn state(module: &ModuleDraft) -> Option<(&str, String)> {
     if module.kind.state == StateKind::PerSession {
         return Some((module.params.get("state")?.as_str()?, "state".to_owned()));

@@ -85,7 +85,8 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Ok(source.given_as(sets.to_vec()))
         }
         Err((parameter, message)) => {
-            // A default is allowed, but may not fit the value of another parameter.
+            // A default value is allowed, but may not fit the value of another parameter. The place is then the start
+            // of the text.
             let number = values.given.get(parameter).and_then(|(_, number)| *number);
             let place = number.map_or(SourceLocation::START, SourceLocation::Set);
             faults.add(place, format!("{parameter}: {message}"));

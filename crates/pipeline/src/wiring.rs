@@ -194,7 +194,8 @@ impl Wiring {
         }
     }
 
-    /// Records that the line has an error after this gate or port.
+    /// Records that the line has an error after this gate or port. Then `check` does not also report that the gate or
+    /// port leads nowhere.
     fn strays(&mut self, ends: &Ends, from: Option<(Target, Option<&str>)>) {
         let Some((from, gate)) = from else { return };
         let gate = match (from, gate) {
@@ -264,7 +265,8 @@ impl Wiring {
         for (module, (end, (gates, entered))) in modules.enumerate() {
             let name = &end.name;
             if !entered {
-                // The modules behind it are not reached either, but only this line is missing.
+                // The modules behind this module are not reached either. They are not reported, because only the line
+                // to this module is missing.
                 faults.add(end.place, format!("no packet reaches module '{name}': no line leads to it"));
                 if gates.iter().all(Option::is_none) {
                     continue;
@@ -297,7 +299,7 @@ impl Wiring {
             sources += usize::from(receives);
             match entry {
                 None if self.astray.contains(&(Target::Port(port), None)) => {}
-                // A new port of a setting is usually a misspelt name of another port.
+                // A port that only a setting creates is usually a misspelt name of another port.
                 None if end.new && (receives || !self.exits[port]) => {
                     let own = ends.ports.iter().filter(|end| !end.new);
                     let own = listed(own.map(|end| end.name.as_str()));

@@ -264,7 +264,7 @@ struct Composer<'i, 'f> {
     /// Whether brackets of gates were replaced in the text.
     shielded: bool,
     faults: &'f mut Vec<LocatedFault>,
-    /// The values of anchors, by number.
+    /// The values of anchors, by the parser's number of the anchor.
     anchors: HashMap<usize, Node>,
     /// The number of values so far, for the limit.
     nodes: usize,

@@ -96,7 +96,7 @@ pub struct Client {
     /// True after a request for a stream of responses. The server sends these responses when there is something to
     /// report, so the time limit counts only from the first byte of a response.
     is_stream: bool,
-    /// The instance, once it has responded to `hello`.
+    /// The response to `hello`; `None` before the exchange of versions.
     hello: Option<Hello>,
 }
 
@@ -115,14 +115,14 @@ impl Client {
             .map_err(failed)
     }
 
-    /// Sets the time limit of a whole response, which must be more than zero.
+    /// Sets the time limit of a whole response and of writing a request. It must be more than zero.
     pub fn with_patience(self, patience: Duration) -> io::Result<Self> {
         self.reader.get_ref().set_write_timeout(Some(patience))?;
         Ok(Self { patience, ..self })
     }
 
-    /// Returns the process ID of the other side, as the kernel has it. The ID in `hello` may be wrong. `None` if the
-    /// process has no ID here, because it is in another PID namespace.
+    /// Returns the process ID of the other side, as the kernel reports it. The ID in `hello` may be wrong. `None` if
+    /// the process has no ID here, because it is in another PID namespace.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         connect::process(self.reader.get_ref())
@@ -158,7 +158,7 @@ impl Client {
             }
             self.hello = Some(hello);
         }
-        // It was set above.
+        // `hello` was set above, so this error cannot occur.
         self.hello.as_ref().ok_or(ClientError::Ended)
     }
 
@@ -224,7 +224,7 @@ impl Client {
         loop {
             match self.response_until(Some(until)) {
                 Err(refused @ ClientError::Refused(_)) => return refused,
-                // Responses to earlier requests.
+                // A response to an earlier request: the reason may follow.
                 Ok(_) => {}
                 Err(_) => return error.into(),
             }

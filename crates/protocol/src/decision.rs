@@ -163,9 +163,9 @@ impl Decision {
         self.short.clear();
     }
 
-    /// Adds the actions that set a module's trigger and, if `hold_s` is given, its hold limit in seconds. Leaves out
-    /// values that `snapshot` shows to be in force already, and the hold limit of a trigger of 0, which has no hold
-    /// limit. `reason` and `flow` are the reason of the change.
+    /// Adds the actions that set a module's trigger and, if `hold_s` is given, its hold limit in seconds. Adds no
+    /// action for a value that is in force already according to `snapshot`. Adds no hold limit if `trigger` is 0,
+    /// because there is none without a trigger. `reason` and `flow` are the reason of the change.
     pub fn set(
         &mut self,
         snapshot: &Snapshot,

@@ -1,8 +1,8 @@
 //! The values that a running pipeline exchanges with other programs, and the client that requests them.
 //!
-//! The data plane fills these values; everything outside it reads them: `forebay top` and `show`, the server, recorded
-//! experiments. A program that depends on this crate links no part of the data plane. The format on the socket is one
-//! line of JSON per request and one or more lines of JSON per response (`docs/live.md`).
+//! The data plane fills these values. Programs outside the data plane read them: `forebay top` and `show`, the server,
+//! recorded experiments. A program that depends on this crate links no part of the data plane. The format on the socket
+//! is one line of JSON per request and one or more lines of JSON per response (`docs/live.md`).
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Finds the sockets of running pipelines.
 //!
-//! A run without a name has the socket `PIPELINE-PID.sock`. A run with a name has `named/NAME.sock`, so that no two
-//! runs have one name at the same time.
+//! A run without a name has the socket `PIPELINE-PID.sock`. A run with a name has `named/NAME.sock`, so that two runs
+//! never have the same name at the same time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -135,7 +135,8 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Returns the folders of all users if this is the administrator, otherwise the user's own folder.
+/// Returns the folders of all users if this process belongs to the administrator (user ID 0), otherwise the user's own
+/// folder.
 fn folders() -> Vec<PathBuf> {
     let mut all = vec![folder()];
     if own_user() == 0 {
@@ -249,7 +250,7 @@ fn sockets(folder: &Path) -> Vec<Located> {
     all
 }
 
-/// Returns whether a socket has a listener, which may be too busy to accept a connection.
+/// Returns whether a socket has a listener. Also true if the listener is too busy to accept a connection.
 ///
 /// # Errors
 /// Errors of the system's `connect`, except a missing listener.
@@ -262,8 +263,8 @@ pub fn is_listened_at(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Lists the sockets of a folder with and without a listener. Skips a folder of another user, except for the
-/// administrator, and sockets that cannot be connected to for another reason.
+/// Lists the sockets of a folder with and without a listener. Skips a folder of another user, except if this process
+/// belongs to the administrator. Skips sockets that cannot be connected to for a reason other than a missing listener.
 fn look(folder: &Path) -> Listing {
     let mut listing = Listing::default();
     let is_trusted = fs::symlink_metadata(folder)
@@ -294,8 +295,9 @@ pub fn running() -> Listing {
     all
 }
 
-/// Removes the sockets of killed processes from a folder. A socket is removed only if it has no listener and its
-/// process does not exist, or, for a named socket, if it is older than [`NEW`].
+/// Removes the sockets of killed processes from a folder. A socket is removed only if it has no listener. In addition,
+/// its process must not exist. The name of a named socket contains no process ID, so a named socket must be older than
+/// [`NEW`] instead.
 fn sweep(folder: &Path) {
     for socket in sockets(folder) {
         let gone = match socket.pid {

@@ -9,7 +9,8 @@ use crate::layout::FlowLayout;
 /// A turn of at least this time is a long turn.
 pub const LONG: Nanos = Nanos(50_000);
 
-/// The classes of long turns: 50 to 100 µs, to 200 µs, to 400 µs, and so on.
+/// The number of classes in which long turns are counted, by length: 50 to 100 µs, 100 to 200 µs, 200 to 400 µs, and so
+/// on.
 pub const LONG_CLASSES: usize = 16;
 
 /// A period of a running pipeline. Modules and flows have the indices of the [`Layout`](crate::Layout).

@@ -2,7 +2,7 @@
 //!
 //! A stream begins with a full [report](crate::Response::Report), and has another one after each change of the
 //! configuration. The indices in a [`Tick`] are those of the lists in the last full report. Elements without any change
-//! are left out. Elements are written in columns, which is a quarter of the size of objects.
+//! are left out. Elements are written in columns, which take a quarter of the space of objects.
 
 use std::collections::BTreeMap;
 
@@ -184,7 +184,7 @@ impl Tick {
     }
 
     /// Adds the interval to `whole`, a report of everything before it. Only the counters that a tick carries change.
-    /// `failed` is not added, because the report counts refused packets and errors separately.
+    /// The column `failed` of ports is not added, because the report counts refused packets and errors separately.
     ///
     /// Returns `false`, and changes nothing, if an index is out of range or the columns differ in length: the stream
     /// and the report belong to different configurations.

@@ -18,7 +18,8 @@ use crate::yaml::{Map, Node, NodeKind};
 
 /// The largest number of violations that are reported. A hostile text could have millions.
 const MOST: usize = 1_000;
-/// The largest number of references that are followed one after the other.
+/// The largest number of references that are followed one after the other. Without a limit, a circle of references
+/// would never end.
 const MOST_REFERENCES: usize = 16;
 
 /// 2^64: the first whole number that does not fit into `u64`.
@@ -125,11 +126,12 @@ struct Walk<'r> {
     path: Vec<String>,
     /// The violations so far.
     found: Vec<Wrong>,
-    /// The depth at which a parameter with a secret begins. No value at or below this depth is quoted in a message.
+    /// The length of the path of a parameter with a secret, while the walk is in it; otherwise `None`. Messages quote
+    /// no value at or below this depth.
     hidden: Option<usize>,
 }
 
-/// The depth of the parameters of a module, port or state: `modules.seal.aes_gcm_encrypt`.
+/// The length of the path to the parameters of a module, port or state: `modules.seal.aes_gcm_encrypt`.
 const PARAMETERS: usize = 3;
 /// The text in place of a value that is not quoted.
 const HIDDEN_VALUE: &str = "the value (not shown)";
@@ -139,7 +141,8 @@ impl<'r> Walk<'r> {
     /// this function, not [`check`](Self::check), because secrets would otherwise be shown.
     fn value(&mut self, rule: &'r Value, node: &Node) {
         let before = self.hidden;
-        // Messages quote the parameters of the same module that contain no secret.
+        // If only the parameters as a whole are hidden, each single parameter is checked again: messages may quote a
+        // parameter without a secret.
         if before == Some(PARAMETERS) && self.path.len() > PARAMETERS {
             self.hidden = None;
         }
@@ -188,7 +191,7 @@ impl<'r> Walk<'r> {
         let bounds = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES));
         for wrong in self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key) {
             wrong.bounds = bounds.clone().or(wrong.bounds.take());
-            // A violation of one form already has what that form allows.
+            // If the value has several allowed forms, a violation of one form already states what this form allows.
             if !wrong.whole && wrong.fault.allowed.is_none() {
                 let words = allowed(rule);
                 wrong.fault.allowed = Some(listed(words.iter().map(String::as_str))).filter(|_| !words.is_empty());

@@ -264,13 +264,14 @@ pub(super) fn range(rule: &Value) -> String {
     [least, above, most, below, largest].into_iter().flatten().collect()
 }
 
-/// Returns the range with a comma in front: `, from 1 to 9`.
+/// Returns the range with a comma in front: `, from 1 to 9`. Empty if every number is allowed, or if the rule is not
+/// about numbers.
 pub(super) fn within(rule: &Value) -> String {
     let range = if ["integer", "number"].iter().any(|name| is_only(rule, name)) { range(rule) } else { String::new() };
     if range.is_empty() { range } else { format!(",{range}") }
 }
 
-/// Returns the number for a text with a letter for its size, as in `100k` for 100000.
+/// Returns the number that a text with the letter of a factor stands for: 100000 for `100k`. `None` for any other text.
 pub(super) fn multiple(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {

@@ -65,7 +65,8 @@ impl<'t> SecretWords<'t> {
                 within = Some(indent);
                 self.note_values(line, at..code.len());
             } else if let Some(at) = of_names(&names().parameters) {
-                // A key in a wrong line, or below a misspelt kind.
+                // The line may contain a key, because the key is in a wrong line or below a misspelt kind. Adds only
+                // words with a digit.
                 words(&line[at..]).filter(|word| has_digit(word)).for_each(|word| self.note(word));
             }
             self.note_keys(line);
@@ -169,7 +170,7 @@ impl<'t> SecretWords<'t> {
         self.whole.contains(piece)
     }
 
-    /// Returns the spans without those in names of modules, ports, states and files.
+    /// Returns `spans` without the spans in names of modules, ports, states and files, which are never hidden.
     fn without_names(&self, message: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
         if !spans.is_empty() {
             spans.retain(|span| {
@@ -217,7 +218,7 @@ fn files(params: &Node, found: &mut HashSet<String>) {
     }
 }
 
-/// Sorts spans, and joins those that touch.
+/// Sorts spans, and joins spans that overlap or touch.
 fn joined(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     spans.sort_by_key(|span| span.start);
     let mut joined = Vec::<Range<usize>>::new();
@@ -244,8 +245,8 @@ fn trimmed(word: &str) -> &str {
     word.trim_matches(|c| matches!(c, '.' | '-' | '_' | '+' | '…'))
 }
 
-/// Returns the index of a line's comment, or its length. A comment begins with a number sign after a blank, outside of
-/// quotes.
+/// Returns the index at which a line's comment begins, or the length of a line without a comment. A comment begins with
+/// a number sign after a blank, outside of quotes.
 pub(super) fn start_of_comment(line: &str) -> usize {
     let (mut double, mut single, mut blank) = (false, false, true);
     let begins = |(_, c): &(usize, char)| {

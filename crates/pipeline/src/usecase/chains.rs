@@ -27,7 +27,7 @@ pub(super) fn write_a(values: &Values) -> Result<String, Wrong> {
     let (n, stages) = (values.whole("n", 1, 4_096)?, values.whole("stages", 1, 2)?);
     let patterns = patterns(values, "patterns", 1)?;
     let mut text = Text::new(&format!("sfc_a-{n}{}", suffix(stages)), values)?;
-    // The same number of prefixes for every next hop.
+    // Rounded down, so that every next hop has the same number of prefixes.
     let clients = PREFIXES.max(n) / n * n;
     let payloads = payloads(values, &text, &patterns)?;
     inside(&mut text, "in", clients, Some(&payloads));

@@ -23,7 +23,7 @@ pub(super) fn write_router(values: &Values) -> Result<String, Wrong> {
         return Err(("routes", format!("{routes} routes are too few for {n} next hops: allowed are {n} to 65536")));
     }
     let mut text = Text::new(&format!("router-{n}"), values)?;
-    // The same number of prefixes for every next hop.
+    // Rounded down, so that traffic goes to the same number of prefixes for every next hop.
     let destinations: Vec<_> = (0..routes / n * n).map(prefix).collect();
     text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();

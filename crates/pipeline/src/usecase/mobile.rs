@@ -19,7 +19,7 @@ const FIRST_TUNNEL: u64 = 0x1000;
 const OUTSIDE: &str = "198.19.0.0/16";
 /// The number of routes.
 const PREFIXES: u64 = 5_000;
-/// The largest number of bearers. As there are two directions, the largest number of branches is as in other use cases.
+/// The largest number of bearers. With two directions, the largest number of branches is 4 096, as in other use cases.
 const MOST: u64 = 2_048;
 
 /// Returns the address of a user.

@@ -249,8 +249,8 @@ pub(super) fn address(text: &mut Text, number: u64, name: &str) -> String {
     name.to_owned()
 }
 
-/// Writes the first modules of every router, which check the EtherType and the destination address. The gate of the
-/// module `ether` for `ether_type` leads on; other packets are dropped.
+/// Writes the first modules of every router, which check the EtherType and the destination address. Packets of other
+/// EtherTypes are dropped. The caller must write the line from the gate of the module `ether` for `ether_type`.
 pub(super) fn entry(text: &mut Text, ether_type: &str) {
     text.module("ether", "ether_split", &format!(" types: [{ether_type}] "));
     text.module("l2", "mac_table", &format!(" addresses: {{ \"{ROUTER_MAC}\": 0 }}, gates: 1, miss: drop "));

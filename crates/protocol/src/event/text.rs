@@ -22,7 +22,7 @@ pub fn without_control(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
     for character in text.chars() {
         if is_control(character) {
-            // All of them fit in 16 bits.
+            // All characters that `is_control` finds fit in 16 bits.
             safe.push_str(&format!("\\u{:04x}", u32::from(character)));
         } else {
             safe.push(character);
@@ -31,7 +31,8 @@ pub fn without_control(text: &str) -> String {
     safe
 }
 
-/// Writes an event as pairs: the fixed ones, then the fields in alphabetical order, then the message.
+/// Writes an event as `name=value` pairs: first the pairs that every event has, then the fields in alphabetical order,
+/// then the message.
 pub(super) fn logfmt(event: &Event) -> String {
     let mut line = format!("time={} level={} event={}", event.time, event.level, event.event);
     let mut add = |name: &str, value: &Value| {

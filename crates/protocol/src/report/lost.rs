@@ -40,7 +40,7 @@ impl LostLines {
         format!("{module}: {heading}: {total} {noun} are not in the file ({causes})")
     }
 
-    /// Returns whether both belong to one file.
+    /// Returns whether both entries belong to the same file.
     #[must_use]
     pub fn is_of(&self, other: &Self) -> bool {
         (&self.module, &self.lines) == (&other.module, &other.lines)
