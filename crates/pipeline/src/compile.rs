@@ -200,6 +200,8 @@ struct Created {
 }
 
 impl Created {
+    /// Creates the states and functions, and checks the ports. Adds their faults to `faults`. With an arrangement, the
+    /// arrangement replaces the workers of modules in the text.
     fn of(
         tree: &Tree,
         running: Option<&PipelineParts>,
@@ -251,6 +253,8 @@ struct Connected {
 }
 
 impl Connected {
+    /// Connects the modules and ports, and reads the sections that name them. Adds all faults to `faults`. `running` is
+    /// used only with an arrangement.
     fn of(
         tree: &Tree,
         created: Created,

@@ -139,10 +139,12 @@ impl Prepared {
         faults.finish(&self.source.file, &self.source.text, &self.source.sets)
     }
 
+    /// Returns the parts of the new pipeline, for the comparison with the running pipeline.
     pub(crate) fn made(&self) -> &PipelineParts {
         &self.made
     }
 
+    /// Returns the checked pipeline.
     pub(crate) fn draft(&self) -> &Draft {
         &self.draft
     }
@@ -408,6 +410,7 @@ impl ModuleDraft {
 }
 
 impl PortDraft {
+    /// Opens the port on one worker. The caller has set the worker's share of the packets in `environment.share`.
     fn open(&self, environment: &mut SetupEnvironment) -> Result<forebay_graph::OpenPort, forebay_graph::SetupError> {
         self.kind.open(&self.params, &mut Setup::new(&self.name, environment))
     }

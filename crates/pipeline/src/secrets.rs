@@ -26,6 +26,7 @@ struct Names {
 }
 
 impl Names {
+    /// Finds the names in the JSON Schema of configurations.
     fn of(schema: &Value) -> Self {
         let mut names = Self { kinds: HashSet::new(), parameters: HashSet::new(), words: HashSet::new() };
         names.note_words(schema);
@@ -111,6 +112,7 @@ struct Setting<'t> {
 }
 
 impl<'t> Setting<'t> {
+    /// Splits a setting, and decides which of its parts may be shown.
     fn of(text: &'t str) -> Self {
         let names = names();
         let Some((path, value)) = text.split_once('=') else {

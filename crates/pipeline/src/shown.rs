@@ -112,7 +112,7 @@ fn value(node: &Node, indent: usize, text: &mut String) {
     }
 }
 
-/// Returns a value in one line of at most `most` characters; `None` if it is longer.
+/// Returns a value in one line of at most `most` bytes; `None` if the line would be longer.
 fn flow(node: &Node, most: usize) -> Option<String> {
     let text = match &node.kind {
         NodeKind::List(list) => {
@@ -141,6 +141,7 @@ fn flow(node: &Node, most: usize) -> Option<String> {
     (text.len() <= most).then_some(text)
 }
 
+/// Writes a value that is neither a list nor a mapping.
 fn flow_of_scalar(node: &Node) -> String {
     match &node.kind {
         NodeKind::Text(text) => quoted(text),

@@ -74,6 +74,8 @@ impl Ends {
         })
     }
 
+    /// Returns a suggestion of a similar name, for a message. Empty if no name is similar, or if no more searches are
+    /// allowed.
     fn nearest<'a>(&self, wrong: &str, names: impl Iterator<Item = &'a str>) -> String {
         let remaining = self.suggestions.get();
         self.suggestions.set(remaining.saturating_sub(1));
@@ -332,6 +334,7 @@ impl Wiring {
 }
 
 impl Ends {
+    /// Returns the name of a gate; empty if the module could not be created.
     fn gate_name(&self, module: usize, gate: usize) -> &str {
         self.modules[module].gates.as_ref().map_or("", |gates| &gates[gate])
     }

@@ -295,6 +295,7 @@ impl<'i> Composer<'i, '_> {
         })
     }
 
+    /// Returns the next event of the parser, without comments; `None` at the end of the text.
     fn next(&mut self) -> Result<Option<(Event<'i>, Span)>, LocatedFault> {
         loop {
             match self.parser.next_event() {

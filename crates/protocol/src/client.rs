@@ -78,6 +78,8 @@ fn why(path: &Path, error: &io::Error) -> String {
 }
 
 impl From<io::Error> for ClientError {
+    /// Turns an error of a connection into the reason for the user: if the other side has closed the connection, the
+    /// run has ended; after a time-out, the pipeline does not respond.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Ended,

@@ -189,6 +189,7 @@ fn plain(name: &str) -> String {
     name.chars().map(plain).take(LONGEST_NAME).collect()
 }
 
+/// Returns whether a character is allowed in the names of sockets.
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_.".contains(letter)
 }

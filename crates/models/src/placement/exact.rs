@@ -175,6 +175,7 @@ struct Level {
 }
 
 impl<'s> Search<'s> {
+    /// Creates a search of the whole problem, without a placement and with all prices 0.
     fn new(problem: &Problem, space: &'s Space, objective: Objective, effort: &'s Effort<'s>) -> Self {
         let mut kin: Vec<_> = (0..space.kin.len()).collect();
         // Chains with the largest loads come first, so that their effect on others is known early.

@@ -248,15 +248,19 @@ struct Resources {
 }
 
 impl Resources {
+    /// Returns the index of the domain's last-level cache.
     fn cache(self, domain: usize) -> usize {
         domain
     }
+    /// Returns the index of the domain's link to other domains.
     fn link(self, domain: usize) -> usize {
         self.domains + domain
     }
+    /// Returns the index of the domain's memory controller.
     fn memory(self, domain: usize) -> usize {
         2 * self.domains + domain
     }
+    /// Returns the number of resources of all domains.
     fn count(self) -> usize {
         3 * self.domains
     }

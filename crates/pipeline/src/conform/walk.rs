@@ -340,6 +340,7 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Checks the bounds of a number.
     fn number(&mut self, rule: &Value, node: &Node, number: &serde_json::Number) {
         let value = number.as_f64().unwrap_or(f64::NAN);
         let bound = |name: &str| rule[name].as_f64();
@@ -361,6 +362,7 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Checks the length and the pattern of a text.
     fn text(&mut self, rule: &Value, node: &Node, text: &str) {
         let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
         let length = text.chars().count();
@@ -392,6 +394,7 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Checks the length of a list, and each item.
     fn list(&mut self, rule: &'r Value, node: &Node, list: &[Node]) {
         let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
         if let Some(least) = whole("minItems").filter(|least| list.len() < *least) {
@@ -416,6 +419,8 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Checks the keys of a mapping, and the value of each key. An entry that a setting leaves out counts as missing,
+    /// and its value is not checked.
     fn map(&mut self, rule: &'r Value, node: &Node, map: &Map) {
         let count = map.iter().filter(|entry| !entry.left_out).count() as u64;
         let too = |name: &str, is: fn(u64, u64) -> bool| rule[name].as_u64().filter(|limit| is(count, *limit));

@@ -66,6 +66,7 @@ pub(super) fn write_b(values: &Values) -> Result<String, Wrong> {
     Ok(text.finish())
 }
 
+/// Returns the end of the pipeline's name, by the number of stages.
 fn suffix(stages: u64) -> &'static str {
     if stages == 1 { "" } else { "-pipelined" }
 }

@@ -49,6 +49,7 @@ pub(super) fn write_aes(values: &Values) -> Result<String, Wrong> {
     Ok(text.finish())
 }
 
+/// Begins a configuration: its name, a generator of packets to `n` prefixes, and the output port.
 fn begin(name: &str, values: &Values, n: u64) -> Result<Text, Wrong> {
     let mut text = Text::new(&format!("{name}-{n}"), values)?;
     let destinations: Vec<_> = (0..n).map(prefix).collect();
@@ -57,6 +58,7 @@ fn begin(name: &str, values: &Values, n: u64) -> Result<Text, Wrong> {
     Ok(text)
 }
 
+/// Returns the value of the parameter `backend`, if it is allowed.
 fn backend(values: &Values) -> Result<&str, Wrong> {
     match values.text("backend") {
         known @ ("auto" | "hardware" | "software") => Ok(known),

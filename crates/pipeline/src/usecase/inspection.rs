@@ -64,6 +64,8 @@ pub(super) fn sought(patterns: &[String]) -> String {
     format!(" patterns: [{}]", patterns.join(", "))
 }
 
+/// Writes a generator whose sessions have `n` destination prefixes in turn. `payloads` is the text of its parameter
+/// `size`.
 fn generator(text: &mut Text, n: u64, payloads: &str) {
     let destinations: Vec<_> = (0..n).map(prefix).collect();
     let lines = ["source: 192.168.0.0/24".to_owned(), format!("destination: [{}]", destinations.join(", "))];

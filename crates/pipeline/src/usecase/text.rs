@@ -42,6 +42,8 @@ pub(super) struct Traffic<'a> {
 }
 
 impl Text {
+    /// Creates an empty configuration, and reads the parameters that all use cases have. The error is the first
+    /// parameter with a value that is not allowed.
     pub(super) fn new(title: &str, values: &Values) -> Result<Self, Wrong> {
         let batch = values.whole("batch", 1, 256)?;
         let (trigger, hold) = (values.whole("trigger", 0, batch)?, values.nanos("hold")?);
@@ -68,6 +70,7 @@ impl Text {
         })
     }
 
+    /// Returns the delay objective of flows, if there is one.
     pub(super) fn slo(&self) -> Option<Nanos> {
         self.slo
     }
@@ -183,6 +186,7 @@ impl Text {
     }
 }
 
+/// Appends a line to a section.
 fn push(section: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string does not fail.
     let _ = writeln!(section, "{line}");
