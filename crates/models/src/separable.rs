@@ -255,7 +255,7 @@ impl Dual<'_> {
 
     /// Moves the prices of the limits `free` along the direction `flat` until the first price is 0. No variable changes
     /// along this direction, so the dual's value increases linearly. If there are more limits than variables, such a
-    /// step is needed, because not all limits have prices.
+    /// step is needed, because some of these limits have no price at the optimum.
     fn slide(&mut self, free: &[usize], flat: &[f64]) {
         let (before, worth) = (self.prices.clone(), self.worth());
         let ends = free.iter().zip(flat).filter(|(_, by)| **by < 0.0).map(|(&at, by)| (self.prices[at] / -by, at));

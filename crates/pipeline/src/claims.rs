@@ -54,7 +54,7 @@ pub(crate) fn claim_configuration(source: &Source, reloads: bool, files: &mut Fi
     }
 }
 
-/// Claims the files that have been read. Adds an error if another part of the pipeline writes one of them.
+/// Claims the files that have been read. Adds an error if another part of the pipeline writes one of these files.
 pub(crate) fn claim_reads(reads: &[Read], root: &Node, files: &mut Files, faults: &mut FaultCollector) {
     for Read { section, name, path } in reads {
         let who = if *section == "state" { format!("state '{name}'") } else { format!("'{name}'") };

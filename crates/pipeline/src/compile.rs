@@ -76,7 +76,7 @@ pub fn check(source: &Source) -> Result<Checked, Problems> {
     })
 }
 
-/// Checks a text. File names in it are relative to `base`. Fuzzing and tests use it with any text.
+/// Checks a text. File names in the text are relative to `base`. Fuzzing and tests call this function with any text.
 ///
 /// # Errors
 /// Returns all errors of the configuration, with their places.
@@ -84,9 +84,9 @@ pub fn check_str(text: &str, base: &Path) -> Result<Checked, Vec<Fault>> {
     check(&Source::new(text, "text", base)).map_err(|problems| problems.faults)
 }
 
-/// Checks a configuration. If it replaces a `running` one, states that are the same in both are taken over. An
-/// `arrangement` places modules on other workers than the text does. Returns the draft and the environment that its
-/// functions were created in.
+/// Checks a configuration. If the configuration replaces a `running` one, states that are the same in both are taken
+/// over. An `arrangement` places modules on other workers than the text does. Returns the draft and the environment
+/// that its functions were created in.
 pub(crate) fn compile(
     source: &Source,
     conditions: Conditions,

@@ -63,7 +63,7 @@ fn holding(draft: &Draft, worker: usize) -> impl Iterator<Item = Holding<'_>> {
     for (on, target) in sources(draft).filter(|(on, _)| on.contains(&worker)) {
         for module in reached(draft, target) {
             // If the source and the module are on the same workers, packets stay on their worker, by session. Otherwise
-            // each of the module's workers may get them.
+            // each of the module's workers may get the packets.
             let module_workers = &draft.placement.modules[module];
             let reached = if module_workers == on { 1 } else { module_workers.len() };
             replicas[module] = reached.max(replicas[module]);

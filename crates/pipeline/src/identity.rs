@@ -13,8 +13,8 @@ use crate::yaml::Node;
 /// The device, inode, length, and modification time (seconds and nanoseconds) of a file.
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// The stamps of the files that a configuration names, taken before any file is read. A file that changes while it is
-/// read therefore counts as changed at the next reload.
+/// The stamps of the files that a configuration names, taken before any file is read. Therefore a file that changes
+/// while it is read counts as changed at the next reload.
 pub(crate) struct Stamps {
     base: PathBuf,
     /// The stamps, by the file name in the configuration.
@@ -79,7 +79,7 @@ impl Identity {
     }
 }
 
-/// Calls `visit` with every text among the parameters. Any of them may be a file name.
+/// Calls `visit` with every text among the parameters. Any of these texts may be a file name.
 fn each_text(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => visit(text),

@@ -67,8 +67,8 @@ pub struct Prepared {
     writes: Vec<(String, String)>,
 }
 
-/// Checks a configuration. If it replaces a running one, the method [`Prepared::open`] later takes over the parts that
-/// are the same in both. Reads files, but creates none, and opens no port.
+/// Checks a configuration. If the configuration replaces a running one, the method [`Prepared::open`] later takes over
+/// the parts that are the same in both. Reads files, but creates none, and opens no port.
 ///
 /// # Errors
 /// Returns all errors of the configuration, with their places. Changes of the largest batch, the seed, the scheduler
@@ -240,7 +240,8 @@ impl Prepared {
         drop(environment.files.reads.take());
     }
 
-    /// Adds each port to the plan of every worker. Opens it on its workers, if they do not take it over.
+    /// Adds each port to the plan of every worker. Opens the port on each of its workers that does not take the port
+    /// over.
     fn open_ports(&mut self, plans: &mut [Plan], faults: &mut FaultCollector) {
         let Self { draft, environment, made, running, .. } = self;
         environment.frame = draft.pool.frame;

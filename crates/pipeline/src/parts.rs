@@ -1,4 +1,5 @@
-//! The parts of a running pipeline, and the differences between it and a configuration that replaces it.
+//! The parts of a running pipeline, and the differences between a running pipeline and the configuration that replaces
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! The JSON Schema of the language, generated from the registered declarations. Editors use it, and it is the first
-//! check of a configuration. `schema/` has a copy: run `make schema` after each change of a description or a parameter.
+//! The JSON Schema of the language, generated from the registered declarations. Editors use the schema, and the first
+//! check of a configuration compares the configuration with the schema. `schema/` has a copy: run `make schema` after
+//! each change of a description or a parameter.
 
 use std::sync::OnceLock;
 

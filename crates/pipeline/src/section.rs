@@ -19,8 +19,8 @@ pub(crate) fn kind_of(entry: &Entry) -> Option<&Entry> {
     kinds.next().filter(|_| kinds.next().is_none())
 }
 
-/// Reads a value with fixed keys. If it has faults, adds them to `faults` and returns `None`. `path` leads to the value
-/// in `root`.
+/// Reads a value with fixed keys. If the value has faults, adds them to `faults` and returns `None`. `path` leads to
+/// the value in `root`.
 pub(crate) fn read<T: DeserializeOwned>(
     faults: &mut FaultCollector,
     root: &Node,

@@ -1,9 +1,9 @@
 //! The use cases: built-in pipelines with parameters, written as configurations.
 //!
-//! They come from the papers that Forebay builds on: the use cases of Batchy (NSDI 2020, section 5), with one flow per
-//! branch, the two chains of NALM (ToN 2022), and functions that the papers on harvesting (EdgeMiner) and placement
-//! (Octans) name. The text of a use case is read like any other configuration, so that it is also an example to start
-//! from.
+//! The use cases come from the papers that Forebay builds on: the use cases of Batchy (NSDI 2020, section 5), with one
+//! flow per branch, the two chains of NALM (ToN 2022), and functions that the papers on harvesting (EdgeMiner) and
+//! placement (Octans) name. The text of a use case is read like any other configuration, so that it is also an example
+//! to start from.
 
 mod catalogue;
 mod chains;

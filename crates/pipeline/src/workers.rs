@@ -24,7 +24,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Reads the section. Without it, there is one worker that runs all modules.
+    /// Reads the section. Without this section, there is one worker that runs all modules.
     pub(crate) fn read(root: &Node, faults: &mut FaultCollector) -> Self {
         let nodes = root.get("workers").and_then(Node::as_list).unwrap_or_default();
         let names: Vec<&str> = entries(root, "modules").map(|entry| entry.key.as_str()).collect();
@@ -89,7 +89,8 @@ impl Workers {
         Self { cores: all.iter().map(|worker| worker.core).collect(), modules, places }
     }
 
-    /// Applies an arrangement, which the controller has made while packets run. It has precedence over the text.
+    /// Applies an arrangement, which the controller has made while packets run. The arrangement has precedence over the
+    /// text.
     pub(crate) fn arranged(mut self, root: &Node, arrangement: &Arrangement) -> Self {
         self.cores.resize(arrangement.workers, None);
         for (entry, on) in entries(root, "modules").zip(&mut self.modules) {

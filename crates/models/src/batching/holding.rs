@@ -1,4 +1,5 @@
-//! The cost of holding packets until a batch is full, and the modules where it exceeds the saving.
+//! The cost of holding packets until a batch is full, and the modules where this cost exceeds the saving by fewer
+//! calls.
 //!
 //! The models of the papers count only calls and packets. But a waiting packet leaves the caches, and the buffer that
 //! the next packet would have used leaves them, too. Packets then cost more in all later modules and in the port. If

@@ -35,7 +35,7 @@ pub(super) struct Bound {
 }
 
 impl Measured<'_> {
-    /// True if the module has a trigger and it may change.
+    /// True if the module has a trigger, and this trigger may change.
     pub(super) fn moves(&self, module: usize) -> bool {
         self.triggers[module] > 0 && self.may_change(module)
     }

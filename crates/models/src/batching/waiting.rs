@@ -11,7 +11,7 @@ use super::{Flow, Model};
 /// The arrival of packets at modules, in addition to the costs and rates of a [`Model`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
-    /// By module: the module from which all its packets come, if there is one. It has a lower index.
+    /// By module: the module from which all its packets come, if there is one. That module has a lower index.
     pub before: Vec<Option<usize>>,
     /// By module: the size of arriving batches, as a fraction of the batches that leave the module before; 0 to 1.
     pub kept: Vec<f64>,

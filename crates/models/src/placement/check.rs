@@ -61,8 +61,8 @@ pub enum Refuted {
         /// The bound in the certificate.
         bound: f64,
     },
-    /// The placement of the certificate is not the best, although its value is equal to its bound or above the best
-    /// value.
+    /// The value in the certificate is equal to the bound, so that its placement would be the best one, but another
+    /// placement is better. Or the value in the certificate is above the best value.
     #[error("the best placement is worth {best}: the certificate says that {value} is the most")]
     Best {
         /// The best value by another exact method.

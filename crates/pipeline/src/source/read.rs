@@ -75,7 +75,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Reads a stream to its end. Messages call it `file`. File names in it are relative to the current folder.
+    /// Reads a stream to its end. Messages call it `file`. File names in the text are relative to the current folder.
     ///
     /// # Errors
     /// Returns the same errors as [`read`](Self::read).

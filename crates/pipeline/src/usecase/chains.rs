@@ -85,8 +85,8 @@ fn forward(text: &mut Text, n: u64) -> Vec<String> {
     all
 }
 
-/// Writes a worker for each stage, if there are two stages. The second stage has only L3 forwarding. It takes less time
-/// than the first stage, so the first worker never waits for the second worker.
+/// Writes a worker for each stage, if there are two stages. The second stage is L3 forwarding, which takes less time
+/// than the first stage. So the first worker never waits for the second worker.
 fn cut(text: &mut Text, stages: u64, first: Vec<String>, then: Vec<String>) {
     if stages == 2 {
         text.worker(&first);

@@ -210,7 +210,8 @@ pub(super) fn rewrite(text: &mut Text, number: u64, suffix: &str) -> [String; 3]
     names
 }
 
-/// Writes the modules of [`rewrite`] behind a firewall of 100 rules and a static NAT. Returns the names of all of them.
+/// Writes the modules of [`rewrite`] behind a firewall of 100 rules and a static NAT. Returns the names of all these
+/// modules.
 pub(super) fn guard(text: &mut Text, number: u64, suffix: &str) -> Vec<String> {
     let (acl, nat) = (format!("acl{suffix}"), format!("nat{suffix}"));
     text.module(&acl, "acl", " rules: { synthetic: 100 }, default: permit ");

@@ -272,7 +272,7 @@ fn choice(problem: &Problem, chain: &Chain, whole: &Function, way: Way, resource
         }
         let drop = if is_local { function.local } else { function.remote };
         // A function that reads packets from another domain has no use of the cache. So its competing level for the
-        // cache is always 1, and has no term.
+        // cache is always 1, and the resulting drop is a part of the constant.
         let reads_cache = if is_local { follows != Some(false) } else { follows == Some(true) };
         let cache_own = if is_local { demand } else { head_demand };
         let cache_scale = if reads_cache { rate * drop.cache } else { 0.0 };
