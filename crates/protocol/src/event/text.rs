@@ -31,8 +31,8 @@ pub fn without_control(text: &str) -> String {
     safe
 }
 
-/// Writes an event as `name=value` pairs: first the pairs that every event has, then the fields in alphabetical order,
-/// then the message.
+/// Writes an event as `name=value` pairs: time, level, name and (if it is known) pipeline, then the fields in
+/// alphabetical order, then the message.
 pub(super) fn logfmt(event: &Event) -> String {
     let mut line = format!("time={} level={} event={}", event.time, event.level, event.event);
     let mut add = |name: &str, value: &Value| {
