@@ -114,7 +114,7 @@ const MARKED: u8 = 32;
 impl Connection {
     /// Creates the state from the first packet of a connection: its protocol and its TCP flags. `icmp` is the protocol
     /// number of the ICMP that belongs to the packet's IP version. ICMP of the other version is handled like any other
-    /// protocol, because its 5-tuple does not tell which side sends the query.
+    /// protocol, because its 5-tuple does not show which side sends the query.
     #[must_use]
     pub fn new(protocol: u8, flags: u8, icmp: u8) -> Self {
         let phase = match protocol {

@@ -1,7 +1,7 @@
 //! The bits that rules keep for sessions (`flowbits`).
 //!
 //! The bits are stored outside the table of sessions, in arrays that are indexed by the row of the session in the
-//! table. Such an array is called a plane, and contains 64 bits for each row. All modules that use the same table share
+//! table. An array is called a plane, and contains 64 bits for each row. All modules that use the same table share
 //! its bits by name: a rule of one module sees the bits that another module has set.
 //!
 //! A new session does not inherit the bits of the row's previous session. The table marks a session when it gets its

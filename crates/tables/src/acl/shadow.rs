@@ -1,6 +1,6 @@
 //! Finds rules that no packet reaches, because an earlier rule decides about all packets that they match.
 //!
-//! Such a rule is called hidden. Rules are compared in pairs, so a rule that only several earlier rules hide together
+//! These rules are called hidden. Rules are compared in pairs, so a rule that only several earlier rules hide together
 //! is not found. The work is bounded, so that a long list costs no more than a short one ([`COMPARISONS`], [`NEAR`]).
 
 use super::order::Order;
