@@ -55,9 +55,9 @@ pub(crate) struct Input {
     /// The number of turns in which packets came while there was a trigger. Packets that came at the same time came in
     /// one turn.
     turns: u64,
-    /// The packets that came while there was a trigger, up to the last change of the trigger.
+    /// The number of packets that came while there was a trigger, before the last change of the trigger.
     came: u64,
-    /// All packets that had come when the trigger was last changed.
+    /// The number of all packets that had come at the last change of the trigger.
     marked: u64,
     /// The longest time that an incomplete batch waits.
     hold: Ticks,

@@ -106,12 +106,15 @@ impl Groups {
             let file = format!("{folder}/cpu.cfs_quota_us");
             if tree.has(&file) {
                 let period = tree.value(&format!("{folder}/cpu.cfs_period_us"));
-                let cpus =
-                    tree.fact(&file, "-1 or a number of microseconds, and a period in cpu.cfs_period_us", |quota| {
+                let cpus = tree.fact(
+                    &file,
+                    "-1 or a number of microseconds, if cpu.cfs_period_us contains a number",
+                    |quota| {
                         // A negative quota means no limit, as `max` does in version 2.
                         let quota = if quota.starts_with('-') { "max" } else { quota };
                         share(&format!("{quota} {}", period.as_deref().ok()?))
-                    });
+                    },
+                );
                 groups.quotas.push(Quota { cpus, throttled: throttled(tree, &folder) });
             }
         }

@@ -46,7 +46,7 @@ impl Names {
     /// Returns the drop reason with the module or port, as in the report: `module.reason`, `port.refused`, `unwanted`.
     pub fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
-            // `no_gate` is a defect of a function: it returned a gate that does not exist. Such drops are counted for
+            // `no_gate` is a defect of a function: it returned a gate that does not exist. These drops are counted for
             // the whole worker, so the text has no module.
             DropSite::Module(_) if reason == "no_gate" => reason.to_owned(),
             DropSite::Module(module) => format!("{}.{reason}", self.module(module)),

@@ -51,8 +51,10 @@ impl RunningPlacement {
         self.graph.modules.iter().map(|module| (module.name.clone(), self.cores_of(&module.workers))).collect()
     }
 
-    /// Returns the workers that the modules of the placement must move to, chain by chain. Returns an error if the
-    /// pipeline lacks one of these modules, or a worker on the core of a module.
+    /// Returns the workers that the modules of the placement must move to, chain by chain. `placed` must be the answer
+    /// for `chains`: a chain that is split over cores has one seat for each function, in their order, and any other
+    /// chain has one seat for each copy. Returns an error if the pipeline lacks one of these modules, or a worker on the
+    /// core of a module.
     fn wanted(&self, chains: &Chains, placed: &Placed) -> anyhow::Result<Vec<WantedWorkers>> {
         let mut wanted = Vec::new();
         for chain in &placed.chains {

@@ -30,7 +30,7 @@ pub(super) fn show(client: &mut Client, json: bool, out: &mut impl Write) -> any
         let made = counted(*made, "change");
         writeln!(
             out,
-            "# {}: {made} of its entries that this text does not contain: see `forebay show table {}`",
+            "# {}: {made} of entries, which this text does not contain: see `forebay show table {}`",
             comment(table),
             comment(module)
         )?;

@@ -29,7 +29,7 @@ fn the_printed_configuration_can_be_run() {
     let printed = running.request(&["show", "config"]).success();
     for line in [
         "# with --set ports.in.generator.rate=50kpps\n",
-        "# route.routes: 2 changes of its entries that this text does not contain: see `forebay show table route`\n",
+        "# route.routes: 2 changes of entries, which this text does not contain: see `forebay show table route`\n",
         "  in: { generator: { rate: 50kpps, destination: 10.0.0.0/16 } }\n",
         "after 2 accepted changes\n",
     ] {

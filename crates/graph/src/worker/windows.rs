@@ -25,7 +25,7 @@ use crate::telemetry::Pairs;
 /// The mean of the pairs of one kind is used as soon as there are this many pairs of this kind.
 const KNOWN: u64 = 16;
 /// A pair is ignored if it takes more than this many times the mean of the pairs without a reading between their
-/// stretches. Such a pair was interrupted.
+/// stretches. The pair was interrupted.
 const UNUSUAL: u64 = 4;
 /// A pair is ignored if it takes more than this number of ticks. The ticks of long pairs vary by more than the cost of
 /// a reading.

@@ -120,7 +120,7 @@ fn numa_memory(case: &Case<'_>) -> Verdict {
     for number in nodes.iter() {
         let Some(node) = case.host.node(number) else { continue };
         if allowed.value().is_some_and(|allowed| !allowed.contains(number)) {
-            each.wrong(format!("this process may not use memory of node {number}"), [allowed.evidence()]);
+            each.wrong(format!("this process is not allowed to use memory of node {number}"), [allowed.evidence()]);
             remedy.push(format!(
                 "# add node {number} to `cpuset.mems` of the process' control group, or run without `numactl --membind`"
             ));

@@ -329,7 +329,7 @@ fn forms(profile: &Profile, runs: &Runs, fitted: &models::Models) -> Result<Vec<
     let apart = limits.iter().map(|limits| Limits { cache: limits.cache * 3.0, link: limits.link * 0.4, ..*limits });
     for (name, limits) in [
         ("normalisers of caches and links in proportion to a domain's cores", by_cores.collect::<Vec<_>>()),
-        ("normalisers: 3 times that of caches, 0.4 times that of links", apart.collect()),
+        ("normalisers of caches multiplied by 3, normalisers of links multiplied by 0.4", apart.collect()),
     ] {
         let (fitted, new) = runs.fit(profile, metrics, &limits, Method::HeldOut)?;
         variants.push(Variant { name: name.to_owned(), errors: fitted.judge(&new).into() });

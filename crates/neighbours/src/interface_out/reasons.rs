@@ -24,7 +24,7 @@ pub(super) const DROPS: &[Reason] = &[
     },
     Reason {
         name: "held_full",
-        help: "The limit of packets that wait for all neighbours together is reached ('held').",
+        help: "The number of packets that wait for neighbours has reached the limit for all neighbours together ('held').",
     },
     Reason {
         name: "resolving_full",

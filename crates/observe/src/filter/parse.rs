@@ -135,7 +135,7 @@ impl<'a> Parser<'a> {
     /// Parses a term with `not`, an expression in parentheses, or a primitive.
     fn single(&mut self, depth: usize) -> Result<Filter, FilterError> {
         if depth > DEPTH {
-            return Err(self.expected(&format!("no more than {DEPTH} nested parentheses and `not`")));
+            return Err(self.expected(&format!("a nesting depth of at most {DEPTH} (parentheses and `not` count)")));
         }
         if self.take(&["not", "!"]) {
             return Ok(Filter::Not(Box::new(self.single(depth + 1)?)));
