@@ -53,8 +53,8 @@ impl RunningPlacement {
 
     /// Returns the workers that the modules of the placement must move to, chain by chain. `placed` must be the answer
     /// for `chains`: a chain that is split over cores has one seat for each function, in their order, and any other
-    /// chain has one seat for each copy. Returns an error if the pipeline lacks one of these modules, or a worker on the
-    /// core of a module.
+    /// chain has one seat for each copy. Returns an error if the pipeline lacks one of these modules, or a worker on
+    /// the core of a module.
     fn wanted(&self, chains: &Chains, placed: &Placed) -> anyhow::Result<Vec<WantedWorkers>> {
         let mut wanted = Vec::new();
         for chain in &placed.chains {

@@ -10,7 +10,8 @@ pub(super) const SMT_SIBLING: Check = Check {
     looks_at: "no other hardware thread of a worker's physical core runs a worker or is busy",
     cost: "Two threads of one core share its execution units and caches: together they forwarded 1.55 times as much as \
            one thread, while two cores forwarded 1.98 times as much (docs/performance.md).",
-    fix: "move the worker to a core whose sibling is idle, or switch the sibling off: `echo 0 > /sys/devices/system/cpu/cpuN/online`",
+    fix: "move the worker to a core whose sibling is idle, or switch the sibling off: \
+          `echo 0 > /sys/devices/system/cpu/cpuN/online`",
     judge: smt_sibling,
 };
 

@@ -24,7 +24,8 @@ pub(super) const DROPS: &[Reason] = &[
     },
     Reason {
         name: "held_full",
-        help: "The number of packets that wait for neighbours has reached the limit for all neighbours together ('held').",
+        help: "The number of packets that wait for neighbours has reached the limit for all neighbours together \
+               ('held').",
     },
     Reason {
         name: "resolving_full",

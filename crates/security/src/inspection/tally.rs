@@ -68,8 +68,8 @@ impl Tally {
     pub fn counters(&self) -> Arc<[Counter]> {
         let mut state = self.lock();
         let State { past, workers, .. } = &mut *state;
-        // The counts of ended workers are added to `past`, and their counters leave `workers`. So the list does not grow
-        // with each new worker.
+        // The counts of ended workers are added to `past`, and their counters leave `workers`. So the list does not
+        // grow with each new worker.
         workers.retain(|counts| {
             let gone = Arc::strong_count(counts) == 1;
             if gone {
