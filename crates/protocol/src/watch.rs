@@ -139,14 +139,16 @@ impl Tick {
             busy: recent.workers.iter().map(|worker| (worker.busy * 1e3).round() as u16).collect(),
             ..Self::default()
         };
-        for (index, module) in changed(&recent.modules, |module| module.packets > 0 || module.dropped > 0) {
+        // A worker changes its counters while they are read. So a batch may be counted before its packets.
+        let counts = |module: &crate::report::ModuleReport| [module.packets, module.batches, module.dropped];
+        for (index, module) in changed(&recent.modules, |module| counts(module) != [0; 3]) {
             tick.modules.index.push(index);
             tick.modules.packets.push(module.packets);
             tick.modules.batches.push(module.batches);
             tick.modules.dropped.push(module.dropped);
             tick.modules.ticks.push(tenths(module.ticks_per_packet));
         }
-        for (index, flow) in changed(&recent.flows, |flow| flow.packets > 0) {
+        for (index, flow) in changed(&recent.flows, |flow| flow.packets > 0 || flow.violations > Some(0)) {
             tick.flows.index.push(index);
             tick.flows.packets.push(flow.packets);
             tick.flows.violations.push(flow.violations.unwrap_or(0));

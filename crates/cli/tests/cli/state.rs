@@ -136,7 +136,7 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     // For a file that is not a state, the error names the option that replaces it.
     std::fs::write(&state, "{").expect("a writable folder");
     let done = run(&slow, &[]);
-    let hint = format!("use --prefer file: the state is kept as {state}.old\n");
+    let hint = format!("use --prefer file, which keeps the state as {state}.old\n");
     assert!(done.code == Some(2) && done.err.ends_with(&hint), "{}", done.err);
     run(&slow, &["--prefer", "file"]).success();
     assert_eq!(std::fs::read(&old).expect("it was stored"), b"{");
