@@ -11,10 +11,11 @@ mod params;
 mod program;
 mod queue;
 mod ring;
+mod shared;
 mod socket;
 mod umem;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ use claim::{DeviceSource, Hold, InterfaceClaim};
 use device::{Device, DeviceOptions};
 use opener::{OpenEvent, Opener};
 use queue::{Losses, SendState};
-use umem::{Shape, Umem};
+use shared::SharedMemory;
+use umem::Umem;
 
 use crate::interface::{Watch, namespace};
 
@@ -358,47 +360,13 @@ impl Drop for AfXdp {
 }
 
 /// Returns true if the port must complete partial checksums. With `auto`, returns true if the interface has no physical
-/// device. With `auto` and without an open `device`, returns false: the port calls this again when it has a device.
+/// device. While the interface is not open (`device` is `None`), `auto` returns false: the port calls this again when
+/// it has opened the interface.
 fn completes_checksums(checksums: Checksums, device: Option<&Device>) -> bool {
     match checksums {
         Checksums::Complete => true,
         Checksums::Leave => false,
         Checksums::Auto => device.is_some_and(|device| device.is_virtual),
-    }
-}
-
-/// The name of the port that created the memory of all `af_xdp` ports, and this memory. The memory exists as long as
-/// one of these ports exists. The value is kept on a reload, as long as the pipeline runs.
-#[derive(Default)]
-struct Shared(Mutex<(String, Weak<Umem>)>);
-
-impl Shared {
-    /// Returns the memory for the port with this name, and creates it if there is none. `stated` is the shape that the
-    /// port's parameters require, or `None` if they accept any shape.
-    ///
-    /// # Errors
-    /// Returns an error if the memory exists with another shape, or cannot be created.
-    fn take(&self, port: &str, stated: Option<Shape>) -> Result<Arc<Umem>, SetupError> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(umem) = shared.1.upgrade() {
-            let Shape { chunks, frame, aligned } = umem.shape();
-            return match stated.filter(|stated| *stated != umem.shape()) {
-                None => Ok(umem),
-                Some(_) => Err(SetupError::at(
-                    "memory",
-                    format!(
-                        "all `af_xdp` ports share one memory, which the port '{}' has created with `chunks: {chunks}`, \
-                         `frame: {frame}`, `aligned: {aligned}`: use the same values at all ports; the memory cannot \
-                         be changed while packets run",
-                        shared.0
-                    ),
-                )),
-            };
-        }
-        let umem = Umem::new(stated.unwrap_or_default());
-        let umem = Arc::new(umem.map_err(|error| SetupError::at("memory", error.to_string()))?);
-        *shared = (port.to_owned(), Arc::downgrade(&umem));
-        Ok(umem)
     }
 }
 
@@ -460,7 +428,7 @@ deleted and created again, the port uses it again.";
         let (hold, device_source) = claim
             .take(&owner)
             .map_err(|port| SetupError::at("interface", XdpOpenError::Taken { name, port }.to_string()))?;
-        let shared = setup.lasting("af_xdp memory", |_| Ok(Shared::default()))?;
+        let shared = setup.lasting("af_xdp memory", |_| Ok(SharedMemory::default()))?;
         let umem = shared.take(&owner, stated)?;
         let refused = |error: XdpOpenError| {
             let parameter = match error {

@@ -13,6 +13,7 @@
 mod account;
 mod bucket;
 mod estimate;
+mod flags;
 mod node_set;
 mod pressure;
 
@@ -29,6 +30,7 @@ use super::{Scheduler, Took, Topology};
 use account::Account;
 use bucket::Bucket;
 use estimate::Estimate;
+use flags::{ENTRY, LIMITED, OVERLOADED, REFUSING};
 use node_set::NodeSet;
 use pressure::Pressure;
 
@@ -46,17 +48,6 @@ const EARLY: u64 = 1 << 56;
 const STANDS_FOR: u32 = 256;
 /// The value of `running` while no module runs.
 const NONE_RUNS: usize = usize::MAX;
-
-// The bits of `Account::state`.
-
-/// The module has a rate limit.
-const LIMITED: u8 = 1;
-/// Packets for the module are dropped because a later module is overloaded.
-const REFUSING: u8 = 2;
-/// The module's queue has reached its high mark, and has not fallen to its low mark since.
-const OVERLOADED: u8 = 4;
-/// Packets come to the module from a port.
-const ENTRY: u8 = 8;
 
 /// Shares ticks by weights.
 #[derive(Debug)]
@@ -170,8 +161,8 @@ impl WeightedFair {
         self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
     }
 
-    /// Returns the node to run next. `module` was chosen, and has a rate limit. If this limit does not allow it to run
-    /// now, it joins the waiting modules, and another node is chosen.
+    /// Returns the node to run next, after `module` was chosen, which has a rate limit. If the limit does not allow the
+    /// module to run now, the module joins the waiting modules, and another node is chosen.
     #[cold]
     fn next_permitted(&mut self, mut module: usize) -> Option<usize> {
         while self.accounts[module].state & LIMITED != 0 && self.must_wait(module) {

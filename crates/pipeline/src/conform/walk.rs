@@ -1,14 +1,14 @@
 //! Checks a value against a schema by a walk through both.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use forebay_graph::nearest;
 use forebay_graph::secret::HIDDEN;
 use forebay_protocol::check::Fault;
 use forebay_units::quantity::advice;
-use regex_lite::Regex;
 use serde_json::Value;
 
+use super::rules::{MOST_REFERENCES, Rules};
 use super::words::{
     allowed, allowed_of, bare, be, bounds, first_sentence, is_only, keys_of, long_form, multiple, shown, stated, types,
     units, unknown_key, within,
@@ -18,19 +18,9 @@ use crate::yaml::{Map, Node, NodeKind};
 
 /// The largest number of violations that are reported. A hostile text could have millions.
 const MOST: usize = 1_000;
-/// The largest number of references that are followed one after the other. Without a limit, a circle of references
-/// would never end.
-const MOST_REFERENCES: usize = 16;
 
 /// 2^64: the first whole number that does not fit into `u64`.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
-
-/// A schema with its compiled patterns.
-pub struct Rules {
-    schema: Value,
-    /// The compiled patterns, by their text in the schema.
-    patterns: HashMap<String, Regex>,
-}
 
 /// A violation of the schema.
 pub(crate) struct Wrong {
@@ -55,58 +45,11 @@ pub(crate) struct Wrong {
 }
 
 impl Rules {
-    /// Creates the rules of a schema. A pattern that is not a regular expression matches every text.
-    #[must_use]
-    pub fn new(schema: Value) -> Self {
-        let mut patterns = HashMap::new();
-        collect(&schema, &mut patterns);
-        Self { schema, patterns }
-    }
-
-    /// Returns the keys that the schema allows at the top of a configuration.
-    pub(crate) fn parts(&self) -> Vec<&str> {
-        self.schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
-    }
-
     /// Returns the violations, at most [`MOST`] and a few more.
     pub(crate) fn walk(&self, root: &Node) -> Vec<Wrong> {
         let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new(), hidden: None };
         walk.value(&self.schema, root);
         walk.found
-    }
-
-    /// Returns the rule that this rule refers to, or the rule itself.
-    fn target<'r>(&'r self, rule: &'r Value) -> &'r Value {
-        let mut rule = rule;
-        for _ in 0..MOST_REFERENCES {
-            let Some(reference) = rule["$ref"].as_str() else { break };
-            let target = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
-            // The schema is generated, so every reference exists.
-            rule = target.unwrap_or(&Value::Bool(true));
-        }
-        rule
-    }
-
-    /// Returns whether a text matches a pattern of the schema. True if there is no pattern, or if it is not a regular
-    /// expression.
-    fn matches(&self, pattern: &Value, text: &str) -> bool {
-        pattern.as_str().and_then(|pattern| self.patterns.get(pattern)).is_none_or(|pattern| pattern.is_match(text))
-    }
-}
-
-/// Compiles all patterns of a schema.
-fn collect(schema: &Value, patterns: &mut HashMap<String, Regex>) {
-    match schema {
-        Value::Object(map) => {
-            if let Some(pattern) = map.get("pattern").and_then(Value::as_str)
-                && let Ok(regex) = Regex::new(pattern)
-            {
-                patterns.insert(pattern.to_owned(), regex);
-            }
-            map.values().for_each(|value| collect(value, patterns));
-        }
-        Value::Array(list) => list.iter().for_each(|value| collect(value, patterns)),
-        _ => {}
     }
 }
 

@@ -232,7 +232,7 @@ impl Distributor {
             session.forward(plain);
             packet.forget_session();
         } else {
-            direct(packet, backend.hop, outputs);
+            outputs.direct(packet, backend.hop);
         }
         *ends = self.services.settings.timeouts.end(session.connection.phase(), self.now);
         true
@@ -291,7 +291,7 @@ impl Distributor {
                 if hop == Hop::Route {
                     nat::translate_error(packet, Direction::In, becomes).ok_or(MALFORMED)?;
                 } else {
-                    direct(packet, hop, outputs);
+                    outputs.direct(packet, hop);
                 }
                 Ok(Gate::FIRST)
             }
@@ -300,7 +300,7 @@ impl Distributor {
                 if hop == Hop::Route {
                     nat::translate(packet, Direction::In, becomes).ok_or(MALFORMED)?;
                 } else {
-                    direct(packet, hop, outputs);
+                    outputs.direct(packet, hop);
                 }
                 Ok(Gate::FIRST)
             }
@@ -485,20 +485,5 @@ impl Distributor {
 fn put(context: &mut Context<'_>, at: usize, gate: Gate) {
     if gate != Gate::FIRST {
         context.put(at, gate);
-    }
-}
-
-/// Sends a packet to its backend without a change of the IP packet: sets the destination Ethernet address or the
-/// metadata word.
-#[inline(always)]
-fn direct(packet: &mut Packet, hop: Hop, outputs: Outputs) {
-    match (hop, outputs.word) {
-        (Hop::Mac(mac), _) => {
-            if let Some(destination) = packet.data_mut().first_chunk_mut::<6>() {
-                *destination = mac;
-            }
-        }
-        (Hop::Word(number), Some(word)) => packet.set_word(word, number),
-        _ => {}
     }
 }

@@ -1,10 +1,11 @@
 //! Drop reasons, counters, and the gates of packets that are not sent to a backend.
 
 use forebay_graph::{Gate, Reason, Setup, SetupError};
-use forebay_packet::Word;
+use forebay_packet::{Packet, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::services::Hop;
 use crate::undecidable::HIDES_ADDRESSES;
 
 /// Drop reasons of [`balance`](crate::balance).
@@ -77,4 +78,21 @@ pub(crate) struct Outputs {
     pub(crate) others: Gate,
     /// The metadata word `next_hop`, if a backend needs it.
     pub(crate) word: Option<Word>,
+}
+
+impl Outputs {
+    /// Sends a packet to its backend without a change of the IP packet: sets the destination Ethernet address or the
+    /// metadata word.
+    #[inline(always)]
+    pub(super) fn direct(self, packet: &mut Packet, hop: Hop) {
+        match (hop, self.word) {
+            (Hop::Mac(mac), _) => {
+                if let Some(destination) = packet.data_mut().first_chunk_mut::<6>() {
+                    *destination = mac;
+                }
+            }
+            (Hop::Word(number), Some(word)) => packet.set_word(word, number),
+            _ => {}
+        }
+    }
 }
