@@ -29,9 +29,9 @@ pub struct Tick {
     /// Dropped packets, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropped: BTreeMap<String, u64>,
-    /// Modules that processed or dropped packets.
+    /// Modules whose counters changed.
     pub modules: ModuleColumns,
-    /// Flows with packets that left.
+    /// Flows whose counters changed.
     pub flows: FlowColumns,
     /// Ports with packets or errors.
     pub ports: PortColumns,
