@@ -38,6 +38,8 @@ impl Baselined {
         std::fs::write(&baseline, empty.to_string()).expect("a writable folder");
         let output = forebay(&["gate", "--baseline", &baseline, "--update", file.path()]).success();
         assert!(output.ends_with("has 1 pipeline: 1 pipeline added; 0 of 0 figures changed\n"), "{output}");
+        let written = std::fs::read_to_string(&baseline).expect("it exists");
+        assert_eq!(serde_json::from_str::<Value>(&written).expect("JSON")["extent"], extent);
         Self { file, baseline }
     }
 
@@ -102,6 +104,20 @@ fn a_new_module_and_a_decrease_are_reported_and_an_update_accepts_them() {
     let output = forebay(&[&gate[..], &["--update"]].concat()).success();
     assert!(output.contains("has 1 pipeline: 0 pipelines added; "), "{output}");
     assert!(forebay(&gate).success().starts_with("yes: of 7 figures of 1 pipeline, none grew"), "{output}");
+}
+
+#[test]
+fn a_new_baseline_has_the_usual_extent() {
+    if !has_valgrind() {
+        return;
+    }
+    let file = File::new(PIPELINE);
+    let baseline = file.beside("new.json");
+    let output = forebay(&["gate", "--baseline", &baseline, "--update", file.path()]).success();
+    assert!(output.ends_with("has 1 pipeline: 1 pipeline added; 0 of 0 figures changed\n"), "{output}");
+    let written = std::fs::read_to_string(&baseline).expect("it exists");
+    let extent = serde_json::json!({ "before": 4096, "packets": 16384 });
+    assert_eq!(serde_json::from_str::<Value>(&written).expect("JSON")["extent"], extent);
 }
 
 #[test]

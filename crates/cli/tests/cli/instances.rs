@@ -198,7 +198,7 @@ fn clients_that_wait_for_the_end_do_not_delay_it() {
     let socket = user.0.path().join("forebay/named/edge.sock");
     // Without the response to `hello`, the server could fail to send it, and not read the request after it. All clients
     // are connected before the first request, because the run may have ended after the last request.
-    let mut clients = [(), (), ()].map(|()| {
+    let mut clients: [_; 3] = std::array::from_fn(|_| {
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
         std::io::Write::write_all(&mut stream, b"{\"do\":\"hello\",\"protocol\":2}\n").expect("it listens");
         let mut stream = BufReader::new(stream);
