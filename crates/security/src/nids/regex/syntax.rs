@@ -102,16 +102,16 @@ pub struct Flags {
 /// The expression is invalid or not supported.
 pub fn parse(bytes: &[u8], flags: Flags) -> Result<Node, String> {
     // A back-reference may be to a later group. So the first pass counts the groups, and does not check references.
-    let (_, groups) = pass(bytes, flags, None)?;
+    let (_, groups) = parse_once(bytes, flags, None)?;
     if groups.count > MAX_GROUPS {
         return Err(format!("{} groups: allowed are up to {MAX_GROUPS}", groups.count));
     }
-    let (node, _) = pass(bytes, flags, Some(&groups))?;
+    let (node, _) = parse_once(bytes, flags, Some(&groups))?;
     Ok(if flags.anchored { Node::Concat(vec![Node::At(Position::SearchStart), node]) } else { node })
 }
 
 /// Parses an expression whose groups are known, or finds them. Returns the expression and its groups.
-fn pass(bytes: &[u8], flags: Flags, known: Option<&Groups>) -> Result<(Node, Groups), String> {
+fn parse_once(bytes: &[u8], flags: Flags, known: Option<&Groups>) -> Result<(Node, Groups), String> {
     let mut parser = Parser { bytes, at: 0, flags, known, begun: Groups::default(), depth: 0 };
     let node = parser.either()?;
     if parser.at < bytes.len() {
