@@ -115,8 +115,8 @@ impl Finding {
 pub struct Compared {
     /// The pipeline with its settings.
     pub case: String,
-    /// All parts whose figure changed: modules in the order of the present count, removed modules, the residue, the
-    /// whole.
+    /// All parts whose figure changed: modules in the order of the present count, modules that are removed or get no
+    /// packets any more, the residue, the whole.
     pub findings: Vec<Finding>,
     /// The number of compared parts.
     pub parts: usize,

@@ -239,7 +239,8 @@ pub fn simulate_team_by<S: Scheduler>(
 /// [Drains](Worker::drain) and closes simulated workers. Returns the errors of ports and functions, each with the name
 /// of the port or module.
 pub fn shut_down_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(String, String)> {
-    // A worker whose clock is behind may still receive packets that other workers have already sent at a later time.
+    // Other workers may have sent packets at times that a worker's own clock has not reached. The worker can take these
+    // packets only after its clock has advanced.
     let latest = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
     workers.iter().for_each(|worker| worker.clock().advance_to(latest));
     while !workers.iter_mut().fold(true, |done, worker| {

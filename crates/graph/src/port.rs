@@ -154,8 +154,8 @@ pub trait Port: Send {
         None
     }
 
-    /// Returns whether the source never ends. If a source has an end, and the run ends before it, the report says that
-    /// packets were not read.
+    /// Returns whether the source never ends. If the source has an end, and the run ends before the source does,
+    /// the report says that packets were not read.
     fn is_endless(&self) -> bool {
         true
     }

@@ -162,7 +162,8 @@ impl Rig {
     }
 
     /// Returns whether a run whose sources are used up would wait for the wake-up. This is true if the function has
-    /// called [`Context::wake_at`], and false if it has only called [`look_at`](Context::look_at).
+    /// called [`Context::wake_at`] since it was last woken, and false if it has only called
+    /// [`look_at`](Context::look_at).
     #[must_use]
     pub fn keeps_run(&self) -> bool {
         self.keeps

@@ -16,8 +16,8 @@ const ENOUGH: f64 = 1.0;
 /// is put together.
 const WIDEST: u32 = 10;
 
-/// The time that the system has reported as taken, but that exceeds the long turns so far, is kept for later periods:
-/// at most this number of seconds. The system reports stolen time in hundredths of a second.
+/// The system may report more time as taken than the long turns so far can explain. The excess is kept for later
+/// periods: at most this number of seconds. The system reports stolen time in hundredths of a second.
 const MOST_OWED: f64 = 0.1;
 
 /// Takes consecutive snapshots.

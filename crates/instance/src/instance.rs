@@ -42,9 +42,9 @@ pub trait Instance: Send + Sync {
     /// Returns the workers' threads.
     fn threads(&self) -> Vec<WorkerThread>;
 
-    /// Moves all other threads of this process to cores without a worker, now and after each change of the
-    /// configuration. If each core has a worker, the other threads may use all cores. Only for a process that runs one
-    /// instance and nothing else.
+    /// Moves all other threads of this process to the allowed cores without a worker of this process, now and after
+    /// each change of the configuration. If each allowed core has such a worker, the other threads may use all allowed
+    /// cores. Only for a process that runs one instance and nothing else.
     fn keep_cores_free(&self);
 
     /// Returns the running graph, with the workers' cores.

@@ -197,7 +197,7 @@ impl Dual<'_> {
             } else {
                 above = price
             };
-            // For one variable, `share^-2` is linear in the price. So this is Newton's step for `share^-2`.
+            // Newton's step for `share^-2`. For one variable, `share^-2` is linear in the price, so the step is exact.
             let wanted = most - still;
             let next = price + (wanted.powi(-2) - moving.powi(-2)) * moving.powi(3) / (-2.0 * slope);
             let inside = wanted > 0.0 && slope < 0.0 && next > below && next < above;

@@ -156,7 +156,7 @@ fn refuse_shared_interfaces(root: &Node, faults: &mut FaultCollector) {
         if let Some(first) = seen.insert((interface.clone(), text("namespace")), &entry.key) {
             let message = format!(
                 "'{interface}' is the interface of port '{first}' already, and both ports would receive every frame: \
-                 remove this port and use '{first}' instead, because a port can both receive and send"
+                 remove this port and name '{first}' in `pipeline` instead, because a port can both receive and send"
             );
             faults.add_at(root, &["ports", &entry.key, &kind.key, "interface"], &message);
         }

@@ -65,9 +65,9 @@ pub enum PoseError {
     Problem(ProblemError),
     /// The registry has no limits for a server of several domains.
     #[error(
-        "the models are of one memory domain (limits.link is null), and the server has {0}: allowed are models of \
-         several domains (`forebay lab placement` writes a file for `--models FILE`), or a topology of one domain, \
-         such as 1x12"
+        "the models are of one memory domain (limits.link is null), and the server has {0} domains: allowed are \
+         models of several domains (`forebay lab placement` writes a file for `--models FILE`), or a topology of one \
+         domain, such as 1x12"
     )]
     Link(usize),
 }

@@ -151,7 +151,7 @@ impl Pcap {
 
     /// Returns the time stamp for a packet that is written at `now`, in nanoseconds since 1970. If the port also
     /// replays a capture, stamps continue from the capture's first time stamp. Otherwise, the stamp is the wall-clock
-    /// time. In a simulated run, it is the simulated time, counted from 1970.
+    /// time, or in a simulated run the simulated time, counted from 1970.
     #[inline]
     fn stamp(&mut self, now: Ticks) -> u64 {
         let (instant, nanos) = *self.epoch.get_or_insert_with(|| (now, wall_clock(self.frequency, now)));

@@ -295,8 +295,8 @@ impl Function for Firewall {
                 if found.is_some() && (table.removals() == removals || table.is_still(found, key)) {
                     let (tracked, ends) = table.lasts(found);
                     let connection = tracked.connection;
-                    // A packet of an established TCP connection always has the flag ACK. For a packet without ACK,
-                    // `judge_one` checks whether the flags are impossible.
+                    // Every packet of an established TCP connection has the flag ACK, except for resets. For a packet
+                    // without ACK, `judge_one` checks whether the flags are impossible.
                     let odd = connection.phase() == Phase::TcpEstablished && flags & ACK == 0;
                     if *ends > now && connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
                         *ends = self.settings.timeouts.end(connection.phase(), now);

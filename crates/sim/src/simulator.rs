@@ -39,7 +39,8 @@ const MIN_FLOW_PACKETS: u64 = 2_000;
 /// A state is known only if the slowest buffer has been filled this number of times.
 const MIN_BUFFER_FILLS: f64 = 4.0;
 /// After this number of successive decisions that leave a known state unchanged, the simulator assumes that the
-/// controller never changes the state. No controller remembers more decisions.
+/// controller never changes the state. A controller that counts more decisions, such as `optimal` before it tries
+/// triggers again, then changes the state too late or not at all.
 const SETTLED_DECISIONS: u32 = 100;
 /// The largest number of states that are remembered.
 const MAX_STATES: usize = 64;

@@ -269,8 +269,8 @@ impl<S: Session> Sessions<S> {
         self.entries[found.number() as usize].ends
     }
 
-    /// Prolongs the session to `ends`, which must not be before its present end (use [`end_at`](Self::end_at) for
-    /// that).
+    /// Prolongs the session to `ends`, which must not be before its present end. For an earlier end, use
+    /// [`end_at`](Self::end_at).
     #[inline(always)]
     pub fn keep_until(&mut self, found: Found, ends: Slot) {
         self.entries[found.number() as usize].ends = ends;

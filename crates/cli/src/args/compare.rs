@@ -34,7 +34,7 @@ pub(crate) struct Compare {
     pub(crate) json: bool,
 }
 
-/// Parses a time limit. A shorter time is not enough for the pairs of runs that a result needs.
+/// Parses a time limit. Less than 40 s is not enough for the pairs of runs that a result needs.
 fn time(text: &str) -> Result<Nanos, String> {
     super::values::time_within(text, Nanos(40_000_000_000)..=Nanos(3_600_000_000_000), "40s to 1h")
 }

@@ -83,9 +83,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 (None, None) => Next::Never,
             };
         }
-        // The destination of packets in rings is unknown until they are taken, so the worker is called for one packet.
-        // In simulated time, packets from other workers may arrive later than now, so the instant of their arrival
-        // counts.
+        // The destination of packets in rings is unknown until they are taken, so the worker is called as soon as one
+        // packet waits. In simulated time, packets from other workers may arrive later than now. So the worker is
+        // called at the instant of their arrival at the latest.
         Next::OnInput(1, self.sent_to().into_iter().chain(earliest).min())
     }
 

@@ -188,9 +188,9 @@ impl Windows {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// Whether the known cost of a reading is used, and nothing is learnt here. In simulated time a reading costs
-    /// nothing. With a scheduler that shares time each call must be timed, so the cost that was measured before the run
-    /// is used.
+    /// Whether the known cost of a reading is used, and nothing is learnt here. In simulated time, a reading costs
+    /// nothing. A scheduler that shares time needs the ticks of each call in a timed turn. So the clock is read after
+    /// each stretch, and the cost that was measured before the run is used.
     pub(super) const KNOWS_READING: bool = C::SIMULATED || S::SHARES;
 
     /// Begins a timed turn that started at `now`. `first`: the turn is the first one of its series. The methods here

@@ -14,8 +14,8 @@ const SELDOM: f64 = 1.0 / 60.0;
 pub(super) const IRQ_AFFINITY: Check = Check {
     id: "irq-affinity",
     looks_at: "no device's interrupts are sent to the workers' cores",
-    cost: "Each interrupt runs a handler on the core, and the handler's data takes the place of the worker's data in \
-           the caches (Linux Documentation/core-api/irq/irq-affinity.rst).",
+    cost: "Each interrupt runs a handler on the core, and the handler's code and data take the place of the worker's \
+           in the caches (Linux Documentation/core-api/irq/irq-affinity.rst).",
     fix: "`echo LIST > /proc/irq/N/smp_affinity_list` with other cores; configure irqbalance to exclude the workers' \
            cores",
     judge: irq_affinity,

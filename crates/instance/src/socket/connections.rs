@@ -31,9 +31,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connections {
-    /// Adds a new connection. If there are [`MOST_CONNECTIONS`] already, the new connection displaces the connection
-    /// that has been idle longest. Returns `None` if no connection has been idle long enough. The caller must call
-    /// [`leave`](Self::leave) at the end.
+    /// Adds a new connection. If there are [`MOST_CONNECTIONS`] already, it displaces a connection that has been idle
+    /// long enough. Returns `None` if there is no such connection. Connections without any request are displaced
+    /// first, and of those of one kind the one that has been idle longest. The caller must call [`leave`](Self::leave)
+    /// at the end.
     pub(super) fn enter(&self, stream: UnixStream, patience: Patience) -> Option<Arc<Connection>> {
         let mut all = lock(&self.0);
         if all.len() >= MOST_CONNECTIONS {

@@ -239,8 +239,8 @@ pub(super) struct Wanted {
     pub(super) file: Option<String>,
     /// The text, in place of a file.
     pub(super) text: Option<String>,
-    /// The folders in which `file` must be, and in which the configuration may name files; `None` if there is no
-    /// restriction.
+    /// The folders in which the file that is read must be, and in which the configuration may name files. A built-in
+    /// use case is allowed in any case. `None` if there is no restriction.
     pub(super) config_paths: Option<Vec<String>>,
     /// Additional settings.
     pub(super) sets: Vec<String>,

@@ -46,8 +46,8 @@ pub struct Costs {
     /// The source of the cost of each function that was run. Functions whose cost is set by their pipeline are left
     /// out.
     pub origins: BTreeMap<String, CostOrigin>,
-    #[serde(skip)]
     /// The measured costs by function, from which controllers start. Empty if the published costs are used.
+    #[serde(skip)]
     profiled: BTreeMap<String, Profiled>,
 }
 

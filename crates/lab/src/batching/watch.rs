@@ -149,9 +149,9 @@ impl Log for Watch {
         let mut recorded = self.recorded();
         let recorded = &mut *recorded;
         if let Some(layout) = &recorded.layout {
-            // Only short periods after a controller has started are brief. If a controller continues with other
-            // objectives, its periods are whole ones. A later period that is shorter because the last decision was late
-            // is not brief.
+            // Only the short periods directly after the start of a controller are brief. If a controller continues with
+            // other objectives, its periods are whole ones. A later period that is shorter because the last decision
+            // was late is not brief.
             let early = FIRST.0 << recorded.decided.min(32) < recorded.period.0;
             let brief = early && snapshot.period_s < WHOLE * recorded.period.0 as f64 / 1e9;
             let moment = moment(self, layout, brief, snapshot);

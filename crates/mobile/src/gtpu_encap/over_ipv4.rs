@@ -159,7 +159,7 @@ impl Headers {
         }
     }
 
-    /// Processes the rest of a batch. `first` is the index of the first packet that is not usual.
+    /// Processes a batch from the packet at `first` on, which is the first packet that is not usual.
     #[inline(never)]
     fn run_from<const OPTIONS: usize>(
         &mut self,

@@ -18,7 +18,7 @@ pub struct Sender {
     ring: SendRing,
     /// The number of the next slot. The kernel continues at the same slot.
     next: usize,
-    /// The number of slots before `next` whose frames the kernel may not have sent yet.
+    /// The number of slots before `next` that can contain frames which the kernel has not sent yet.
     given: usize,
     /// The length of the longest frame without a VLAN tag, and with a tag.
     longest: [usize; 2],

@@ -143,8 +143,8 @@ impl Recording {
     }
 
     /// Returns for each packet the time until the next packet, in seconds. The recorded gaps are scaled to the mean
-    /// rate of the generator. `by_size` has the mean gap after a packet of each size, in seconds, if one worker
-    /// generated all traffic. `part` is this worker's fraction of the traffic, above 0 and up to 1.
+    /// rate of the generator. `by_size` has the mean gap after a packet of each size, in seconds, in the traffic of all
+    /// workers together. `part` is this worker's fraction of the traffic, above 0 and up to 1.
     pub(super) fn seconds(&self, sizes: &Sizes, by_size: &[f64], part: f64) -> Vec<f64> {
         let round = sizes.order().iter().map(|size| by_size[usize::from(*size)]).sum::<f64>() / part;
         let span: f64 = self.packets.iter().map(|packet| packet.gap as f64).sum();

@@ -43,7 +43,8 @@ impl Budget {
         rest.map(|_| ())
     }
 
-    /// Returns true if no work or no memory remains: it is used up, or a request exceeded the rest.
+    /// Returns true if no work or no memory remains. A request for more than the remaining amount also sets that amount
+    /// to 0.
     pub fn is_spent(&self) -> bool {
         self.work == 0 || self.bytes == 0
     }

@@ -4,12 +4,13 @@
 //! SIGCOMM 1999; Open vSwitch also searches tuples: Pfaff et al., "The Design and Implementation of Open vSwitch", NSDI
 //! 2015). Rules are grouped by their pair of source and destination prefix. All pairs with the same two prefix lengths
 //! are a tuple. For a packet, the classifier first finds the prefixes that contain its addresses, for each prefix
-//! length that occurs in rules. For each prefix, the classifier keeps the lengths of the other field's prefixes in the
-//! same rules. So a tuple is probed only if both of the packet's prefixes occur in it. Most packets are in only a few
-//! prefixes, so this takes a handful of probes, whereas the plain scheme probes every tuple. For every packet, the
-//! number of probes is bounded by the number of lengths and tuples. Within a pair with many rules, a rule with exactly
-//! one protocol and one destination port is looked up by these two fields. The other rules are compared with the packet
-//! one after the other; of equal rules only the first is compared. A change does not iterate over the rules.
+//! length that occurs in rules. For each prefix, the classifier keeps the lengths of the prefixes that rules pair with
+//! it. So a tuple is probed only if both of the packet's prefixes occur in it. Most packets are in only a few prefixes,
+//! so this takes a handful of probes, whereas the plain scheme probes every tuple. For every packet, the number of
+//! probes is bounded by the number of lengths and tuples. Within a pair with many rules, a rule with exactly one
+//! protocol and one destination port is looked up by these two fields. The other rules are compared with the packet one
+//! after the other. In a long list (`crowd`), of equal rules only the first is compared. A change does not iterate over
+//! all rules.
 //!
 //! A change touches one pair. The position of a rule in the list is a label that leaves room for others (`Order`), so
 //! no rule is renumbered. `count` rules are stored separately from deciding rules, and are searched after the deciding

@@ -4,8 +4,8 @@
 
 use crate::period::is_another;
 
-/// A trial begins after this number of successive periods with missed objectives. A split of flows to another worker
-/// needs fewer periods, so it comes before a trial.
+/// A trial begins after this number of successive periods with missed objectives. If flows can be split to another
+/// worker, the split usually comes before a trial, because it needs fewer periods.
 const ENOUGH: u32 = 6;
 /// The length of a trial, in periods.
 const TRIED: u32 = 3;

@@ -12,9 +12,9 @@ const REFORMED: f64 = 0.7;
 const GAIN: f64 = 1.5;
 /// The largest share of periods, in percent, in which the paper's controller misses objectives.
 const MISSED: f64 = 9.0;
-/// Above this 95th percentile of the delay, in percent of the objective, the page says that larger batches would miss
-/// the objective. A controller cannot use 100 %: it keeps 5 % in reserve (the guard), and a trigger is a whole number
-/// of packets.
+/// If the 95th percentile of the delay is above this value, in percent of the objective, but not above 100 %, the page
+/// says that larger batches would miss the objective. A controller cannot use 100 %: it keeps 5 % in reserve (the
+/// guard), and a trigger is a whole number of packets.
 const USED: f64 = 80.0;
 /// A ratio to the rate of `null` counts as 1 if it is between this value and 1.
 const SAME: f64 = 0.98;

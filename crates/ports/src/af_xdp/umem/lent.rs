@@ -141,8 +141,8 @@ impl Lent {
     }
 
     /// Takes back all lent chunks of a closed socket. `devices` is true if the device may access the chunks itself. Its
-    /// driver releases them some time after the socket is closed, so they are quarantined until then
-    /// ([`Umem::recycle`]).
+    /// driver releases them some time after the socket is closed. So the chunks are quarantined until
+    /// [`Umem::recycle`] finds that enough time has passed.
     ///
     /// # Safety
     /// The socket must be closed, so that the kernel's own copies have ended.

@@ -1,8 +1,8 @@
 //! Many rules of one pair of prefixes, in order. Equal rules are compared with a packet only once.
 //!
 //! Of equal rules only the first can decide. So a packet is compared only with the first rule of each shape
-//! ([`RuleShape`]). The other rules of the shape are kept in a second map. Inserting or removing a rule, and finding
-//! the first of its shape, takes logarithmic time in the number of rules.
+//! ([`RuleShape`]). These first rules have a map of their own. A second map has all rules, by shape. Inserting or
+//! removing a rule, and finding the first of its shape, takes logarithmic time in the number of rules.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

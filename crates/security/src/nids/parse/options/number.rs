@@ -92,8 +92,8 @@ impl Building<'_> {
         Ok(Number { bytes, offset, relative: rest.relative, form, mask: rest.mask })
     }
 
-    /// Parses the arguments that may come in any order. `allowed` lists the additional arguments of this option,
-    /// besides those that all options of this file have ([`arguments`]).
+    /// Parses the arguments that may come in any order. `allowed` lists the arguments of this option besides those
+    /// that `byte_test`, `byte_jump` and `byte_extract` all have ([`arguments`]).
     fn rest<'t>(
         &self,
         name: &str,
