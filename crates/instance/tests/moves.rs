@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,20 +29,47 @@ const WINDOW: u64 = 512;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The packets that have been sent and have arrived.
-#[derive(Default)]
+///
+/// A worker must never wait here for the worker of another test, which may be preempted. So each world has its own
+/// locks, and a port takes one only for packets.
 struct World {
+    sent: AtomicU64,
+    arrived: AtomicU64,
+    senders: Mutex<Senders>,
+    receivers: Mutex<Receivers>,
+}
+
+struct Senders {
     over: bool,
-    sent: u64,
-    arrived: u64,
-    /// For each session, the number of packets that were sent and have arrived, and the source of arrived packets.
-    sessions: Vec<([u32; 2], Option<[u8; 6]>)>,
+    /// For each session, the number of packets that were sent.
+    numbers: [u32; SESSIONS],
+}
+
+struct Receivers {
+    /// For each session, the number of packets that have arrived, and their source.
+    sessions: [(u32, Option<[u8; 6]>); SESSIONS],
     wrong: Vec<String>,
 }
 
-static WORLDS: Mutex<BTreeMap<String, World>> = Mutex::new(BTreeMap::new());
+impl World {
+    fn new() -> Self {
+        Self {
+            sent: AtomicU64::new(0),
+            arrived: AtomicU64::new(0),
+            senders: Mutex::new(Senders { over: false, numbers: [0; SESSIONS] }),
+            receivers: Mutex::new(Receivers { sessions: [(0, None); SESSIONS], wrong: Vec::new() }),
+        }
+    }
+}
 
-fn worlds() -> MutexGuard<'static, BTreeMap<String, World>> {
-    WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
+static WORLDS: Mutex<BTreeMap<String, Arc<World>>> = Mutex::new(BTreeMap::new());
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn world_of(name: &str) -> Arc<World> {
+    locked(&WORLDS).get(name).map(Arc::clone).expect("it was made")
 }
 
 /// Returns a UDP packet of a session that contains its number.
@@ -60,7 +89,7 @@ fn frame(session: usize, number: u32) -> [u8; 60] {
 
 /// A port that sends numbered packets while fewer than [`WINDOW`] are in the pipeline, or checks packets that arrive.
 struct Numbered {
-    world: String,
+    world: Arc<World>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -74,22 +103,24 @@ struct Params {
 
 impl Port for Numbered {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
-        let mut worlds = worlds();
-        let world = worlds.get_mut(&self.world).expect("it was made");
-        if world.over {
-            return Ready::Never;
-        }
-        for _ in 0..intake.most {
-            if world.sent - world.arrived >= WINDOW {
-                break;
+        let World { sent, arrived, senders, .. } = &*self.world;
+        // First the number of arrived packets: it is never above the number that were sent.
+        let arrived = arrived.load(Acquire);
+        let room = WINDOW.saturating_sub(sent.load(Relaxed) - arrived) as usize;
+        if room > 0 {
+            let mut senders = locked(senders);
+            if senders.over {
+                return Ready::Never;
             }
-            let Some(mut packet) = intake.pool.take() else { break };
-            let session = world.sent as usize % SESSIONS;
-            let number = &mut world.sessions[session].0[0];
-            assert!(packet.write(&frame(session, *number)));
-            packet.set_arrival(intake.now, ArrivalClock::Poll);
-            batch.push(packet).expect("the batch has room");
-            (*number, world.sent) = (*number + 1, world.sent + 1);
+            for _ in 0..room.min(intake.most) {
+                let Some(mut packet) = intake.pool.take() else { break };
+                let session = sent.fetch_add(1, Relaxed) as usize % SESSIONS;
+                let number = &mut senders.numbers[session];
+                assert!(packet.write(&frame(session, *number)));
+                packet.set_arrival(intake.now, ArrivalClock::Poll);
+                batch.push(packet).expect("the batch has room");
+                *number += 1;
+            }
         }
         Ready::At(intake.now + Ticks(2_000))
     }
@@ -99,23 +130,23 @@ impl Port for Numbered {
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {
-        let mut worlds = worlds();
-        let world = worlds.get_mut(&self.world).expect("it was made");
+        let mut receivers = locked(&self.world.receivers);
+        let Receivers { sessions, wrong } = &mut *receivers;
         for packet in batch.iter_mut() {
             let data = packet.data();
             let word = |at: usize| u32::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]);
             let source = [data[26], data[27], data[28], data[29], data[34], data[35]];
             let (session, number) = (word(42) as usize, word(46));
-            let ([_, next], seen) = &mut world.sessions[session];
+            let (next, seen) = &mut sessions[session];
             if number != *next {
-                world.wrong.push(format!("session {session}: packet {number} came instead of {next}"));
+                wrong.push(format!("session {session}: packet {number} came instead of {next}"));
             }
             if *seen.get_or_insert(source) != source {
-                world
-                    .wrong
+                wrong
                     .push(format!("session {session}: packet {number} comes from {source:?}, the first from {seen:?}"));
             }
-            (*next, world.arrived) = (number + 1, world.arrived + 1);
+            *next = number + 1;
+            self.world.arrived.fetch_add(1, Release);
         }
         batch.clear();
     }
@@ -137,7 +168,7 @@ impl DeclarePort for Numbered {
     }
 
     fn new(params: Params, _: &mut Setup<'_>, _: Arc<PortCounters>) -> Result<Self, SetupError> {
-        Ok(Self { world: params.world })
+        Ok(Self { world: world_of(&params.world) })
     }
 }
 
@@ -178,8 +209,7 @@ fn begin(world: &str, more: &str) -> Option<Arc<dyn Instance>> {
         let _ = writeln!(std::io::stderr(), "skipped: {world}: one core");
         return None;
     }
-    let sessions = vec![Default::default(); SESSIONS];
-    worlds().insert(world.to_owned(), World { sessions, ..World::default() });
+    locked(&WORLDS).insert(world.to_owned(), Arc::new(World::new()));
     let source = Source::new(text(world, more), "moves.yaml", Path::new("."));
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
@@ -200,7 +230,8 @@ fn move_to(instance: &dyn Instance, modules: &[(&str, &[usize])], most: Option<u
 
 /// Waits until `more` further packets have arrived.
 fn wait_for_packets(world: &str, more: u64) {
-    let arrived = || worlds()[world].arrived;
+    let world = world_of(world);
+    let arrived = || world.arrived.load(Acquire);
     let (begin, before) = (Instant::now(), arrived());
     while arrived() < before + more {
         assert!(begin.elapsed() < PATIENCE, "packets go on");
@@ -210,10 +241,11 @@ fn wait_for_packets(world: &str, more: u64) {
 
 /// Ends the run. Asserts that all packets have arrived, once and in order.
 fn end(instance: &dyn Instance, world: &str) -> Report {
-    worlds().get_mut(world).expect("it was made").over = true;
+    let world = world_of(world);
+    locked(&world.senders).over = true;
+    let sent = world.sent.load(Relaxed);
     let begin = Instant::now();
-    let all_arrived = || worlds().get(world).is_some_and(|world| world.arrived == world.sent);
-    while !all_arrived() {
+    while world.arrived.load(Acquire) < sent {
         assert!(begin.elapsed() < PATIENCE, "all packets arrive");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -221,8 +253,8 @@ fn end(instance: &dyn Instance, world: &str) -> Report {
     assert!(outcome.troubles.is_empty(), "{:?}", outcome.troubles);
     let board = instance.board();
     let report = board.report(&board.nothing(), &board.read(outcome.at));
-    let World { sent, arrived, wrong, .. } = worlds().remove(world).expect("it was made");
-    assert_eq!(wrong, [] as [String; 0]);
+    let arrived = world.arrived.load(Acquire);
+    assert_eq!(locked(&world.receivers).wrong, [] as [String; 0]);
     assert_eq!((report.packets.all_dropped(), report.packets.missing(), report.packets.queued), (0, 0, 0));
     assert_eq!((report.packets.entered, arrived), (sent, sent));
     report
