@@ -73,6 +73,14 @@ pub enum MakeError {
         /// The target of the gate, as a phrase for the message.
         where_to: String,
     },
+    /// Packets that enter by the port lead nowhere.
+    #[error("packets of port '{port}' lead {where_to}: allowed are the plan's modules, ports and `drop`")]
+    Entry {
+        /// The port.
+        port: String,
+        /// The target of the packets, as a phrase for the message.
+        where_to: String,
+    },
 }
 
 impl Plan {
@@ -84,8 +92,8 @@ impl Plan {
         flow::build(&Shape::of(self), &self.flows).map(|(_, flows)| flows)
     }
 
-    /// Checks the batch size, the shares, the gates and the folds. The engine relies on this: gates lead to later
-    /// modules only, and the modules of a fold have the same number of gates.
+    /// Checks the batch size, the shares, the gates, the ports' entries and the folds. The engine relies on this: all
+    /// indexes are in range, gates lead to later modules only, and the modules of a fold have the same number of gates.
     fn check(&self) -> Result<(), MakeError> {
         if !(1..=MAX_BATCH).contains(&self.batch) {
             return Err(MakeError::Batch(self.batch));
@@ -96,29 +104,42 @@ impl Plan {
             }
             for (gate, target) in &module.gates {
                 let where_to = match *target {
-                    Target::Module(next) if next <= number => "backwards or to itself".to_owned(),
-                    Target::Module(next) if next >= self.modules.len() => {
-                        format!("to module {next}, which does not exist")
-                    }
-                    Target::Port(port) if port >= self.ports.len() => format!("to port {port}, which does not exist"),
-                    _ => continue,
+                    Target::Module(next) if next <= number => Some("backwards or to itself".to_owned()),
+                    target => self.missing(target),
                 };
-                return Err(MakeError::Gate { module: module.name.clone(), gate: gate.clone(), where_to });
+                if let Some(where_to) = where_to {
+                    return Err(MakeError::Gate { module: module.name.clone(), gate: gate.clone(), where_to });
+                }
+            }
+        }
+        for port in &self.ports {
+            if let Some(where_to) = port.entry.and_then(|target| self.missing(target)) {
+                return Err(MakeError::Entry { port: port.name.clone(), where_to });
             }
         }
         let mut seen = vec![false; self.modules.len()];
+        let gates = |member: &usize| self.modules.get(*member).map(|module| module.gates.len());
         for (fold, members) in self.folds.iter().enumerate() {
-            let first = members.first().and_then(|member| self.modules.get(*member));
+            let first = members.first().and_then(gates);
             let alike = |member: &usize| {
-                let gates = |module: &crate::Module| module.gates.len();
-                let fits = first.map(gates) == self.modules.get(*member).map(gates);
-                fits && !std::mem::replace(&mut seen[*member], true)
+                first.is_some() && gates(member) == first && !std::mem::replace(&mut seen[*member], true)
             };
             if members.len() < 2 || !members.is_sorted() || !members.iter().all(alike) {
                 return Err(MakeError::Fold { fold });
             }
         }
         Ok(())
+    }
+
+    /// Returns a phrase that names the target if the plan does not have it.
+    fn missing(&self, target: Target) -> Option<String> {
+        match target {
+            Target::Module(module) if module >= self.modules.len() => {
+                Some(format!("to module {module}, which does not exist"))
+            }
+            Target::Port(port) if port >= self.ports.len() => Some(format!("to port {port}, which does not exist")),
+            _ => None,
+        }
     }
 
     /// Returns, by module, the module that runs for it: the first module of its fold, or itself.

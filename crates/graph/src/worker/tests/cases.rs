@@ -241,3 +241,35 @@ fn delay_counts_from_arrival_and_violations_are_counted() {
     assert_eq!((delay.samples(), delay.max(), flow_telemetry.violations.get()), (400, Some(640), 400));
     assert!((delay.mean().expect("samples") - 640.0).abs() < 1e-9);
 }
+
+/// Regression: a plan caused a panic if all modules of a fold, or the target of a port's packets, did not exist.
+#[test]
+fn a_plan_that_names_a_missing_module_or_port_is_refused() {
+    let refused = |change: fn(&mut Plan)| {
+        let modules = vec![
+            module("a", TestFunction::Pass, vec![Target::Port(1)], 0),
+            module("b", TestFunction::Pass, vec![Target::Port(1)], 0),
+        ];
+        let mut plan = plan(source(1), drain(&Log::default()), modules, 64);
+        change(&mut plan);
+        let clock = Simulated::new(Frequency::new(1e9));
+        Worker::<_, RunToCompletion>::new(plan, clock, Vec::new()).err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(|plan| plan.folds = vec![vec![0, 1]]), None);
+    let folds: [fn(&mut Plan); 4] = [
+        |plan| plan.folds = vec![vec![2, 3]],
+        |plan| plan.folds = vec![vec![0, 2]],
+        |plan| plan.folds = vec![vec![0, 0]],
+        |plan| plan.folds = vec![vec![]],
+    ];
+    for change in folds {
+        assert!(refused(change).is_some_and(|error| error.starts_with("fold 0: ")));
+    }
+    let module = "packets of port 'in' lead to module 2, which does not exist: allowed are the plan's modules, ports \
+                  and `drop`";
+    assert_eq!(refused(|plan| plan.ports[0].entry = Some(Target::Module(2))).as_deref(), Some(module));
+    let port = module.replace("module 2", "port 2");
+    assert_eq!(refused(|plan| plan.ports[0].entry = Some(Target::Port(2))), Some(port));
+    let gate = refused(|plan| plan.modules[1].gates[0].1 = Target::Module(2));
+    assert!(gate.is_some_and(|error| error.starts_with("gate '0' of module 'b' leads to module 2, which does not")));
+}
