@@ -109,13 +109,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// Hands a batch over to other workers. Packets that find no room in the ring wait at the node until the next turn,
-    /// or are dropped (`when_full: drop`). The batch is empty afterwards.
+    /// or are dropped (`when_full: drop`). The batch is empty afterwards. Returns the number of packets that found room.
     ///
     /// A node that spreads packets also puts packets into queues of this worker. There they are not refused, and no
     /// backlog is reported to the scheduler.
     #[inline(never)]
-    pub(super) fn cross(&mut self, node: usize, batch: &mut Batch) {
+    pub(super) fn cross(&mut self, node: usize, batch: &mut Batch) -> usize {
         let at = node - (self.modules + self.gateways.len() + 1);
+        let count = batch.len();
         match &self.crossings[at] {
             CrossingNode::Spread(shares) => {
                 for packet in batch.drain() {
@@ -127,7 +128,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 }
             }
             CrossingNode::Away { out, tag, drops } => {
-                let count = batch.len();
                 let out = &mut self.links.outs[*out];
                 // The receiver uses the time of sending only in simulated time, so a real clock is not read here.
                 let now = if C::SIMULATED { self.clock.now() } else { self.desk.now };
@@ -137,6 +137,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     self.telemetry.worker.handed.add(count as u64);
                 } else if *drops && !self.draining {
                     self.drop_full(*tag as usize, batch);
+                    return 0;
                 } else {
                     cold_path();
                     self.stuck.add(out.crossing);
@@ -144,9 +145,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     self.nodes[node].input.put_back(batch, &mut self.spares);
                     // The next turn retries this node. This turn does not.
                     self.waiting.push(node);
+                    return 0;
                 }
             }
         }
+        count
     }
 
     /// Drops packets for a module of another worker because the ring to that worker is full.

@@ -25,10 +25,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     self.time_residue();
                 }
             } else {
-                let count = batch.len();
-                self.cross(node, batch);
+                let count = self.cross(node, batch);
                 if MODE == Mode::Timed as u8 {
-                    self.time_handover(count - batch.len());
+                    self.time_handover(count);
                 }
             }
             return;
@@ -54,12 +53,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if let Some(port) = &mut self.gateways[port].port {
             port.send(batch, now);
         }
-        self.telemetry.ports[port].counters.sent.add((given - batch.len()) as u64);
+        let taken = given - batch.len();
+        self.telemetry.ports[port].counters.sent.add(taken as u64);
         if !batch.is_empty() {
             self.refused::<MODE>(port, batch, now);
         }
         if MODE == Mode::Timed as u8 {
-            self.time_send(port, given);
+            self.time_send(port, taken);
         }
     }
 

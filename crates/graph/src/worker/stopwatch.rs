@@ -179,10 +179,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.time(if packets == 0 { Span::Residue } else { Span::Receive(port) }, packets);
     }
 
-    /// Ends a stretch in which a port took `packets` packets.
+    /// Ends a stretch in which a port took `packets` packets. If there are none, the stretch is residue.
     #[inline]
     pub(super) fn time_send(&mut self, port: usize, packets: usize) {
-        self.time(Span::Send(port), packets);
+        self.time(if packets == 0 { Span::Residue } else { Span::Send(port) }, packets);
     }
 
     /// Ends a stretch in which other workers gave or took `packets` packets. If there are none, the stretch is residue.

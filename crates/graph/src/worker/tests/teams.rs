@@ -220,3 +220,38 @@ fn packets_that_find_a_ring_full_are_dropped_if_configured_and_others_go_on() {
         graphs::in_order_by_original(&log);
     }
 }
+
+/// Regression: packets that found a ring full counted as handed over in timed turns. So a hand-over seemed to take
+/// fewer ticks per packet than it took.
+#[test]
+fn packets_that_find_a_ring_full_are_not_timed_as_handed_over() {
+    for when_full in [crate::WhenFull::Wait, crate::WhenFull::Drop] {
+        let mut share = crate::Share::default();
+        share.marks.when_full = when_full;
+        let graph = Graph {
+            modules: vec![(TestFunction::Pass, vec![1], 0), (TestFunction::Pass, vec![1], 0)],
+            shares: vec![share; 2],
+            packets: 0,
+            burst: 32,
+            every: 0,
+            refuse: 0,
+            chunks: 4_096,
+            changes: vec![],
+        };
+        let cut = Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false };
+        let mut workers = team::<RunToCompletion>(&graph, &cut, &Log::default());
+        let sender = &mut workers[0];
+        // The first node after the bin leads to the other worker, which takes no packets.
+        let (node, pool, telemetry) = (sender.modules + sender.gateways.len() + 1, sender.pool(), sender.telemetry());
+        let mut batch = Batch::with_capacity(32);
+        let refused = || telemetry.worker.stalls.get() + telemetry.modules[1].turned_away.get();
+        while refused() == 0 {
+            assert_eq!(pool.fill(&mut batch, 32), 32);
+            sender.depart::<{ Mode::Timed as u8 }>(node, &mut batch);
+            assert!(batch.is_empty());
+        }
+        let (timed, handed) = (&telemetry.worker.handover, telemetry.worker.handed.get());
+        assert_eq!((timed.packets.get(), timed.calls.get()), (handed, handed / 32), "{when_full:?}");
+        assert!(handed > 0);
+    }
+}

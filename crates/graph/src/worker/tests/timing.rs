@@ -241,3 +241,19 @@ fn no_turn_is_timed_if_timing_is_off() {
     assert_eq!((telemetry.counters[0].timed.calls.get(), telemetry.worker.timed_turns.get()), (0, 0));
     assert_eq!(telemetry.counters[0].packets.get(), u64::from(32 * CALLS));
 }
+
+/// Regression: packets that a port refused counted as sent in timed turns. So sending seemed to take fewer ticks per
+/// packet than it took.
+#[test]
+fn refused_packets_are_not_timed_as_sent() {
+    for (refuse, sent) in [(0, 32), (2, 16), (1, 0)] {
+        let drain = Drain { refuse, ..drain(&Log::default()) };
+        let modules = vec![module("pass", TestFunction::Pass, vec![Target::Port(1)], 0)];
+        let mut worker = worker(plan(source(32), drain, modules, 64), Vec::new());
+        worker.turn();
+        let telemetry = worker.telemetry();
+        let (port, timed) = (&telemetry.ports[1], &telemetry.ports[1].sending);
+        assert_eq!((port.counters.sent.get(), port.refused.get()), (sent, 32 - sent));
+        assert_eq!((timed.packets.get(), timed.calls.get()), (sent, sent.min(1)));
+    }
+}
