@@ -4,7 +4,7 @@ use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
 use forebay_packet::wire::icmp::{self, Icmp};
-use forebay_packet::wire::ipv4::Ipv4;
+use forebay_packet::wire::ipv4::{ICMP, Ipv4};
 use forebay_packet::wire::ipv6::Ipv6;
 use zerocopy::FromBytes;
 
@@ -31,10 +31,12 @@ pub(crate) fn message(packet: &mut Packet, at: usize) -> Option<Icmp> {
     Some(*Icmp::ref_from_prefix(packet.data().get(at..end)?).ok()?.0)
 }
 
-/// Returns true if the IPv4 packet at `start` has no IP options, is not a fragment, and its payload begins like an ICMP
-/// echo request. Does not check the protocol.
+/// Returns true if the IPv4 packet at `start` has no IP options, is not a fragment, and contains an ICMP echo request.
+/// Packets of other protocols may begin with the same bytes, for example a UDP datagram from port 2048.
 pub(crate) fn is_request_v4(packet: &mut Packet, start: usize) -> bool {
-    let plain = packet.view::<Ipv4>(start).is_some_and(|header| header.version_ihl == 0x45 && !header.is_fragment());
+    let plain = packet
+        .view::<Ipv4>(start)
+        .is_some_and(|header| header.version_ihl == 0x45 && header.protocol == ICMP && !header.is_fragment());
     plain
         && message(packet, start + size_of::<Ipv4>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v4::ECHO, 0))
 }

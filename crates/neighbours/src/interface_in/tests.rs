@@ -319,6 +319,22 @@ fn padding_after_a_packet_is_not_a_message() {
     assert_eq!(rig.run(&request).0, LOCAL);
 }
 
+/// Regression: packets of other protocols that begin like an echo request, for example from port 2048, were dropped as
+/// `bad_checksum`, and used up the limit of answers to pings.
+#[test]
+fn a_packet_of_another_protocol_is_no_ping() {
+    let (mut rig, _) = rig(json!({ "echoes_per_second": 1 }));
+    let builder = || PacketBuilder::ethernet2(PEER.0, OWN.0).ipv4(PEER_V4, OWN_V4, 9);
+    let (mut udp, mut tcp, mut ping) = (Vec::new(), Vec::new(), Vec::new());
+    builder().udp(0x0800, 53).write(&mut udp, b"abc").expect("memory");
+    builder().tcp(0x0800, 179, 1, 1_000).write(&mut tcp, b"abc").expect("memory");
+    builder().icmpv4_echo_request(5, 6).write(&mut ping, b"abc").expect("memory");
+    for frame in [&udp, &tcp] {
+        assert_eq!(rig.run(frame), (LOCAL, frame.clone()));
+    }
+    assert_eq!([&ping, &ping, &udp].map(|frame| rig.run(frame).0), [REPLY, ECHOES_LIMITED, LOCAL]);
+}
+
 #[test]
 fn packets_to_forward_and_others_are_separated() {
     let (mut rig, _) = rig(json!({}));
