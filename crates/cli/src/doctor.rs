@@ -149,7 +149,7 @@ fn allowed(host: &Host) -> Vec<Core> {
     let core = |cpu: &forebay_host::cpu::Cpu| Core {
         number: cpu.number,
         node: cpu.node,
-        physical: (cpu.package.value().copied().unwrap_or(0), cpu.physical.value().copied().unwrap_or(cpu.number)),
+        physical: cpu.threads.value().and_then(|threads| threads.iter().next()).unwrap_or(cpu.number),
     };
     may.map(core).collect()
 }

@@ -19,10 +19,6 @@ pub struct Cpu {
     pub node: Option<usize>,
     /// The CPUs of the same physical core, including this CPU.
     pub threads: Fact<KernelList>,
-    /// The CPU's package (socket).
-    pub package: Fact<usize>,
-    /// The number of the physical core in the package.
-    pub physical: Fact<usize>,
     /// The CPU's frequency.
     pub frequency: Frequency,
     /// The CPU's idle states, the shallowest first. Empty if the kernel has no driver for them.
@@ -62,7 +58,6 @@ impl Cpu {
     /// Reads the facts about a CPU, except its load.
     pub(crate) fn read(tree: &Tree, number: usize, node: Option<usize>) -> Self {
         let path = |file: &str| format!("{FOLDER}/cpu{number}/{file}");
-        let count = |file: &str| tree.fact(&path(file), "a number", |text| text.parse().ok());
         let frequency = Frequency {
             driver: name(tree, &path("cpufreq/scaling_driver")),
             governor: name(tree, &path("cpufreq/scaling_governor")),
@@ -80,8 +75,6 @@ impl Cpu {
             number,
             node,
             threads: tree.fact(&path("topology/thread_siblings_list"), "a list of CPUs", |text| text.parse().ok()),
-            package: count("topology/physical_package_id"),
-            physical: count("topology/core_id"),
             frequency,
             idle: idle.collect(),
             wake_limit_us: tree.fact(&path("power/pm_qos_resume_latency_us"), "a number of microseconds or n/a", limit),

@@ -16,9 +16,10 @@ pub struct Core {
     pub number: usize,
     /// The core's NUMA node. `None` if the system does not report it.
     pub node: Option<usize>,
-    /// The physical core: its package, and its number in the package. If the system does not report them, these are
-    /// package 0 and `number`.
-    pub physical: (usize, usize),
+    /// The physical core: the lowest number of its hardware threads, which is unique in the machine. The kernel's
+    /// number of a core is not used, because it is unique only in its package or die. If the system does not report
+    /// the threads, this is `number`.
+    pub physical: usize,
 }
 
 impl Core {
@@ -26,10 +27,11 @@ impl Core {
     #[must_use]
     pub fn read(tree: &Tree, number: usize) -> Self {
         let folder = format!("{FOLDER}/cpu{number}");
-        let read = |file: &str| tree.value(&format!("{folder}/topology/{file}")).ok()?.parse().ok();
+        let threads = tree.value(&format!("{folder}/topology/thread_siblings_list")).ok();
+        let threads = threads.and_then(|list| list.parse::<KernelList>().ok());
         // This folder contains a link `nodeN` to the folder of the core's node.
         let node = tree.names(&folder).iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
-        let physical = (read("physical_package_id").unwrap_or(0), read("core_id").unwrap_or(number));
+        let physical = threads.and_then(|threads| threads.iter().next()).unwrap_or(number);
         Self { number, node, physical }
     }
 }
@@ -114,8 +116,7 @@ mod tests {
             std::fs::create_dir_all(file.parent().expect("it has one")).expect("a folder");
             std::fs::write(file, text).expect("a file");
         };
-        set("topology/physical_package_id", "1\n");
-        set("topology/core_id", "5\n");
+        set("topology/thread_siblings_list", "1,3\n");
         let caches = [("0", "1", "Data", "48K"), ("1", "1", "Instruction", "64K"), ("2", "2", "Unified", "2M")];
         for (at, level, kind, size) in caches {
             set(&format!("cache/index{at}/level"), level);
@@ -123,11 +124,27 @@ mod tests {
             set(&format!("cache/index{at}/size"), size);
         }
         let tree = Tree::at(folder.path());
-        assert_eq!(Core::read(&tree, 3), Core { number: 3, node: None, physical: (1, 5) });
+        assert_eq!(Core::read(&tree, 3), Core { number: 3, node: None, physical: 1 });
         std::fs::create_dir(cpu.join("node2")).expect("a folder");
         assert_eq!(Core::read(&tree, 3).node, Some(2));
         assert_eq!([1, 2, 3].map(|level| data_cache(&tree, 3, level)), [Some(48 << 10), Some(2 << 20), None]);
         // A core without facts is taken as a separate physical core.
-        assert_eq!(Core::read(&tree, 9), Core { number: 9, node: None, physical: (0, 9) });
+        assert_eq!(Core::read(&tree, 9), Core { number: 9, node: None, physical: 9 });
+    }
+
+    /// Regression: the kernel numbers the cores of each die from 0. Cores of two dies in one package were taken for
+    /// threads of one core.
+    #[test]
+    fn cores_of_two_dies_are_not_threads_of_one_core() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (number, die, threads) in [(0, "0", "0,2"), (1, "1", "1,3"), (2, "0", "0,2"), (3, "1", "1,3")] {
+            let topology = folder.path().join(format!("sys/devices/system/cpu/cpu{number}/topology"));
+            std::fs::create_dir_all(&topology).expect("a folder");
+            let files =
+                [("physical_package_id", "0"), ("die_id", die), ("core_id", "0"), ("thread_siblings_list", threads)];
+            files.iter().for_each(|(file, text)| std::fs::write(topology.join(file), text).expect("a file"));
+        }
+        let tree = Tree::at(folder.path());
+        assert_eq!([0, 1, 2, 3].map(|number| Core::read(&tree, number).physical), [0, 1, 0, 1]);
     }
 }

@@ -220,7 +220,7 @@ mod tests {
 
     /// Two NUMA nodes of two physical cores with two threads each, in the numbering of Linux.
     fn machine() -> Vec<Core> {
-        (0..8).map(|number| Core { number, node: Some(number % 4 / 2), physical: (0, number % 4) }).collect()
+        (0..8).map(|number| Core { number, node: Some(number % 4 / 2), physical: number % 4 }).collect()
     }
 
     #[test]

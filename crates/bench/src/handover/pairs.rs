@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn cores(rows: &[(usize, Option<usize>, usize)]) -> Vec<Core> {
-        rows.iter().map(|(number, node, core)| Core { number: *number, node: *node, physical: (0, *core) }).collect()
+        rows.iter().map(|(number, node, core)| Core { number: *number, node: *node, physical: *core }).collect()
     }
 
     #[test]
