@@ -235,15 +235,20 @@ fn take_module(
     let frequency = telemetries[0].frequency;
     let mut all = Counted::default();
     (snapshot.queued, snapshot.oldest_s) = (0, 0.0);
-    for (telemetry, _) in telemetries.iter().zip(here).filter(|(_, here)| **here) {
+    for (telemetry, here) in telemetries.iter().zip(here) {
         let counters = &telemetry.counters[at];
+        // A worker that does not run the module turns packets away, too, if the ring to the module's worker is full. If
+        // the scheduler does not share time, this is the only reason. Then these packets are not counted here.
+        if counters.weight.get() > 0 {
+            all.came += telemetry.modules[at].turned_away.get();
+        }
+        if !here {
+            continue;
+        }
         let (packets, queued) = (counters.packets.get(), counters.queued.get());
         all.packets += packets;
         all.calls += counters.batches();
-        // If the scheduler does not share time, packets are turned away only because the ring to another worker is
-        // full. These packets are not counted here.
-        let away = if counters.weight.get() > 0 { telemetry.modules[at].turned_away.get() } else { 0 };
-        all.came += packets + queued + away;
+        all.came += packets + queued;
         all.arrived.0 += counters.arrived.get();
         all.arrived.1 += counters.arrivals.get();
         all.timed.0 += counters.timed.calls.get();

@@ -255,3 +255,29 @@ fn packets_that_find_a_ring_full_are_not_timed_as_handed_over() {
         assert!(handed > 0);
     }
 }
+
+/// Regression: packets that a worker turned away because the ring to the module's worker was full were missing. So a
+/// controller took the load that is offered to the module for smaller than it was.
+#[test]
+fn a_snapshot_counts_packets_that_another_worker_turned_away() {
+    fn came<S: Scheduler>() -> u64 {
+        let graph = Graph {
+            modules: vec![(TestFunction::Pass, vec![1], 0), (TestFunction::Pass, vec![1], 0)],
+            shares: vec![crate::Share::default(); 2],
+            packets: 0,
+            burst: 32,
+            every: 0,
+            refuse: 0,
+            chunks: 64,
+            changes: vec![],
+        };
+        let cut = Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false };
+        let telemetries: Vec<_> = team::<S>(&graph, &cut, &Log::default()).iter().map(Worker::telemetry).collect();
+        let mut sampler = crate::Sampler::new(telemetries.clone(), Ticks::ZERO, Ticks::ZERO);
+        telemetries[0].modules[1].turned_away.add(5);
+        telemetries[1].modules[1].turned_away.add(7);
+        sampler.take(Ticks(1_000), &[]).modules[1].came
+    }
+    assert_eq!(came::<crate::WeightedFair>(), 12);
+    assert_eq!(came::<RunToCompletion>(), 0, "without shared time, only rings turn packets away");
+}
