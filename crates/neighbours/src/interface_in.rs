@@ -84,6 +84,7 @@ const ECHOES_LIMITED: Gate = Gate::drop(6);
 const LINK_ONLY: Gate = Gate::drop(7);
 const GROUP: Gate = Gate::drop(8);
 const MARTIAN: Gate = Gate::drop(9);
+const TOO_LONG: Gate = Gate::drop(10);
 /// The drop reasons. The number of a drop gate is the index of its reason in this list. A test requires the same names
 /// and texts in `docs/drops.md`.
 const DROPS: &[Reason] = &[
@@ -119,6 +120,7 @@ const DROPS: &[Reason] = &[
         help: "The packet is to another host, but its source is one of the router's own addresses or the network or \
                broadcast address of one of its prefixes (RFC 1812 section 5.3.7).",
     },
+    Reason { name: "too_long", help: "The answer does not fit into the packet's chunk." },
 ];
 
 const NEIGHBOUR: Gate = Gate::consume(0);

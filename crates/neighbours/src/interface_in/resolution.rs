@@ -13,7 +13,7 @@ use forebay_units::Ticks;
 
 use super::{
     ANSWERED, ANSWERS_LIMITED, CONFLICT, CONFLICTS, DEFENDED, EVICTED, InterfaceIn, LEARNT, MALFORMED, NEIGHBOUR,
-    NO_ROOM, REPLY,
+    NO_ROOM, REPLY, TOO_LONG,
 };
 use crate::interface::entry::Event;
 use crate::interface::frames;
@@ -86,10 +86,10 @@ impl InterfaceIn {
     }
 
     /// Replaces the packet's content by `frame`, and counts the reply in the counter `count`. Returns [`REPLY`], or
-    /// [`MALFORMED`] if the frame does not fit into the packet's chunk.
+    /// [`TOO_LONG`] if the frame does not fit into the packet's chunk.
     pub(super) fn reply(&mut self, packet: &mut Packet, frame: &[u8], count: usize) -> Gate {
         if !packet.write(frame) {
-            return MALFORMED;
+            return TOO_LONG;
         }
         self.counts[count].add(1);
         REPLY

@@ -25,6 +25,14 @@ fn known(lan: &Interface, address: [u8; 4]) -> Option<(NeighbourState, MacAddres
     lan.neighbours.look(Address::v4(u32::from_be_bytes(address))).map(|entry| (entry.state, entry.mac))
 }
 
+/// Writes the checksum of the ICMPv6 message directly after the IPv6 header.
+fn set_checksum(frame: &mut [u8]) {
+    frame[56..58].fill(0);
+    let header = zerocopy::FromBytes::ref_from_bytes(&frame[14..54]).expect("a header");
+    let sum = forebay_packet::wire::icmp::sum_over_ipv6(header, &frame[54..]);
+    frame[56..58].copy_from_slice(&(!sum).to_ne_bytes());
+}
+
 #[test]
 fn a_request_for_an_own_address_becomes_its_answer() {
     let (mut rig, lan) = rig(json!({}));
@@ -95,13 +103,7 @@ fn solicitations_are_answered_as_rfc_4861_requires() {
     let mut bare = neighbour([0; 16], neighbour::solicited_node(v6(1)), solicitation);
     bare.truncate(bare.len() - 8);
     bare[18..20].copy_from_slice(&24u16.to_be_bytes());
-    let checksum = |frame: &mut Vec<u8>| {
-        frame[56..58].fill(0);
-        let header = zerocopy::FromBytes::ref_from_bytes(&frame[14..54]).expect("a header");
-        let sum = forebay_packet::wire::icmp::sum_over_ipv6(header, &frame[54..]);
-        frame[56..58].copy_from_slice(&(!sum).to_ne_bytes());
-    };
-    checksum(&mut bare);
+    set_checksum(&mut bare);
     let (gate, frame) = rig.run(&bare);
     assert_eq!((gate, &frame[..6], &frame[38..54]), (REPLY, &[0x33, 0x33, 0, 0, 0, 1][..], &frames::ALL_NODES[..]));
     // A solicitation for another address.
@@ -255,6 +257,27 @@ fn invalid_discovery_messages_are_dropped() {
         "a solicited message to all nodes"
     );
     assert_eq!(lan.neighbours.all(), []);
+}
+
+/// Regression: an answer that was longer than the packet's chunk was counted as `malformed`, although the request was
+/// well-formed.
+#[test]
+fn an_answer_that_does_not_fit_has_its_own_reason() {
+    let (mut rig, _) = rig(json!({}));
+    // A solicitation without an option. Its answer has an option of 8 bytes.
+    let mut bare = neighbour([0; 16], neighbour::solicited_node(v6(1)), Neighbour::solicitation(v6(1), PEER));
+    bare.truncate(bare.len() - 8);
+    bare[18..20].copy_from_slice(&24u16.to_be_bytes());
+    set_checksum(&mut bare);
+    for (more, gate) in [(7, TOO_LONG), (8, REPLY)] {
+        let options = forebay_packet::PoolOptions { chunks: 1, frame: bare.len() + more, ..Default::default() };
+        let pool = forebay_packet::Pool::new(options).expect("memory for a small pool");
+        let mut packet = pool.take().expect("a free chunk");
+        assert!(packet.write(&bare));
+        let mut batch = forebay_packet::Batch::with_capacity(1);
+        batch.push(packet).expect("room");
+        assert_eq!(rig.process(&mut batch), [Some(gate)]);
+    }
 }
 
 #[test]
