@@ -157,7 +157,8 @@ impl Writer {
         Self { accounts: Arc::clone(accounts), direction, unlisted }
     }
 
-    /// Returns true if no other module counts in this direction. The result does not change within a batch.
+    /// Returns true if no other module counts in this direction. While a reload prepares another module, the result may
+    /// become false within a batch. The other module counts only after this batch, so an earlier result is still valid.
     #[inline(always)]
     pub(super) fn is_alone(&self) -> bool {
         self.accounts.writers[self.direction as usize].load(Ordering::Acquire) == 1

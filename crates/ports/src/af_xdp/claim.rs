@@ -47,7 +47,8 @@ impl InterfaceClaim {
     }
 
     /// Claims the interface for the port with this name. A later successor replaces an earlier one that has not
-    /// received the device yet. The earlier one then never receives a device.
+    /// received the device yet. The earlier one then never receives a device, and needs none: reloads happen one after
+    /// the other, and each closes the old ports before it ends. So the earlier one was dropped with a refused reload.
     ///
     /// # Errors
     /// Returns the name of the other port that has the interface.
