@@ -258,15 +258,15 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 more => more?,
             };
-            if more.is_empty() && line.is_empty() {
+            // A line that is cut off is not a response: the pipeline was killed while it wrote the line.
+            if more.is_empty() {
                 return Err(ClientError::Ended);
             }
             let end = more.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(more.len());
             line.extend_from_slice(&more[..taken]);
             self.reader.consume(taken + usize::from(end.is_some()));
-            // A line that is cut off is not a response.
-            if end.is_some() || taken == 0 || line.len() as u64 > MAX_RESPONSE {
+            if end.is_some() || line.len() as u64 > MAX_RESPONSE {
                 break;
             }
             until = until.or_else(|| Instant::now().checked_add(self.patience));
@@ -313,5 +313,12 @@ mod tests {
         assert!(new.starts_with("the running pipeline speaks protocol version 3 (Forebay 9.0), and"), "{new}");
         // Other refusals are reported as they are.
         assert_eq!(error_after("{\"error\":\"too busy\"}\n"), "too busy");
+    }
+
+    /// Regression test: the error was that this version does not understand the response.
+    #[test]
+    fn a_response_that_is_cut_off_is_the_end_of_the_pipeline() {
+        assert_eq!(error_after("{\"hello\":{\"protocol\":2,\"forebay\":\"9"), "the pipeline has ended");
+        assert_eq!(error_after("{\"error\":\"too busy\"}"), "the pipeline has ended");
     }
 }

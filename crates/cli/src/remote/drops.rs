@@ -59,14 +59,17 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     let (count, duration) = (arguments.count, arguments.duration);
     let request = Request::Drops { count, for_ns: duration.map(|time| time.0), filter: arguments.filter.clone() };
     let mut answer = client.stream(&request);
-    let watched = loop {
+    // The packets are counted here, because a pipeline that is killed does not report their number.
+    let mut received = 0;
+    let lost = loop {
         match answer {
             Ok(Response::Dropped(packet)) => {
                 if let Err(error) = output(&packet, &mut target) {
                     break Err(error);
                 }
+                received += 1;
             }
-            Ok(Response::Watched { sent, lost }) => break Ok(Some((sent, lost))),
+            Ok(Response::Watched { lost, .. }) => break Ok(Some(lost)),
             Ok(_) => break Err(strange()),
             // The pipeline has ended; the packets so far are kept.
             Err(ClientError::Ended) => break Ok(None),
@@ -79,23 +82,22 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     if let Target::File(writer) = &mut target {
         writer.finish().map_err(|error| anyhow!("--write: {error}"))?;
     }
-    let watched = watched?;
-    let (sent, lost) = watched.unwrap_or_default();
-    let ended = if watched.is_none() { ": the pipeline has ended" } else { "" };
+    // Unknown if the pipeline ended before it reported the number.
+    let lost = lost?;
+    let ended = if lost.is_none() { ": the pipeline has ended" } else { "" };
     match (&arguments.write, arguments.json) {
         (Some(path), false) => {
             let path = path.display();
-            writeln!(printed::out(), "{} written to {path}{ended}", counted(sent, "dropped packet"))?;
+            writeln!(printed::out(), "{} written to {path}{ended}", counted(received, "dropped packet"))?;
         }
-        (_, true) => writeln!(printed::out(), "{}", json!({ "sent": sent, "lost": lost }))?,
-        (None, false) if watched.is_none() => writeln!(printed::err(), "the pipeline has ended")?,
+        (_, true) => writeln!(printed::out(), "{}", json!({ "sent": received, "lost": lost }))?,
+        (None, false) if lost.is_none() => writeln!(printed::err(), "the pipeline has ended")?,
         (None, false) => {}
     }
-    if lost > 0 {
-        let more = whole(lost);
-        writeln!(printed::err(), "{more} more packets are missing: they were dropped faster than they could be sent")?;
-    }
-    Ok(if lost > 0 { Answer::No } else { Answer::Yes })
+    let Some(lost) = lost.filter(|lost| *lost > 0) else { return Ok(Answer::Yes) };
+    let more = whole(lost);
+    writeln!(printed::err(), "{more} more packets are missing: they were dropped faster than they could be sent")?;
+    Ok(Answer::No)
 }
 
 /// Writes one packet.

@@ -1,5 +1,8 @@
 //! Commands that inspect a running pipeline: `show config`, `show control`, `drops`.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
 use crate::running::{PIPELINE, Running, json, temporary};
@@ -125,4 +128,21 @@ fn the_drops_command_shows_and_writes_dropped_packets() {
     drop(silent);
     let dropped = report["packets"]["dropped"]["unwanted"].as_u64().expect("a count");
     assert_eq!(Some(dropped), report["packets"]["in"].as_u64());
+}
+
+/// Regression test: after `kill -9` of the pipeline, the command reported 0 packets, and that none was missing.
+#[test]
+fn the_drops_command_counts_the_packets_of_a_pipeline_that_is_killed() {
+    let mut running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let command = command.args(["drops", "--json", "--socket", &running.socket()]).stdout(Stdio::piped());
+    let mut watching = command.spawn().expect("the command can be started");
+    let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
+    assert!(lines.next().expect("a packet").expect("UTF-8").contains("unwanted"));
+    running.kill();
+    let rest: Vec<_> = lines.map(|line| line.expect("UTF-8")).collect();
+    assert_eq!(watching.wait().expect("it ends").code(), Some(0));
+    // The first packet was read before, and the last line is not a packet.
+    let last: Value = serde_json::from_str(rest.last().expect("the last line")).expect("JSON");
+    assert_eq!((&last["sent"], &last["lost"]), (&rest.len().into(), &Value::Null));
 }
