@@ -97,12 +97,12 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
         let (placed, all) = (placed.chains.len(), counted(chains.chains.len() as u64, "chain"));
         writeln!(printed::err(), "wrote {}: the pipeline of {placed} of {all}", file.display())?;
     }
-    if let Some(running) = &mut running {
+    if let (Some(running), Some(earlier)) = (&mut running, &earlier) {
         if patience.stop.swap(true, Ordering::Relaxed) {
             bail!("place: --apply: interrupted: nothing has moved");
         }
         // The flag is now set. So the next Ctrl-C ends the process, also while the pipeline does not respond.
-        placed.applied = running.apply(&chains, &placed, arguments)?;
+        placed.applied = running.apply(&chains, &placed, earlier, arguments)?;
     }
     let mut out = printed::out();
     if arguments.json {

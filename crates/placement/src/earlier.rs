@@ -148,6 +148,17 @@ impl EarlierPlacement {
         }
         earlier
     }
+
+    /// Returns the number of functions, or of copies, of the chain `chain` that get another core. `next` has the next
+    /// core of each function or copy, in place of its domain. If functions share a core now, more of them change cores
+    /// than domains. Returns 0 for a chain that was ignored.
+    #[must_use]
+    pub fn moves(&self, chain: usize, next: &Way) -> usize {
+        let Some(Some(way)) = self.ways.get(chain) else { return 0 };
+        let cores = self.cores[chain].clone();
+        let now = if matches!(way, Way::Split(_)) { Way::Split(cores) } else { Way::Whole(cores) };
+        now.moved(next)
+    }
 }
 
 /// Returns the core of each function or copy of all placed chains. A function or copy that stays on its domain keeps
@@ -242,5 +253,25 @@ mod tests {
         assert!(twice.starts_with("core 4 is used by chains 'a' and 'b': allowed"), "{twice}");
         let wrong = EarlierPlacement::read("{}", &chains, &server).expect_err("no placement").to_string();
         assert!(wrong.starts_with("not a placement (missing field `version`"), "{wrong}");
+    }
+    #[test]
+    fn functions_that_change_cores_are_counted() {
+        let server = Server::of(&Topology::synthetic("1x6").expect("it is valid"), false);
+        let chains = chains(
+            "chains:\n  - { name: a, functions: [ttl, counter, ttl] }\n  - { name: b, functions: [ttl, counter], \
+             copies: 2 }\n  - { name: c, functions: [ttl] }\n",
+        );
+        let on: [&[usize]; 6] = [&[0], &[1], &[1], &[2, 3], &[2, 3], &[9]];
+        let names = chains.chains.iter().flat_map(|chain| &chain.functions).map(|it| it.module.clone());
+        let running: BTreeMap<_, _> = names.zip(on.map(<[usize]>::to_vec)).collect();
+        let earlier = EarlierPlacement::running(&chains, &server, &running);
+        assert_eq!(earlier.ways, [Some(Way::Split(vec![0; 3])), Some(Way::Whole(vec![0; 2])), None]);
+        let split = |cores: &[usize]| Way::Split(cores.to_vec());
+        let whole = |cores: &[usize]| Way::Whole(cores.to_vec());
+        assert_eq!([[0, 1, 1], [0, 1, 4], [1, 0, 4]].map(|cores| earlier.moves(0, &split(&cores))), [0, 1, 3]);
+        // Copies are equivalent.
+        assert_eq!([[2, 3], [3, 2], [3, 4]].map(|cores| earlier.moves(1, &whole(&cores))), [0, 0, 1]);
+        assert_eq!((earlier.moves(0, &whole(&[0])), earlier.moves(1, &split(&[2, 4]))), (1, 2), "another form");
+        assert_eq!((earlier.moves(2, &split(&[5])), earlier.moves(3, &split(&[5]))), (0, 0), "not known");
     }
 }

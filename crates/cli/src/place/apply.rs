@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use anyhow::{anyhow, bail};
+use forebay_models::placement::Way;
 use forebay_pipeline::listed;
 use forebay_placement::{
     answer::{Answer as Placed, AppliedMove, AppliedPlacement, ChainAnswer, ChainForm},
     chains::Chains,
+    earlier::EarlierPlacement,
 };
 use forebay_protocol::{Client, Request, Response, WantedWorkers, graph::GraphReport};
 
 use crate::args;
+use crate::format::counted;
 use crate::remote::{self, Leave, Notice, PATIENT};
 
 /// A running pipeline whose modules can move.
@@ -86,34 +89,40 @@ impl RunningPlacement {
         Ok(wanted)
     }
 
-    /// Returns an error if more than `most` modules of split chains would move. A split chain is pipelined in the
-    /// placement, but its functions share their workers at present. The search limits only the number of functions that
-    /// change domains. Functions of a split chain may also have to move within their domain.
-    fn refuse_more(&self, placed: &Placed, wanted: &[WantedWorkers], most: Option<usize>) -> anyhow::Result<()> {
-        let Some(most) = most else { return Ok(()) };
+    /// Returns an error if more than `most` functions, or copies of chains, would get another core. The search limits
+    /// only the number of functions and copies that change domains. If functions share a core now, some of them may
+    /// also have to move within their domain.
+    fn refuse_more(
+        &self,
+        chains: &Chains,
+        placed: &Placed,
+        wanted: &[WantedWorkers],
+        (earlier, most): (&EarlierPlacement, usize),
+    ) -> anyhow::Result<()> {
+        let moves = |placed: &ChainAnswer| {
+            let cores = placed.seats.iter().map(|seat| seat.core).collect();
+            let next = match placed.form {
+                ChainForm::Pipelined => Way::Split(cores),
+                ChainForm::Fused => Way::Whole(cores),
+            };
+            let at = chains.chains.iter().position(|chain| chain.name == placed.chain);
+            at.map_or(0, |at| earlier.moves(at, &next))
+        };
+        let moving: Vec<_> = placed.chains.iter().filter(|chain| moves(chain) > 0).collect();
+        let needed: usize = moving.iter().map(|chain| moves(chain)).sum();
+        if needed <= most {
+            return Ok(());
+        }
         let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();
         let moves = |module: &str| wanted.iter().any(|it| it.module == module && now.get(module) != Some(&&it.to));
-        let split = placed.chains.iter().filter(|chain| chain.form == ChainForm::Pipelined && !self.is_one(chain));
-        let split = split.flat_map(|chain| &chain.functions).filter(|function| moves(&function.module));
-        let names: Vec<_> = split.map(|function| format!("'{}'", function.module)).collect();
-        if names.len() > most {
-            bail!(
-                "place: --moves {most}: {} modules would move ({}), because functions share a core now: allow as \
-                 many moves, or move these modules first (`forebay move`)",
-                names.len(),
-                names.join(", ")
-            );
-        }
-        Ok(())
-    }
-
-    /// Returns true if all functions of a chain run on the same workers. Then the workers run one or several copies of
-    /// the whole chain.
-    fn is_one(&self, chain: &ChainAnswer) -> bool {
-        let on = |module: &str| self.graph.modules.iter().find(|it| it.name == module).map(|it| &it.workers);
-        let mut all = chain.functions.iter().map(|function| on(&function.module));
-        let first = all.next();
-        all.all(|other| Some(other) == first)
+        let names = moving.iter().flat_map(|chain| &chain.functions).filter(|function| moves(&function.module));
+        let names: Vec<_> = names.map(|function| format!("'{}'", function.module)).collect();
+        Err(anyhow!(
+            "place: --moves {most}: the placement needs {} (of {}), because functions share a core now: allow as many \
+             moves, or move these modules first (`forebay move`)",
+            counted(needed as u64, "move"),
+            names.join(", ")
+        ))
     }
 
     /// Returns the error that the running pipeline has no worker on a core.
@@ -128,18 +137,22 @@ impl RunningPlacement {
         )
     }
 
-    /// Moves modules to the workers of the placement. Returns `None` and moves nothing if chains do not fit.
+    /// Moves modules to the workers of the placement. `earlier` is the placement that runs now. Returns `None` and moves
+    /// nothing if chains do not fit.
     pub(super) fn apply(
         &mut self,
         chains: &Chains,
         placed: &Placed,
+        earlier: &EarlierPlacement,
         arguments: &args::PlaceOptions,
     ) -> anyhow::Result<Option<AppliedPlacement>> {
         if !placed.rejected.is_empty() {
             return Ok(None);
         }
         let wanted = self.wanted(chains, placed)?;
-        self.refuse_more(placed, &wanted, arguments.moves)?;
+        if let Some(most) = arguments.moves {
+            self.refuse_more(chains, placed, &wanted, (earlier, most))?;
+        }
         let leave = Leave { most: None, lose_sessions: arguments.lose_sessions };
         let moved = remote::apply(&mut self.client, wanted, leave)
             .map_err(|error| anyhow!("place: --apply: {}", crate::refused::message(&error)))?;

@@ -477,3 +477,24 @@ fn a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions() {
     let report = running.end();
     assert_eq!(report["packets"]["in"], report["packets"]["out"], "{report}");
 }
+
+/// Regression test: functions that moved only within their domain did not count, except those of split chains, which
+/// were compared with the limit separately.
+#[test]
+fn moves_away_from_a_core_that_chains_share_count() {
+    let chain = |name: &str| format!("  - {{ name: {name}, functions: [ttl], rate: 20kpps }}\n");
+    let chains = File::new(&format!("name: two\nchains:\n{}{}", chain("a"), chain("b")));
+    let written = chains.beside("two.yaml");
+    let pipeline = || {
+        place(chains.path(), &["--write", &written, "--spare"]).success();
+        std::fs::read_to_string(&written).expect("it was written")
+    };
+    let Some(running) = two_workers_of("moves_away_from_a_core_that_chains_share_count", pipeline) else { return };
+    let socket = running.socket();
+    running.request(&["move", "a-ttl=0", "b-ttl=0"]).success();
+    let apply = |moves: &str| place(chains.path(), &["--apply", "--socket", &socket, "--moves", moves]);
+    let refused = apply("0");
+    let why = "place: --moves 0: the placement needs 1 move (of 'b-ttl'), because functions share a core now: ";
+    assert!(refused.code == Some(2) && refused.err.contains(why), "{}{}", refused.out, refused.err);
+    assert!(apply("1").success().contains("\nmoved: b-ttl from core "));
+}
