@@ -256,12 +256,18 @@ impl Distribution {
     }
 
     /// Returns the values recorded after `earlier`, an earlier reading of the same histogram. The maximum is still the
-    /// maximum of all values.
+    /// maximum of all values. If values were taken back after `earlier`, and if their sum is larger than the sum of the
+    /// returned values, the sum and the mean are 0.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |at: usize| earlier.counts.get(at).copied().unwrap_or(0);
-        let counts = self.counts.iter().enumerate().map(|(at, count)| count.saturating_sub(before(at))).collect();
-        Self { counts, sum: self.sum.wrapping_sub(earlier.sum), max: self.max }
+        let counts: Vec<u64> =
+            self.counts.iter().enumerate().map(|(at, count)| count.saturating_sub(before(at))).collect();
+        let sum = self.sum.wrapping_sub(earlier.sum);
+        // A negative sum looks like a sum of at least 2^63. A real sum of this size needs as many or as large values.
+        let most = u128::from(counts.iter().sum::<u64>()) * u128::from(self.max);
+        let is_negative = sum.cast_signed() < 0 && u128::from(sum) > most;
+        Self { counts, sum: if is_negative { 0 } else { sum }, max: self.max }
     }
 }
 
@@ -284,6 +290,23 @@ mod tests {
             assert!(bucket == 0 || upper_bound(bucket - 1) < value, "{value}");
         }
         assert!(bucket_of(u64::MAX) < BUCKETS);
+    }
+
+    /// Regression test: a reading between the sending of packets and their refusal by the port gave a mean of nearly
+    /// 2⁶⁴.
+    #[test]
+    fn values_taken_back_after_the_earlier_reading_do_not_make_the_mean_wrap() {
+        let histogram = Histogram::new();
+        histogram.record(1_000_000, 32);
+        let earlier = histogram.read();
+        histogram.record(1_000_000, 32u64.wrapping_neg());
+        histogram.record(100, 1);
+        let since = histogram.read().since(&earlier);
+        assert_eq!((since.samples(), since.mean()), (1, Some(0.0)));
+        // A sum of 2^63 is not negative.
+        let long = Histogram::new();
+        long.record(1 << 43, 1 << 20);
+        assert_eq!(long.read().since(&Histogram::new().read()).mean(), Some((1u64 << 43) as f64));
     }
 
     proptest! {

@@ -92,13 +92,13 @@ impl Values {
         (self.among, self.samples, self.sum, self.max) = (0..0, 0, 0, 0);
     }
 
-    /// Adds the values of `other`, which keeps them. If `other` has no values, nothing is added, not even the sum of
-    /// values that were taken back, nor the maximum.
+    /// Adds the values of `other`, which keeps them. If `other` has no values, only its sum is added, which is not 0 if
+    /// values were taken back.
     pub fn add(&mut self, other: &Self) {
+        self.sum = self.sum.wrapping_add(other.sum);
         if other.samples == 0 {
             return;
         }
-        self.sum = self.sum.wrapping_add(other.sum);
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
         }
@@ -175,6 +175,25 @@ mod tests {
         assert_eq!(seen(8u64.wrapping_neg()), (0, None));
         assert_eq!(seen(8), (0, None));
         assert_eq!(seen(3), (3, Some(100.0)));
+    }
+
+    /// Regression test: if no value was recorded between two readings, the sum of the values that were taken back in
+    /// this time was lost. Later values that replaced them did not count, but were in the sum, so the mean was too high.
+    #[test]
+    fn values_taken_back_without_other_values_reduce_the_sum() {
+        let (histogram, mut window) = (Histogram::new(), Window::default());
+        let (mut seen, mut all) = (Values::default(), Values::default());
+        histogram.record(100, 32);
+        window.take(&histogram, &mut seen);
+        let mut add = |times: u64| {
+            histogram.record(100, times);
+            seen.clear();
+            window.take(&histogram, &mut seen);
+            all.add(&seen);
+            (all.samples(), all.mean())
+        };
+        assert_eq!(add(8u64.wrapping_neg()), (0, None));
+        assert_eq!(add(11), (3, Some(100.0)));
     }
 
     proptest! {
