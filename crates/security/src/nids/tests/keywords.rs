@@ -121,6 +121,7 @@ fn ranges_mean_what_each_option_documents() {
         let name = if name == "id" { "id" } else { name };
         assert_eq!(exclusive, with(name, "4<=>8").expect(name), "{name}");
         assert!(with(name, "3<>4").expect_err(name).contains("no number passes this test"), "{name}");
+        assert!(with(name, "!>=0").expect_err(name).contains("'!>=0': no number passes this test"), "{name}");
         if name != "ttl" {
             assert!(with(name, "3-9").is_err(), "{name}");
         }

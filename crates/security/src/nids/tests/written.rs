@@ -68,6 +68,9 @@ fn unknown_syntax_is_refused_with_its_line_and_advice() {
         ("alert tcp any any -> any any (classtype:trojan-activty; sid:1;)", "did you mean 'trojan-activity'?"),
         ("alert udp any any -> any any (flags:S; sid:1;)", "'flags' is allowed only in rules for tcp"),
         ("alert tcp any any -> any any (dsize:>65535; sid:1;)", "no number passes this test"),
+        ("alert tcp any any -> any any (dsize:!0<=>65535; sid:1;)", "dsize '!0<=>65535': no number passes this test"),
+        ("alert tcp any any -> any any (ttl:!0-; sid:1;)", "ttl '!0-': no number passes this test"),
+        ("alert ip any any -> any any (ip_proto:!<=255; sid:1;)", "no number passes this test"),
         ("alert tcp any any -> any any (ttl:5-; ttl:x; sid:1;)", "ttl 'x': allowed are numbers from 0 to 255"),
         (
             "alert tcp any any -> any any (threshold: type limit, track by_src, count 0, seconds 5; sid:1;)",

@@ -18,8 +18,8 @@ pub(super) enum RangeForm {
     None,
 }
 
-/// Parses a comparison with numbers from 0 to `most`: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`. Fails if the
-/// range, without the negation, contains no number.
+/// Parses a comparison with numbers from 0 to `most`: `5`, `=5`, `<5`, `>=5`, `!5`, `3<>5`, `3<=>5`. Fails if no
+/// number passes the test, or if the range behind a negation contains no number.
 pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result<NumberRange, String> {
     let allowed = match form {
         RangeForm::Between | RangeForm::Inclusive => "<5, >5, <=5, >=5, !5, 3<>5 and 3<=>5",
@@ -54,7 +54,7 @@ pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result
         let only = one(text.strip_prefix('=').unwrap_or(text))?;
         (only, only)
     };
-    if last < first {
+    if last < first || (not && (first, last) == (0, most)) {
         return Err(empty_range());
     }
     Ok(NumberRange { first, last, not })
