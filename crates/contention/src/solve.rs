@@ -175,9 +175,12 @@ pub fn solve(
 
 /// Checks that all numbers are in range and that each function has a core.
 fn check(server: &Server, traffic: &Traffic, chains: &[Chain<'_>]) -> Result<(), ContentionError> {
-    let number = |place: &dyn Fn() -> String, what, value: f64, least: f64, allowed| {
-        let is_allowed = value.is_finite() && value >= least;
+    let between = |place: &dyn Fn() -> String, what, value: f64, (least, most): (f64, f64), allowed| {
+        let is_allowed = value.is_finite() && (least..=most).contains(&value);
         if is_allowed { Ok(()) } else { Err(ContentionError::Number { place: place(), what, value, allowed }) }
+    };
+    let number = |place: &dyn Fn() -> String, what, value: f64, least: f64, allowed| {
+        between(place, what, value, (least, f64::MAX), allowed)
     };
     const ABOVE: f64 = f64::MIN_POSITIVE;
     let of_server = || "server".to_owned();
@@ -224,7 +227,7 @@ fn check(server: &Server, traffic: &Traffic, chains: &[Chain<'_>]) -> Result<(),
             for table in &function.tables {
                 number(&place, "footprint", table.bytes, LINE, "64 bytes or more")?;
                 number(&place, "accesses", table.accesses, 0.0, "0 or more")?;
-                number(&place, "writes", table.writes, 0.0, "0 to 1")?;
+                between(&place, "writes", table.writes, (0.0, 1.0), "0 to 1")?;
                 number(&place, "skew", table.skew, 0.0, "0 or more")?;
             }
         }

@@ -206,6 +206,11 @@ fn wrong_input_is_refused_by_name() {
     let odd = Function { ticks: f64::NAN, ..catalogue::router() };
     let chain = Chain { functions: vec![&odd], domains: vec![0], home: 0 };
     assert_eq!(refused(&[chain]), "function router: ticks is NaN: allowed is a number above 0");
+    // Regression test: a share of writes above 1 was accepted.
+    let table = Table { writes: 1.5, ..catalogue::router().tables[0] };
+    let odd = Function { tables: vec![table], ..catalogue::router() };
+    let chain = Chain { functions: vec![&odd], domains: vec![0], home: 0 };
+    assert_eq!(refused(&[chain]), "function router: writes is 1.5: allowed is 0 to 1");
     assert!(solve(&server, &traffic, &[], Pace::Own).expect("nothing runs").converged());
 }
 
