@@ -230,7 +230,12 @@ impl Bench for Machine {
         let watch = Watch::begin(&running.threads);
         self.running = Some((running, watch));
         self.alone = None;
-        sleep(WARM_UP, &self.stop)
+        let warmed_up = sleep(WARM_UP, &self.stop);
+        if warmed_up.is_err() {
+            // The caller does not end a function whose start has failed.
+            let _ = self.end();
+        }
+        warmed_up
     }
 
     fn sample(&mut self, competitors: &[Competitor]) -> Result<Sample, Trouble> {

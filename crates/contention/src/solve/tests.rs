@@ -206,12 +206,22 @@ fn wrong_input_is_refused_by_name() {
     let odd = Function { ticks: f64::NAN, ..catalogue::router() };
     let chain = Chain { functions: vec![&odd], domains: vec![0], home: 0 };
     assert_eq!(refused(&[chain]), "function router: ticks is NaN: allowed is a number above 0");
-    // Regression test: a share of writes above 1 was accepted.
-    let table = Table { writes: 1.5, ..catalogue::router().tables[0] };
-    let odd = Function { tables: vec![table], ..catalogue::router() };
-    let chain = Chain { functions: vec![&odd], domains: vec![0], home: 0 };
-    assert_eq!(refused(&[chain]), "function router: writes is 1.5: allowed is 0 to 1");
     assert!(solve(&server, &traffic, &[], Pace::Own).expect("nothing runs").converged());
+}
+
+/// Regression test: only a share below 0 was refused.
+#[test]
+fn a_share_of_writes_above_1_is_refused() {
+    let with =
+        |writes| Function { tables: vec![Table { writes, ..catalogue::router().tables[0] }], ..catalogue::router() };
+    let solved = |function: &Function| {
+        let chain = Chain { functions: vec![function], domains: vec![0], home: 0 };
+        solve(&catalogue::octans_server(), &catalogue::traffic(), &[chain], Pace::Own)
+            .map_err(|error| error.to_string())
+    };
+    assert!(solved(&with(1.0)).is_ok());
+    let refused = solved(&with(1.5)).expect_err("refused");
+    assert_eq!(refused, "function router: writes is 1.5: allowed is 0 to 1");
 }
 
 /// The exception to [`a_faster_competitor_takes_more`]. The tables of two competitors (33 MB) fit into a cache of

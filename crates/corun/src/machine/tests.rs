@@ -18,15 +18,15 @@ impl Observer for Quiet {
     fn keep(&mut self, _: &Records) {}
 }
 
+/// Returns the cores for a measurement. Prints the reason if this machine has too few.
+fn seats_here() -> Option<Seats> {
+    let print = |error: &SeatsError| drop(writeln!(std::io::stderr(), "skipped: {error}"));
+    seats(&Tree::default()).inspect_err(print).ok()
+}
+
 #[test]
 fn functions_run_beside_each_other_and_beside_synthetic_competitors() {
-    let seats = match seats(&Tree::default()) {
-        Ok(seats) => seats,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "skipped: {error}");
-            return;
-        }
-    };
+    let Some(seats) = seats_here() else { return };
     let subjects: Vec<_> =
         ["ttl", "mac_swap"].map(|name| Subject::function(name, 32).expect("a function")).into_iter().collect();
     let demands = [Demand { bytes: 1 << 16, streamed: 0, pace: 100 }, Demand { bytes: 4096, streamed: 50, pace: 50 }];
@@ -67,4 +67,16 @@ fn functions_run_beside_each_other_and_beside_synthetic_competitors() {
     let mut none = Records::empty(key, seats, 1e9);
     assert_eq!(measure(&work, &mut none, &mut machine, &stop, &mut Quiet), Err(Interrupted));
     assert!(none.functions.is_empty());
+}
+
+/// Regression test: the function continued to run.
+#[test]
+fn a_function_whose_warm_up_is_interrupted_ends() {
+    let Some(seats) = seats_here() else { return };
+    let subject = Subject::function("ttl", 32).expect("a function");
+    let stop = Arc::new(AtomicBool::new(true));
+    let span = Duration::from_millis(2);
+    let mut machine = Machine::new(seats, std::slice::from_ref(&subject), &[], 1 << 16, span, stop);
+    assert_eq!(machine.begin(&subject), Err(Trouble::Interrupted));
+    assert!(machine.running.is_none());
 }
