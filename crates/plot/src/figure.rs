@@ -28,7 +28,8 @@ impl Axis {
         self
     }
 
-    /// Sets both ends of the axis. A value outside of them is an error when the figure is drawn.
+    /// Sets both ends of the axis. `low` must be less than `high`. A value outside of the ends is an error when the
+    /// figure is drawn.
     #[must_use]
     pub fn between(mut self, low: f64, high: f64) -> Self {
         self.ends = (Some(low), Some(high));

@@ -14,10 +14,11 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Returns a scale that contains all `values`, which must be finite, and above 0 if `log` is set. An end that is
-    /// given (`from`, `to`) is not changed. An end that is not given is free: on a linear axis, it is moved outwards to
-    /// a mark. If all values are equal and both ends are free, the axis is widened around the values, so that they lie
-    /// in the middle. `marks` is the approximate number of marks.
+    /// Returns a scale that contains all `values`, which must be finite, and above 0 if `log` is set. An axis has no
+    /// given end, the low end `from`, or both ends, where `from` must be less than `to`. Given ends are not changed. An
+    /// end that is not given is free: on a linear axis, it is moved outwards to a mark. If all values are equal and
+    /// both ends are free, the axis is widened around the values, so that they lie in the middle. `marks` is the
+    /// approximate number of marks.
     pub(crate) fn around(
         values: impl Iterator<Item = f64>,
         log: bool,
