@@ -45,6 +45,10 @@ impl Function for Named {
         (self.wake)(&mut *self.function, context);
     }
 
+    fn begins(&self) -> bool {
+        self.function.begins()
+    }
+
     fn close(&mut self) -> Result<(), String> {
         self.function.close()
     }
@@ -107,6 +111,10 @@ impl Port for NamedPort {
         self.port.schedule()
     }
 
+    fn is_endless(&self) -> bool {
+        self.port.is_endless()
+    }
+
     fn close(&mut self) -> Result<(), String> {
         self.port.close()
     }
@@ -157,4 +165,57 @@ named! {
     m0 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m12 m13 m14 m15 m16 m17 m18 m19 m20 m21 m22 m23 m24 m25 m26 m27 m28 m29 m30
     m31 m32 m33 m34 m35 m36 m37 m38 m39 m40 m41 m42 m43 m44 m45 m46 m47 m48 m49 m50 m51 m52 m53 m54 m55 m56 m57 m58
     m59 m60 m61 m62 m63
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function and a port whose responses all differ from the default responses.
+    struct Different;
+
+    impl Function for Different {
+        fn process(&mut self, _: &mut [Packet], _: &mut Context<'_>) {}
+
+        fn begins(&self) -> bool {
+            true
+        }
+
+        fn close(&mut self) -> Result<(), String> {
+            Err("the function".to_owned())
+        }
+    }
+
+    impl Port for Different {
+        fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
+            Ready::Never
+        }
+
+        fn wait_on(&self) -> Waits<'_> {
+            Waits::None
+        }
+
+        fn send(&mut self, _: &mut Batch, _: Ticks) {}
+
+        fn in_flight(&self) -> usize {
+            7
+        }
+
+        fn is_endless(&self) -> bool {
+            false
+        }
+
+        fn close(&mut self) -> Result<(), String> {
+            Err("the port".to_owned())
+        }
+    }
+
+    /// Regression test: `begins` of functions and `is_endless` of ports had the default responses.
+    #[test]
+    fn a_wrapped_function_or_port_responds_like_itself() {
+        let mut function = Named::new(Box::new(Different), 0);
+        assert_eq!((function.begins(), function.close()), (true, Err("the function".to_owned())));
+        let mut port = NamedPort::new(Box::new(Different), Some(0), Arc::default());
+        assert_eq!((port.in_flight(), port.is_endless(), port.close()), (7, false, Err("the port".to_owned())));
+    }
 }
