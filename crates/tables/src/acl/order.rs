@@ -106,7 +106,8 @@ impl<A: RuleAddress> Order<A> {
     /// the new rule. Calls `relabel` for each rule whose label changes, in an order that keeps the labels increasing at
     /// each step.
     pub fn insert(&mut self, position: usize, rule: Rule<A>, number: u32, mut relabel: impl FnMut(Step<A>)) -> Label {
-        let (mut piece, mut at) = self.at(position.min(self.len));
+        let position = position.min(self.len);
+        let (mut piece, mut at) = self.at(position);
         if piece == self.pieces.len() {
             // At the end: append to the last piece.
             match piece.checked_sub(1) {

@@ -146,3 +146,15 @@ fn insertions_at_one_position_of_the_longest_list_relabel_a_neighbourhood() {
     model.check();
     assert!(model.relabelled < 200 * 8, "{} labels", model.relabelled);
 }
+
+/// Regression test: if no label was free at the end, a position beyond the end made the respacing panic.
+#[test]
+fn a_position_beyond_the_end_is_the_end_also_if_labels_are_respaced() {
+    let last = OrderedRule { label: Label::MAX - 1, rule: rule(0), number: 0 };
+    let mut order = Order { pieces: vec![vec![last]], len: 1 };
+    let mut relabelled = 0;
+    let label = order.insert(1_000, rule(1), 1, |_| relabelled += 1);
+    let numbers: Vec<_> = order.from(0).map(|entry| entry.number).collect();
+    assert_eq!((numbers, relabelled, order.len()), (vec![0, 1], 1, 2));
+    assert!(order.get(0).is_some_and(|first| first.label < label));
+}
