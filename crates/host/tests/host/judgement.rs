@@ -23,6 +23,18 @@ fn workers_on_two_nodes_cause_two_findings() {
     assert_eq!(outcome(&diagnosed(&Server::healthy(), &intent), "numa-mismatch").state, State::Ok);
 }
 
+/// Regression test: the verb agreed with the number of all workers' cores.
+#[test]
+fn the_verb_agrees_with_the_number_of_far_cores() {
+    for (cores, expected) in
+        [([5, 2], "eth1 is on node 1, but core 2 is not"), ([2, 3], "eth1 is on node 1, but cores 2-3 are not")]
+    {
+        let mut intent = intent();
+        intent.workers.iter_mut().zip(cores).for_each(|(worker, core)| worker.core = Some(core));
+        assert_eq!(outcome(&diagnosed(&Server::healthy(), &intent), "numa-mismatch").says, expected);
+    }
+}
+
 #[test]
 fn a_machine_without_a_pipeline_is_judged_for_what_could_run() {
     let (mut server, mut intent) = (Server::healthy(), intent());
