@@ -45,16 +45,16 @@ pub(crate) fn named(pipeline: &str, set: &[String]) -> String {
     std::iter::once(pipeline.to_owned()).chain(set).collect::<Vec<_>>().join(" ")
 }
 
-/// A pipeline to be counted.
+/// A request to count the instructions of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct CountRequest {
     /// `usecase:NAME`, `function:NAME`, or a file's name relative to the baseline's folder.
     pub pipeline: String,
-    /// Its settings (`--set`).
+    /// The settings of the pipeline (`--set`).
     pub set: Vec<String>,
 }
 
-impl Asked {
+impl CountRequest {
     fn new(pipeline: String, set: &[&str]) -> Self {
         Self { pipeline, set: set.iter().map(|set| (*set).to_owned()).collect() }
     }
@@ -74,16 +74,16 @@ impl Asked {
 
 /// Returns the built-in use cases, each in a small size.
 #[must_use]
-pub fn use_cases() -> Vec<Asked> {
-    USE_CASES.iter().map(|(name, set)| Asked::new(format!("usecase:{name}"), set)).collect()
+pub fn use_cases() -> Vec<CountRequest> {
+    USE_CASES.iter().map(|(name, set)| CountRequest::new(format!("usecase:{name}"), set)).collect()
 }
 
 /// Returns all functions, each as its own pipeline.
 #[must_use]
-pub fn functions() -> Vec<Asked> {
+pub fn functions() -> Vec<CountRequest> {
     let all = forebay_graph::functions().into_iter().map(|function| {
         let set = FUNCTIONS.iter().find(|(name, _)| *name == function.name).map_or(&[][..], |(_, set)| set);
-        Asked::new(format!("function:{}", function.name), set)
+        CountRequest::new(format!("function:{}", function.name), set)
     });
     all.collect()
 }
@@ -91,7 +91,7 @@ pub fn functions() -> Vec<Asked> {
 /// Returns the built-in pipelines for a name, with their default settings: all members of the groups `usecases` and
 /// `functions`, or the one pipeline of this name. Empty for other names.
 #[must_use]
-pub fn built_in(pipeline: &str) -> Vec<Asked> {
+pub fn built_in(pipeline: &str) -> Vec<CountRequest> {
     match pipeline {
         "usecases" => use_cases(),
         "functions" => functions(),
@@ -138,9 +138,9 @@ pub struct Counted {
 pub fn counts(
     program: &Path,
     folder: &Path,
-    requested: &[Asked],
+    requested: &[CountRequest],
     extent: Extent,
-    done: &mut dyn FnMut(&Asked),
+    done: &mut dyn FnMut(&CountRequest),
 ) -> Result<Vec<Counts>, CaseError> {
     let (next, (sender, results)) = (AtomicUsize::new(0), channel());
     let failed = sender.clone();
@@ -178,8 +178,8 @@ pub fn counts(
             all[at] = Some(counts);
         }
     });
-    let all = requested.iter().zip(all).filter_map(|(asked, counts)| Some((asked, counts?)));
-    all.map(|(asked, counts)| counts.map_err(|error| CaseError { case: asked.name(), error })).collect()
+    let all = requested.iter().zip(all).filter_map(|(request, counts)| Some((request, counts?)));
+    all.map(|(request, counts)| counts.map_err(|error| CaseError { case: request.name(), error })).collect()
 }
 
 /// Counts pipelines like [`counts`], for a baseline.
@@ -189,13 +189,13 @@ pub fn counts(
 pub fn count(
     program: &Path,
     folder: &Path,
-    requested: &[Asked],
+    requested: &[CountRequest],
     extent: Extent,
-    done: &mut dyn FnMut(&Asked),
+    done: &mut dyn FnMut(&CountRequest),
 ) -> Result<Counted, CaseError> {
     let mut counted = Counted { cases: Vec::new(), batches: Vec::new(), build: CountedBuild::default() };
-    for (asked, counts) in requested.iter().zip(counts(program, folder, requested, extent, done)?) {
-        counted.cases.push(Case::of(&asked.pipeline, &asked.set, &counts));
+    for (request, counts) in requested.iter().zip(counts(program, folder, requested, extent, done)?) {
+        counted.cases.push(Case::of(&request.pipeline, &request.set, &counts));
         counted.batches.push(counts.served.batch);
         counted.build = counts.served.build;
     }
@@ -223,7 +223,7 @@ mod tests {
     fn groups_have_all_members() {
         assert_eq!(built_in("functions").len(), forebay_graph::functions().len());
         assert_eq!(built_in("usecases").len(), forebay_pipeline::usecases().len());
-        assert_eq!(built_in("usecase:gw").iter().map(Asked::name).collect::<Vec<_>>(), ["usecase:gw n=4"]);
+        assert_eq!(built_in("usecase:gw").iter().map(CountRequest::name).collect::<Vec<_>>(), ["usecase:gw n=4"]);
         assert_eq!(built_in("gateway.yaml"), []);
         for case in use_cases().into_iter().chain(functions()) {
             let source = forebay_pipeline::built_in(&case.pipeline, &case.set).expect("it is built in");

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use forebay_bench::baseline::Baseline;
 use forebay_bench::cases::relative;
 use forebay_bench::counting::Extent;
-use forebay_bench::gate::{self, Finding, Gate, GateVerdict};
+use forebay_bench::gate::{self, Finding, Gate, GateReport, GateVerdict};
 
 use crate::format::{Align, counted, known};
 use crate::source::origin;
@@ -32,19 +32,19 @@ pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     let pipelines = pipelines(&arguments.pipelines, &folder)?;
     if let Some(other) = &arguments.against {
         let other = other.canonicalize().with_context(|| other.display().to_string())?;
-        let answer = gate.against(&other, &pipelines, &arguments.set).with_context(|| other.display().to_string())?;
-        return print_answer(arguments, &answer);
+        let report = gate.against(&other, &pipelines, &arguments.set).with_context(|| other.display().to_string())?;
+        return print_report(arguments, &report);
     }
     let Some(path) = &arguments.baseline else { bail!("gate: --baseline FILE or --against PROGRAM is required") };
     let wrong = || path.display().to_string();
     let before = Baseline::read(path).with_context(wrong)?;
     if arguments.update {
-        return update(arguments, &gate, path, before, &gate::ask(&pipelines, &arguments.set));
+        return update(arguments, &gate, path, before, &gate::count_requests(&pipelines, &arguments.set));
     }
     let before = before.ok_or_else(|| anyhow!("{}: the file does not exist: create it with --update", wrong()))?;
     let cases = gate::select(&before, &pipelines, &arguments.set).with_context(wrong)?;
-    let (answer, _) = gate.compare(&before, &cases).with_context(wrong)?;
-    print_answer(arguments, &answer)
+    let (report, _) = gate.compare(&before, &cases).with_context(wrong)?;
+    print_report(arguments, &report)
 }
 
 /// Writes the new counts into the baseline, and prints the changes. `more` are pipelines that are added.
@@ -53,7 +53,7 @@ fn update(
     gate: &Gate<'_>,
     path: &Path,
     before: Option<Baseline>,
-    more: &[forebay_bench::cases::Asked],
+    more: &[forebay_bench::cases::CountRequest],
 ) -> anyhow::Result<Answer> {
     let requested = gate::updated(before.as_ref(), more);
     let extent = before.as_ref().map_or_else(Extent::default, |before| before.extent);
@@ -107,28 +107,28 @@ fn progress() -> impl Fn(usize, usize) {
     }
 }
 
-fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer> {
-    let exit = if answer.is_yes() { Answer::Yes } else { Answer::No };
+fn print_report(arguments: &args::Gate, report: &GateReport) -> anyhow::Result<Answer> {
+    let exit = if report.is_yes() { Answer::Yes } else { Answer::No };
     let mut out = printed::out();
     if arguments.json {
-        writeln!(out, "{}", serde_json::to_string(answer)?)?;
+        writeln!(out, "{}", serde_json::to_string(report)?)?;
         return Ok(exit);
     }
-    write!(out, "{}", table(answer.findings().filter(|(_, finding)| finding.verdict != GateVerdict::Within)))?;
-    if let Some(note) = &answer.note {
+    write!(out, "{}", table(report.findings().filter(|(_, finding)| finding.verdict != GateVerdict::Within)))?;
+    if let Some(note) = &report.note {
         writeln!(out, "note: {note}")?;
     }
-    for (side, missing) in [("the other build does not have", &answer.new), ("this build does not have", &answer.gone)]
+    for (side, missing) in [("the other build does not have", &report.new), ("this build does not have", &report.gone)]
     {
         if !missing.is_empty() {
             writeln!(out, "note: {side} {}: not compared", missing.join(", "))?;
         }
     }
-    let figures: usize = answer.cases.iter().map(|case| case.parts).sum();
-    let limit = format!("{} %", trimmed(answer.max_ipp * 100.0));
-    let of = format!("{} of {}", counted(figures as u64, "figure"), counted(answer.cases.len() as u64, "pipeline"));
-    let (within, cheaper) = (answer.number(GateVerdict::Within), answer.number(GateVerdict::Decreased));
-    let less = answer.findings().filter(|(_, finding)| finding.verdict == GateVerdict::Within);
+    let figures: usize = report.cases.iter().map(|case| case.parts).sum();
+    let limit = format!("{} %", trimmed(report.max_ipp * 100.0));
+    let of = format!("{} of {}", counted(figures as u64, "figure"), counted(report.cases.len() as u64, "pipeline"));
+    let (within, cheaper) = (report.number(GateVerdict::Within), report.number(GateVerdict::Decreased));
+    let less = report.findings().filter(|(_, finding)| finding.verdict == GateVerdict::Within);
     let less: Vec<_> = less.map(|(case, finding)| format!("{case} {}", finding.part)).collect();
     let within = match within {
         0 => String::new(),
@@ -136,7 +136,7 @@ fn print_answer(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result
         many => format!(", {many} changed by less (--json lists them)"),
     };
     if exit == Answer::No {
-        let (increased, new) = (answer.number(GateVerdict::Increased), answer.number(GateVerdict::Appeared));
+        let (increased, new) = (report.number(GateVerdict::Increased), report.number(GateVerdict::Appeared));
         let new =
             if new > 0 { format!(", {} not in the baseline", counted(new as u64, "module")) } else { String::new() };
         writeln!(out, "no: of {of}, {increased} grew by more than {limit}{new}{within}")?;

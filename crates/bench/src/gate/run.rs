@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Compared, Finding, GateVerdict, compare, wants};
 use crate::baseline::{Baseline, Case, SCHEMA};
-use crate::cases::{Asked, CaseError, built_in, count, named};
+use crate::cases::{CaseError, CountRequest, built_in, count, named};
 use crate::counting::{CountError, CountedBuild, Extent, OtherBuild};
 use crate::program::Stamp;
 
@@ -27,10 +27,10 @@ pub enum GateError {
     #[error(transparent)]
     Build(#[from] OtherBuild),
     /// The baseline does not have this pipeline.
-    #[error("'{asked}' is not in the baseline: it has {there} (--update adds '{asked}')")]
+    #[error("'{requested}' is not in the baseline: it has {there} (--update adds '{requested}')")]
     Unknown {
         /// The requested pipeline.
-        asked: String,
+        requested: String,
         /// The pipelines of the baseline.
         there: String,
     },
@@ -54,7 +54,7 @@ pub enum GateError {
 
 /// The result of the gate.
 #[derive(Clone, Debug, Serialize)]
-pub struct Answer {
+pub struct GateReport {
     /// `yes` if no figure increased by more than the limit, else `no`.
     pub answer: &'static str,
     /// The share by which instructions per packet may increase.
@@ -73,7 +73,7 @@ pub struct Answer {
     pub cases: Vec<Compared>,
 }
 
-impl Answer {
+impl GateReport {
     /// True if the answer is yes.
     #[must_use]
     pub fn is_yes(&self) -> bool {
@@ -108,23 +108,23 @@ pub struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Counts these cases of the baseline `before` with the present build, and compares the counts. Returns the answer
+    /// Counts these cases of the baseline `before` with the present build, and compares the counts. Returns the report
     /// and the present counts, in the order of `cases`.
     ///
     /// # Errors
     /// [`GateError`].
-    pub fn compare(&self, before: &Baseline, cases: &[&Case]) -> Result<(Answer, Vec<Case>), GateError> {
-        let asked: Vec<_> = cases.iter().map(|case| Asked::of(case)).collect();
+    pub fn compare(&self, before: &Baseline, cases: &[&Case]) -> Result<(GateReport, Vec<Case>), GateError> {
+        let requests: Vec<_> = cases.iter().map(|case| CountRequest::of(case)).collect();
         let stamp = Stamp::of(self.program);
-        let now = self.count(self.program, &asked, before.extent)?;
+        let now = self.count(self.program, &requests, before.extent)?;
         let note = before.build.compares(&now.build)?;
         // If the batches have changed, another count shows their effect.
         let mut again = Vec::new();
         for (at, (was, is)) in cases.iter().zip(&now.cases).enumerate() {
             if let Some(batch) = wants(was, is, self.max_ipp).and_then(|factor| other_batch(now.batches[at], factor)) {
-                let Asked { pipeline, mut set } = asked[at].clone();
+                let CountRequest { pipeline, mut set } = requests[at].clone();
                 set.push(format!("batch={batch}"));
-                again.push((at, Asked { pipeline, set }));
+                again.push((at, CountRequest { pipeline, set }));
             }
         }
         let mut others: Vec<Option<Case>> = vec![None; cases.len()];
@@ -133,8 +133,8 @@ impl Gate<'_> {
             Ok(counted) => indices.into_iter().zip(counted.cases).for_each(|(at, case)| others[at] = Some(case)),
             Err(_) => {
                 // A pipeline that cannot run with the other batch size is compared without a second count.
-                for (at, asked) in indices.into_iter().zip(again) {
-                    others[at] = match self.count(self.program, &[asked], before.extent) {
+                for (at, request) in indices.into_iter().zip(again) {
+                    others[at] = match self.count(self.program, &[request], before.extent) {
                         Ok(mut counted) => counted.cases.pop(),
                         Err(GateError::Case(CaseError { error: CountError::Failed(_), .. })) => None,
                         Err(error) => return Err(error),
@@ -151,50 +151,56 @@ impl Gate<'_> {
         let answer = if compared.iter().any(Compared::fails) { "no" } else { "yes" };
         let (was, is) = (before.build.clone(), now.build);
         let (new, gone) = (Vec::new(), Vec::new());
-        let answer = Answer { answer, max_ipp: self.max_ipp, before: was, now: is, note, new, gone, cases: compared };
-        Ok((answer, now.cases))
+        let report =
+            GateReport { answer, max_ipp: self.max_ipp, before: was, now: is, note, new, gone, cases: compared };
+        Ok((report, now.cases))
     }
 
     /// Compares with the build `other`, which counts the same pipelines now. The compared pipelines are `pipelines`
     /// with the settings `set`, or all built-in pipelines if `pipelines` is empty. Pipelines that only one of the
-    /// builds has are listed in the answer, and are not compared.
+    /// builds has are listed in the report, and are not compared.
     ///
     /// # Errors
     /// [`GateError`].
-    pub fn against(&self, other: &Path, pipelines: &[String], set: &[String]) -> Result<Answer, GateError> {
+    pub fn against(&self, other: &Path, pipelines: &[String], set: &[String]) -> Result<GateReport, GateError> {
         let groups = GROUPS.map(str::to_owned);
         let named = if pipelines.is_empty() { &groups[..] } else { pipelines };
         let (own, others) = (crate::process::built_in(self.program)?, crate::process::built_in(other)?);
-        let Shared { asked, new, gone } = shared(named, set, &own, &others);
-        if asked.is_empty() {
+        let Shared { requests, new, gone } = shared(named, set, &own, &others);
+        if requests.is_empty() {
             let (lacking, missing) = if new.is_empty() { (self.program, gone) } else { (other, new) };
             return Err(GateError::OnlyOne { program: lacking.to_owned(), missing: missing.join(", ") });
         }
-        let before = self.baseline(other, &asked, Extent::default())?;
-        let (answer, _) = self.compare(&before, &before.cases.iter().collect::<Vec<_>>())?;
-        Ok(Answer { new, gone, ..answer })
+        let before = self.baseline(other, &requests, Extent::default())?;
+        let (report, _) = self.compare(&before, &before.cases.iter().collect::<Vec<_>>())?;
+        Ok(GateReport { new, gone, ..report })
     }
 
     /// Counts these pipelines with `program` and returns the counts as a baseline.
     ///
     /// # Errors
     /// [`GateError`].
-    pub fn baseline(&self, program: &Path, asked: &[Asked], extent: Extent) -> Result<Baseline, GateError> {
-        if asked.is_empty() {
+    pub fn baseline(&self, program: &Path, requests: &[CountRequest], extent: Extent) -> Result<Baseline, GateError> {
+        if requests.is_empty() {
             return Err(GateError::Nothing);
         }
-        let counted = self.count(program, asked, extent)?;
+        let counted = self.count(program, requests, extent)?;
         Ok(Baseline { schema: SCHEMA, build: counted.build, extent, cases: counted.cases })
     }
 
     /// Counts these pipelines with `program` and reports the progress.
-    fn count(&self, program: &Path, asked: &[Asked], extent: Extent) -> Result<crate::cases::Counted, GateError> {
+    fn count(
+        &self,
+        program: &Path,
+        requests: &[CountRequest],
+        extent: Extent,
+    ) -> Result<crate::cases::Counted, GateError> {
         let mut done = 0;
-        let mut report = |_: &Asked| {
+        let mut report = |_: &CountRequest| {
             done += 1;
-            (self.progress)(done, asked.len());
+            (self.progress)(done, requests.len());
         };
-        Ok(count(program, self.folder, asked, extent, &mut report)?)
+        Ok(count(program, self.folder, requests, extent, &mut report)?)
     }
 }
 
@@ -211,7 +217,7 @@ fn other_batch(batch: usize, factor: f64) -> Option<usize> {
 #[derive(Debug, PartialEq)]
 pub(super) struct Shared {
     /// The pipelines to compare.
-    pub(super) asked: Vec<Asked>,
+    pub(super) requests: Vec<CountRequest>,
     /// Pipelines that only the present build has, with their settings.
     pub(super) new: Vec<String>,
     /// Pipelines that only the other build has.
@@ -221,21 +227,21 @@ pub(super) struct Shared {
 /// Divides the pipelines that `named` stands for into [`Shared`]; `own` and `others` are the built-in pipelines of the
 /// two builds.
 pub(super) fn shared(named: &[String], set: &[String], own: &BTreeSet<String>, others: &BTreeSet<String>) -> Shared {
-    let (new, asked): (Vec<_>, Vec<_>) = ask(named, set)
+    let (new, requests): (Vec<_>, Vec<_>) = count_requests(named, set)
         .into_iter()
-        .partition(|asked| own.contains(&asked.pipeline) && !others.contains(&asked.pipeline));
+        .partition(|request| own.contains(&request.pipeline) && !others.contains(&request.pipeline));
     let gone: Vec<_> =
-        others.difference(own).filter(|name| named.iter().any(|asked| is_in(asked, name))).cloned().collect();
-    let asked = asked.into_iter().filter(|asked| !gone.contains(&asked.pipeline)).collect();
-    Shared { asked, new: new.iter().map(Asked::name).collect(), gone }
+        others.difference(own).filter(|name| named.iter().any(|requested| is_in(requested, name))).cloned().collect();
+    let requests = requests.into_iter().filter(|request| !gone.contains(&request.pipeline)).collect();
+    Shared { requests, new: new.iter().map(CountRequest::name).collect(), gone }
 }
 
 /// True if `pipeline` is the named one or a member of the named group.
-fn is_in(asked: &str, pipeline: &str) -> bool {
-    match asked {
+fn is_in(requested: &str, pipeline: &str) -> bool {
+    match requested {
         "usecases" => pipeline.starts_with("usecase:"),
         "functions" => pipeline.starts_with("function:"),
-        asked => pipeline == asked,
+        requested => pipeline == requested,
     }
 }
 
@@ -245,30 +251,30 @@ fn is_in(asked: &str, pipeline: &str) -> bool {
 /// # Errors
 /// [`GateError::Unknown`], and [`GateError::Nothing`] for an empty baseline.
 pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) -> Result<Vec<&'a Case>, GateError> {
-    let means = |asked: &str, case: &Case| is_in(asked, &case.pipeline) && (set.is_empty() || case.set == set);
-    for asked in pipelines {
-        if !baseline.cases.iter().any(|case| means(asked, case)) {
+    let means = |requested: &str, case: &Case| is_in(requested, &case.pipeline) && (set.is_empty() || case.set == set);
+    for requested in pipelines {
+        if !baseline.cases.iter().any(|case| means(requested, case)) {
             let known: Vec<_> = baseline.cases.iter().map(Case::name).collect();
-            let asked = named(asked, set);
-            return Err(GateError::Unknown { asked, there: known.join(", ") });
+            let requested = named(requested, set);
+            return Err(GateError::Unknown { requested, there: known.join(", ") });
         }
     }
     let all = baseline.cases.iter();
     let cases: Vec<_> =
-        all.filter(|case| pipelines.is_empty() || pipelines.iter().any(|asked| means(asked, case))).collect();
+        all.filter(|case| pipelines.is_empty() || pipelines.iter().any(|requested| means(requested, case))).collect();
     if cases.is_empty() { Err(GateError::Nothing) } else { Ok(cases) }
 }
 
 /// Returns the pipelines that `pipelines` stand for, by name or by group, without a baseline. Built-in pipelines have
 /// their default settings if `set` is empty.
 #[must_use]
-pub fn ask(pipelines: &[String], set: &[String]) -> Vec<Asked> {
+pub fn count_requests(pipelines: &[String], set: &[String]) -> Vec<CountRequest> {
     let all = pipelines.iter().flat_map(|pipeline| match built_in(pipeline) {
         built_in if set.is_empty() && !built_in.is_empty() => built_in,
         built_in if built_in.len() > 1 => {
-            built_in.into_iter().map(|asked| Asked { set: set.to_vec(), ..asked }).collect()
+            built_in.into_iter().map(|request| CountRequest { set: set.to_vec(), ..request }).collect()
         }
-        _ => vec![Asked { pipeline: pipeline.clone(), set: set.to_vec() }],
+        _ => vec![CountRequest { pipeline: pipeline.clone(), set: set.to_vec() }],
     });
     all.collect()
 }
@@ -276,17 +282,17 @@ pub fn ask(pipelines: &[String], set: &[String]) -> Vec<Asked> {
 /// Returns the pipelines of a baseline after an update: the pipelines of `before` and `more`, each once. Built-in
 /// pipelines that do not exist any more are left out.
 #[must_use]
-pub fn updated(before: Option<&Baseline>, more: &[Asked]) -> Vec<Asked> {
-    let gone = |asked: &Asked| match asked.pipeline.split_once(':') {
+pub fn updated(before: Option<&Baseline>, more: &[CountRequest]) -> Vec<CountRequest> {
+    let gone = |request: &CountRequest| match request.pipeline.split_once(':') {
         Some(("function", name)) => forebay_graph::functions().iter().all(|function| function.name != name),
         Some(("usecase", name)) => forebay_pipeline::usecases().iter().all(|case| case.name != name),
         _ => false,
     };
-    let mut all: Vec<_> = before.into_iter().flat_map(|baseline| &baseline.cases).map(Asked::of).collect();
-    all.retain(|asked| !gone(asked));
-    for asked in more {
-        if !all.contains(asked) {
-            all.push(asked.clone());
+    let mut all: Vec<_> = before.into_iter().flat_map(|baseline| &baseline.cases).map(CountRequest::of).collect();
+    all.retain(|request| !gone(request));
+    for request in more {
+        if !all.contains(request) {
+            all.push(request.clone());
         }
     }
     all

@@ -233,20 +233,20 @@ fn two_builds_are_compared_by_their_common_pipelines_and_the_rest_is_listed() {
     use forebay_functions as _;
 
     let own = crate::cases::built_in("functions").into_iter().chain(crate::cases::built_in("usecases"));
-    let own: BTreeSet<String> = own.map(|asked| asked.pipeline).collect();
+    let own: BTreeSet<String> = own.map(|request| request.pipeline).collect();
     let mut others = own.clone();
     assert!(others.remove("function:ttl") && others.remove("usecase:gw"));
     others.extend(["function:old", "usecase:older"].map(str::to_owned));
     let of = |named: &[&str]| {
         let named: Vec<_> = named.iter().map(|name| (*name).to_owned()).collect();
         let shared = run::shared(&named, &[], &own, &others);
-        (shared.asked.len(), shared.new, shared.gone)
+        (shared.requests.len(), shared.new, shared.gone)
     };
     let (functions, usecases) = (forebay_graph::functions().len(), forebay_pipeline::usecases().len());
     let (ttl, old) = (vec!["function:ttl".to_owned()], vec!["function:old".to_owned()]);
     assert_eq!(of(&["functions"]), (functions - 1, ttl.clone(), old));
-    let (asked, new, gone) = of(&["functions", "usecases"]);
-    assert_eq!((asked, new.len(), gone.len()), (functions + usecases - 2, 2, 2));
+    let (compared, new, gone) = of(&["functions", "usecases"]);
+    assert_eq!((compared, new.len(), gone.len()), (functions + usecases - 2, 2, 2));
     assert_eq!(of(&["function:ttl", "function:acl", "mine.yaml"]), (2, ttl, Vec::new()));
     assert_eq!(of(&["function:old", "function:acl"]), (1, Vec::new(), vec!["function:old".to_owned()]));
 }
