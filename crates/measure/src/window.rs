@@ -178,7 +178,8 @@ mod tests {
     }
 
     /// Regression test: if no value was recorded between two readings, the sum of the values that were taken back in
-    /// this time was lost. Later values that replaced them did not count, but were in the sum, so the mean was too high.
+    /// this time was lost. Later values that replaced them did not count, but were in the sum. So the mean was too
+    /// high.
     #[test]
     fn values_taken_back_without_other_values_reduce_the_sum() {
         let (histogram, mut window) = (Histogram::new(), Window::default());

@@ -137,8 +137,8 @@ impl RunningPlacement {
         )
     }
 
-    /// Moves modules to the workers of the placement. `earlier` is the placement that runs now. Returns `None` and moves
-    /// nothing if chains do not fit.
+    /// Moves modules to the workers of the placement. `earlier` is the placement that runs now. Returns `None` and
+    /// moves nothing if chains do not fit.
     pub(super) fn apply(
         &mut self,
         chains: &Chains,
