@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{CommandResult, forebay};
+use crate::{CommandResult, forebay, undisturbed};
 
 /// The user's cache folder for the commands of a test.
 struct Cache(TempDir);
@@ -40,9 +40,7 @@ impl Cache {
 }
 
 fn done(command: &mut Command) -> CommandResult {
-    let output = command.output().expect("the command can be started");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    CommandResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    undisturbed(|| CommandResult::of(command.output().expect("the command can be started")))
 }
 
 fn read(file: &Path) -> Value {

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{CommandResult, File, ROUTER, forebay};
+use crate::{CommandResult, File, ROUTER, forebay, undisturbed};
 
 const GATEWAY: &str = "usecase:gw --set n=4 --set fold=off --set rate=1Mpps --set slo=200us --set control.period=10ms \
                        --controller optimal --cost *=100+20 --json";
@@ -81,8 +81,9 @@ fn measured_costs_are_used_if_none_are_given() {
     let file = File::new(&ROUTER.replace("count: 1000", "rate: 1Mpps"));
     let run = |arguments: &[&str]| {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
-        let output = command.args(arguments).env("XDG_CACHE_HOME", cache.path()).output().expect("it starts");
-        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+        command.args(arguments).env("XDG_CACHE_HOME", cache.path());
+        let done = undisturbed(|| CommandResult::of(command.output().expect("it starts")));
+        (done.code, done.err)
     };
     let simulate = ["simulate", file.path(), "--duration", "100ms"];
     let (code, message) = run(&simulate);
@@ -107,9 +108,8 @@ fn parameters_that_differ_from_the_example_have_an_effect_or_a_warning() {
     let cache = TempDir::new().expect("a folder for the test");
     let run = |arguments: &[&str]| {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
-        let output = command.args(arguments).env("XDG_CACHE_HOME", cache.path()).output().expect("it starts");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        let done = CommandResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+        command.args(arguments).env("XDG_CACHE_HOME", cache.path());
+        let done = undisturbed(|| CommandResult::of(command.output().expect("it starts")));
         assert_eq!(done.code, Some(0), "{}", done.err);
         done
     };

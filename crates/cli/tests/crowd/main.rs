@@ -332,7 +332,8 @@ fn real(crowd: &Crowd, what: &str) {
     for second in 1..=seconds + TIMEOUT + 4 {
         let next = begin + Duration::from_secs(second);
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let census = instance.census().expect("the worker responds");
+        // On a busy machine, a response can take longer than `census` waits.
+        let census = (0..10).find_map(|_| instance.census()).expect("the worker responds");
         assert_eq!(census.missing(), 0, "{what}, second {second}: {census:?}");
         let counts: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
         grown = grown.max(check_memory(crowd, before));

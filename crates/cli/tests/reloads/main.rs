@@ -326,7 +326,8 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         replaced += changed.len();
         held += reloaded.dropped;
         pauses.push(reloaded.pause_us);
-        let census = instance.census().expect("every worker responds");
+        // On a busy machine, a response can take longer than `census` waits.
+        let census = (0..10).find_map(|_| instance.census()).expect("every worker responds");
         assert_eq!(census.missing(), 0, "reload {reload}: {census:?}");
         assert!(census.out > before, "reload {reload}: packets continue");
         before = census.out;

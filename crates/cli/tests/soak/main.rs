@@ -149,7 +149,8 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
             Ok(Response::Changed { made, refusals: 0, .. }) => assert_eq!(made, (CHANGES + CHANGES / 2) as u64),
             other => panic!("second {second}: {other:?}"),
         }
-        let census = instance.census().expect("every worker responds");
+        // On a busy machine, a response can take longer than `census` waits.
+        let census = (0..10).find_map(|_| instance.census()).expect("every worker responds");
         assert_eq!(census.missing(), 0, "second {second}: {census:?}");
         assert_eq!((census.dropped, census.consumed), (0, 0), "second {second}: {census:?}");
         assert!(census.out > before, "second {second}: packets continue");
