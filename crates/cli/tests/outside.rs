@@ -28,7 +28,7 @@ impl Declare for LeastSize {
 
     fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.bytes > 9_216 {
-            return Err(SetupError::at("bytes", format!("{}: allowed are 0 to 9216", params.bytes)));
+            return Err(SetupError::not_allowed("bytes", params.bytes, "0 to 9216"));
         }
         Ok(Self(params))
     }

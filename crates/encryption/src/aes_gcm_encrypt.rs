@@ -109,7 +109,7 @@ impl Declare for AesGcmEncrypt {
         let used = params.used.unwrap_or(params.keys.first().map_or(0, |first| first.id));
         let Some((id, material, key)) = keys.into_iter().find(|(id, ..)| *id == used) else {
             let known: Vec<_> = params.keys.iter().map(|key| key.id.to_string()).collect();
-            return Err(SetupError::at("use", format!("no key has id {used}: allowed are {}", known.join(", "))));
+            return Err(SetupError::wrong("use", used, format!("no key has id {used}"), known.join(", ")));
         };
         if params.packets == Some(0) {
             return Err(SetupError::not_allowed("packets", "0", "1 or more"));

@@ -160,7 +160,7 @@ impl Declare for EspDecrypt {
             return Err(SetupError::not_allowed("window", params.window, format!("{least} to {most}")));
         }
         if params.udp == Some(0) {
-            return Err(SetupError::at("udp", "0 is not a port: allowed are 1 to 65535, such as 4500"));
+            return Err(SetupError::wrong("udp", "0", "0 is not a port", "1 to 65535, such as 4500"));
         }
         let backend = params.backend.backend().resolve();
         let backend = backend.map_err(|error| SetupError::at("backend", error.to_string()))?;

@@ -192,7 +192,7 @@ impl Declare for EspEncrypt {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let AnyEndpoint(own) = params.source;
         if params.ttl == 0 {
-            return Err(SetupError::at("ttl", "with 0 the first router drops the packet: allowed are 1 to 255"));
+            return Err(SetupError::wrong("ttl", "0", "with 0 the first router drops the packet", "1 to 255"));
         }
         let least = if own.is_ipv6() { 1_280 } else { 68 };
         if let Some(mtu) = params.mtu.filter(|mtu| *mtu < least) {

@@ -48,9 +48,11 @@ pub(crate) fn read_keys(
     setup: &Setup<'_>,
 ) -> Result<Vec<(u8, Material, Key)>, SetupError> {
     if settings.is_empty() {
-        return Err(SetupError::at(
+        return Err(SetupError::wrong(
             PATH,
-            "the list is empty: allowed are 1 to 256 keys, such as { id: 1, file: site.key }",
+            "0 keys",
+            "the list is empty",
+            "1 to 256 keys, such as { id: 1, file: site.key }",
         ));
     }
     let backend = backend.resolve().map_err(|error| SetupError::at("backend", error.to_string()))?;

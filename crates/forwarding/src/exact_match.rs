@@ -92,12 +92,9 @@ impl Declare for ExactMatch {
         let words: Vec<KeyWord> = fields.iter().flat_map(Field::words).map(|(word, _)| word).collect();
         words.iter().for_each(|word| needs.add(word));
         if !(1..=MOST_WORDS).contains(&words.len()) {
-            let message = format!(
-                "{} fields take {} words of 8 bytes: allowed are 1 to {MOST_WORDS} words",
-                fields.len(),
-                words.len()
-            );
-            return Err(SetupError::at("fields", message));
+            let wrong = format!("{} fields take {} words of 8 bytes", fields.len(), words.len());
+            let value = format!("{} words", words.len());
+            return Err(SetupError::wrong("fields", value, wrong, format!("1 to {MOST_WORDS} words")));
         }
         let missed = if let NoMatch::Gate(number) = miss { Some(number) } else { None };
         let named = rules.iter().map(|rule| rule.gate).chain(missed);
@@ -123,9 +120,9 @@ impl Declare for ExactMatch {
 /// unchanged.
 fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(), SetupError> {
     if rule.values.len() != fields.len() {
-        let message =
-            format!("{} values for {} fields: allowed is one value for each field", rule.values.len(), fields.len());
-        return Err(SetupError::at(format!("{path}.values"), message));
+        let value = format!("{} values", rule.values.len());
+        let wrong = format!("{value} for {} fields", fields.len());
+        return Err(SetupError::wrong_but(format!("{path}.values"), value, wrong, "one value for each field"));
     }
     let mut key = Vec::new();
     for (index, (field, value)) in fields.iter().zip(&rule.values).enumerate() {

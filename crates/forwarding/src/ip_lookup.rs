@@ -138,7 +138,12 @@ impl Declare for IpLookup {
         let most = if to_gates { MAX_GATES as u32 } else { MAX_NEXT_HOP + 1 };
         let allowed = params.next_hops.unwrap_or(most);
         if !(1..=most).contains(&allowed) {
-            return Err(SetupError::at("next_hops", format!("{allowed} next hops: allowed are 1 to {most}")));
+            return Err(SetupError::wrong(
+                "next_hops",
+                allowed,
+                format!("{allowed} next hops"),
+                format!("1 to {most}"),
+            ));
         }
         let last = allowed - 1;
         let tables = match (&params.routes, &params.state) {
@@ -155,7 +160,8 @@ impl Declare for IpLookup {
         // module existed.
         let name = params.state.unwrap_or_default();
         let beyond = |greatest: u32, last: u32| {
-            SetupError::at("state", format!("the state '{name}' has next hop {greatest}: allowed are 0 to {last}"))
+            let wrong = format!("the state '{name}' has next hop {greatest}");
+            SetupError::wrong("state", greatest, wrong, format!("0 to {last}"))
         };
         if tables.next_hops() > allowed {
             return Err(beyond(tables.next_hops() - 1, last));
@@ -164,10 +170,8 @@ impl Declare for IpLookup {
             NoMatch::Drop => NO_ROUTE,
             NoMatch::Gate(miss) if u32::from(miss) <= last => u32::from(miss),
             NoMatch::Gate(miss) => {
-                return Err(SetupError::at(
-                    "miss",
-                    format!("next hop {miss} is out of range: allowed are 0 to {last}"),
-                ));
+                let wrong = format!("next hop {miss} is out of range");
+                return Err(SetupError::wrong("miss", miss, wrong, format!("0 to {last}")));
             }
         };
         if params.next_hops.is_none() && miss != NO_ROUTE {

@@ -41,9 +41,9 @@ impl Declare for RandomSplit {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let weights = params.weights.unwrap_or_else(|| vec![1; params.gates.into()]);
         if weights.len() != usize::from(params.gates) {
-            let message =
-                format!("{} weights for {} gates: allowed is one weight for each gate", weights.len(), params.gates);
-            return Err(SetupError::at("weights", message));
+            let value = format!("{} weights", weights.len());
+            let wrong = format!("{value} for {} gates", params.gates);
+            return Err(SetupError::wrong_but("weights", value, wrong, "one weight for each gate"));
         }
         Ok(Self { random: Random::new(setup.seed()), table: GateTable::new(&weights, setup)? })
     }

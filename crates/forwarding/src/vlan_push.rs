@@ -83,13 +83,16 @@ impl Declare for VlanPush {
 
     fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.id > 4_094 {
-            return Err(SetupError::at("id", format!("{} is not a VLAN identifier: allowed are 0 to 4094", params.id)));
+            return Err(SetupError::wrong(
+                "id",
+                params.id,
+                format!("{} is not a VLAN identifier", params.id),
+                "0 to 4094",
+            ));
         }
         if params.priority > 7 {
-            return Err(SetupError::at(
-                "priority",
-                format!("{} is not a priority: allowed are 0 to 7", params.priority),
-            ));
+            let wrong = format!("{} is not a priority", params.priority);
+            return Err(SetupError::wrong("priority", params.priority, wrong, "0 to 7"));
         }
         let [type_high, type_low] = params.tpid.0.to_be_bytes();
         let [high, low] = (u16::from(params.priority) << 13 | params.id).to_be_bytes();

@@ -39,11 +39,12 @@ impl Declare for VlanSplit {
         let other = Gate::out(params.ids.len() as u16);
         let mut gates = Box::new([other; 4_096]);
         for (index, id) in params.ids.iter().enumerate() {
-            let fault = |message| SetupError::at(format!("ids[{index}]"), message);
+            let path = || format!("ids[{index}]");
             let slot = gates[..4_095].get_mut(usize::from(*id));
-            let slot = slot.ok_or_else(|| fault(format!("{id} is not a VLAN identifier: allowed are 0 to 4094")))?;
+            let slot = slot
+                .ok_or_else(|| SetupError::wrong(path(), id, format!("{id} is not a VLAN identifier"), "0 to 4094"))?;
             if *slot != other {
-                return Err(fault(format!("VLAN {id} is already listed")));
+                return Err(SetupError::at(path(), format!("VLAN {id} is already listed")));
             }
             *slot = Gate::out(index as u16);
         }

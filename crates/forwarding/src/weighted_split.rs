@@ -35,7 +35,8 @@ impl GateTable {
         setup.gates(numbered(u16::try_from(weights.len()).unwrap_or(u16::MAX)))?;
         let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
         if !(1..=Self::MOST).contains(&sum) {
-            return Err(SetupError::at("weights", format!("their sum is {sum}: allowed are 1 to {}", Self::MOST)));
+            let allowed = format!("1 to {}", Self::MOST);
+            return Err(SetupError::wrong("weights", sum, format!("their sum is {sum}"), allowed));
         }
         let slots =
             weights.iter().enumerate().flat_map(|(gate, weight)| (0..*weight).map(move |_| Gate::out(gate as u16)));

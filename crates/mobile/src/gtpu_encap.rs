@@ -151,23 +151,21 @@ impl Declare for GtpuEncap {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.sequence && setup.share().1 > 1 {
-            let message =
-                "several workers would use the same sequence numbers: name the module in one worker's `modules`";
-            return Err(SetupError::at("sequence", message));
+            let (wrong, hint) =
+                ("several workers would use the same sequence numbers", "name the module in one worker's `modules`");
+            return Err(SetupError::with_hint("sequence", wrong, hint));
         }
         if params.sequence && params.teid.is_none() {
-            let message = "sequence numbers belong to one tunnel: allowed only with one `teid`";
-            return Err(SetupError::at("sequence", message));
+            let (wrong, hint) = ("sequence numbers belong to one tunnel", "leave out `sequence`, or set `teid`");
+            return Err(SetupError::with_hint("sequence", wrong, hint));
         }
         let qfi = match params.qfi {
             Some(Qfi::Fixed(qfi)) if qfi > 63 => {
-                return Err(SetupError::at("qfi", format!("{qfi} is not a QoS flow: allowed are 0 to 63")));
+                return Err(SetupError::wrong("qfi", qfi, format!("{qfi} is not a QoS flow"), "0 to 63"));
             }
             Some(Qfi::Session) if params.by != By::Session => {
-                return Err(SetupError::at(
-                    "qfi",
-                    "'session' requires `by: session`: with another `by`, allowed are 0 to 63",
-                ));
+                let wrong = "'session' requires `by: session`";
+                return Err(SetupError::wrong("qfi", "session", wrong, "0 to 63 with another `by`"));
             }
             Some(Qfi::Fixed(qfi)) => Some(qfi),
             Some(Qfi::Session) => Some(0),
@@ -179,18 +177,18 @@ impl Declare for GtpuEncap {
         let selector = match (params.teid, &params.tunnels, params.peer) {
             (None, None, None) if params.by == By::Session => {
                 if params.source.0.is_ipv6() {
-                    let message = "sessions have IPv4 peers: with `by: session`, allowed is an IPv4 address";
-                    return Err(SetupError::at("source", message));
+                    let wrong = format!("with `by: session` peers are IPv4, but {} is IPv6", params.source.0);
+                    return Err(SetupError::wrong_but("source", params.source.0, wrong, "an IPv4 address"));
                 }
                 let [teid, peer, _] = TUNNEL;
                 TunnelSelector::BySession { teid: setup.word(teid)?, peer: setup.word(peer)? }
             }
             _ if params.by == By::Session => {
-                let message = "sessions determine tunnel and peer: remove `teid`, `tunnels` and `peer`";
-                return Err(SetupError::at("by", message));
+                let (wrong, hint) = ("sessions determine tunnel and peer", "remove `teid`, `tunnels` and `peer`");
+                return Err(SetupError::with_hint("by", wrong, hint));
             }
             (Some(Identifier(0)), ..) => {
-                return Err(SetupError::at("teid", "0 is not a tunnel: allowed are 1 to 4294967295"));
+                return Err(SetupError::wrong("teid", "0", "0 is not a tunnel", "1 to 4294967295"));
             }
             (Some(_), None, _) if params.by != By::Destination => {
                 return Err(SetupError::with_hint("by", "with one `teid` there is no look-up", "use `tunnels`"));
@@ -254,12 +252,12 @@ impl Params {
     /// Returns the writer of outer IPv6 headers.
     fn over_ipv6(&self, source: [u8; 16]) -> Result<OuterIpv6, SetupError> {
         if self.udp_checksum == Some(false) {
-            let message = "over IPv6 the checksum is mandatory (RFC 8200 section 8.1): allowed is true";
-            return Err(SetupError::at("udp_checksum", message));
+            let wrong = "over IPv6 the checksum is mandatory (RFC 8200 section 8.1)";
+            return Err(SetupError::wrong_but("udp_checksum", "false", wrong, "true"));
         }
         if !self.df {
-            let message = "routers do not fragment IPv6 packets (RFC 8200 section 5): allowed is true";
-            return Err(SetupError::at("df", message));
+            let wrong = "routers do not fragment IPv6 packets (RFC 8200 section 5)";
+            return Err(SetupError::wrong_but("df", "false", wrong, "true"));
         }
         OuterIpv6::new(OuterIpv6Settings {
             source,

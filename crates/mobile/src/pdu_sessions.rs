@@ -187,8 +187,10 @@ impl DeclareState for PduSessions {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let within = |name: &str, value: Option<usize>, default: usize, least: usize, most: usize| {
             let value = value.unwrap_or(default);
-            let message = || format!("{value}: allowed are {least} to {most}");
-            if (least..=most).contains(&value) { Ok(value) } else { Err(SetupError::at(name, message())) }
+            if !(least..=most).contains(&value) {
+                return Err(SetupError::not_allowed(name, value, format!("{least} to {most}")));
+            }
+            Ok(value)
         };
         let sessions = within("limit", params.limit, SESSIONS, 1, MOST)?;
         let bearers = within("bearers", params.bearers, (sessions * 2).min(MOST), 1, MOST)?;

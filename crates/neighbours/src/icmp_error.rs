@@ -180,10 +180,17 @@ impl Declare for IcmpError {
                 return Err(SetupError::not_allowed("mtu", mtu, "68 to 65535 bytes"));
             }
             (ErrorType::TooBig, None) => {
-                return Err(SetupError::at("mtu", "it is missing: 'too_big' needs the maximum length of packets"));
+                return Err(SetupError::with_hint(
+                    "mtu",
+                    "missing",
+                    "'too_big' needs the maximum length of packets, such as 1500",
+                ));
             }
             (_, None) => 0,
-            (_, Some(_)) => return Err(SetupError::at("mtu", "it is allowed with 'error: too_big' only")),
+            (_, Some(mtu)) => {
+                let wrong = format!("{mtu} is for `error: too_big` only");
+                return Err(SetupError::with_hint("mtu", wrong, "leave out `mtu`, or set `error: too_big`"));
+            }
         };
         let word = if interfaces.len() > 1 { Some(setup.word(WORD)?) } else { None };
         Ok(Self {

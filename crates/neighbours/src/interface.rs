@@ -312,8 +312,8 @@ impl DeclareState for Interface {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.mac.0[0] & 1 == 1 || params.mac == MacAddress::default() {
-            let message = format!("{}: allowed are unicast addresses except 00:00:00:00:00:00", params.mac);
-            return Err(SetupError::at("mac", message));
+            let allowed = "unicast addresses except 00:00:00:00:00:00";
+            return Err(SetupError::not_allowed("mac", params.mac, allowed));
         }
         if !(1..=MOST).contains(&params.addresses.len()) {
             return Err(SetupError::not_allowed(

@@ -51,7 +51,7 @@ pub(crate) fn read_control(
     }
     let period = section.period.unwrap_or(PERIOD);
     if !(SHORTEST..=LONGEST).contains(&period) {
-        let error = SetupError::not_allowed("period", format_args!("every {period}"), "1ms to 1h");
+        let error = SetupError::wrong("period", period, format_args!("every {period}"), "1ms to 1h");
         faults.add_all(root, &["control"], error);
         return None;
     }
@@ -64,17 +64,17 @@ pub(crate) fn read_control(
     }
     let most = section.workers.unwrap_or(workers);
     let wrong = if most < workers {
-        Some(format!("{most} is less than the {workers} under `workers`: allowed are {workers} to {MOST_WORKERS}"))
+        let wrong = format!("{most} is less than the {workers} under `workers`");
+        Some(SetupError::wrong("workers", most, wrong, format!("{workers} to {MOST_WORKERS}")))
     } else if most > workers && scheduler != SchedulerKind::RunToCompletion {
-        Some(format!(
-            "{most} would let modules move to other workers, which this scheduler does not support: allowed is \
-             {workers}, or `scheduler: run-to-completion`"
-        ))
+        let wrong = format!("{most} would let modules move to other workers, which this scheduler does not support");
+        let allowed = format!("{workers}, or `scheduler: run-to-completion`");
+        Some(SetupError::wrong_but("workers", most, wrong, allowed))
     } else {
         None
     };
-    if let Some(message) = wrong {
-        faults.add_all(root, &["control"], SetupError::at("workers", message));
+    if let Some(error) = wrong {
+        faults.add_all(root, &["control"], error);
         return None;
     }
     Some(Settings { controller, params, period, guard: section.guard.unwrap_or(GUARD), workers: most })

@@ -30,11 +30,12 @@ pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
         };
         let needed = all + draft.batch;
         let or = if needed <= MOST_CHUNKS { format!(", or `pool: {{ chunks: {needed} }}`") } else { String::new() };
-        let message = format!(
-            "{packets} packets may wait here{each}{others}, but a worker's pool has {chunks} chunks (`pool.chunks`): \
-             allowed are {most} waiting packets in all, so that a batch of other packets can still enter{or}"
+        let wrong = format!(
+            "{packets} packets may wait here{each}{others}, but a worker's pool has {chunks} chunks (`pool.chunks`)"
         );
-        faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], SetupError::at(*parameter, message));
+        let allowed = format!("{most} waiting packets in all, so that a batch of other packets can still enter{or}");
+        let error = SetupError::wrong(*parameter, packets, wrong, allowed);
+        faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], error);
     }
 }
 

@@ -330,10 +330,12 @@ more, packets are refused and counted, and the error is reported at the end.";
         }
         match params.read.as_deref() {
             Some(STANDARD_INPUT) if params.loops != Loops::Times(1) => {
-                return Err(SetupError::at(
-                    "loops",
-                    "the standard input (`read: -`) can be replayed only once: allowed is 1",
-                ));
+                let value = match params.loops {
+                    Loops::Named(Endless::Forever) => "forever".to_owned(),
+                    Loops::Times(times) => times.to_string(),
+                };
+                let wrong = "the standard input (`read: -`) can be replayed only once";
+                return Err(SetupError::wrong_but("loops", value, wrong, "1"));
             }
             Some(STANDARD_INPUT) => setup.claim_input("read")?,
             Some(name) => {

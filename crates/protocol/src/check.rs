@@ -47,6 +47,22 @@ impl Fault {
         Self { value: Some(value), allowed: Some(allowed), ..Self::new(message) }
     }
 
+    /// Creates the fault of a value that is not allowed, and says in `wrong` why. `wrong` should name the value.
+    #[must_use]
+    pub fn wrong(value: impl fmt::Display, wrong: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        let allowed = allowed.into();
+        let message = format!("{wrong}: allowed are {allowed}");
+        Self { value: Some(value.to_string()), allowed: Some(allowed), ..Self::new(message) }
+    }
+
+    /// Creates a fault like [`wrong`](Self::wrong), but a single value or form is allowed.
+    #[must_use]
+    pub fn wrong_but(value: impl fmt::Display, wrong: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        let allowed = allowed.into();
+        let message = format!("{wrong}: allowed is {allowed}");
+        Self { value: Some(value.to_string()), allowed: Some(allowed), ..Self::new(message) }
+    }
+
     /// Creates a fault with a hint, which says what to write instead.
     #[must_use]
     pub fn with_hint(wrong: impl fmt::Display, hint: impl Into<String>) -> Self {
@@ -99,4 +115,23 @@ pub struct Checked {
     pub flows: Vec<String>,
     /// Warnings about tables: the module and a sentence.
     pub warnings: Vec<(String, String)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_and_what_is_allowed_are_in_the_message_and_apart_from_it() {
+        let fields =
+            |fault: &Fault| (fault.value.clone().unwrap_or_default(), fault.allowed.clone().unwrap_or_default());
+        for (fault, message, value, allowed) in [
+            (Fault::not_allowed(0, "1 to 9"), "0: allowed are 1 to 9", "0", "1 to 9"),
+            (Fault::wrong(0, "0 is not a port", "1 to 9"), "0 is not a port: allowed are 1 to 9", "0", "1 to 9"),
+            (Fault::wrong_but(false, "IPv6 needs it", "true"), "IPv6 needs it: allowed is true", "false", "true"),
+        ] {
+            assert_eq!(fault.message, message);
+            assert_eq!(fields(&fault), (value.to_owned(), allowed.to_owned()), "{message}");
+        }
+    }
 }

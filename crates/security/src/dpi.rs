@@ -187,11 +187,9 @@ impl Params {
             for (key, word) in [("name", name), ("gate", gate)] {
                 if !is_name(word) || key == "name" && [CLEAN, "unseen"].contains(&&word[..]) {
                     let word: String = word.chars().take(60).collect();
-                    let message = format!(
-                        "'{word}': allowed are letters, digits, '_', '-', '.' and '/'; a name must not be 'clean' or \
-                         'unseen'"
-                    );
-                    return Err(SetupError::at(format!("classes[{index}].{key}"), message));
+                    let allowed = "letters, digits, '_', '-', '.' and '/'; a name must not be 'clean' or 'unseen'";
+                    let wrong = format!("'{word}'");
+                    return Err(SetupError::wrong(format!("classes[{index}].{key}"), word, wrong, allowed));
                 }
             }
             if classes[..index].iter().any(|before| before.name == *name) {

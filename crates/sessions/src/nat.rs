@@ -183,8 +183,8 @@ impl DeclareState for Nat {
         let pool = pool(&params.pool).map_err(|message| SetupError::at("pool", message))?;
         let [first, last] = params.ports.unwrap_or([1_024, 65_535]);
         if first == 0 || first > last {
-            let message = format!("{first} to {last}: allowed are 1 to 65535, with the lower port first");
-            return Err(SetupError::at("ports", message));
+            let allowed = "1 to 65535, with the lower port first";
+            return Err(SetupError::not_allowed("ports", format!("{first} to {last}"), allowed));
         }
         let sessions = params.sessions.unwrap_or(SESSIONS);
         if !(1..=MOST).contains(&sessions) {

@@ -65,7 +65,7 @@ impl Rules {
         let file = match self {
             Rules::Synthetic(Synthetic { synthetic: count, seed }) => {
                 if !(1..=100_000).contains(count) {
-                    return Err(SetupError::not_allowed("rules.synthetic", format!("{count} rules"), "1 to 100000"));
+                    return Err(SetupError::wrong("rules.synthetic", count, format!("{count} rules"), "1 to 100000"));
                 }
                 rule_file::RuleFile { v4: synthetic::rules(*count, *seed), ..rule_file::RuleFile::default() }
             }

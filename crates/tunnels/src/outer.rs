@@ -127,7 +127,7 @@ impl Outer {
     pub fn new(settings: &OuterSettings, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let OuterSettings { source, source_port, destination_port, udp_checksum, dscp, df, ttl, mtu } = *settings;
         if ttl == 0 {
-            return Err(SetupError::at("ttl", "with 0 the first router drops the packet: allowed are 1 to 255"));
+            return Err(SetupError::wrong("ttl", "0", "with 0 the first router drops the packet", "1 to 255"));
         }
         if let Some(mtu) = mtu
             && mtu < 68

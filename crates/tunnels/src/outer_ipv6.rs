@@ -57,13 +57,13 @@ impl OuterIpv6 {
     /// A hop limit or an MTU that is out of range, as a fault of the parameter `ttl` or `mtu`.
     pub fn new(settings: OuterIpv6Settings) -> Result<Self, SetupError> {
         if settings.hop_limit == 0 {
-            return Err(SetupError::at("ttl", "with 0 the first router drops the packet: allowed are 1 to 255"));
+            return Err(SetupError::wrong("ttl", "0", "with 0 the first router drops the packet", "1 to 255"));
         }
         if let Some(mtu) = settings.mtu
             && mtu < LEAST_MTU
         {
-            let message = format!("{mtu}: over IPv6 allowed are {LEAST_MTU} (RFC 8200 section 5) to 65535");
-            return Err(SetupError::at("mtu", message));
+            let allowed = format!("{LEAST_MTU} (RFC 8200 section 5) to 65535");
+            return Err(SetupError::wrong("mtu", mtu, format!("{mtu} is too small for IPv6"), allowed));
         }
         let most = settings.mtu.map_or(MOST, usize::from);
         Ok(Self { settings, most })

@@ -117,16 +117,17 @@ impl Declare for VxlanDecap {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         for (name, count, most) in [("vnis", params.vnis.len(), 64), ("local", params.local.len(), 8)] {
             if count > most {
-                return Err(SetupError::at(name, format!("{count} entries: allowed are up to {most}")));
+                return Err(SetupError::not_allowed(name, format!("{count} entries"), format!("up to {most}")));
             }
         }
         if let Some(index) = params.vnis.iter().position(|vni| *vni > vxlan::MAX_VNI) {
-            let message =
-                format!("{} is not a network identifier: allowed are 0 to {}", params.vnis[index], vxlan::MAX_VNI);
-            return Err(SetupError::at(format!("vnis[{index}]"), message));
+            let vni = params.vnis[index];
+            let wrong = format!("{vni} is not a network identifier");
+            let allowed = format!("0 to {}", vxlan::MAX_VNI);
+            return Err(SetupError::wrong(format!("vnis[{index}]"), vni, wrong, allowed));
         }
         if params.port == 0 {
-            return Err(SetupError::at("port", "0 is not a port: allowed are 1 to 65535"));
+            return Err(SetupError::wrong("port", "0", "0 is not a port", "1 to 65535"));
         }
         Ok(Self {
             vnis: params.vnis,

@@ -99,11 +99,11 @@ impl Declare for VxlanEncap {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let Params { vni, port, peer, .. } = params;
         if vni > vxlan::MAX_VNI {
-            let message = format!("{vni} is not a network identifier: allowed are 0 to {}", vxlan::MAX_VNI);
-            return Err(SetupError::at("vni", message));
+            let wrong = format!("{vni} is not a network identifier");
+            return Err(SetupError::wrong("vni", vni, wrong, format!("0 to {}", vxlan::MAX_VNI)));
         }
         if port == 0 {
-            return Err(SetupError::at("port", "0 is not a port: allowed are 1 to 65535"));
+            return Err(SetupError::wrong("port", "0", "0 is not a port", "1 to 65535"));
         }
         let outer = Outer::new(
             &OuterSettings {

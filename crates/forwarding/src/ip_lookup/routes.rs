@@ -111,13 +111,14 @@ impl Synthetic {
         let mut all = SetupError::default();
         let most = last.saturating_add(1);
         if !(1..=most).contains(&self.next_hops) {
-            let message = format!("{} next hops: allowed are 1 to {most}", self.next_hops);
-            all.and(SetupError::at(format!("{PATH}.next_hops"), message));
+            let wrong = format!("{} next hops", self.next_hops);
+            all.and(SetupError::wrong(format!("{PATH}.next_hops"), self.next_hops, wrong, format!("1 to {most}")));
         }
         for (name, count) in [("synthetic", self.synthetic), ("ipv6", self.ipv6)] {
             if count > MOST_SYNTHETIC {
-                all.and(SetupError::not_allowed(
+                all.and(SetupError::wrong(
                     format!("{PATH}.{name}"),
+                    count,
                     format!("{count} routes"),
                     format!("0 to {MOST_SYNTHETIC}"),
                 ));

@@ -26,7 +26,7 @@ impl Setup<'_> {
     pub fn gates(&mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Result<(), SetupError> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         if names.is_empty() || names.len() > MAX_GATES {
-            return Err(SetupError::new(format!("{} gates: allowed are 1 to {MAX_GATES}", names.len())));
+            return Err(SetupError::not_allowed("", format!("{} gates", names.len()), format!("1 to {MAX_GATES}")));
         }
         let mut sorted: Vec<_> = names.iter().collect();
         sorted.sort_unstable();

@@ -32,6 +32,29 @@ impl SetupError {
         Self::of(path, Fault::not_allowed(value, allowed))
     }
 
+    /// Creates the fault of the parameter at `path`, whose value is not allowed. `wrong` says why and should name the
+    /// value.
+    #[must_use]
+    pub fn wrong(
+        path: impl Into<String>,
+        value: impl fmt::Display,
+        wrong: impl fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self::of(path, Fault::wrong(value, wrong, allowed))
+    }
+
+    /// Creates a fault like [`wrong`](Self::wrong), but a single value or form is allowed.
+    #[must_use]
+    pub fn wrong_but(
+        path: impl Into<String>,
+        value: impl fmt::Display,
+        wrong: impl fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self::of(path, Fault::wrong_but(value, wrong, allowed))
+    }
+
     /// Creates a fault of the parameter at `path` with a hint, which says what to write instead.
     #[must_use]
     pub fn with_hint(path: impl Into<String>, wrong: impl fmt::Display, hint: impl Into<String>) -> Self {

@@ -136,12 +136,11 @@ impl Teids {
         }
         let count: u64 = merged.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
         if count > MOST_NUMBERS {
-            let message = format!(
-                "{count} numbers in {} ranges: allowed are up to {MOST_RANGES} ranges of any size, or up to \
-                 {MOST_NUMBERS} numbers",
-                merged.len()
-            );
-            return Err(SetupError::at(PATH, message));
+            return Err(SetupError::not_allowed(
+                PATH,
+                format!("{count} numbers in {} ranges", merged.len()),
+                format!("up to {MOST_RANGES} ranges of any size, or up to {MOST_NUMBERS} numbers"),
+            ));
         }
         let length = (count * 2).next_power_of_two() as usize;
         let shift = 32 - length.trailing_zeros();

@@ -301,7 +301,7 @@ fn encapsulation_uses_the_tunnel_of_the_downlink() {
             json!({ "source": "192.0.2.1", "by": "session", "peer": "192.0.2.2" }),
             "by: sessions determine tunnel and peer",
         ),
-        (json!({ "source": "2001:db8::1", "by": "session" }), "source: sessions have IPv4 peers"),
+        (json!({ "source": "2001:db8::1", "by": "session" }), "source: with `by: session` peers are IPv4"),
         (json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "teid": 1, "qfi": "session" }), "qfi: 'session' requires"),
     ] {
         let error = Rig::within::<GtpuEncap>(&wrong, &mut bench.environment).err().expect("refused").to_string();

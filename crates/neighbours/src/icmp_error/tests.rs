@@ -268,9 +268,9 @@ fn faults_name_the_parameter_the_value_and_the_allowed_ones() {
             json!({ "interfaces": ["lan", "lan"] }),
             "interfaces[1]: 'lan' and 'lan' both have the number 3: give each interface its own number",
         ),
-        (json!({ "error": "too_big" }), "mtu: it is missing: 'too_big' needs"),
+        (json!({ "error": "too_big" }), "mtu: missing: 'too_big' needs"),
         (json!({ "error": "too_big", "mtu": 9 }), "mtu: 9: allowed are 68 to 65535 bytes"),
-        (json!({ "mtu": 1500 }), "mtu: it is allowed with 'error: too_big' only"),
+        (json!({ "mtu": 1500 }), "mtu: 1500 is for `error: too_big` only: leave out `mtu`"),
     ] {
         let mut params = json!({ "interfaces": ["lan"], "error": "time_exceeded" });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());

@@ -37,21 +37,18 @@ impl Pair {
             let neighbour = Address::of(address).ok_or_else(|| at(mapped(address)))?;
             check_host_address(address).map_err(at)?;
             interface.refuse_broadcast(address).map_err(at)?;
+            let wrong = |wrong: &str, allowed: &str| {
+                SetupError::wrong(format!("{path}[{index}]"), address, format!("{address} is {wrong}"), allowed)
+            };
             if !interface.connects(address) {
-                return Err(at(format!(
-                    "{address} is in none of the interface's prefixes: allowed are hosts in these prefixes"
-                )));
+                return Err(wrong("in none of the interface's prefixes", "hosts in these prefixes"));
             }
             if interface.addresses().any(|own| own == address) {
-                return Err(at(format!(
-                    "{address} is the interface's own address: allowed are addresses of other hosts"
-                )));
+                return Err(wrong("the interface's own address", "addresses of other hosts"));
             }
             let slot = if address.is_ipv4() { &mut pair.v4 } else { &mut pair.v6 };
             if slot.replace(neighbour).is_some() {
-                return Err(at(format!(
-                    "{address} is the second address of its IP version: allowed are one IPv4 and one IPv6 address"
-                )));
+                return Err(wrong("the second address of its IP version", "one IPv4 and one IPv6 address"));
             }
         }
         Ok(pair)
@@ -77,8 +74,8 @@ impl Gateways {
         for (name, addresses) in by_hop {
             let path = format!("next_hops.{name}");
             let hop = name.parse().ok().filter(|hop| *hop < MAX_GATES).ok_or_else(|| {
-                let message = format!("'{name}' is not a next hop: allowed are 0 to {}", MAX_GATES - 1);
-                SetupError::at("next_hops", message)
+                let wrong = format!("'{name}' is not a next hop");
+                SetupError::wrong("next_hops", name, wrong, format!("0 to {}", MAX_GATES - 1))
             })?;
             if hops.len() <= hop {
                 hops.resize(hop + 1, Pair::default());

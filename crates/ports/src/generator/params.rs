@@ -169,22 +169,23 @@ fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, mo
 /// Checks that the list of sizes is not empty, that headers and payload fit into each size, and that at least one
 /// weight is above 0.
 fn sizes_fit(weighted: &[Weighted], shortest: usize) -> Result<(), SetupError> {
-    allowed("size", weighted.len(), 1, MAX_BATCH)
-        .map_err(|_| SetupError::at("size", format!("the list has {} sizes: allowed are 1 to 256", weighted.len())))?;
+    if !(1..=MAX_BATCH).contains(&weighted.len()) {
+        let value = format!("{} sizes", weighted.len());
+        let wrong = format!("the list has {value}");
+        return Err(SetupError::wrong("size", value, wrong, format!("1 to {MAX_BATCH}")));
+    }
     for entry in weighted {
         allowed("size", entry.size, shortest, MAX_LENGTH)?;
         let room = entry.size - shortest;
         if entry.payload.len() > room {
-            let message = format!(
-                "a payload of {} bytes in a frame of {} bytes: allowed are up to {room} bytes",
-                entry.payload.len(),
-                entry.size
-            );
-            return Err(SetupError::at("size", message));
+            let value = format!("{} bytes", entry.payload.len());
+            let wrong = format!("a payload of {value} in a frame of {} bytes", entry.size);
+            return Err(SetupError::wrong("size", value, wrong, format!("up to {room} bytes")));
         }
     }
     if weighted.iter().all(|entry| entry.weight == 0) {
-        return Err(SetupError::at("size", "every weight is 0: at least one must be above 0"));
+        let allowed = "weights of which at least one is above 0";
+        return Err(SetupError::wrong("size", "0", "every weight is 0", allowed));
     }
     Ok(())
 }
@@ -351,11 +352,12 @@ impl Params {
     /// have different IP versions, or if a list has no prefix.
     fn family(&self, destinations: &[Prefix]) -> Result<bool, SetupError> {
         let Some(first) = destinations.first() else {
-            return Err(SetupError::at("destination", "no prefix at all: at least one is needed"));
+            return Err(SetupError::not_allowed("destination", "0 prefixes", "1 or more"));
         };
         let ipv6 = first.is_ipv6();
         if let Some(other) = destinations.iter().find(|prefix| prefix.is_ipv6() != ipv6) {
-            return Err(SetupError::at("destination", format!("{other} has another IP version than {first}")));
+            let wrong = format!("{other} has another IP version than {first}");
+            return Err(SetupError::wrong("destination", other, wrong, "prefixes of one version"));
         }
         let sources = match &self.source {
             None => return Ok(ipv6),
@@ -363,13 +365,11 @@ impl Params {
             Some(Origin::List(list)) => list,
         };
         if sources.is_empty() {
-            return Err(SetupError::at("source", "no prefix at all: at least one is needed"));
+            return Err(SetupError::not_allowed("source", "0 prefixes", "1 or more"));
         }
         if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
-            return Err(SetupError::at(
-                "source",
-                format!("{source} has another IP version than the destinations: allowed is the same version"),
-            ));
+            let wrong = format!("{source} has another IP version than the destinations");
+            return Err(SetupError::wrong_but("source", source, wrong, "the same version"));
         }
         Ok(ipv6)
     }
@@ -408,12 +408,8 @@ impl Params {
             stack.iter().enumerate().try_for_each(one)?;
         }
         if self.sessions < stacks {
-            let message = format!(
-                "{}: allowed are {stacks} to {}, at least one for each of the `vlan_stacks`",
-                self.sessions,
-                1 << 24
-            );
-            return Err(SetupError::at("sessions", message));
+            let allowed = format!("{stacks} to {}, at least one for each of the `vlan_stacks`", 1 << 24);
+            return Err(SetupError::not_allowed("sessions", self.sessions, allowed));
         }
         Ok(())
     }
@@ -421,7 +417,8 @@ impl Params {
     /// Checks that no other parameter contradicts the recording.
     fn check_recorded(&self) -> Result<(), SetupError> {
         let other = |path: &str| {
-            Err(SetupError::at(path, "the recording determines this value: leave out this parameter or `recorded`"))
+            let (wrong, hint) = ("the recording determines this value", "leave out this parameter or `recorded`");
+            Err(SetupError::with_hint(path, wrong, hint))
         };
         match &self.size {
             _ if self.arrivals != Arrivals::Constant => other("arrivals"),

@@ -364,7 +364,10 @@ fn sources_take_turns_as_destinations_do() {
     assert_eq!(sources[..3], [[0, 1], [0, 2], [1, 0]]);
     assert_eq!(sources[3..5], [[0, 1], [0, 2]]);
     assert_eq!(sources[5][0], 1);
-    for (source, message) in [(json!([]), "no prefix at all"), (json!(["::1"]), "::1/128 has another IP version")] {
+    for (source, message) in [
+        (json!([]), "source: 0 prefixes: allowed are 1 or more"),
+        (json!(["::1"]), "::1/128 has another IP version than the destinations: allowed is the same version"),
+    ] {
         let error = try_open(json!({ "source": source })).err().expect("refused").to_string();
         assert!(error.contains(message), "{error}");
     }

@@ -180,8 +180,8 @@ impl Flow {
             None | Some(Connections::NAME) => setup.state::<Connections>(path, state)?.lookup(setup).map(Some),
             Some(Nat::NAME) => setup.state::<Nat>(path, state)?.lookup(setup).map(Some),
             Some(kind) => {
-                let message = format!("the state '{state}' is a '{kind}': allowed are 'connections' and 'nat'");
-                Err(SetupError::at(path, message))
+                let wrong = format!("the state '{state}' is a '{kind}'");
+                Err(SetupError::wrong(path, state, wrong, "'connections' and 'nat'"))
             }
         }
     }

@@ -114,21 +114,18 @@ impl Params {
     pub(super) fn services(&self, settings: Settings) -> Result<Services, SetupError> {
         let count: usize = self.services.iter().map(|service| service.backends.len()).sum();
         if self.services.is_empty() || self.services.len().max(count) > MANY {
-            let message = format!(
-                "{} services with {count} backends: allowed are 1 to {MANY} services and up to {MANY} backends",
-                self.services.len()
-            );
-            return Err(SetupError::at("services", message));
+            return Err(SetupError::not_allowed(
+                "services",
+                format!("{} services with {count} backends", self.services.len()),
+                format!("1 to {MANY} services and up to {MANY} backends"),
+            ));
         }
         let (services, places) = (self.services.len() as u64, self.places.unwrap_or(PLACES));
         // If `places` exceeds the limit of a single table, `Maglev::new` reports that below.
         if places <= MOST_PLACES && services * u64::from(places) > ALL_PLACES {
-            let message = format!(
-                "{places} places of each of {services} services: allowed are {ALL_PLACES} over all services, {} of \
-                 each service",
-                ALL_PLACES / services
-            );
-            return Err(SetupError::at("places", message));
+            let wrong = format!("{places} places of each of {services} services");
+            let allowed = format!("{ALL_PLACES} over all services, {} of each service", ALL_PLACES / services);
+            return Err(SetupError::wrong("places", places, wrong, allowed));
         }
         let mut made = Services::new(settings);
         let mut faults = SetupError::default();
@@ -200,27 +197,34 @@ impl BackendParams {
     /// Validates a backend of the service `name`. The caller sets `one_way`, which is false here.
     fn read(&self, path: &str, service: &ServiceParams, name: Name) -> Result<Backend, SetupError> {
         let address = address(&self.address).map_err(|message| SetupError::at(format!("{path}.address"), message))?;
-        let at = |field: &str, message: &str| Err(SetupError::at(format!("{path}.{field}"), message));
+        let at =
+            |field: &str, wrong: &str, hint: &str| Err(SetupError::with_hint(format!("{path}.{field}"), wrong, hint));
         if self.port == Some(0) {
-            return at("port", "0: allowed are 1 to 65535");
+            return Err(SetupError::not_allowed(format!("{path}.port"), "0", "1 to 65535"));
         }
         let hop = match (service.mode, self.mac, self.next_hop) {
             (Mode::Nat, None, None) => Hop::Route,
             (Mode::Nat, ..) => {
-                return at("mac", "`mac` and `next_hop` are for `mode: direct`: leave out both, or set `mode: direct`");
+                let hint = "leave out both, or set `mode: direct`";
+                return at("mac", "`mac` and `next_hop` are for `mode: direct`", hint);
             }
             (Mode::Direct, Some(mac), None) => Hop::Mac(mac.0),
             (Mode::Direct, None, Some(number)) => Hop::Word(number),
-            (Mode::Direct, ..) => return at("mac", "with `mode: direct` give either `mac` or `next_hop`"),
+            (Mode::Direct, ..) => {
+                return Err(SetupError::at(
+                    format!("{path}.mac"),
+                    "with `mode: direct` give either `mac` or `next_hop`",
+                ));
+            }
         };
         if service.mode == Mode::Direct && self.port.is_some() {
-            return at("port", "with `mode: direct` the port does not change: leave out the backend's `port`");
+            return at("port", "with `mode: direct` the port does not change", "leave out the backend's `port`");
         }
         if service.port.is_none() && self.port.is_some() {
-            return at("port", "the service has no `port`, so it has all ports: leave out the backend's `port`");
+            return at("port", "the service has no `port`, so it has all ports", "leave out the backend's `port`");
         }
         if service.mode == Mode::Nat && address == name.address() {
-            return at("address", "the backend has the service's own address");
+            return at("address", "the backend has the service's own address", "give the address of another host");
         }
         let end = Name::new(address, self.port.or(service.port).unwrap_or(0), name.protocol());
         Ok(Backend { service: name, end, hop, one_way: false })

@@ -112,7 +112,7 @@ fn wrong_parameters_are_named() {
         ("udp_checksum", json!(false), "the checksum is mandatory (RFC 8200 section 8.1): allowed is true"),
         ("df", json!(false), "routers do not fragment"),
         ("ttl", json!(0), "allowed are 1 to 255"),
-        ("mtu", json!(1_279), "1279: over IPv6 allowed are 1280"),
+        ("mtu", json!(1_279), "1279 is too small for IPv6: allowed are 1280"),
         ("peer", json!("192.0.2.10"), "'192.0.2.10' is an IPv4 address, but `source` is an IPv6 address"),
     ] {
         let error = Rig::of::<GtpuEncap>(&fixed(&[(key, value)])).err().unwrap_or_else(|| panic!("{key} is taken"));
