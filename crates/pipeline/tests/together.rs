@@ -81,7 +81,7 @@ fn rules_cannot_look_up_sessions_that_no_module_opens() {
 #[test]
 fn rules_cannot_look_up_a_missing_state_or_one_without_connections() {
     let error = followed("none", OPENS, "[{}]").expect("no such state");
-    assert!(error.contains("modules.ids.nids.flow.state: no state is called 'none' (defined: known)"), "{error}");
+    assert!(error.contains("modules.ids.nids.flow.state: no state is called 'none': allowed are known"), "{error}");
     assert_eq!(error.matches("flow.state").count(), 1, "{error}");
     let error = followed("vips", OPENS, "[{}]").expect("another type");
     let expected = "modules.ids.nids.flow.state: the state 'vips' is a 'balancer': allowed are 'connections' and 'nat'";

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::shared_objects::{HandedOver, ObjectKey, SharedState};
 use super::state::{DeclareState, states};
 use super::{Setup, SetupError};
+use crate::nearest::nearest;
 use crate::own::Own;
 use crate::own_counters::OwnCounters;
 
@@ -35,11 +36,15 @@ impl Setup<'_> {
             if objects.broken_states.contains(name) {
                 return Err(SetupError::default());
             }
-            let known: BTreeSet<_> = objects.states.keys().chain(&objects.broken_states).map(String::as_str).collect();
+            // A state that could not be created may have this type.
+            let fitting = objects.states.iter().filter(|(_, state)| state.is::<T>()).map(|(name, _)| name);
+            let known: BTreeSet<_> = fitting.chain(&objects.broken_states).map(String::as_str).collect();
+            let wrong = format!("no state is called '{name}'{}", nearest(name, known.iter().copied()));
+            if known.is_empty() {
+                return Err(SetupError::with_hint(path, wrong, format!("define a '{}' under `state`", T::NAME)));
+            }
             let known: Vec<_> = known.into_iter().collect();
-            let known =
-                if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
-            return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
+            return Err(SetupError::wrong(path, name, wrong, known.join(", ")));
         };
         objects.requested_states.borrow_mut().insert(name.to_owned());
         *self.requested_state.borrow_mut() = Some(name.to_owned());

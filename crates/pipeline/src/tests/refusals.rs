@@ -308,7 +308,7 @@ pipeline: [in -> o -> i -> x -> out]
     );
     insta::assert_snapshot!(faulty, @r"
         test.yaml:2: state.n.nat.pool: '192.0.2.0/33' is neither an IPv4 prefix such as 192.0.2.0/28 nor an IPv4 address
-        test.yaml:3: modules.x.nat_in.state: no state is called 'm' (defined: n)
+        test.yaml:3: modules.x.nat_in.state: no state is called 'm': allowed are n
         ");
     let unknown = refused(
         "

@@ -70,7 +70,7 @@ control: { btching: optimal }
 "), @"
         test.yaml:3: state.none.test_table.size: 0 entries: allowed are more
         test.yaml:4: state.odd: there is no kind of state 'test_tabel' (did you mean 'test_table'?): there are …
-        test.yaml:6: modules.a.test_pass.table: no state is called 'non' (defined: none, odd)
+        test.yaml:6: modules.a.test_pass.table: no state is called 'non' (did you mean 'none'?): allowed are none, odd
         test.yaml:8: control: `batching` is missing (The controller: its name, or its name with its parameters)
         test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, guard, period, \
             workers
