@@ -1,6 +1,6 @@
 //! Reads the section `buffers:`, the input queues of modules.
 
-use forebay_graph::Target;
+use forebay_graph::{SetupError, Target};
 
 use crate::faults::FaultCollector;
 use crate::language::Buffer;
@@ -14,17 +14,19 @@ pub(crate) fn read_buffers(root: &Node, ends: &Ends, batch: usize, faults: &mut 
     let mut buffers = vec![Buffer::default(); ends.modules.len()];
     for entry in entries(root, "buffers") {
         let Ok(Target::Module(module)) = ends.find(&entry.key) else {
-            let message = ends.find(&entry.key).err().unwrap_or_else(|| format!("'{}' is a port", entry.key));
-            faults.add(entry.place, format!("{message}: buffers belong to modules"));
+            let message = match ends.find(&entry.key) {
+                Err(unknown) => format!("{unknown}; buffers belong to modules"),
+                Ok(_) => format!("'{}' is a port: buffers belong to modules", entry.key),
+            };
+            faults.add(entry.place, message);
             continue;
         };
         let Some(buffer) = read::<Buffer>(faults, root, &["buffers", &entry.key], &entry.value) else { continue };
         if buffer.trigger > batch {
-            let message = format!(
-                "a trigger of {} packets is never reached: allowed are 0 to {batch}, the largest batch",
-                buffer.trigger
-            );
-            faults.add_at(root, &["buffers", &entry.key, "trigger"], &message);
+            let wrong = format!("a trigger of {} packets is never reached", buffer.trigger);
+            let allowed = format!("0 to {batch}, the largest batch");
+            let error = SetupError::wrong("trigger", buffer.trigger, wrong, allowed);
+            faults.add_all(root, &["buffers", &entry.key], error);
         }
         buffers[module] = buffer;
     }

@@ -81,7 +81,10 @@ pub(crate) fn unused_state(
     let asked = environment.objects.requested_states.borrow();
     for entry in entries(root, "state").filter(|entry| environment.objects.states.contains_key(&entry.key)) {
         if !asked.contains(&entry.key) {
-            faults.add(entry.place, format!("no module uses the state '{}'", entry.key));
+            faults.add(
+                entry.place,
+                format!("no module uses the state '{}': name it in a module, or remove it", entry.key),
+            );
         }
     }
 }

@@ -38,6 +38,11 @@ impl FaultCollector {
         self.located.push(LocatedFault::new(place, message));
     }
 
+    /// Adds a fault at a place, which has the value, the allowed values or a hint apart from its message.
+    pub(crate) fn add_fault(&mut self, place: SourceLocation, fault: Fault) {
+        self.located.push(LocatedFault::from_fault(place, fault));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.located.is_empty() && self.of_values.is_empty()
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use forebay_graph::{FlowPlan, Step, Target};
+use forebay_protocol::check::Fault;
 use forebay_units::{BitRate, Nanos, PacketRate, Rate};
 
 use crate::faults::FaultCollector;
@@ -48,7 +49,8 @@ fn plans(
     for (flow, node) in declared {
         let place = |key| node.get(key).map_or(node.place, |value| value.place);
         if let Some(line) = names.insert(flow.name.clone(), line_of(place("name"))) {
-            faults.add(place("name"), format!("two flows are called {}{line}", quote(&flow.name)));
+            let wrong = format!("two flows are called {}{line}", quote(&flow.name));
+            faults.add_fault(place("name"), Fault::with_hint(wrong, "give each flow its own name"));
         }
         if flow.name == OTHER {
             faults.add(
@@ -57,20 +59,22 @@ fn plans(
             );
         }
         if flow.slo == Some(Nanos(0)) {
-            faults.add(place("slo"), "a delay objective of 0 cannot be met: allowed is more than 0");
+            let fault = Fault::wrong_but("0", "a delay objective of 0 cannot be met", "more than 0");
+            faults.add_fault(place("slo"), fault);
         }
         let (least, most) = (*RATES.start(), *RATES.end());
         let wrong = match flow.min_rate {
             Some(Rate::Packets(rate)) if !RATES.contains(&rate.0) => {
-                Some(format!("{rate}: allowed are {} to {}", PacketRate(least), PacketRate(most)))
+                Some((rate.to_string(), format!("{} to {}", PacketRate(least), PacketRate(most))))
             }
             Some(Rate::Bits(rate)) if !RATES.contains(&rate.0) => {
-                Some(format!("{rate}: allowed are {} to {}", BitRate(least), BitRate(most)))
+                Some((rate.to_string(), format!("{} to {}", BitRate(least), BitRate(most))))
             }
             _ => None,
         };
-        if let Some(wrong) = wrong {
-            faults.add(place("min_rate"), format!("a rate objective of {wrong}"));
+        if let Some((rate, allowed)) = wrong {
+            let wrong = format!("a rate objective of {rate}");
+            faults.add_fault(place("min_rate"), Fault::wrong(rate, wrong, allowed));
             rates_fit = false;
         }
         let Some(path) = steps(ends, flow, node, faults) else { continue };

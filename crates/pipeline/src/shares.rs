@@ -1,6 +1,6 @@
 //! Reads `scheduler:` and `shares:`, which define how modules share a worker's time.
 
-use forebay_graph::{Share, Target, WhenFull};
+use forebay_graph::{SetupError, Share, ShareError, Target, WhenFull};
 use forebay_protocol::{RateLimit, SchedulerKind};
 use forebay_units::Nanos;
 
@@ -39,8 +39,11 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
     }
     for entry in entries(root, "shares") {
         let Ok(Target::Module(module)) = ends.find(&entry.key) else {
-            let message = ends.find(&entry.key).err().unwrap_or_else(|| format!("'{}' is a port", entry.key));
-            faults.add(entry.place, format!("{message}: shares belong to modules"));
+            let message = match ends.find(&entry.key) {
+                Err(unknown) => format!("{unknown}; shares belong to modules"),
+                Ok(_) => format!("'{}' is a port: shares belong to modules", entry.key),
+            };
+            faults.add(entry.place, message);
             continue;
         };
         let Some(section) = read::<language::Share>(faults, root, &["shares", &entry.key], &entry.value) else {
@@ -56,7 +59,9 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
         }
         match share.check() {
             Ok(()) => shares[module] = share,
-            Err(error) => faults.add_at(root, &["shares", &entry.key, error.part], &error.to_string()),
+            Err(ShareError { part, value, allowed }) => {
+                faults.add_all(root, &["shares", &entry.key], SetupError::not_allowed(part, value, allowed));
+            }
         }
     }
     shares

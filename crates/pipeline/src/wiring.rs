@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use forebay_graph::{Target, nearest};
+use forebay_protocol::check::Fault;
 
 use crate::faults::FaultCollector;
 use crate::line::{self, DROP, Stop};
@@ -65,12 +66,16 @@ impl Ends {
         Self { ports, modules, names, gates, suggestions: Cell::new(100) }
     }
 
-    /// Returns the module or port called `name`. Otherwise returns a message with a suggestion.
+    /// Returns the module or port called `name`. Otherwise returns a message with a suggestion, or with all names.
     pub(crate) fn find(&self, name: &str) -> Result<Target, String> {
         let found = self.names.get(name).copied();
         found.ok_or_else(|| {
             let near = self.nearest(name, self.names.keys().map(String::as_str).chain([DROP]));
-            format!("no module or port is called {}{near}", quote(name))
+            let ports = self.ports.iter().map(|end| end.name.as_str());
+            let all = ports.chain(self.modules.iter().map(|end| end.name.as_str()));
+            let has_room = near.is_empty() && self.suggestions.get() > 0;
+            let known = if has_room { format!(": there are {}", listed(all)) } else { String::new() };
+            format!("no module or port is called {}{near}{known}", quote(name))
         })
     }
 
@@ -221,7 +226,8 @@ impl Wiring {
         if let Target::Port(port) = to {
             let end = &ends.ports[port];
             if end.ways.is_some_and(|(_, sends)| !sends) {
-                faults.add(place, format!("no packet can leave by port '{}': it only receives", end.name));
+                let wrong = format!("no packet can leave by port '{}', which only receives", end.name);
+                faults.add_fault(place, Fault::with_hint(wrong, "end the line with another port or `drop`"));
             }
         }
         let (slot, what) = match from {
@@ -269,7 +275,8 @@ impl Wiring {
             if !entered {
                 // The modules behind this module are not reached either. They are not reported, because only the line
                 // to this module is missing.
-                faults.add(end.place, format!("no packet reaches module '{name}': no line leads to it"));
+                let wrong = format!("no packet reaches module '{name}'");
+                faults.add_fault(end.place, Fault::with_hint(wrong, "write a line that leads to it, or remove it"));
                 if gates.iter().all(Option::is_none) {
                     continue;
                 }
@@ -312,7 +319,9 @@ impl Wiring {
                     faults.add(end.place, message);
                 }
                 None if !receives && !self.exits[port] => {
-                    faults.add(end.place, format!("port '{name}' is not used: no line ends with it"));
+                    let wrong = format!("port '{name}' is not used");
+                    let fault = Fault::with_hint(wrong, "write a line that ends with it, or remove it");
+                    faults.add_fault(end.place, fault);
                 }
                 None if receives => {
                     let message = format!(
@@ -322,13 +331,15 @@ impl Wiring {
                     faults.add(end.place, message);
                 }
                 Some((_, place)) if !receives => {
-                    faults.add(place, format!("no packet enters by port '{name}': it only sends"));
+                    let wrong = format!("no packet enters by port '{name}', which only sends");
+                    faults.add_fault(place, Fault::with_hint(wrong, "start the line with another port"));
                 }
                 _ => {}
             }
         }
         if sources == 0 && !ends.ports.is_empty() {
-            faults.add(ends.ports[0].place, "no packet enters by any port");
+            let fault = Fault::with_hint("no packet enters by any port", "add a port that receives");
+            faults.add_fault(ends.ports[0].place, fault);
         }
     }
 }
@@ -359,10 +370,9 @@ pub(crate) fn sort(ends: &Ends, wiring: &Wiring, faults: &mut FaultCollector) ->
             } else {
                 format!("{} -> … -> {}", names[..8].join(" -> "), names[names.len() - 8..].join(" -> "))
             };
-            faults.add(
-                place.copied().unwrap_or(ends.modules[cycle[0]].place),
-                format!("packets would go in a circle: {shown}"),
-            );
+            let wrong = format!("packets would go in a circle, {shown}");
+            let fault = Fault::with_hint(wrong, "remove one of these connections");
+            faults.add_fault(place.copied().unwrap_or(ends.modules[cycle[0]].place), fault);
         }
         Vec::new()
     })

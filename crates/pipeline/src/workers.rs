@@ -2,6 +2,7 @@
 
 use forebay_control::Arrangement;
 use forebay_graph::{Placement, StateKind, Target, nearest};
+use forebay_protocol::check::Fault;
 
 use crate::faults::FaultCollector;
 use crate::language::{MOST_WORKERS, Worker};
@@ -9,7 +10,7 @@ use crate::located::SourceLocation;
 use crate::parts::PipelineParts;
 use crate::section::{entries, kind_of, read};
 use crate::wiring::{Ends, Wiring};
-use crate::wording::quote;
+use crate::wording::{listed, quote};
 use crate::yaml::Node;
 
 /// The workers, and the workers of each module.
@@ -29,7 +30,8 @@ impl Workers {
         let nodes = root.get("workers").and_then(Node::as_list).unwrap_or_default();
         let names: Vec<&str> = entries(root, "modules").map(|entry| entry.key.as_str()).collect();
         if let Some(beyond) = nodes.get(MOST_WORKERS) {
-            faults.add(beyond.place, format!("{} workers: allowed are 1 to {MOST_WORKERS}", nodes.len()));
+            let fault = Fault::not_allowed(format!("{} workers", nodes.len()), format!("1 to {MOST_WORKERS}"));
+            faults.add_fault(beyond.place, fault);
         }
         let mut all: Vec<Worker> = Vec::new();
         for (number, node) in nodes.iter().enumerate().take(MOST_WORKERS) {
@@ -52,9 +54,11 @@ impl Workers {
             }
             for name in worker.modules.iter().flatten().filter(|name| !names.contains(&name.as_str())) {
                 let near = nearest(name, names.iter().copied());
+                let known = listed(names.iter().copied());
+                let known = if near.is_empty() { format!(": there are {known}") } else { String::new() };
                 faults.add(
                     places[number],
-                    format!("workers[{number}].modules: no module is called {}{near}", quote(name)),
+                    format!("workers[{number}].modules: no module is called {}{near}{known}", quote(name)),
                 );
             }
         }

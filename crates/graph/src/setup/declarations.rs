@@ -31,7 +31,8 @@ impl Setup<'_> {
         let mut sorted: Vec<_> = names.iter().collect();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(SetupError::new(format!("two gates are called '{}'", twice[0])));
+            let wrong = format!("two gates are called '{}'", twice[0]);
+            return Err(SetupError::with_hint("", wrong, "give each gate its own name"));
         }
         self.declared.gates = names;
         Ok(())

@@ -192,8 +192,14 @@ impl<'r> Walk<'r> {
         let whole = matches!(node.kind, NodeKind::Map(_) | NodeKind::List(_));
         let has_value = !whole && !matches!(node.kind, NodeKind::Null);
         let value = has_value.then(|| self.secretly(&bare(&node.to_short_json())));
-        let fault = Fault { value, ..fault };
+        let fault = Fault { value: value.or(fault.value), ..fault };
         self.found.push(Wrong { path: self.path.clone(), fault, of_key: false, whole, vague, bounds: None, other });
+    }
+
+    /// Adds a violation of the length of the list at the present path.
+    fn wrong_length(&mut self, node: &Node, length: usize, message: String, allowed: String) {
+        let value = Some(format!("{length} {}", if length == 1 { "item" } else { "items" }));
+        self.wrong_value(node, Fault { value, allowed: Some(allowed), ..Fault::new(message) }, false, false);
     }
 
     /// Adds a violation of a key in the mapping at the present path.
@@ -341,15 +347,18 @@ impl<'r> Walk<'r> {
     fn list(&mut self, rule: &'r Value, node: &Node, list: &[Node]) {
         let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
         if let Some(least) = whole("minItems").filter(|least| list.len() < *least) {
-            self.wrong(node, format!("too few: at least {least} {} needed", be(least)), false, false);
+            let message = format!("too few: at least {least} {} needed", be(least));
+            self.wrong_length(node, list.len(), message, format!("at least {least}"));
         }
         if let Some(most) = whole("maxItems").filter(|most| list.len() > *most) {
-            self.wrong(node, format!("too many: at most {most} {} allowed", be(most)), false, false);
+            let message = format!("too many: at most {most} {} allowed", be(most));
+            self.wrong_length(node, list.len(), message, format!("at most {most}"));
         }
         if rule["uniqueItems"] == true {
             let mut seen = HashSet::new();
             if let Some(twice) = list.iter().map(Node::to_json).find(|item| !seen.insert(item.to_string())) {
-                self.wrong(node, format!("{} stands here twice", self.shown(&twice)), false, false);
+                let message = format!("{} stands here twice: each item is allowed once", self.shown(&twice));
+                self.wrong(node, message, false, false);
             }
         }
         let first = rule["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);

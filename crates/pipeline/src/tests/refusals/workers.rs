@@ -18,7 +18,7 @@ workers:
 "), @"
         test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each \
             other for ever: let packets go from earlier workers to later ones only
-        test.yaml:8: workers[0].modules: no module is called 'd'
+        test.yaml:8: workers[0].modules: no module is called 'd': there are …
         test.yaml:9: worker 1 is bound to the same core 1 as worker 0: each worker needs its own core
         test.yaml:10: worker 2 has nothing to run, because other workers run all modules: remove it, or write \
             `modules: []` to let it wait for modules
@@ -50,7 +50,7 @@ pipeline: [in -> a -> in]
 workers: [{ core: 1 }, { core: 2, dispatch: none }]
 control: { batching: optimum, perod: 1s, guard: 1 }
 "), @"
-        test.yaml:4: no module uses the state 'unused'
+        test.yaml:4: no module uses the state 'unused': name it in a module, or remove it
         test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
         test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are fair, gradient, \
             max, nfvnice, null, on-off, optimal, static, wfq, a mapping with fair, gradient, max, nfvnice, null, \
