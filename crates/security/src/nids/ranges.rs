@@ -222,7 +222,11 @@ fn short(text: &str) -> String {
 /// The text is not a set of addresses, or the set is empty. The message contains the allowed values.
 pub fn hosts(text: &str, variables: &Variables) -> Result<Hosts, String> {
     let all: Hosts = read(text, variables, 0)?;
-    if all.size() == 0 { Err(format!("'{}' contains no address", short(text))) } else { Ok(all) }
+    if all.size() == 0 {
+        Err(format!("'{}' contains no address: at least one is needed", short(text)))
+    } else {
+        Ok(all)
+    }
 }
 
 /// Parses a set of ports.
@@ -231,7 +235,7 @@ pub fn hosts(text: &str, variables: &Variables) -> Result<Hosts, String> {
 /// As for [`hosts`].
 pub fn ports(text: &str, variables: &Variables) -> Result<Ranges, String> {
     let all: Ranges = read(text, variables, 0)?;
-    if all.size() == 0 { Err(format!("'{}' contains no port", short(text))) } else { Ok(all) }
+    if all.size() == 0 { Err(format!("'{}' contains no port: at least one is needed", short(text))) } else { Ok(all) }
 }
 
 /// Splits a list at its commas, except commas in nested lists.
@@ -286,7 +290,9 @@ fn read<E: Element>(text: &str, variables: &Variables, depth: usize) -> Result<E
     let (mut included, mut excluded): (Option<E>, E) = (None, E::default());
     for word in words(list)? {
         match word.strip_prefix('!') {
-            _ if word.is_empty() => return Err(format!("'{}': a list has nothing between two commas", short(text))),
+            _ if word.is_empty() => {
+                return Err(format!("'{}': a list has nothing between two commas: remove one comma", short(text)));
+            }
             Some(word) => excluded = excluded.and(read(word, variables, depth + 1)?),
             None => {
                 let more = read(word, variables, depth + 1)?;
@@ -295,7 +301,7 @@ fn read<E: Element>(text: &str, variables: &Variables, depth: usize) -> Result<E
         }
         let size = included.as_ref().map_or(0, E::size) + excluded.size();
         if size > MAX_RANGES {
-            return Err(format!("a list of more than {MAX_RANGES} {} ranges", E::WHAT));
+            return Err(format!("a list of more than {MAX_RANGES} {} ranges: no more are allowed", E::WHAT));
         }
     }
     Ok(included.unwrap_or_else(E::all).without(&excluded))

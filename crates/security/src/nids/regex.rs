@@ -89,7 +89,7 @@ impl Regex {
                 // `B`: the payload is never decoded. `O`: the limit of steps is a parameter of the module.
                 'B' | 'O' => {}
                 'U' | 'I' | 'P' | 'H' | 'D' | 'M' | 'C' | 'K' | 'S' | 'Y' => {
-                    return Err(format!("the flag '{flag}': HTTP buffers are not supported yet"));
+                    return Err(format!("the flag '{flag}': HTTP buffers are not supported yet; allowed are {FLAGS}"));
                 }
                 _ => return Err(format!("unknown flag '{flag}': allowed are {FLAGS}")),
             }
@@ -416,7 +416,11 @@ mod tests {
             ("/[b-a]/", "a range in a class ends before it starts"),
             ("/*a/", "nothing before a repetition"),
             ("/a{3,2}/", "a repetition of 3 to 2 times"),
-            (r"/(a)\2/", "a reference to group 2, but the number of groups is 1"),
+            (r"/(a)\2/", "a reference to group 2: allowed is 1"),
+            (r"/(a)(b)\3/", "a reference to group 3: allowed are 1 to 2"),
+            (r"/a\1/", "a reference to group 1: the expression has no groups"),
+            ("/[[:vowel:]]/", "unknown class '[:vowel:]': allowed are alpha, digit"),
+            ("/(?~a)/", "unknown group '(?~': allowed are (?:, (?="),
             ("/(?<=a+)b/", "the length of a look-behind is not fixed"),
             ("/(?R)/", "recursion is not supported"),
             ("/(?(1)a)/", "a condition"),
@@ -426,7 +430,7 @@ mod tests {
             (r"/(((a(?=b)){1000}){1000})/", "it takes more than 16384 steps"),
             (&format!("/{}/", "()".repeat(2_000)), "2000 groups: allowed are up to 99"),
             (&format!("/{}/", "(".repeat(2_000)), "groups are nested too deeply: at most 100 levels"),
-            (r"/(?#()(a)\2/", "a reference to group 2, but the number of groups is 1"),
+            (r"/(?#()(a)\2/", "a reference to group 2: allowed is 1"),
             (&format!("/{}/", "(?:".repeat(1_000)), "groups are nested too deeply: at most 100 levels"),
             (&format!("/{}/", "a".repeat(5_000)), "an expression of 5000 bytes: allowed are up to 4096"),
         ] {

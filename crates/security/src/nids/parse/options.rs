@@ -146,7 +146,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     if quoted {
-        return Err("a quote is not closed".to_owned());
+        return Err("a quote is not closed: write '\"' at the end of the value".to_owned());
     }
     let rest = text[from..].trim_ascii();
     if !rest.is_empty() {
@@ -261,7 +261,7 @@ impl<'a> Building<'a> {
                 self.once("msg")?;
                 let (text, rest) = quoted(name, given()?)?;
                 if !rest.is_empty() {
-                    return Err(format!("'{}' after the message", short(rest)));
+                    return Err(format!("'{}' after the message: write ';' after the closing quote", short(rest)));
                 }
                 self.rule.message = plain(text);
             }
@@ -331,7 +331,7 @@ impl<'a> Building<'a> {
             other => return Err(advice(other)),
         }
         if matches!(name, "nocase" | "sameip" | "rawbytes" | "noalert" | "startswith" | "endswith") && value.is_some() {
-            return Err(format!("'{name}' takes no value"));
+            return Err(format!("'{name}' takes no value: write {name};"));
         }
         Ok(())
     }

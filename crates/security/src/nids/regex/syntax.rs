@@ -115,10 +115,17 @@ fn parse_once(bytes: &[u8], flags: Flags, known: Option<&Groups>) -> Result<(Nod
     let mut parser = Parser { bytes, at: 0, flags, known, begun: Groups::default(), depth: 0 };
     let node = parser.either()?;
     if parser.at < bytes.len() {
-        return Err("a ')' has no matching '('".to_owned());
+        return Err("a ')' has no matching '(': write \\) for the character".to_owned());
     }
     Ok((node, parser.begun))
 }
+
+/// The error of a group without its end.
+const UNCLOSED_GROUP: &str = "unclosed group: write ')' at its end";
+/// The error of a repetition without an element.
+const NOTHING_BEFORE: &str = "nothing before a repetition: write \\*, \\+ or \\? for the character";
+/// The beginnings of groups, for errors.
+const GROUPS: &str = "(?:, (?=, (?!, (?<=, (?<!, (?>, (?<NAME>, (?P=NAME), (?# and the flags i, s, m, x and U";
 
 /// The capturing groups of an expression. Their numbers begin at 1, in the order of their `(`.
 #[derive(Default)]
@@ -173,7 +180,9 @@ impl Parser<'_> {
     fn named(&self, name: &[u8]) -> Result<usize, String> {
         let Some(groups) = self.known else { return Ok(0) };
         let known = groups.names.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
-        known.ok_or_else(|| format!("there is no group '{}'", String::from_utf8_lossy(name)))
+        known.ok_or_else(|| {
+            format!("there is no group '{}': write (?<NAME>…) to name a group", String::from_utf8_lossy(name))
+        })
     }
 
     /// Parses alternatives, up to the end of the group or of the expression.
@@ -221,7 +230,7 @@ impl Parser<'_> {
                 all.push(node);
             }
             if let Some(count) = self.count()? {
-                let last = all.pop().ok_or("nothing before a repetition")?;
+                let last = all.pop().ok_or(NOTHING_BEFORE)?;
                 all.push(Node::Repeat(Box::new(last), count));
             }
         }
@@ -243,10 +252,11 @@ impl Parser<'_> {
                 Some((least, most, length)) => {
                     self.at += length - 1;
                     if least > MAX_COUNT || most.is_some_and(|most| most > MAX_COUNT) {
-                        return Err(format!("a repetition of more than {MAX_COUNT} times"));
+                        return Err(format!("a repetition of more than {MAX_COUNT} times: no more are allowed"));
                     }
                     if most.is_some_and(|most| most < least) {
-                        return Err(format!("a repetition of {least} to {} times", most.unwrap_or(0)));
+                        let most = most.unwrap_or(0);
+                        return Err(format!("a repetition of {least} to {most} times: the lower number comes first"));
                     }
                     (least, most)
                 }
@@ -279,7 +289,7 @@ impl Parser<'_> {
             b'$' if self.flags.lines => Node::At(Position::LineEnd),
             b'$' if self.flags.end_only => Node::At(Position::End),
             b'$' => Node::At(Position::LastLineEnd),
-            b'*' | b'+' | b'?' => return Err("nothing before a repetition".to_owned()),
+            b'*' | b'+' | b'?' => return Err(NOTHING_BEFORE.to_owned()),
             byte => self.literal(byte),
         }))
     }
@@ -287,7 +297,7 @@ impl Parser<'_> {
     /// Parses a group after its `(`. Returns `None` if it only sets flags or is a comment.
     fn group(&mut self) -> Result<Option<Node>, String> {
         if self.take(b"*") {
-            return Err("a verb '(*…)' is not supported".to_owned());
+            return Err("a verb '(*…)' is not supported: remove it".to_owned());
         }
         if self.take(b"?#") {
             self.until(b')')?;
@@ -337,7 +347,7 @@ impl Parser<'_> {
 
     /// Consumes the `)` of a group.
     fn close(&mut self) -> Result<(), String> {
-        if self.take(b")") { Ok(()) } else { Err("unclosed group".to_owned()) }
+        if self.take(b")") { Ok(()) } else { Err(UNCLOSED_GROUP.to_owned()) }
     }
 
     /// Parses the alternatives of a look-behind, each of which must have a fixed length.
@@ -357,7 +367,7 @@ impl Parser<'_> {
     fn inline_flags(&mut self) -> Result<Option<Node>, String> {
         let (before, mut on) = (self.flags, true);
         loop {
-            let byte = self.peek().ok_or("unclosed group")?;
+            let byte = self.peek().ok_or(UNCLOSED_GROUP)?;
             self.at += 1;
             match byte {
                 b'-' => on = false,
@@ -373,10 +383,12 @@ impl Parser<'_> {
                     self.flags = before;
                     return Ok(Some(node));
                 }
-                b'(' => return Err("a condition '(?(…)' is not supported".to_owned()),
-                b'|' => return Err("a group '(?|…)' is not supported".to_owned()),
-                b'R' | b'&' | b'P' | b'+' | b'0'..=b'9' => return Err("recursion is not supported".to_owned()),
-                other => return Err(format!("unknown group '(?{}'", char::from(other))),
+                b'(' => return Err("a condition '(?(…)' is not supported: write alternatives".to_owned()),
+                b'|' => return Err("a group '(?|…)' is not supported: write (?:…)".to_owned()),
+                b'R' | b'&' | b'P' | b'+' | b'0'..=b'9' => {
+                    return Err("recursion is not supported: write out the levels".to_owned());
+                }
+                other => return Err(format!("unknown group '(?{}': allowed are {GROUPS}", char::from(other))),
             }
         }
     }

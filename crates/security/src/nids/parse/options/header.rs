@@ -230,7 +230,7 @@ impl Building<'_> {
             _ => return Err(format!("flags '{}': allowed is one of !, * and +", short(value))),
         };
         if letters.is_empty() {
-            return Err(format!("flags '{}': it has no flag", short(value)));
+            return Err(format!("flags '{}': write at least one of F, S, R, P, A, U, E, C and 0", short(value)));
         }
         self.rule.tests.push(Test::Flags { how, bits: read(letters)?, mask: !read(mask)? });
         Ok(())

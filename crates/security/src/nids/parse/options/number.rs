@@ -82,7 +82,8 @@ impl Building<'_> {
             })?;
         let offset = self.amount(name, offset, -i64::from(MAX_OFFSET), MAX_OFFSET.into())?;
         if !rest.text && u32::from(bytes) < 4 && rest.mask >> (8 * u32::from(bytes)) != 0 {
-            return Err(format!("{name}: a bitmask of more than {bytes} bytes"));
+            let most = (1u32 << (8 * u32::from(bytes))) - 1;
+            return Err(format!("{name}: a bitmask of more than {bytes} bytes: allowed are 0x1 to {most:#x}"));
         }
         let form = match (rest.text, rest.little) {
             (true, _) => NumberForm::Text(rest.base.unwrap_or(10)),

@@ -235,7 +235,7 @@ impl Building<'_> {
             }
             "fast_pattern" => {
                 if content.not {
-                    return Err("'fast_pattern' is not allowed for a negated content".to_owned());
+                    return Err("'fast_pattern' is not allowed for a negated content: remove it".to_owned());
                 }
                 let length = content.bytes.len() as u32;
                 match value {
@@ -264,7 +264,7 @@ impl Building<'_> {
             }
             "offset" | "depth" => {
                 let ContentRange::Absolute { offset, depth } = &mut content.place else {
-                    return Err(format!("'{name}' cannot be combined with distance or within"));
+                    return Err(format!("'{name}' cannot be combined with distance or within: remove one of them"));
                 };
                 let numbered = variable.is_none();
                 let number =
@@ -284,7 +284,7 @@ impl Building<'_> {
                     content.place = ContentRange::Relative { distance: 0, within: None };
                 }
                 let ContentRange::Relative { distance, within } = &mut content.place else {
-                    return Err(format!("'{name}' cannot be combined with offset or depth"));
+                    return Err(format!("'{name}' cannot be combined with offset or depth: remove one of them"));
                 };
                 if name == "within" {
                     content.by.1 = variable;
@@ -308,7 +308,9 @@ impl Building<'_> {
             _ => return Ok(()),
         };
         if bytes < length {
-            return Err(format!("{name} {bytes} is less than the {length} bytes of the content"));
+            return Err(format!(
+                "{name} {bytes} is less than the {length} bytes of the content: allowed are {length} and more"
+            ));
         }
         Ok(())
     }
@@ -319,7 +321,7 @@ impl Building<'_> {
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
         let (text, rest) = quoted("pcre", value)?;
         if !rest.is_empty() {
-            return Err(format!("'{}' after the expression", short(rest)));
+            return Err(format!("'{}' after the expression: write ';' after the closing quote", short(rest)));
         }
         let regex = Regex::parse(text, self.latin1).map_err(|error| format!("pcre: {error}"))?;
         self.rule.pcres.push(Pcre { regex, not });

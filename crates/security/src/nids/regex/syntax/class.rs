@@ -96,6 +96,9 @@ impl ByteSet {
     }
 }
 
+/// The error of a class without its end.
+const UNCLOSED_CLASS: &str = "unclosed character class: write ']' at its end";
+
 impl Parser<'_> {
     /// Parses a class after its `[`.
     pub(super) fn class(&mut self) -> Result<ByteSet, String> {
@@ -157,20 +160,25 @@ impl Parser<'_> {
             return Ok(None);
         }
         let (not, name) = name.strip_prefix(b"^").map_or((false, name), |name| (true, name));
-        let set =
-            ByteSet::posix(name).ok_or_else(|| format!("unknown class '[:{}:]'", String::from_utf8_lossy(name)))?;
+        let set = ByteSet::posix(name).ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            format!(
+                "unknown class '[:{name}:]': allowed are alpha, digit, alnum, upper, lower, space, blank, punct, \
+                 print, graph, cntrl, xdigit, ascii and word"
+            )
+        })?;
         self.at += length + 4;
         Ok(Some(if not { set.not() } else { set }))
     }
 
     /// Parses one byte or one named set in a class.
     fn member(&mut self) -> Result<Member, String> {
-        let byte = self.peek().ok_or("unclosed character class")?;
+        let byte = self.peek().ok_or(UNCLOSED_CLASS)?;
         self.at += 1;
         if byte != b'\\' {
             return Ok(Member::Byte(byte));
         }
-        let letter = self.peek().ok_or("unclosed character class")?;
+        let letter = self.peek().ok_or(UNCLOSED_CLASS)?;
         if let Some(set) = ByteSet::named(letter) {
             self.at += 1;
             return Ok(Member::Set(set));
@@ -180,7 +188,9 @@ impl Parser<'_> {
             return Ok(Member::Byte(8));
         }
         if letter == b'Q' || letter == b'E' {
-            return Err("\\Q and \\E within a class are not supported".to_owned());
+            return Err(
+                "\\Q and \\E within a class are not supported: write a backslash before each character".to_owned()
+            );
         }
         // A class has no back-references: the digits are octal.
         if (b'0'..=b'7').contains(&letter) {

@@ -5,7 +5,7 @@ use super::{ByteSet, Groups, Node, Parser, Position};
 impl Parser<'_> {
     /// Parses an escape sequence outside of classes, after the backslash.
     pub(super) fn escape(&mut self) -> Result<Node, String> {
-        let letter = self.peek().ok_or("a backslash at the end")?;
+        let letter = self.peek().ok_or("a backslash at the end: write two for the character")?;
         self.at += 1;
         if let Some(set) = ByteSet::named(letter) {
             return Ok(Node::Byte(set));
@@ -26,7 +26,10 @@ impl Parser<'_> {
                 Node::Atomic(Box::new(Node::Either(vec![pair, Node::Byte(ByteSet::of(*b"\n\x0b\x0c\r\x85"))])))
             }
             b'p' | b'P' | b'X' => {
-                return Err(format!("'\\{}' is not supported: bytes have no properties", char::from(letter)));
+                let letter = char::from(letter);
+                return Err(format!(
+                    "'\\{letter}' is not supported: bytes have no properties; write a class such as [a-z]"
+                ));
             }
             b'k' | b'g' => return self.reference(letter),
             b'1'..=b'9' => {
@@ -72,7 +75,12 @@ impl Parser<'_> {
         if let Some(Groups { count, .. }) = self.known
             && !(1..=*count).contains(&number)
         {
-            return Err(format!("a reference to group {number}, but the number of groups is {count}"));
+            let allowed = match *count {
+                0 => "the expression has no groups".to_owned(),
+                1 => "allowed is 1".to_owned(),
+                count => format!("allowed are 1 to {count}"),
+            };
+            return Err(format!("a reference to group {number}: {allowed}"));
         }
         Ok(Node::Back(number, self.flags.nocase))
     }
@@ -91,7 +99,7 @@ impl Parser<'_> {
             self.at += length;
             name
         } else {
-            return Err("'\\k' is not followed by a name".to_owned());
+            return Err("'\\k' is not followed by a name: write \\k<NAME>".to_owned());
         };
         let text = String::from_utf8_lossy(&name).into_owned();
         match text.parse::<i64>() {
@@ -112,7 +120,7 @@ impl Parser<'_> {
             b't' => b'\t',
             b'0' => self.octal(2),
             b'c' => {
-                let control = self.peek().ok_or("'\\c' at the end")?;
+                let control = self.peek().ok_or("'\\c' at the end: write a letter after it")?;
                 self.at += 1;
                 control.to_ascii_uppercase() ^ 0x40
             }
