@@ -168,7 +168,7 @@ pub enum BaselineError {
     #[error("schema {0} is not supported, allowed is {SCHEMA}: remove the file and count again (--update)")]
     Schema(u64),
     /// The file is not a baseline.
-    #[error("not a baseline: {0}")]
+    #[error("not a baseline: {0}: use a file that `forebay gate --update` wrote")]
     Form(#[from] serde_json::Error),
     /// The extent is out of range.
     #[error(
@@ -179,7 +179,7 @@ pub enum BaselineError {
     )]
     Extent(Extent),
     /// A pipeline or a part is listed twice.
-    #[error("'{0}' is listed twice")]
+    #[error("'{0}' is listed twice: each case is allowed once")]
     Twice(String),
     /// Figures contradict each other.
     #[error(

@@ -10,7 +10,7 @@ use forebay_control::Profiled;
 use forebay_graph::{Cost, Plan};
 use forebay_instance::ControlInputs;
 use forebay_models::batching::Line;
-use forebay_pipeline::{Source, nearest};
+use forebay_pipeline::{Source, listed, nearest};
 
 use crate::printed;
 
@@ -65,8 +65,10 @@ pub(crate) fn given(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec
             }
         }
         if !named {
-            let names = plan.modules.iter().flat_map(|module| [module.name.as_str(), module.kind]);
-            return Err(anyhow!("--cost {name}: no module or function is called '{name}'{}", nearest(name, names)));
+            let names: BTreeSet<_> =
+                plan.modules.iter().flat_map(|module| [module.name.as_str(), module.kind]).collect();
+            let (near, known) = (nearest(name, names.iter().copied()), listed(names.iter().copied()));
+            return Err(anyhow!("--cost {name}: no module or function is called '{name}'{near}: there are {known}"));
         }
     }
     Ok(costs)

@@ -60,7 +60,7 @@ struct Intended {
 fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     let named: Vec<usize> = arguments.core.iter().flat_map(forebay_host::KernelList::iter).collect();
     if let Some(twice) = named.iter().enumerate().find(|(at, core)| named[..*at].contains(core)) {
-        bail!("--core {}: named twice, but each worker needs its own core", twice.1);
+        bail!("--core {}: named twice, but each worker needs its own core: name each core once", twice.1);
     }
     if named.is_empty() && !arguments.core.is_empty() {
         bail!("--core: no core is named: write a list of cores, such as 2-3,8");

@@ -89,7 +89,9 @@ fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
         }
         let Some(path) = origin(name) else { bail!("{name}: the pipeline is read several times: name a file") };
         let path = PathBuf::from(path);
-        let whole = path.canonicalize().with_context(|| format!("{name}: neither a file nor built in"))?;
+        let whole = path
+            .canonicalize()
+            .with_context(|| format!("{name}: neither a file nor built in (`forebay list usecases`)"))?;
         Ok(relative(&whole, folder).display().to_string())
     };
     named.iter().map(one).collect()

@@ -67,7 +67,10 @@ pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
 
 /// Returns the error for a response of a type that does not belong to the request.
 pub(crate) fn strange() -> anyhow::Error {
-    anyhow!("unexpected response from the running pipeline: it may run another version of Forebay")
+    anyhow!(
+        "unexpected response from the running pipeline, which may be another version of Forebay: use the `forebay` \
+         that it was started with"
+    )
 }
 
 /// Requests the report of the whole run, and the exact numbers of packets ([`Census`]; `None` if a worker did not
@@ -236,7 +239,9 @@ fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
 /// for an element in the error.
 fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &String) -> anyhow::Result<()> {
     if !all.iter().any(|one| name_of(one) == name) {
-        bail!("no {kind} is called '{name}'{}", nearest(name, all.iter().map(|one| name_of(one).as_str())));
+        let names: Vec<&str> = all.iter().map(|one| name_of(one).as_str()).collect();
+        let (near, known) = (nearest(name, names.iter().copied()), listed(names.iter().copied()));
+        bail!("no {kind} is called '{name}'{near}: there are {known}");
     }
     all.retain(|one| name_of(one) == name);
     Ok(())

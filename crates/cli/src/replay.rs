@@ -88,7 +88,10 @@ fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings>
     if let Some(needed) = controller.scheduler.filter(|needed| *needed != begin.layout.scheduler) {
         let word = |scheduler| serde_json::to_value(scheduler).ok().and_then(|it| it.as_str().map(str::to_owned));
         let (needed, recorded) = (word(needed).unwrap_or_default(), word(begin.layout.scheduler).unwrap_or_default());
-        bail!("{origin}: {name} needs `scheduler: {needed}`, but the recording has {recorded}");
+        bail!(
+            "{origin}: {name} needs `scheduler: {needed}`, but the recording has {recorded}: name another controller \
+             (--controller)"
+        );
     }
     let recorded = if arguments.controller.is_none() { begin.params.clone() } else { Value::Null };
     let text = if recorded.is_null() { "{}".to_owned() } else { recorded.to_string() };

@@ -21,7 +21,7 @@ use forebay_instance::{
 };
 use forebay_observe::drops::{DropSender, Tally};
 use forebay_observe::trace::{Hub, Tracer};
-use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
+use forebay_pipeline::{Conditions, Loaded, is_built_in, listed, nearest};
 use forebay_protocol::{
     event::EventName,
     locate::{named_socket_path, socket_path},
@@ -346,9 +346,14 @@ fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
             service.reload();
             Ok(())
         }
-        (None, Some(_)) if is_built_in(&pipeline) => Err(format!("{pipeline} is built in and cannot have changed")),
-        (None, Some(_)) => Err("the pipeline came from standard input, which cannot be read again".to_owned()),
-        (_, None) => Err("a simulated run does not reload".to_owned()),
+        (None, Some(_)) if is_built_in(&pipeline) => {
+            Err(format!("{pipeline} is built in and cannot have changed: use `forebay reload --set`"))
+        }
+        (None, Some(_)) => {
+            Err("the pipeline came from standard input, which cannot be read again: use `forebay reload FILE`"
+                .to_owned())
+        }
+        (_, None) => Err("a simulated run does not reload: end it and start another".to_owned()),
     })
 }
 
@@ -423,16 +428,15 @@ pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
 fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Result<()> {
     for (name, trigger) in triggers {
         for plan in &mut *plans {
-            let names = plan.modules.iter().map(|module| module.name.as_str());
-            let near = nearest(name, names);
-            let Some(module) = plan.modules.iter_mut().find(|module| module.name == *name) else {
-                let name = without_keys(name);
-                bail!("--trigger {name}={trigger}: no module is called '{name}'{near}");
+            let Some(module) = plan.modules.iter().position(|module| module.name == *name) else {
+                let names = || plan.modules.iter().map(|module| module.name.as_str());
+                let (near, known, name) = (nearest(name, names()), listed(names()), without_keys(name));
+                bail!("--trigger {name}={trigger}: no module is called '{name}'{near}: there are {known}");
             };
             if *trigger > plan.batch {
                 bail!("--trigger {name}={trigger}: allowed are 0 to {}, the largest batch", plan.batch);
             }
-            module.trigger = *trigger;
+            plan.modules[module].trigger = *trigger;
         }
     }
     Ok(())

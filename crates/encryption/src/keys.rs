@@ -63,14 +63,14 @@ pub(crate) fn read_keys(
             Err((field, message)) => faults.and(SetupError::at(format!("{PATH}[{index}]{field}"), message)),
             Ok((material, key)) => match keys.iter().find(|(id, known, _)| *id == one.id || *known == material) {
                 Some((id, ..)) if *id == one.id => {
-                    faults.and(SetupError::at(format!("{PATH}[{index}].id"), format!("{id} is used by another key")));
+                    let wrong = format!("{id} is used by another key");
+                    let hint = "give each key its own id";
+                    faults.and(SetupError::with_hint(format!("{PATH}[{index}].id"), wrong, hint));
                 }
                 // A changed id in a packet would not be detected if both ids had the same key.
                 Some((id, ..)) => {
-                    faults.and(SetupError::at(
-                        format!("{PATH}[{index}]"),
-                        format!("the key is the same as that of id {id}"),
-                    ));
+                    let wrong = format!("the key is the same as that of id {id}");
+                    faults.and(SetupError::with_hint(format!("{PATH}[{index}]"), wrong, "write another key"));
                 }
                 None => keys.push((one.id, material, key)),
             },

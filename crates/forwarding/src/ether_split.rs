@@ -103,8 +103,8 @@ impl Declare for EtherSplit {
             for value in &listed.values {
                 let gate = split.slot(*value);
                 if *gate != other {
-                    let message = format!("'{}' is EtherType {value:#06x}, which is already listed", listed.name);
-                    return Err(SetupError::at(format!("types[{index}]"), message));
+                    let wrong = format!("'{}' is EtherType {value:#06x}, which is already listed", listed.name);
+                    return Err(SetupError::with_hint(format!("types[{index}]"), wrong, "list it once"));
                 }
                 *gate = Gate::out(index as u16);
             }
@@ -190,7 +190,7 @@ mod tests {
             assert!(error.to_string().contains(&format!("'{wrong}'")), "{error}");
         }
         let twice = Rig::of::<EtherSplit>(&json!({ "types": ["ipv4", "arp", "2048"] })).err().expect("refused");
-        assert_eq!(twice.to_string(), "types[2]: '2048' is EtherType 0x0800, which is already listed");
+        assert_eq!(twice.to_string(), "types[2]: '2048' is EtherType 0x0800, which is already listed: list it once");
     }
 
     proptest! {

@@ -134,7 +134,9 @@ impl Declare for MacTable {
             let mut add = || {
                 let address: MacAddress = text.parse().map_err(|error| SetupError::at(path(), format!("{error}")))?;
                 parameters::gate(&path(), *number, params.gates)?;
-                let twice = || SetupError::at(path(), "the address is already listed in another spelling");
+                let twice = || {
+                    SetupError::with_hint(path(), "the address is already listed in another spelling", "list it once")
+                };
                 table.insert(word(address.0), *number).then_some(()).ok_or_else(twice)
             };
             if let Err(fault) = add() {

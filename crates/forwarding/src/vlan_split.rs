@@ -44,7 +44,7 @@ impl Declare for VlanSplit {
             let slot = slot
                 .ok_or_else(|| SetupError::wrong(path(), id, format!("{id} is not a VLAN identifier"), "0 to 4094"))?;
             if *slot != other {
-                return Err(SetupError::at(path(), format!("VLAN {id} is already listed")));
+                return Err(SetupError::with_hint(path(), format!("VLAN {id} is already listed"), "list it once"));
             }
             *slot = Gate::out(index as u16);
         }
@@ -106,7 +106,7 @@ mod tests {
     fn invalid_identifiers_are_named() {
         for (ids, message) in [
             (json!([7, 4095]), "ids[1]: 4095 is not a VLAN identifier: allowed are 0 to 4094"),
-            (json!([7, 8, 7]), "ids[2]: VLAN 7 is already listed"),
+            (json!([7, 8, 7]), "ids[2]: VLAN 7 is already listed: list it once"),
         ] {
             let error = Rig::of::<VlanSplit>(&json!({ "ids": ids })).err().expect("refused");
             assert_eq!(error.to_string(), message);

@@ -37,8 +37,8 @@ pub enum ReloadError {
     Start(#[from] StartError),
     /// A running worker cannot change its core.
     #[error(
-        "worker {worker} runs on core {core} and would run on core {requested}: the core cannot change while packets \
-         run"
+        "worker {worker}: core {core} cannot become core {requested} while packets run: keep core {core}, or restart \
+         the pipeline"
     )]
     Bound {
         /// The worker.

@@ -158,7 +158,7 @@ impl<S: Scheduler> WorkerSet<S> {
 pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) -> Result<(), String> {
     // All workers get the actions, or none.
     if workers.threads.iter().any(|thread| thread.orders.slots() == 0) {
-        return Err("a worker has too many orders waiting".to_owned());
+        return Err("a worker has too many orders waiting: try again later".to_owned());
     }
     let actions: Arc<[Action]> = actions.into();
     let (sender, responses) = channel();
@@ -169,7 +169,9 @@ pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) 
         let _ = thread.give(order);
     }
     for _ in 0..workers.threads.len() {
-        let result = responses.recv_timeout(RESPONSE_TIMEOUT).map_err(|_| "a worker does not answer".to_owned())?;
+        let result = responses
+            .recv_timeout(RESPONSE_TIMEOUT)
+            .map_err(|_| "a worker does not respond: try again later".to_owned())?;
         result.map_err(|error| error.to_string())?;
     }
     Ok(())

@@ -362,7 +362,8 @@ impl DeclareState for Interface {
                 }
             };
             if twice {
-                return Err(SetupError::at(format!("addresses[{index}]"), format!("{address} is listed twice")));
+                let wrong = format!("{address} is listed twice");
+                return Err(SetupError::with_hint(format!("addresses[{index}]"), wrong, "list it once"));
             }
         }
         if !v6.is_empty() && !v6.iter().any(|own| is_link_local(own.address)) {

@@ -35,10 +35,16 @@ pub enum ClientError {
     Broken(io::Error),
     /// The response takes too long. The connection cannot be used after this error: a late response would be taken for
     /// the response to the next request.
-    #[error("the running pipeline does not respond: its process is suspended, or the machine is overloaded")]
+    #[error(
+        "the running pipeline does not respond: its process is suspended, or the machine is overloaded; resume the \
+         process, or try again later"
+    )]
     Silent,
     /// The line is not a response.
-    #[error("the running pipeline sent a response that this version does not understand: {0}")]
+    #[error(
+        "the running pipeline sent a response that this version does not understand: {0}; use the `forebay` that the \
+         pipeline was started with"
+    )]
     Malformed(#[from] serde_json::Error),
     /// The instance speaks another version of the protocol.
     #[error(
@@ -64,13 +70,17 @@ fn why(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no socket is there: check that the pipeline runs with this --socket".to_owned(),
         io::ErrorKind::ConnectionRefused if path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket()) => {
-            "that is not a socket".to_owned()
+            "that is not a socket: `forebay list running` shows the sockets".to_owned()
         }
-        io::ErrorKind::ConnectionRefused => "no process listens there any more: the pipeline was killed".to_owned(),
-        io::ErrorKind::PermissionDenied => "the socket belongs to another user, and you may not open it".to_owned(),
+        io::ErrorKind::ConnectionRefused => {
+            "no process listens there any more, the pipeline was killed: start it again".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "the socket belongs to another user: run this command as that user, or as root".to_owned()
+        }
         io::ErrorKind::WouldBlock => {
             "the pipeline accepts no connection, and its queue is full: the process is suspended or has too many \
-             clients"
+             clients; resume the process, or try again later"
                 .to_owned()
         }
         _ => error.to_string(),

@@ -131,7 +131,7 @@ impl View {
                 let rows = Vec::with_capacity(if ends { 0 } else { ROWS });
                 let request =
                     Request { select: *select, table: at.0, index: at.1, walk: WALK, ends, rows, ..Request::NONE };
-                let response = operators.request(request).ok_or_else(|| format!("worker {worker} does not respond"))?;
+                let response = operators.request(request).ok_or_else(|| silent(worker))?;
                 ended += response.ended;
                 if !response.rows.iter().all(|row| each(worker, row)) {
                     return Ok(ended);
@@ -165,11 +165,16 @@ impl View {
         let is_ours = self.table_type.tables.contains(&table);
         let response = operators.filter(|_| is_ours).map(|(_, operators)| operators.request(request));
         match response {
-            Some(None) => Err(format!("worker {worker} does not respond")),
+            Some(None) => Err(silent(worker)),
             Some(Some(response)) if response.ended > 0 => Ok(response.ended),
             _ => Err(format!("'{}' no longer exists", short(entry))),
         }
     }
+}
+
+/// Returns the error of a worker that does not respond in time.
+fn silent(worker: usize) -> String {
+    format!("worker {worker} does not respond: try again later")
 }
 
 /// Returns the part of a wrong text that an error repeats.

@@ -94,7 +94,7 @@ impl RejectAction {
 pub fn gate(path: &str, number: u16, gates: u16) -> Result<Gate, SetupError> {
     if number >= gates {
         let last = i32::from(gates) - 1;
-        return Err(SetupError::at(path, format!("there is no gate {number}: there are {gates}, 0 to {last}")));
+        return Err(SetupError::wrong(path, number, format!("there is no gate {number}"), format!("0 to {last}")));
     }
     Ok(Gate::out(number))
 }
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(read(json!("drop")).resolve("miss", 2, drop).expect("a drop"), drop);
         assert_eq!(read(json!(1)).resolve("miss", 2, drop).expect("a gate"), Gate::out(1));
         let error = read(json!(2)).resolve("miss", 2, drop).expect_err("there is no gate 2");
-        assert_eq!(error.to_string(), "miss: there is no gate 2: there are 2, 0 to 1");
+        assert_eq!(error.to_string(), "miss: there is no gate 2: allowed are 0 to 1");
         for wrong in [json!("pass"), json!(-1), json!(MAX_GATES), json!(null), json!(1.5)] {
             let error = serde_json::from_value::<NoMatch>(wrong.clone()).expect_err("refused").to_string();
             assert!(error.contains(&wrong.to_string()), "{error}");

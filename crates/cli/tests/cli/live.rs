@@ -210,7 +210,12 @@ fn invalid_requests_are_refused_with_the_allowed_values() {
     let none = forebay(&["show", "modules", "--json", "--socket", file.to_str().expect("UTF-8")]);
     assert!(none.code == Some(2) && none.err.contains("that is not a socket"), "{}", none.err);
     let error: Value = serde_json::from_str(none.out.trim()).expect("JSON");
-    assert_eq!(error, serde_json::json!({ "error": format!("{}: that is not a socket", file.display()) }));
+    assert_eq!(
+        error,
+        serde_json::json!({
+            "error": format!("{}: that is not a socket: `forebay list running` shows the sockets", file.display())
+        })
+    );
     let refused = running.request(&["reload", "--json", "--set", "batch=7"]);
     let error: Value = serde_json::from_str(refused.out.trim()).expect("JSON");
     assert!(

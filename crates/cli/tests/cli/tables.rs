@@ -108,7 +108,10 @@ fn show_accepts_a_name_and_refuses_options_without_effect() {
     assert_eq!(names(&["show", "flows", &flow]), [flow]);
     assert!(!pipeline.request(&["show", "modules", "a"]).success().contains("ip_lookup"));
     for (arguments, expected) in [
-        (&["show", "modules", "ruote"][..], "no module is called 'ruote' (did you mean 'route'?)"),
+        (
+            &["show", "modules", "ruote"][..],
+            "no module is called 'ruote' (did you mean 'route'?): there are route, a, b",
+        ),
         (&["show", "workers", "0"], "`show workers` takes no name ('0')"),
         (&["show", "trace", "a"], "`show trace` takes no name ('a')"),
         (&["show", "modules", "--count", "3"], "--count does not apply to `show modules`"),

@@ -48,7 +48,10 @@ impl Bound {
     pub fn at(path: &Path) -> io::Result<Self> {
         if let Ok(metadata) = path.symlink_metadata() {
             if !metadata.file_type().is_socket() {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path has a file that is not a socket"));
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "the path has a file that is not a socket: use another path",
+                ));
             }
             match is_listened_at(path) {
                 Ok(true) => {

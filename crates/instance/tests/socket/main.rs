@@ -356,7 +356,8 @@ fn a_client_waits_for_a_response_with_a_time_limit() {
         let why = response.expect_err("no response").to_string();
         assert_eq!(
             why,
-            "the running pipeline does not respond: its process is suspended, or the machine is overloaded"
+            "the running pipeline does not respond: its process is suspended, or the machine is overloaded; resume \
+             the process, or try again later"
         );
     }
 }
@@ -389,7 +390,8 @@ fn a_slow_response_does_not_extend_the_time_limit() {
             let why = response.expect_err("no complete response").to_string();
             assert_eq!(
                 why,
-                "the running pipeline does not respond: its process is suspended, or the machine is overloaded"
+                "the running pipeline does not respond: its process is suspended, or the machine is overloaded; resume \
+                 the process, or try again later"
             );
         }
     });

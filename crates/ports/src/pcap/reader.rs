@@ -55,7 +55,10 @@ pub enum ReadError {
         skipped: Skipped,
     },
     /// The file ends in the middle of a record.
-    #[error("the capture ends in the middle of its {}, which starts at byte {at}", record_name(*record))]
+    #[error(
+        "the capture ends in the middle of its {}, which starts at byte {at}: copy the file again",
+        record_name(*record)
+    )]
     Truncated {
         /// The number of the record, from 1; 0 for the file's header.
         record: u64,

@@ -157,10 +157,8 @@ impl ServiceParams {
             let path = format!("{path}.backends[{at}]");
             let backend_of = backend.read(&path, self, name)?;
             if !known.insert(backend_of.end) {
-                return Err(SetupError::at(
-                    path,
-                    format!("{}: another backend of this service has this address and port", backend_of.end),
-                ));
+                let wrong = format!("{}: another backend of this service has this address and port", backend_of.end);
+                return Err(SetupError::with_hint(path, wrong, "list it once"));
             }
             let weight = if backend.drain { 0 } else { backend.weight };
             members.push(Member { identity: backend_of.end.as_word(), weight });
@@ -175,7 +173,11 @@ impl ServiceParams {
                 let all = lack.within(lack.bytes.saturating_mul(services));
                 no_memory("places", format!("{places} places of each of {services} services"))(all)
             }
-            error => SetupError::at("places", error.to_string()),
+            MaglevError::Places(places) => {
+                let allowed = format!("primes from 3 to {MOST_PLACES}, such as 65537");
+                SetupError::wrong("places", places, format!("{places} places"), allowed)
+            }
+            error @ MaglevError::Members { .. } => SetupError::at("places", error.to_string()),
         })?;
         if self.mode == Mode::Nat {
             if let Some((new, other)) = made.ambiguous(first).filter(|_| params.replies == Replies::Endpoint) {
@@ -184,12 +186,15 @@ impl ServiceParams {
                      packets of these backends",
                     new.end, other.end, other.service
                 );
-                return Err(SetupError::at(format!("{path}.backends"), message));
+                let hint = "give them different ports, or set `replies: session`";
+                return Err(SetupError::with_hint(format!("{path}.backends"), message, hint));
             }
             made.note_ends(first);
         }
-        made.add(name, Service { mode: self.mode, key: self.key, table, first })
-            .map_err(|()| SetupError::at(path, format!("{name}: another service has this address, protocol and port")))
+        made.add(name, Service { mode: self.mode, key: self.key, table, first }).map_err(|()| {
+            let wrong = format!("{name}: another service has this address, protocol and port");
+            SetupError::with_hint(path, wrong, "put all backends into one service")
+        })
     }
 }
 

@@ -148,7 +148,7 @@ fn workers_that_are_gone_or_have_no_entries_are_not_waited_for() {
     // A worker that does not respond is reported. Its late response is dropped.
     all[1].tables[0].insert(3, thing(3));
     all[1].publish();
-    assert_eq!(view.entries(None, 9), Err("worker 1 does not respond".to_owned()));
+    assert_eq!(view.entries(None, 9), Err("worker 1 does not respond: try again later".to_owned()));
     assert_eq!(ask(&mut all, 9, || view.entries(None, 9)).expect("an answer").len(), 1);
     // The worker's successor starts with no entries.
     all[1] = Things { tables: Default::default(), worker_side: view.listing.operator_side((1, 2)).worker_side() };

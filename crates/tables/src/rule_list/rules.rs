@@ -219,7 +219,7 @@ enum ChangeError {
         "the table has no rule {0}: the addresses, protocol, ports and action must equal those of a rule in the table"
     )]
     Unknown(String),
-    #[error("the table is full: it has {MAX_RULES} rules")]
+    #[error("the table is full: it has {MAX_RULES} rules; remove a rule first")]
     Full,
 }
 

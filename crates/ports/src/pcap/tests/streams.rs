@@ -73,7 +73,10 @@ fn a_truncated_stream_is_an_error() {
         let mut playback = Playback::stream(stream, polls).expect("a header");
         assert_eq!(std::iter::from_fn(|| wait(&mut playback)).count(), 2);
         let (errors, _) = playback.take_events();
-        assert_eq!(errors, ["the capture ends in the middle of its record 3, which starts at byte 176"]);
+        assert_eq!(
+            errors,
+            ["the capture ends in the middle of its record 3, which starts at byte 176: copy the file again"]
+        );
     }
 }
 

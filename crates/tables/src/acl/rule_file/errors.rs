@@ -9,7 +9,7 @@ use crate::acl::readable::RuleSyntaxError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The line is not UTF-8.
-    #[error("the line is not UTF-8 text")]
+    #[error("the line is not text: allowed is UTF-8")]
     NotText,
     /// The line is in the readable form and has a wrong word.
     #[error(transparent)]
@@ -73,7 +73,7 @@ pub enum Problem {
     #[error("{0:?} follows the end of the rule; nothing is allowed after the action")]
     Surplus(String),
     /// The file has more rules than are allowed.
-    #[error("the file has more than {MAX_RULES} rules; the rest is not read")]
+    #[error("the file has more than {MAX_RULES} rules; no more are allowed")]
     TooMany,
 }
 
