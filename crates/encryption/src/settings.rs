@@ -88,7 +88,8 @@ pub(crate) fn read_key(name: &str, path: &Path) -> Result<Material, String> {
     let name = file_name(name, path);
     let bytes = read_text(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;
     let bytes = Zeroizing::new(bytes);
-    let text = std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is not text"))?;
+    let text =
+        std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is not text: write the key's hexadecimal digits"))?;
     let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let line = lines().next().ok_or_else(|| format!("'{name}' has no key: write its hexadecimal digits"))?;
     if lines().nth(1).is_some() {

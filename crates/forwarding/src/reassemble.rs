@@ -169,7 +169,11 @@ impl Declare for Reassemble {
         }
         let words = params.words.iter().enumerate().map(|(at, name)| {
             if name.is_empty() {
-                return Err(SetupError::at(format!("words[{at}]"), "the name is empty: give a name such as teid"));
+                return Err(SetupError::with_hint(
+                    format!("words[{at}]"),
+                    "the name is empty",
+                    "give a name such as teid",
+                ));
             }
             setup.word(name)
         });

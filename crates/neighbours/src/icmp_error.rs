@@ -166,11 +166,8 @@ impl Declare for IcmpError {
             let interface = setup.state::<Interface>(&path, name)?;
             let alike = |it: &Arc<Interface>| it.number.is_some() && it.number == interface.number;
             if let (Some(other), Some(number)) = (interfaces.iter().position(alike), interface.number) {
-                let message = format!(
-                    "'{}' and '{name}' both have the number {number}: give each interface its own number",
-                    params.interfaces[other]
-                );
-                return Err(SetupError::at(path, message));
+                let wrong = format!("'{}' and '{name}' both have the number {number}", params.interfaces[other]);
+                return Err(SetupError::with_hint(path, wrong, "give each interface its own number"));
             }
             interfaces.push(interface);
         }

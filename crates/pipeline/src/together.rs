@@ -31,24 +31,22 @@ pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
     for (index, module) in draft.modules.iter().enumerate() {
         let Some((named, parameter)) = state(module) else { continue };
         let shares = |other: &ModuleDraft| state(other).is_some_and(|(theirs, _)| theirs == named);
-        let mut fault = |message: String| {
-            let error = SetupError::at(parameter.as_str(), message);
+        let mut fault = |wrong: String, hint: &str| {
+            let error = SetupError::with_hint(parameter.as_str(), wrong, hint);
             faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], error);
         };
         if !opens(module) && !draft.modules.iter().any(|other| opens(other) && shares(other)) {
-            fault(format!(
-                "no module opens sessions in the state '{named}': name a state in which a module opens sessions"
-            ));
+            let wrong = format!("no module opens sessions in the state '{named}'");
+            fault(wrong, "name a state in which a module opens sessions");
             continue;
         }
         let Some(first) = draft.modules[..index].iter().position(shares) else { continue };
         let on = |module: usize| &draft.placement.modules[module];
         if on(first) != on(index) {
             let (other, theirs, own) = (&draft.modules[first].name, numbers(on(first)), numbers(on(index)));
-            fault(format!(
-                "'{named}' is shared with '{other}', which is on {theirs}, and this module is on {own}: run both on \
-                 the same workers, because each worker has its own sessions"
-            ));
+            let wrong =
+                format!("'{named}' is shared with '{other}', which is on {theirs}, and this module is on {own}");
+            fault(wrong, "run both on the same workers, because each worker has its own sessions");
         }
     }
 }

@@ -361,8 +361,10 @@ ring changes, the old ring is emptied first.";
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         if setup.simulated() {
-            return Err(SetupError::new(
-                "an af_packet port needs a network in real time: it cannot be part of a simulated run",
+            return Err(SetupError::with_hint(
+                "",
+                "an af_packet port needs a network in real time, which a simulated run does not have",
+                "use a generator, pcap or sink port",
             ));
         }
         let namespace_path = params.namespace.as_deref().map(namespace::path);

@@ -408,8 +408,10 @@ deleted and created again, the port uses it again.";
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         if setup.simulated() {
-            return Err(SetupError::new(
-                "an af_xdp port needs a host in real time: it cannot be part of a simulated run",
+            return Err(SetupError::with_hint(
+                "",
+                "an af_xdp port needs a host in real time, which a simulated run does not have",
+                "use a generator, pcap or sink port",
             ));
         }
         let (sizes, stated) = (params.sizes()?, params.shape()?);

@@ -377,8 +377,8 @@ more, packets are refused and counted, and the error is reported at the end.";
             Some(name) if name == STANDARD_INPUT => {
                 let stdin = std::io::stdin();
                 if stdin.is_terminal() {
-                    let message = "the standard input is a terminal: use a pipe or a file";
-                    return Err(SetupError::at("read", message));
+                    let wrong = "the standard input is a terminal";
+                    return Err(SetupError::with_hint("read", wrong, "use a pipe or a file"));
                 }
                 // In simulated time, the port waits until the next packet of the stream has arrived, and simulated time
                 // stands still. If the port polled, simulated time would continue, and the packet would be late.

@@ -222,10 +222,8 @@ arrival. A pipeline with rings does not end by itself.";
                 Ok(())
             })?;
             if !first {
-                return Err(SetupError::at(
-                    path,
-                    format!("another port leads {direction} the ring '{name}': only one is allowed"),
-                ));
+                let wrong = format!("another port leads {direction} the ring '{name}'");
+                return Err(SetupError::with_hint(path, wrong, "use another ring"));
             }
             Ok(())
         };

@@ -253,7 +253,11 @@ change just before the pipeline does.";
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         if setup.simulated() {
-            return Err(SetupError::new("a tap port needs a host in real time: it cannot be part of a simulated run"));
+            return Err(SetupError::with_hint(
+                "",
+                "a tap port needs a host in real time, which a simulated run does not have",
+                "use a generator, pcap or sink port",
+            ));
         }
         let settings = Settings {
             name: params.interface.clone(),

@@ -193,8 +193,12 @@ impl Params {
                 }
             }
             if classes[..index].iter().any(|before| before.name == *name) {
-                let message = format!("two classes have the name '{name}': each name is allowed once");
-                return Err(SetupError::at(format!("classes[{index}].name"), message));
+                let wrong = format!("two classes have the name '{name}'");
+                return Err(SetupError::with_hint(
+                    format!("classes[{index}].name"),
+                    wrong,
+                    "give each class its own name",
+                ));
             }
             if gate == DROP {
                 gates.push(PATTERN);

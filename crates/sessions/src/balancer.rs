@@ -67,11 +67,11 @@ impl Balancer {
         setup: &mut Setup<'_>,
     ) -> Result<(Arc<Own<Distributor>>, ServingModule), SetupError> {
         if setup.share().1 > 1 && !self.services.reply_anywhere() {
-            return Err(SetupError::at(
+            return Err(SetupError::with_hint(
                 "state",
-                "`replies: session` needs both directions of a session on one worker: with several workers, set \
-                 `replies: endpoint` in the state, set `mode: direct` in its services, or put both directions in one \
-                 worker's `modules`",
+                "`replies: session` needs both directions of a session on one worker",
+                "with several workers, set `replies: endpoint` in the state, set `mode: direct` in its services, or \
+                 put both directions in one worker's `modules`",
             ));
         }
         let (secret, share) = (setup.secret(), setup.share());

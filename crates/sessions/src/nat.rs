@@ -205,10 +205,8 @@ impl DeclareState for Nat {
             })
         };
         if let Some(at) = (0..forwards.len()).find(|at| twice(*at)) {
-            return Err(SetupError::at(
-                format!("forwards[{at}]"),
-                "another forward has the same port at the same address, outside or inside: allowed is one forward",
-            ));
+            let wrong = "another forward has the same port at the same address, outside or inside";
+            return Err(SetupError::with_hint(format!("forwards[{at}]"), wrong, "remove one of the two"));
         }
         let timeouts = Timeouts::new(&params.timeouts, clock, "timeouts")?;
         // The state's name is part of the key: two states with equal parameters are still two states.
@@ -252,7 +250,11 @@ impl Forward {
         };
         let (outside, inside) = (read("outside", &self.outside)?, read("inside", &self.inside)?);
         if outside.0.wrapping_sub(first) >= count {
-            return Err(format!("outside: '{}' is not an address of the pool", self.outside));
+            let (least, most) = (Ipv4Addr::from(first), Ipv4Addr::from(first + (count - 1)));
+            return Err(format!(
+                "outside: '{}' is not an address of the pool: allowed are {least} to {most}",
+                self.outside
+            ));
         }
         check_host_address(Ipv4Addr::from(inside.0).into())
             .map_err(|why| format!("inside: '{}': {why}", self.inside))?;

@@ -56,10 +56,10 @@ impl Declare for NatOut {
         let nat = setup.state::<Nat>("state", &params.state)?;
         if params.hairpin {
             if setup.share().1 > 1 {
-                return Err(SetupError::at(
+                return Err(SetupError::with_hint(
                     "hairpin",
-                    "a packet from inside to inside belongs to two sessions, which may be on different workers: leave \
-                     out `hairpin`, or put both directions in one worker's `modules`",
+                    "a packet from inside to inside belongs to two sessions, which may be on different workers",
+                    "leave out `hairpin`, or put both directions in one worker's `modules`",
                 ));
             }
             setup.gates(["0", "hairpin"])?;

@@ -180,7 +180,7 @@ impl Line {
                 return Err(format!("word {} is unknown: allowed are {}", at + 1, known.join(", ")));
             }
             if seen.contains(&name) {
-                return Err(format!("'{name}' is given twice"));
+                return Err(format!("'{name}' is given twice: write it once"));
             }
             seen.push(name);
             if name == "key" {
@@ -223,7 +223,7 @@ impl Line {
                 self.number = Some(index.ok_or("number: not a valid number: allowed are 0 to 4294967295")?);
             }
             "esn" if value.is_empty() => self.extended = true,
-            "esn" => return Err("esn: it takes no value".to_owned()),
+            "esn" => return Err("esn: it takes no value: write esn".to_owned()),
             "soft-packets" => self.limits.soft_packets = count()?,
             "soft-bytes" => self.limits.soft_bytes = count()?,
             "hard-packets" => self.limits.hard_packets = count()?,
@@ -313,8 +313,8 @@ impl Listed {
                 let bytes = read_text(&path, MOST_RULES)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
                 let bytes = Zeroizing::new(bytes);
-                let text =
-                    std::str::from_utf8(&bytes).map_err(|_| SetupError::at(PATH, format!("'{file}' is not text")))?;
+                let text = std::str::from_utf8(&bytes)
+                    .map_err(|_| SetupError::at(PATH, format!("'{file}' is not text: allowed is UTF-8")))?;
                 let line = |(at, line): (usize, &str)| (format!("{file}:{}", at + 1), Zeroizing::new(line.to_owned()));
                 text.lines().enumerate().map(line).collect()
             }
@@ -342,7 +342,11 @@ impl Listed {
             }
             let read = Line::read(line, known, keys).and_then(|(line, keyed)| {
                 check(&line)?;
-                if seen.insert(line.spi) { Ok((line, keyed)) } else { Err(format!("{:#x} is given twice", line.spi)) }
+                if seen.insert(line.spi) {
+                    Ok((line, keyed))
+                } else {
+                    Err(format!("{:#x} is given twice: write it once", line.spi))
+                }
             });
             match read {
                 Ok(read) => all.push(read),

@@ -153,7 +153,9 @@ impl Inbounds {
         let (verb, entry) = split_change(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
-            let current = associations.get(spi).ok_or_else(|| format!("{spi:#x} does not exist"))?;
+            let current = associations
+                .get(spi)
+                .ok_or_else(|| format!("{spi:#x} does not exist: allowed are the associations in the table"))?;
             only_listed(entry, &current.line, &current.keyed, &self.keys)?;
             associations.remove(spi);
             log.push(Step::Removed(spi));

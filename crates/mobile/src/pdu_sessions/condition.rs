@@ -126,7 +126,9 @@ impl Condition {
         let short: String = word.chars().take(60).collect();
         let unknown = || format!("'{short}': allowed are {SYNTAX}");
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-        let again = |present: bool| if present { Err(format!("'{short}': {name} is given twice")) } else { Ok(()) };
+        let again = |present: bool| {
+            if present { Err(format!("'{short}': {name} is given twice: write it once")) } else { Ok(()) }
+        };
         match (name, value) {
             ("tcp" | "udp" | "icmp" | "icmpv6", None) => {
                 again(self.protocol.is_some())?;

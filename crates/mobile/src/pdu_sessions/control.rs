@@ -333,7 +333,7 @@ impl Books {
     /// session and its bearers stay occupied until [`settle`](Self::settle) frees them. After an error, nothing has
     /// changed.
     fn remove(&mut self, user: User) -> Result<Step, String> {
-        let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
+        let number = self.session_of(user).ok_or_else(|| no_session(user))?;
         if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {
             return Err(format!(
                 "the state keeps the counts of {} ended sessions, the most that are allowed ('ended'): remove lines of \
@@ -341,7 +341,7 @@ impl Books {
                 self.most_ended
             ));
         }
-        let bearers = self.take_down(number).ok_or_else(|| format!("{user} has no session"))?;
+        let bearers = self.take_down(number).ok_or_else(|| no_session(user))?;
         if let Some(entry) = self.sessions.remove(&number) {
             self.ending.push((number, entry));
         }
@@ -441,6 +441,11 @@ impl Table for Core {
         let books = self.books();
         Ok(books.following(after).map(|(_, entry)| entry.text.to_string()).take(most).collect())
     }
+}
+
+/// Returns the error for a user without a session.
+fn no_session(user: User) -> String {
+    format!("{user} has no session: allowed are the users in the table")
 }
 
 /// Returns the first address of the user with which a line begins. The tables list a user's session under this address.

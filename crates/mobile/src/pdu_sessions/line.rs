@@ -149,7 +149,7 @@ impl Line {
                 continue;
             }
             if given.contains(&name) && name != "filter" {
-                return Err(format!("'{name}' is given twice for one bearer"));
+                return Err(format!("'{name}' is given twice for one bearer: write it once"));
             }
             given.push(name);
             let first = bearers.len() == 1;

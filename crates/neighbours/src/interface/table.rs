@@ -33,7 +33,7 @@ fn parse(line: &str) -> Result<(Address, MacAddress), String> {
     match words.next() {
         Some(surplus) => {
             let surplus: String = surplus.chars().take(60).collect();
-            Err(format!("unexpected '{surplus}' after the Ethernet address"))
+            Err(format!("unexpected '{surplus}' after the Ethernet address: remove it"))
         }
         None => Ok((address, mac)),
     }
@@ -92,7 +92,9 @@ impl Interface {
                 }
             }
             let removed = self.neighbours.remove(address);
-            return removed.then_some(()).ok_or_else(|| format!("{} is not a known neighbour", address.ip()));
+            return removed.then_some(()).ok_or_else(|| {
+                format!("{} is not a known neighbour: allowed are the neighbours in the table", address.ip())
+            });
         }
         let entry = entry.trim_ascii_end();
         let (entry, state) = match entry.rsplit_once(|byte: char| byte.is_ascii_whitespace()) {

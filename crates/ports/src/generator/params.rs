@@ -318,8 +318,9 @@ impl Params {
                     None => Gaps::BySize(by_size.iter().map(|seconds| seconds / fraction).collect()),
                 };
                 // At rates below one packet in 10 000 seconds, times would leave the range in which they are exact.
-                allowed("rate", gaps.longest(), 0.0, 1e4)
-                    .map_err(|_| SetupError::at("rate", "less than one packet in 10000 seconds: use a higher rate"))?;
+                allowed("rate", gaps.longest(), 0.0, 1e4).map_err(|_| {
+                    SetupError::with_hint("rate", "less than one packet in 10000 seconds", "use a higher rate")
+                })?;
                 let schedule = Schedule::new(self.arrivals, &gaps, sizes, remaining, setup.frequency(), random);
                 let times = [forebay_units::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);

@@ -149,7 +149,7 @@ fn unescape(text: &str, quoted: bool) -> Result<(Vec<u8>, &str), String> {
             _ => bytes.push(*byte),
         }
     }
-    if quoted { Err("no closing quote".to_owned()) } else { Ok((bytes, "")) }
+    if quoted { Err("no closing quote: write '\"' at the end".to_owned()) } else { Ok((bytes, "")) }
 }
 
 /// Returns the value of a hexadecimal digit.

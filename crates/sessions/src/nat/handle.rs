@@ -135,22 +135,19 @@ impl Nat {
     /// Refuses configurations that cannot work on several workers.
     fn allow(&self, workers: usize) -> Result<(), SetupError> {
         if workers > 1 && !(self.forwards.is_empty() && self.filtering == Filtering::EndpointDependent) {
-            return Err(SetupError::at(
-                "state",
-                "'forwards' and 'filtering: endpoint_independent' work on one worker only: put both directions in one \
-                 worker's `modules`",
-            ));
+            let wrong = "'forwards' and 'filtering: endpoint_independent' work on one worker only";
+            return Err(SetupError::with_hint("state", wrong, "put both directions in one worker's `modules`"));
         }
         match self.blocks {
-            Some(blocks) if workers > 1 && blocks.size() < LEAST * workers => Err(SetupError::at(
+            Some(blocks) if workers > 1 && blocks.size() < LEAST * workers => Err(SetupError::with_hint(
                 "state",
                 format!(
                     "each inside address gets {} ports, but {workers} workers need {} or more, because only about one \
-                     port in {workers} leads replies to the session's worker: enlarge `pool`, reduce \
-                     `deterministic.inside`, or put both directions in one worker's `modules`",
+                     port in {workers} leads replies to the session's worker",
                     blocks.size(),
                     LEAST * workers
                 ),
+                "enlarge `pool`, reduce `deterministic.inside`, or put both directions in one worker's `modules`",
             )),
             _ => Ok(()),
         }

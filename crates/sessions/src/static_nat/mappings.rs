@@ -103,10 +103,8 @@ impl Mappings {
         }
         let side = |name: &str, pairs: &mut dyn Iterator<Item = (Prefix, Prefix)>| {
             Side::new(pairs).map_err(|(one, other)| {
-                SetupError::at(
-                    "mappings",
-                    format!("the {name} prefixes {one} and {other} overlap: allowed are prefixes that do not overlap"),
-                )
+                let wrong = format!("the {name} prefixes {one} and {other} overlap");
+                SetupError::wrong("mappings", other, wrong, "prefixes that do not overlap")
             })
         };
         let inside = side("inside", &mut mappings.iter().map(|mapping| (mapping.inside, mapping.outside)))?;

@@ -42,7 +42,10 @@ impl Table for EndedTable {
                 if verb != Verb::Remove {
                     return Err(format!("entries are only added when sessions end: allowed is {ENDED}"));
                 }
-                let current = books.ended.get(&number).ok_or_else(|| format!("{number} does not exist"))?;
+                let current = books
+                    .ended
+                    .get(&number)
+                    .ok_or_else(|| format!("{number} does not exist: allowed are the numbers in the table"))?;
                 if let Some((_, word)) = foreign_words(entry, &line(number, current)).next() {
                     let word: String = word.chars().take(60).collect();
                     return Err(format!("'{word}' differs from the listed line of {number}: write remove {number}"));

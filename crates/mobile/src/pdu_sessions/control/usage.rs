@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Outcome, Table, Verb};
 
-use super::{Core, Entry, first_name, show, unsettled};
+use super::{Core, Entry, first_name, no_session, show, unsettled};
 use crate::pdu_sessions::accounts::Usage;
 use crate::pdu_sessions::line::User;
 
@@ -31,9 +31,9 @@ impl Table for UsageTable {
                 }
                 let mut words = entry.split_ascii_whitespace();
                 let user = User::parse(words.next().unwrap_or_default())?;
-                let number = books.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
+                let number = books.session_of(user).ok_or_else(|| no_session(user))?;
                 let usage = self.0.accounts.usage(number);
-                let entry = books.sessions.get_mut(&number).ok_or_else(|| format!("{user} has no session"))?;
+                let entry = books.sessions.get_mut(&number).ok_or_else(|| no_session(user))?;
                 let rest = unsettled(&usage, &entry.settled);
                 let taken = shown(words)?.unwrap_or_else(|| rest.clone());
                 // Either all counts are subtracted or none. If a refused change had subtracted some counts, these
