@@ -382,7 +382,10 @@ impl<'i> Composer<'i, '_> {
             let value = self.node(event, &span)?;
             if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, left_out: false, value }) {
                 let line = if let SourceLocation::Line(line, _) = first.place { line } else { 1 };
-                let message = format!("the key {} is here a second time; the first is in line {line}", quote(&key));
+                let message = format!(
+                    "the key {} is here a second time; the first is in line {line}: remove one of them",
+                    quote(&key)
+                );
                 self.faults.push(LocatedFault::new(at, message));
             }
         }
@@ -398,7 +401,7 @@ impl<'i> Composer<'i, '_> {
     fn enter(&mut self, place: SourceLocation) -> Result<(), LocatedFault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(LocatedFault::new(place, format!("nested more than {MAX_DEPTH} deep")));
+            return Err(LocatedFault::new(place, format!("nested more than {MAX_DEPTH} deep: no more is allowed")));
         }
         Ok(())
     }

@@ -129,8 +129,8 @@ impl Chains {
         let sections = &value["chains"];
         let count = sections.as_array().map_or(0, Vec::len);
         if count > MOST_CHAINS {
-            let message = format!("{count} chains: allowed are 1 to {MOST_CHAINS}");
-            return Err(document.problems([Fault { path: "chains".to_owned(), ..Fault::new(message) }]));
+            let fault = Fault::not_allowed(format!("{count} chains"), format!("1 to {MOST_CHAINS}"));
+            return Err(document.problems([Fault { path: "chains".to_owned(), ..fault }]));
         }
         let mut faults = Vec::new();
         let sections: Vec<ChainSection> = (0..count).filter_map(|at| section(&sections[at], at, &mut faults)).collect();
@@ -219,10 +219,10 @@ fn rules() -> &'static Rules {
     RULES.get_or_init(|| Rules::new(schema()))
 }
 
-/// Returns a fault of the chain `at`, or of the value at `keys` in its section if there are keys.
-fn fault_of(at: usize, keys: &[&str], message: String) -> Fault {
+/// Returns `fault` as a fault of the chain `at`, or of the value at `keys` in its section if there are keys.
+fn fault_of(at: usize, keys: &[&str], fault: Fault) -> Fault {
     let keys: String = keys.iter().map(|key| format!(".{key}")).collect();
-    Fault { path: format!("chains[{at}]{keys}"), ..Fault::new(message) }
+    Fault { path: format!("chains[{at}]{keys}"), ..fault }
 }
 
 /// Parses the chain `at`, whose form the schema allows. If it is invalid, adds a fault and returns `None`.
@@ -230,12 +230,14 @@ fn section(value: &Value, at: usize, faults: &mut Vec<Fault>) -> Option<ChainSec
     let name = value["name"].as_str().unwrap_or_default();
     let count = value["functions"].as_array().map_or(0, Vec::len);
     if count > MOST_FUNCTIONS {
-        let message = format!("chain '{name}': {count} functions: allowed are 1 to {MOST_FUNCTIONS}");
-        faults.push(fault_of(at, &["functions"], message));
+        let value = format!("{count} functions");
+        let wrong = format!("chain '{name}': {value}");
+        let fault = Fault::wrong(value, wrong, format!("1 to {MOST_FUNCTIONS}"));
+        faults.push(fault_of(at, &["functions"], fault));
         return None;
     }
     serde_json::from_value(value.clone())
-        .map_err(|error| faults.push(fault_of(at, &[], format!("chain '{name}': {error}"))))
+        .map_err(|error| faults.push(fault_of(at, &[], Fault::new(format!("chain '{name}': {error}")))))
         .ok()
 }
 
@@ -244,29 +246,32 @@ fn check(sections: &[ChainSection], faults: &mut Vec<Fault>) {
     let mut seen = BTreeMap::new();
     for (at, chain) in sections.iter().enumerate() {
         let name = &chain.name;
-        let mut fault = |keys: &[&str], message: String| {
-            faults.push(fault_of(at, keys, format!("chain '{name}': {message}")));
+        let mut fault = |keys: &[&str], fault: Fault| {
+            let message = format!("chain '{name}': {}", fault.message);
+            faults.push(fault_of(at, keys, Fault { message, ..fault }));
         };
         if let Some(first) = seen.insert(name.as_str(), at) {
-            fault(&["name"], format!("chain {first} has this name already: allowed are names that differ"));
+            let wrong = format!("chain {first} has this name already");
+            fault(&["name"], Fault::wrong(name, wrong, "names that differ"));
         }
         if let Some(PacketRate(rate)) = chain.rate.filter(|rate| !(1.0..=1e12).contains(&rate.0)) {
-            fault(&["rate"], format!("rate {rate} pps: allowed are 1pps to 1000Gpps"));
+            let wrong = format!("rate {rate} pps");
+            fault(&["rate"], Fault::wrong(PacketRate(rate), wrong, "1pps to 1000Gpps"));
         }
         if let Some(slo) = chain.slo.filter(|slo| !(1_000..=10_000_000_000).contains(&slo.0)) {
-            fault(&["slo"], format!("slo {slo}: allowed are 1us to 10s"));
+            fault(&["slo"], Fault::wrong(slo, format!("slo {slo}"), "1us to 10s"));
         }
         if chain.percentile.is_some() && chain.slo.is_none() {
-            fault(&["percentile"], "a percentile needs a delay objective: state `slo`, too".to_owned());
+            let wrong = "a percentile needs a delay objective";
+            fault(&["percentile"], Fault::with_hint(wrong, "state `slo`, too"));
         }
         if let Some(copies) = chain.copies.filter(|copies| *copies > MOST_COPIES) {
-            fault(&["copies"], format!("{copies} copies: allowed are 0 to {MOST_COPIES}"));
+            let wrong = format!("{copies} copies");
+            fault(&["copies"], Fault::wrong(copies, wrong, format!("0 to {MOST_COPIES}")));
         }
         if chain.to.is_some() && chain.interface.is_none() {
-            fault(
-                &["to"],
-                "`to` needs `interface`, the interface where packets enter: add `interface`, or remove `to`".to_owned(),
-            );
+            let wrong = "`to` needs `interface`, the interface where packets enter";
+            fault(&["to"], Fault::with_hint(wrong, "add `interface`, or remove `to`"));
         }
     }
 }
@@ -277,9 +282,9 @@ fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faul
     let all: BTreeSet<_> = all.collect();
     for name in models.keys().filter(|name| !all.contains(name.as_str())) {
         let names = || all.iter().copied();
-        let message =
-            format!("models.{name}: no chain uses '{name}'{}: allowed are {}", nearest(name, names()), listed(names()));
-        faults.push(Fault { path: format!("models.{name}"), ..Fault::new(message) });
+        let wrong = format!("models.{name}: no chain uses '{name}'{}", nearest(name, names()));
+        let fault = Fault::wrong(name, wrong, listed(names()));
+        faults.push(Fault { path: format!("models.{name}"), ..fault });
     }
 }
 
@@ -305,7 +310,7 @@ impl Names<'_> {
                 }
                 Err(message) => {
                     let message = format!("chain '{}': {message}", section.name);
-                    faults.push(fault_of(at, &["functions", &index.to_string()], message));
+                    faults.push(fault_of(at, &["functions", &index.to_string()], Fault::new(message)));
                 }
             }
         }
@@ -368,8 +373,9 @@ impl Names<'_> {
     /// Reports modules that occur in no chain, because they would not be placed.
     fn check_used(&self, faults: &mut Vec<Fault>) {
         for (name, _) in self.modules.into_iter().flatten().filter(|(name, _)| !self.used.contains(*name)) {
-            let message = format!("no chain uses the module '{name}'");
-            faults.push(Fault { path: format!("modules.{name}"), ..Fault::new(message) });
+            let wrong = format!("no chain uses the module '{name}'");
+            let fault = Fault::with_hint(wrong, "name it in a chain, or remove it");
+            faults.push(Fault { path: format!("modules.{name}"), ..fault });
         }
     }
 }

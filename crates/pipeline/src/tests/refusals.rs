@@ -290,7 +290,7 @@ fn texts_that_are_not_configurations() {
         test.yaml:1: `ports` is missing (Where packets enter and leave, by name)
         test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, fold, modules, name, pipeline, \
             pool, ports, scheduler, seed, shares, state, workers
-        test.yaml:2: the key 'a' is here a second time; the first is in line 1
+        test.yaml:2: the key 'a' is here a second time; the first is in line 1: remove one of them
         ");
 }
 

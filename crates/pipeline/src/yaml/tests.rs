@@ -52,7 +52,10 @@ fn a_duplicate_key_is_a_finding_with_both_lines() {
     let mut faults = FaultCollector::default();
     parse("a: 1\nb: 2\na: 3\n", &mut faults.located).expect("a tree");
     let problems = faults.finish("f", "", &[]).expect_err("a duplicate");
-    assert_eq!(problems.to_string(), "f:3: the key 'a' is here a second time; the first is in line 1");
+    assert_eq!(
+        problems.to_string(),
+        "f:3: the key 'a' is here a second time; the first is in line 1: remove one of them"
+    );
 }
 
 fn refused(text: &str, place: SourceLocation, expected: &str) {
