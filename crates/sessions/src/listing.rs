@@ -155,7 +155,11 @@ impl View {
         let is_shown_line = entry.split_ascii_whitespace().any(|word| word.starts_with("at="));
         if !is_shown_line {
             let ended = self.walk(&Selector::parse(entry, ends)?, None, true, |_, _| true)?;
-            return if ended > 0 { Ok(ended) } else { Err(format!("no entry matches '{}'", short(entry))) };
+            return if ended > 0 {
+                Ok(ended)
+            } else {
+                Err(format!("no entry matches '{}': allowed are the entries in the table", short(entry)))
+            };
         }
         // The line was copied from the table: end the entry at its position, if it is still the same entry.
         let (select, (worker, table, index)) = (Selector::of_line(entry, ends)?, position(entry)?);

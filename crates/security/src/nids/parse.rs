@@ -233,7 +233,10 @@ impl Reader {
             return Ok(());
         }
         if self.rules.len() == MAX_RULES {
-            return Err(Refused { always: true, ..Refused::new("", format!("more than {MAX_RULES} rules")) });
+            return Err(Refused {
+                always: true,
+                ..Refused::new("", format!("more than {MAX_RULES} rules: no more are allowed"))
+            });
         }
         self.indices.insert((generator, sid), self.rules.len());
         self.rules.push(rule);
