@@ -122,7 +122,7 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
     if rule.values.len() != fields.len() {
         let value = format!("{} values", rule.values.len());
         let wrong = format!("{value} for {} fields", fields.len());
-        return Err(SetupError::wrong_but(format!("{path}.values"), value, wrong, "one value for each field"));
+        return Err(SetupError::wrong_single(format!("{path}.values"), value, wrong, "one value for each field"));
     }
     let mut key = Vec::new();
     for (index, (field, value)) in fields.iter().zip(&rule.values).enumerate() {

@@ -43,7 +43,7 @@ impl Declare for RandomSplit {
         if weights.len() != usize::from(params.gates) {
             let value = format!("{} weights", weights.len());
             let wrong = format!("{value} for {} gates", params.gates);
-            return Err(SetupError::wrong_but("weights", value, wrong, "one weight for each gate"));
+            return Err(SetupError::wrong_single("weights", value, wrong, "one weight for each gate"));
         }
         Ok(Self { random: Random::new(setup.seed()), table: GateTable::new(&weights, setup)? })
     }

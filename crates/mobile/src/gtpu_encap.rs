@@ -178,7 +178,7 @@ impl Declare for GtpuEncap {
             (None, None, None) if params.by == By::Session => {
                 if params.source.0.is_ipv6() {
                     let wrong = format!("with `by: session` peers are IPv4, but {} is IPv6", params.source.0);
-                    return Err(SetupError::wrong_but("source", params.source.0, wrong, "an IPv4 address"));
+                    return Err(SetupError::wrong_single("source", params.source.0, wrong, "an IPv4 address"));
                 }
                 let [teid, peer, _] = TUNNEL;
                 TunnelSelector::BySession { teid: setup.word(teid)?, peer: setup.word(peer)? }
@@ -253,11 +253,11 @@ impl Params {
     fn over_ipv6(&self, source: [u8; 16]) -> Result<OuterIpv6, SetupError> {
         if self.udp_checksum == Some(false) {
             let wrong = "over IPv6 the checksum is mandatory (RFC 8200 section 8.1)";
-            return Err(SetupError::wrong_but("udp_checksum", "false", wrong, "true"));
+            return Err(SetupError::wrong_single("udp_checksum", "false", wrong, "true"));
         }
         if !self.df {
             let wrong = "routers do not fragment IPv6 packets (RFC 8200 section 5)";
-            return Err(SetupError::wrong_but("df", "false", wrong, "true"));
+            return Err(SetupError::wrong_single("df", "false", wrong, "true"));
         }
         OuterIpv6::new(OuterIpv6Settings {
             source,

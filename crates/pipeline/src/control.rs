@@ -69,7 +69,7 @@ pub(crate) fn read_control(
     } else if most > workers && scheduler != SchedulerKind::RunToCompletion {
         let wrong = format!("{most} would let modules move to other workers, which this scheduler does not support");
         let allowed = format!("{workers}, or `scheduler: run-to-completion`");
-        Some(SetupError::wrong_but("workers", most, wrong, allowed))
+        Some(SetupError::wrong_single("workers", most, wrong, allowed))
     } else {
         None
     };

@@ -59,7 +59,7 @@ fn plans(
             );
         }
         if flow.slo == Some(Nanos(0)) {
-            let fault = Fault::wrong_but("0", "a delay objective of 0 cannot be met", "more than 0");
+            let fault = Fault::wrong_single("0", "a delay objective of 0 cannot be met", "more than 0");
             faults.add_fault(place("slo"), fault);
         }
         let (least, most) = (*RATES.start(), *RATES.end());

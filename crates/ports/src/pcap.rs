@@ -335,7 +335,7 @@ more, packets are refused and counted, and the error is reported at the end.";
                     Loops::Times(times) => times.to_string(),
                 };
                 let wrong = "the standard input (`read: -`) can be replayed only once";
-                return Err(SetupError::wrong_but("loops", value, wrong, "1"));
+                return Err(SetupError::wrong_single("loops", value, wrong, "1"));
             }
             Some(STANDARD_INPUT) => setup.claim_input("read")?,
             Some(name) => {

@@ -57,7 +57,7 @@ impl Fault {
 
     /// Creates a fault like [`wrong`](Self::wrong), but a single value or form is allowed.
     #[must_use]
-    pub fn wrong_but(value: impl fmt::Display, wrong: impl fmt::Display, allowed: impl Into<String>) -> Self {
+    pub fn wrong_single(value: impl fmt::Display, wrong: impl fmt::Display, allowed: impl Into<String>) -> Self {
         let allowed = allowed.into();
         let message = format!("{wrong}: allowed is {allowed}");
         Self { value: Some(value.to_string()), allowed: Some(allowed), ..Self::new(message) }
@@ -128,7 +128,7 @@ mod tests {
         for (fault, message, value, allowed) in [
             (Fault::not_allowed(0, "1 to 9"), "0: allowed are 1 to 9", "0", "1 to 9"),
             (Fault::wrong(0, "0 is not a port", "1 to 9"), "0 is not a port: allowed are 1 to 9", "0", "1 to 9"),
-            (Fault::wrong_but(false, "IPv6 needs it", "true"), "IPv6 needs it: allowed is true", "false", "true"),
+            (Fault::wrong_single(false, "IPv6 needs it", "true"), "IPv6 needs it: allowed is true", "false", "true"),
         ] {
             assert_eq!(fault.message, message);
             assert_eq!(fields(&fault), (value.to_owned(), allowed.to_owned()), "{message}");

@@ -46,13 +46,13 @@ impl SetupError {
 
     /// Creates a fault like [`wrong`](Self::wrong), but a single value or form is allowed.
     #[must_use]
-    pub fn wrong_but(
+    pub fn wrong_single(
         path: impl Into<String>,
         value: impl fmt::Display,
         wrong: impl fmt::Display,
         allowed: impl Into<String>,
     ) -> Self {
-        Self::of(path, Fault::wrong_but(value, wrong, allowed))
+        Self::of(path, Fault::wrong_single(value, wrong, allowed))
     }
 
     /// Creates a fault of the parameter at `path` with a hint, which says what to write instead.

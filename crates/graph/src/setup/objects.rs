@@ -51,7 +51,7 @@ impl Setup<'_> {
         Arc::clone(state).downcast::<T>().map_err(|state| {
             let declaration = states().into_iter().find(|declaration| (declaration.is)(&state));
             let of = declaration.map_or_else(|| "of another type".to_owned(), |it| format!("a '{}'", it.name));
-            SetupError::wrong_but(path, name, format!("the state '{name}' is {of}"), format!("a '{}'", T::NAME))
+            SetupError::wrong_single(path, name, format!("the state '{name}' is {of}"), format!("a '{}'", T::NAME))
         })
     }
 

@@ -370,7 +370,7 @@ impl Params {
         }
         if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
             let wrong = format!("{source} has another IP version than the destinations");
-            return Err(SetupError::wrong_but("source", source, wrong, "the same version"));
+            return Err(SetupError::wrong_single("source", source, wrong, "the same version"));
         }
         Ok(ipv6)
     }
