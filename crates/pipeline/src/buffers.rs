@@ -1,6 +1,6 @@
 //! Reads the section `buffers:`, the input queues of modules.
 
-use forebay_graph::{SetupError, Target};
+use forebay_graph::SetupError;
 
 use crate::faults::FaultCollector;
 use crate::language::Buffer;
@@ -13,13 +13,12 @@ use crate::yaml::Node;
 pub(crate) fn read_buffers(root: &Node, ends: &Ends, batch: usize, faults: &mut FaultCollector) -> Vec<Buffer> {
     let mut buffers = vec![Buffer::default(); ends.modules.len()];
     for entry in entries(root, "buffers") {
-        let Ok(Target::Module(module)) = ends.find(&entry.key) else {
-            let message = match ends.find(&entry.key) {
-                Err(unknown) => format!("{unknown}; buffers belong to modules"),
-                Ok(_) => format!("'{}' is a port: buffers belong to modules", entry.key),
-            };
-            faults.add(entry.place, message);
-            continue;
+        let module = match ends.module(&entry.key, "buffers") {
+            Ok(module) => module,
+            Err(wrong) => {
+                faults.add(entry.place, wrong);
+                continue;
+            }
         };
         let Some(buffer) = read::<Buffer>(faults, root, &["buffers", &entry.key], &entry.value) else { continue };
         if buffer.trigger > batch {

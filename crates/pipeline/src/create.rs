@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use forebay_graph::{Declaration, Declared, Files, Function, Setup, SetupEnvironment};
+use forebay_protocol::check::Fault;
 
 use crate::draft::{CreatedState, PortDraft};
 use crate::faults::FaultCollector;
@@ -81,10 +82,8 @@ pub(crate) fn unused_state(
     let asked = environment.objects.requested_states.borrow();
     for entry in entries(root, "state").filter(|entry| environment.objects.states.contains_key(&entry.key)) {
         if !asked.contains(&entry.key) {
-            faults.add(
-                entry.place,
-                format!("no module uses the state '{}': name it in a module, or remove it", entry.key),
-            );
+            let wrong = format!("no module uses the state '{}'", entry.key);
+            faults.add_fault(entry.place, Fault::with_hint(wrong, "name it in a module, or remove it"));
         }
     }
 }

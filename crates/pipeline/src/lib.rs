@@ -45,7 +45,7 @@ pub use compile::{Checked, Conditions, check, check_str};
 pub use conform::Rules;
 pub use demands::{Demands, PortDemand, demands};
 pub use document::{CheckedModule, Document, written};
-pub use forebay_graph::nearest;
+pub use forebay_graph::{listed, nearest};
 pub use forebay_protocol::check::Fault;
 pub use graph::graph;
 pub use load::{Loaded, Prepared, load, prepare, rearrange};
@@ -59,7 +59,6 @@ pub use secrets::{is_kind_with_secrets, shown_setting};
 pub use shown::{SECRET, shown_settings, shown_text};
 pub use source::{Source, with_settings};
 pub use usecase::{Parameter, UseCase, usecase, usecases};
-pub use wording::listed;
 
 // Functions and ports register themselves when they are linked.
 use forebay_functions as _;

@@ -29,7 +29,8 @@ impl LocatedFault {
         Self::from_fault(place, Fault::new(message))
     }
 
+    /// Creates the fault. Shortens its value, because a value from a text can have any length.
     pub(crate) fn from_fault(place: SourceLocation, fault: Fault) -> Self {
-        Self { place, fault: Box::new(fault) }
+        Self { place, fault: Box::new(fault.with_short_value()) }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::{Target, nearest};
+use forebay_graph::{Target, listed, nearest};
 use forebay_protocol::{ModuleMove, WantedWorkers};
 use thiserror::Error;
 
@@ -14,7 +14,6 @@ use crate::draft::Draft;
 use crate::load::{Prepared, prepare};
 use crate::parts::{PipelineParts, taken_over};
 use crate::problems::Problems;
-use crate::wording::listed;
 use crate::{Source, together};
 
 /// The moves that can be made, and the configuration that makes them.

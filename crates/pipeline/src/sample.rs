@@ -3,14 +3,14 @@
 //!
 //! With such pipelines, the cost of every function can be measured without writing a configuration for it.
 
-use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, nearest, states};
+use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, listed, nearest, states};
 use forebay_units::Frequency;
 use serde_json::Value;
 
 use crate::faults::FaultCollector;
 use crate::located::SourceLocation;
 use crate::problems::Problems;
-use crate::wording::{listed, quote};
+use crate::wording::quote;
 use crate::{Source, yaml};
 
 /// The prefix of a function in the name of a pipeline.

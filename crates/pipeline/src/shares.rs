@@ -1,6 +1,6 @@
 //! Reads `scheduler:` and `shares:`, which define how modules share a worker's time.
 
-use forebay_graph::{SetupError, Share, ShareError, Target, WhenFull};
+use forebay_graph::{SetupError, Share, ShareError, WhenFull};
 use forebay_protocol::{RateLimit, SchedulerKind};
 use forebay_units::Nanos;
 
@@ -38,13 +38,12 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
         faults.add(section.place, message);
     }
     for entry in entries(root, "shares") {
-        let Ok(Target::Module(module)) = ends.find(&entry.key) else {
-            let message = match ends.find(&entry.key) {
-                Err(unknown) => format!("{unknown}; shares belong to modules"),
-                Ok(_) => format!("'{}' is a port: shares belong to modules", entry.key),
-            };
-            faults.add(entry.place, message);
-            continue;
+        let module = match ends.module(&entry.key, "shares") {
+            Ok(module) => module,
+            Err(wrong) => {
+                faults.add(entry.place, wrong);
+                continue;
+            }
         };
         let Some(section) = read::<language::Share>(faults, root, &["shares", &entry.key], &entry.value) else {
             continue;

@@ -22,13 +22,13 @@ mod vrf;
 use std::collections::BTreeMap;
 
 pub use self::parameters::{Parameter, UseCase};
-use forebay_graph::nearest;
+use forebay_graph::{listed, nearest};
 
 use self::parameters::Values;
 use crate::faults::FaultCollector;
 use crate::located::SourceLocation;
 use crate::problems::Problems;
-use crate::wording::{listed, quote};
+use crate::wording::quote;
 use crate::{Source, yaml};
 
 /// Returns all use cases.

@@ -4,14 +4,14 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use forebay_graph::{Target, nearest};
+use forebay_graph::{Target, listed, nearest};
 use forebay_protocol::check::Fault;
 
 use crate::faults::FaultCollector;
 use crate::line::{self, DROP, Stop};
 use crate::located::SourceLocation;
 use crate::order;
-use crate::wording::{listed, quote};
+use crate::wording::quote;
 use crate::yaml::Node;
 
 /// The properties of a port that lines depend on.
@@ -73,10 +73,20 @@ impl Ends {
             let near = self.nearest(name, self.names.keys().map(String::as_str).chain([DROP]));
             let ports = self.ports.iter().map(|end| end.name.as_str());
             let all = ports.chain(self.modules.iter().map(|end| end.name.as_str()));
-            let has_room = near.is_empty() && self.suggestions.get() > 0;
-            let known = if has_room { format!(": there are {}", listed(all)) } else { String::new() };
+            let lists_names = near.is_empty() && self.suggestions.get() > 0;
+            let known = if lists_names { format!(": there are {}", listed(all)) } else { String::new() };
             format!("no module or port is called {}{near}{known}", quote(name))
         })
+    }
+
+    /// Returns the index of the module called `name`, to which an entry of `section` applies. Otherwise returns a
+    /// message.
+    pub(crate) fn module(&self, name: &str, section: &str) -> Result<usize, String> {
+        match self.find(name) {
+            Ok(Target::Module(module)) => Ok(module),
+            Ok(_) => Err(format!("'{name}' is a port: {section} belong to modules")),
+            Err(unknown) => Err(format!("{unknown}; {section} belong to modules")),
+        }
     }
 
     /// Returns a suggestion of a similar name, for a message. Empty if no name is similar, or if no more searches are
@@ -276,7 +286,7 @@ impl Wiring {
                 // The modules behind this module are not reached either. They are not reported, because only the line
                 // to this module is missing.
                 let wrong = format!("no packet reaches module '{name}'");
-                faults.add_fault(end.place, Fault::with_hint(wrong, "write a line that leads to it, or remove it"));
+                faults.add_fault(end.place, Fault::with_hint(wrong, "write a line that leads to it, or remove the module"));
                 if gates.iter().all(Option::is_none) {
                     continue;
                 }
@@ -320,7 +330,7 @@ impl Wiring {
                 }
                 None if !receives && !self.exits[port] => {
                     let wrong = format!("port '{name}' is not used");
-                    let fault = Fault::with_hint(wrong, "write a line that ends with it, or remove it");
+                    let fault = Fault::with_hint(wrong, "write a line that ends with it, or remove the port");
                     faults.add_fault(end.place, fault);
                 }
                 None if receives => {

@@ -1,30 +1,10 @@
-//! Values and lists of names in messages.
+//! Values in messages.
+
+pub(crate) use forebay_protocol::check::short;
 
 /// Quotes a value for a message: shortened, and on one line.
 pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", short(text))
-}
-
-/// Returns a text shortened to 60 characters, and on one line.
-pub(crate) fn short(text: &str) -> String {
-    const LONGEST: usize = 60;
-    let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
-    }
-    short
-}
-
-/// Lists names for a message. Shortens long lists.
-#[must_use]
-pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const MOST: usize = 24;
-    let names: Vec<_> = names.into_iter().collect();
-    let mut text = names[..names.len().min(MOST)].join(", ");
-    if names.len() > MOST {
-        text.push_str(&format!(" and {} more", names.len() - MOST));
-    }
-    text
 }
 
 #[cfg(test)]

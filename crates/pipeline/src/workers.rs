@@ -1,7 +1,7 @@
 //! Reads the section `workers:`: the threads, their cores, and the modules that they run.
 
 use forebay_control::Arrangement;
-use forebay_graph::{Placement, StateKind, Target, nearest};
+use forebay_graph::{Placement, StateKind, Target, listed, nearest};
 use forebay_protocol::check::Fault;
 
 use crate::faults::FaultCollector;
@@ -10,7 +10,7 @@ use crate::located::SourceLocation;
 use crate::parts::PipelineParts;
 use crate::section::{entries, kind_of, read};
 use crate::wiring::{Ends, Wiring};
-use crate::wording::{listed, quote};
+use crate::wording::quote;
 use crate::yaml::Node;
 
 /// The workers, and the workers of each module.

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use forebay_protocol::check::Fault;
 use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use serde_json::{Number, Value};
 
@@ -382,11 +383,8 @@ impl<'i> Composer<'i, '_> {
             let value = self.node(event, &span)?;
             if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, left_out: false, value }) {
                 let line = if let SourceLocation::Line(line, _) = first.place { line } else { 1 };
-                let message = format!(
-                    "the key {} is here a second time; the first is in line {line}: remove one of them",
-                    quote(&key)
-                );
-                self.faults.push(LocatedFault::new(at, message));
+                let wrong = format!("the key {} is here a second time; the first is in line {line}", quote(&key));
+                self.faults.push(LocatedFault::from_fault(at, Fault::with_hint(wrong, "remove one of them")));
             }
         }
     }
@@ -401,7 +399,8 @@ impl<'i> Composer<'i, '_> {
     fn enter(&mut self, place: SourceLocation) -> Result<(), LocatedFault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(LocatedFault::new(place, format!("nested more than {MAX_DEPTH} deep: no more is allowed")));
+            let wrong = format!("nested more than {MAX_DEPTH} levels deep: allowed are up to {MAX_DEPTH} levels");
+            return Err(LocatedFault::new(place, wrong));
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ fn modules_that_could_hold_the_whole_pool_are_refused() {
     assert_eq!(
         errors,
         "held.yaml:4: modules.m0.reassemble.held: 2048 packets may wait here, but a worker's pool has 1024 chunks \
-         (`pool.chunks`): allowed are 992 waiting packets in all, so that a batch of other packets can still enter, or \
+         (`pool.chunks`): allowed are up to 992 waiting packets in all, so that a batch of other packets can still enter, or \
          `pool: { chunks: 2080 }`"
     );
     for (chunks, held, valid) in [(1_024, 992, true), (1_024, 993, false), (2_080, 2_048, true), (2_079, 2_048, false)]
@@ -60,7 +60,7 @@ fn held_packets_of_all_modules_are_summed_up() {
     assert!(
         errors.contains(
             "modules.m0.reassemble.held: 600 packets may wait here (1000 in all: 'm0', 'm1'), but a worker's pool has \
-             1031 chunks (`pool.chunks`): allowed are 999 waiting packets in all"
+             1031 chunks (`pool.chunks`): allowed are up to 999 waiting packets in all"
         ),
         "{errors}"
     );

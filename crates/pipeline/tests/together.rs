@@ -38,11 +38,15 @@ fn both_directions_of_a_translation_need_the_same_workers() {
 fn followed(named: &str, opens: &str, workers: &str) -> Option<String> {
     let vips = "  vips: { balancer: { replies: endpoint, services: [{ address: 192.0.2.1, protocol: tcp, port: 80, \
                 backends: [{ address: 10.0.0.1 }] }] } }\n";
-    let vips = if named == "vips" { vips } else { "" };
+    let more = match named {
+        "vips" => vips,
+        "nta" => "  nat: { nat: { pool: 192.0.2.0/28 } }\n",
+        _ => "",
+    };
     let rule = "alert ip any any -> any any (flow:established; sid:1;)";
     let ids = format!("nids: {{ flow: {{ state: {named} }}, rules: ['{rule}'] }}");
     let yaml = format!(
-        "ports: {{ inside: {{ generator: }}, sink: {{ sink: }} }}\nstate:\n  known: {{ connections: }}\n{vips}\
+        "ports: {{ inside: {{ generator: }}, sink: {{ sink: }} }}\nstate:\n  known: {{ connections: }}\n{more}\
          modules:\n  ids: {{ {ids} }}\n  fw: {opens}\n\
          pipeline: [inside -> ids -> fw -> sink]\nworkers: {workers}\n"
     );
@@ -81,8 +85,11 @@ fn rules_cannot_look_up_sessions_that_no_module_opens() {
 #[test]
 fn rules_cannot_look_up_a_missing_state_or_one_without_connections() {
     let error = followed("none", OPENS, "[{}]").expect("no such state");
-    assert!(error.contains("modules.ids.nids.flow.state: no state is called 'none': allowed are known"), "{error}");
+    assert!(error.contains("modules.ids.nids.flow.state: no state is called 'none': allowed is known"), "{error}");
     assert_eq!(error.matches("flow.state").count(), 1, "{error}");
+    let error = followed("nta", OPENS, "[{}]").expect("no such state");
+    let expected = "flow.state: no state is called 'nta' (did you mean 'nat'?): allowed are known, nat";
+    assert!(error.contains(expected), "{error}");
     let error = followed("vips", OPENS, "[{}]").expect("another type");
     let expected = "modules.ids.nids.flow.state: the state 'vips' is a 'balancer': allowed are 'connections' and 'nat'";
     assert!(error.contains(expected), "{error}");

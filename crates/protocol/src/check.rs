@@ -5,6 +5,17 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Returns a text shortened to 60 characters, and on one line, for a message or the value of a fault.
+#[must_use]
+pub fn short(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    short
+}
+
 /// A fault of a configuration: its place, the value, what is allowed, and a hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
@@ -70,6 +81,12 @@ impl Fault {
         Self { message: format!("{wrong}: {hint}"), hint: Some(hint), ..Self::default() }
     }
 
+    /// Returns the fault with its value [shortened](short).
+    #[must_use]
+    pub fn with_short_value(self) -> Self {
+        Self { value: self.value.map(|value| short(&value)), ..self }
+    }
+
     /// Returns the fault with all its texts, except its place, replaced by `replace`.
     #[must_use]
     pub fn map_texts(self, replace: impl Fn(&str) -> String) -> Self {
@@ -133,5 +150,13 @@ mod tests {
             assert_eq!(fault.message, message);
             assert_eq!(fields(&fault), (value.to_owned(), allowed.to_owned()), "{message}");
         }
+    }
+
+    #[test]
+    fn a_short_value_has_60_characters_and_one_line() {
+        let value = |text: &str| Fault::not_allowed(text, "1 to 9").with_short_value().value.unwrap_or_default();
+        assert_eq!(value("a\nb"), "a\u{fffd}b");
+        assert_eq!(value(&"x".repeat(60)), "x".repeat(60));
+        assert_eq!(value(&"x".repeat(61)), format!("{}…", "x".repeat(60)));
     }
 }

@@ -4,12 +4,18 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use forebay_protocol::check::short;
+
 use super::shared_objects::{HandedOver, ObjectKey, SharedState};
 use super::state::{DeclareState, states};
 use super::{Setup, SetupError};
-use crate::nearest::nearest;
+use crate::names::{listed, nearest};
 use crate::own::Own;
 use crate::own_counters::OwnCounters;
+
+/// The number of errors that name the known states. It is limited, because a hostile text could name millions of
+/// unknown states.
+const MOST_LISTS: u32 = 100;
 
 /// An object that the replicas of a module share, and its gauges.
 struct ModuleObject<T> {
@@ -28,31 +34,55 @@ impl Setup<'_> {
     /// Returns the shared state called `name`, which must be a `T`.
     ///
     /// # Errors
-    /// The state does not exist or has another type. `path` is the parameter that names it. The error has no faults if
-    /// the state is defined but could not be created, because that fault is already reported.
+    /// [`wrong_state`](Self::wrong_state), if the state does not exist or has another type. `path` is the parameter
+    /// that names it.
     pub fn state<T: DeclareState>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
         let objects = &self.environment.objects;
-        let Some(state) = objects.states.get(name) else {
-            if objects.broken_states.contains(name) {
-                return Err(SetupError::default());
-            }
-            // A state that could not be created may have this type.
-            let fitting = objects.states.iter().filter(|(_, state)| state.is::<T>()).map(|(name, _)| name);
-            let known: BTreeSet<_> = fitting.chain(&objects.broken_states).map(String::as_str).collect();
-            let wrong = format!("no state is called '{name}'{}", nearest(name, known.iter().copied()));
-            if known.is_empty() {
-                return Err(SetupError::with_hint(path, wrong, format!("define a '{}' under `state`", T::NAME)));
-            }
-            let known: Vec<_> = known.into_iter().collect();
-            return Err(SetupError::wrong(path, name, wrong, known.join(", ")));
-        };
+        let Some(state) = objects.states.get(name) else { return Err(self.wrong_state(path, name, &[T::NAME])) };
         objects.requested_states.borrow_mut().insert(name.to_owned());
         *self.requested_state.borrow_mut() = Some(name.to_owned());
-        Arc::clone(state).downcast::<T>().map_err(|state| {
-            let declaration = states().into_iter().find(|declaration| (declaration.is)(&state));
-            let of = declaration.map_or_else(|| "of another type".to_owned(), |it| format!("a '{}'", it.name));
-            SetupError::wrong_single(path, name, format!("the state '{name}' is {of}"), format!("a '{}'", T::NAME))
-        })
+        Arc::clone(state).downcast::<T>().map_err(|_| self.wrong_state(path, name, &[T::NAME]))
+    }
+
+    /// Returns the error of the parameter at `path`, which names a state that does not exist or has none of the allowed
+    /// `types`. The error has no faults if the state is defined but could not be created, because that fault is already
+    /// reported.
+    #[must_use]
+    pub fn wrong_state(&self, path: &str, name: &str, types: &[&str]) -> SetupError {
+        let objects = &self.environment.objects;
+        if objects.broken_states.contains(name) {
+            return SetupError::default();
+        }
+        if let Some(state) = objects.states.get(name) {
+            let declaration = states().into_iter().find(|declaration| (declaration.is)(state));
+            let of = declaration.map_or_else(|| "of another type".to_owned(), |it| with_article(it.name));
+            let wrong = format!("the state '{name}' is {of}");
+            if let [only] = types {
+                return SetupError::wrong_single(path, name, wrong, with_article(only));
+            }
+            let types: Vec<_> = types.iter().map(|kind| format!("'{kind}'")).collect();
+            return SetupError::wrong(path, name, wrong, types.join(" and "));
+        }
+        let wrong = format!("no state is called '{}'", short(name));
+        let before = objects.unknown_states.get();
+        objects.unknown_states.set(before.saturating_add(1));
+        if before >= MOST_LISTS {
+            return SetupError::with_hint(path, wrong, "name a state that is defined under `state`");
+        }
+        let allowed: Vec<_> = states().into_iter().filter(|declaration| types.contains(&declaration.name)).collect();
+        let fitting = objects.states.iter().filter(|(_, state)| allowed.iter().any(|it| (it.is)(state)));
+        // A state that could not be created may have one of these types.
+        let known: BTreeSet<_> =
+            fitting.map(|(name, _)| name).chain(&objects.broken_states).map(String::as_str).collect();
+        let wrong = format!("{wrong}{}", nearest(name, known.iter().copied()));
+        match known.len() {
+            0 => {
+                let types: Vec<_> = types.iter().map(|kind| with_article(kind)).collect();
+                SetupError::with_hint(path, wrong, format!("define {} under `state`", types.join(" or ")))
+            }
+            1 => SetupError::wrong_single(path, name, wrong, listed(known)),
+            _ => SetupError::wrong(path, name, wrong, listed(known)),
+        }
     }
 
     /// Creates an object with `make`, once for all modules that request the same `key`. So modules with equal
@@ -160,4 +190,9 @@ impl Setup<'_> {
         self.environment.objects.shared.insert(key, Arc::clone(&object) as SharedState);
         Ok(object)
     }
+}
+
+/// Returns the name of a type in quotes, after its article.
+fn with_article(name: &str) -> String {
+    format!("{} '{name}'", if name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" })
 }

@@ -1,7 +1,7 @@
 //! The objects that modules share, and how long each of them lives.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -62,6 +62,8 @@ pub struct SharedObjects {
     pub broken_states: BTreeSet<String>,
     /// The names of shared states that some module has requested.
     pub requested_states: RefCell<BTreeSet<String>>,
+    /// The number of requests for states that do not exist.
+    pub unknown_states: Cell<u32>,
     /// The objects that modules create once and then share.
     pub shared: BTreeMap<ObjectKey, SharedState>,
     /// The objects that were requested and that configurations hand over. The value is the name of the state or module

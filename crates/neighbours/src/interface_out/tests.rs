@@ -322,7 +322,7 @@ fn errors_name_the_location_the_value_and_what_is_allowed() {
         (json!({ "next_hops": { "x": [] } }), "next_hops: 'x' is not a next hop: allowed are 0 to 16383"),
         (json!({ "next_hops": { "1": ["fd00::9"] } }), "next_hops.1[0]: fd00::9 is in none"),
         (json!({ "queue": 0 }), "queue: 0: allowed are 1 to 1024"),
-        (json!({ "interface": "wan" }), "interface: no state is called 'wan' (did you mean 'lan'?): allowed are lan"),
+        (json!({ "interface": "wan" }), "interface: no state is called 'wan' (did you mean 'lan'?): allowed is lan"),
     ] {
         let (mut environment, _) = environment();
         let mut params = json!({ "interface": "lan" });

@@ -192,6 +192,8 @@ fn numbers_of_one_value_are_the_same_item() {
     for (list, fits) in [(json!([2, 2.0]), false), (json!([[2], [2.0]]), false), (json!([2, 2.5, "2"]), true)] {
         assert_eq!(rules.walk(&node(&list)).is_empty(), fits, "{list}");
     }
+    let fault = rules.walk(&node(&json!(["a", 7, 7]))).remove(0).fault;
+    assert_eq!((&*fault.message, fault.hint.as_deref()), ("'7' is listed twice: list it once", Some("list it once")));
 }
 
 #[test]

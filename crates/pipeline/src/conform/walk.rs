@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use forebay_graph::nearest;
+use forebay_graph::{listed, nearest};
 use forebay_graph::secret::HIDDEN;
 use forebay_protocol::check::Fault;
 use forebay_units::quantity::advice;
@@ -13,7 +13,7 @@ use super::words::{
     allowed, allowed_of, bare, be, bounds, first_sentence, is_only, keys_of, long_form, multiple, shown, stated, types,
     units, unknown_key, within,
 };
-use crate::wording::{listed, quote, short};
+use crate::wording::{quote, short};
 use crate::yaml::{Map, Node, NodeKind};
 
 /// The largest number of violations that are reported. A hostile text could have millions.
@@ -357,8 +357,8 @@ impl<'r> Walk<'r> {
         if rule["uniqueItems"] == true {
             let mut seen = HashSet::new();
             if let Some(twice) = list.iter().map(Node::to_json).find(|item| !seen.insert(item.to_string())) {
-                let message = format!("{} stands here twice: each item is allowed once", self.shown(&twice));
-                self.wrong(node, message, false, false);
+                let wrong = format!("{} is listed twice", self.shown(&twice));
+                self.wrong_value(node, Fault::with_hint(wrong, "list it once"), false, false);
             }
         }
         let first = rule["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);

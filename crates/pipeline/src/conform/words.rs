@@ -2,12 +2,12 @@
 
 use std::sync::LazyLock;
 
-use forebay_graph::nearest;
+use forebay_graph::{listed, nearest};
 use forebay_units::quantity::{most, units_of};
 use regex_lite::Regex;
 use serde_json::Value;
 
-use crate::wording::{listed, quote};
+use crate::wording::quote;
 
 /// Returns whether a rule allows only values of one type, apart from null.
 pub(super) fn is_only(rule: &Value, name: &str) -> bool {

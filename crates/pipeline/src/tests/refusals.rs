@@ -10,8 +10,9 @@ use super::load;
 fn refused(text: &str) -> String {
     let problems = load(text.strip_prefix('\n').unwrap_or(text)).err().expect("refused").to_string();
     let short = |line: &str| {
-        let end =
-            [": there are ", ": allowed is 1 of "].iter().filter_map(|list| Some(line.find(list)? + list.len())).min();
+        let is_registered = ["there is no function", "there is no kind of"].iter().any(|start| line.contains(start));
+        let list = if is_registered { ": there are " } else { ": allowed is 1 of " };
+        let end = line.find(list).map(|at| at + list.len());
         end.map_or_else(|| line.to_owned(), |end| format!("{}…", &line[..end]))
     };
     problems.lines().map(short).collect::<Vec<_>>().join("\n")
@@ -78,27 +79,27 @@ workers: []
         test.yaml:4: pool.frame: 'big' is not a whole number: allowed are digits alone, from 64 to 65343
         test.yaml:5: ports.in.test_port.receives: '1' is not true or false
         test.yaml:5: ports.old: there is no kind of port 'tset_port' (did you mean 'test_port'?): there are …
-        test.yaml:7: no packet reaches module 'a': write a line that leads to it, or remove it
+        test.yaml:7: no packet reaches module 'a': write a line that leads to it, or remove the module
         test.yaml:7: modules.a.test_pass.after: '300' has no unit: write a number with a unit, such as 300us (units: \
             ns, us, ms, s, min, h, d); up to 104d
-        test.yaml:8: no packet reaches module 'b': write a line that leads to it, or remove it
+        test.yaml:8: no packet reaches module 'b': write a line that leads to it, or remove the module
         test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time (did you mean 300min?): write a \
             number and a unit, such as 300us or 5min (units: ns, us, ms, s, min, h, d); up to 104d
-        test.yaml:9: no packet reaches module 'c': write a line that leads to it, or remove it
+        test.yaml:9: no packet reaches module 'c': write a line that leads to it, or remove the module
         test.yaml:9: modules.c.test_pass.after: '0us' is no time: allowed is more
-        test.yaml:10: no packet reaches module 'd': write a line that leads to it, or remove it
+        test.yaml:10: no packet reaches module 'd': write a line that leads to it, or remove the module
         test.yaml:10: modules.d.test_split.gates[1]: '1' is a number or truth value where text is expected: put it in \
             quotes
         test.yaml:10: modules.d.test_split.action: 'dney' does not fit (did you mean 'deny'?): allowed are permit, deny
         test.yaml:10: modules.d.test_split.times: '10' is out of range: allowed is a whole number from 0 to 9
-        test.yaml:11: no packet reaches module 'e': write a line that leads to it, or remove it
+        test.yaml:11: no packet reaches module 'e': write a line that leads to it, or remove the module
         test.yaml:11: modules.e.test_split.gates[1]: 'bad' is not allowed
-        test.yaml:12: no packet reaches module 'h': write a line that leads to it, or remove it
+        test.yaml:12: no packet reaches module 'h': write a line that leads to it, or remove the module
         test.yaml:12: modules.h.test_split: two gates are called 'ok': give each gate its own name
         test.yaml:14: buffers.a.trigger: '300' is out of range: allowed is a whole number from 0 to 256
         test.yaml:14: buffers.a.hold: '1' has no unit: write a number with a unit, such as 1us (units: ns, us, ms, s, \
             min, h, d); up to 104d
-        test.yaml:15: no module or port is called 'z': there are …
+        test.yaml:15: no module or port is called 'z': there are in, old, a, b, c, d, e, h; buffers belong to modules
         test.yaml:16: 'in' is a port: buffers belong to modules
         test.yaml:17: pipeline[0]: '3' is a number or truth value where text is expected: put it in quotes
         test.yaml:19: flows[0].path: '3' does not fit: allowed are text, a list
@@ -143,13 +144,13 @@ pipeline:
 "), @"
         test.yaml:4: packets that enter by port 'both' lead nowhere: write a line that starts with it, such as `both \
             -> drop`
-        test.yaml:5: port 'idle' is not used: write a line that ends with it, or remove it
+        test.yaml:5: port 'idle' is not used: write a line that ends with it, or remove the port
         test.yaml:8: gates y, z of module 's' lead nowhere: write a line such as `s[y] -> drop`
         test.yaml:10: 'both' is the name of a port and of a module: each name is allowed once
-        test.yaml:10: no packet reaches module 'both': write a line that leads to it, or remove it
+        test.yaml:10: no packet reaches module 'both': write a line that leads to it, or remove the module
         test.yaml:11: 'drop' is the target of unwanted packets in `pipeline`: choose another name
-        test.yaml:11: no packet reaches module 'drop': write a line that leads to it, or remove it
-        test.yaml:12: no packet reaches module 'lone': write a line that leads to it, or remove it
+        test.yaml:11: no packet reaches module 'drop': write a line that leads to it, or remove the module
+        test.yaml:12: no packet reaches module 'lone': write a line that leads to it, or remove the module
         test.yaml:15: module 's' has several gates: write `s[gate]` with one of x, y, z
         test.yaml:16: module 's' has no gate 'w': it has x, y, z
         test.yaml:17: port 'out' is in the middle of a line: a port is allowed only at the start and at the end
@@ -159,7 +160,7 @@ pipeline:
         test.yaml:22: 'in' has no gates: only modules have gates
         test.yaml:23: no packet can leave by port 'in', which only receives: end the line with another port or `drop`
         test.yaml:24: no packet enters by port 'out', which only sends: start the line with another port
-        test.yaml:25: no module or port is called 'nothing': there are …
+        test.yaml:25: no module or port is called 'nothing': there are in, out, both, idle, s, a, b, both, drop, lone
         test.yaml:26: no module or port is called 'ot' (did you mean 'out'?)
         test.yaml:27: 'a' leads nowhere: write a target, such as `a -> drop`
         test.yaml:28: 'a - > b' is not a name: lines are names with `->` between in 'a - > b'
@@ -189,7 +190,7 @@ pipeline:
         test.yaml:3: packets that enter by port 'other' lead nowhere: write a line that starts with it, such as \
             `other -> drop`
         test.yaml:5: gate z of module 's' leads nowhere: write a line such as `s[z] -> drop`
-        test.yaml:10: no packet reaches module 'far': write a line that leads to it, or remove it
+        test.yaml:10: no packet reaches module 'far': write a line that leads to it, or remove the module
         test.yaml:11: gate 0 of module 'farther' leads nowhere: write a line such as `farther -> drop`
         test.yaml:14: packets would go in a circle, a -> b -> c -> a: remove one of these connections
         test.yaml:15: packets would go in a circle, self -> self: remove one of these connections
@@ -200,7 +201,7 @@ modules: { a: { test_pass: } }
 pipeline: [a -> out]
 "), @r"
         test.yaml:1: no packet enters by any port: add a port that receives
-        test.yaml:2: no packet reaches module 'a': write a line that leads to it, or remove it
+        test.yaml:2: no packet reaches module 'a': write a line that leads to it, or remove the module
         ");
 }
 
@@ -230,7 +231,7 @@ flows:
         test.yaml:11: no packet can take the path of flow 'one': nothing leads from 's[x]' to 'b'
         test.yaml:12: no packet can take the path of flow 'two': nothing leads from 'a' to 's'
         test.yaml:13: module 's' has no gate 'z': it has x, y
-        test.yaml:13: no module or port is called 'nob': there are …
+        test.yaml:13: no module or port is called 'nob': there are in, s, a, b
         test.yaml:14: 'in' is a port: a flow's path names only modules
         test.yaml:16: two flows are called 'five', the first in line 15: give each flow its own name
         test.yaml:16: a delay objective of 0 cannot be met: allowed is more than 0
@@ -308,7 +309,7 @@ pipeline: [in -> o -> i -> x -> out]
     );
     insta::assert_snapshot!(faulty, @r"
         test.yaml:2: state.n.nat.pool: '192.0.2.0/33' is neither an IPv4 prefix such as 192.0.2.0/28 nor an IPv4 address
-        test.yaml:3: modules.x.nat_in.state: no state is called 'm': allowed are n
+        test.yaml:3: modules.x.nat_in.state: no state is called 'm': allowed is n
         ");
     let unknown = refused(
         "
@@ -329,8 +330,8 @@ pipeline: [in -> m -> sinks, b -> nowhere -> out, 'c -> s', 's[x] -> sinks']
     );
     insta::assert_snapshot!(astray, @r"
         test.yaml:2: gate y of module 's' leads nowhere: write a line such as `s[y] -> drop`
-        test.yaml:3: no module or port is called 'sinks': there are …
-        test.yaml:3: no module or port is called 'nowhere': there are …
-        test.yaml:3: no module or port is called 'sinks': there are …
+        test.yaml:3: no module or port is called 'sinks': there are in, b, c, out, m, s
+        test.yaml:3: no module or port is called 'nowhere': there are in, b, c, out, m, s
+        test.yaml:3: no module or port is called 'sinks': there are in, b, c, out, m, s
         ");
 }

@@ -177,12 +177,9 @@ impl Flow {
         let Self::Session(SessionState { state }) = self else { return Ok(None) };
         let path = "flow.state";
         match setup.state_type(state) {
-            None | Some(Connections::NAME) => setup.state::<Connections>(path, state)?.lookup(setup).map(Some),
+            Some(Connections::NAME) => setup.state::<Connections>(path, state)?.lookup(setup).map(Some),
             Some(Nat::NAME) => setup.state::<Nat>(path, state)?.lookup(setup).map(Some),
-            Some(kind) => {
-                let wrong = format!("the state '{state}' is a '{kind}'");
-                Err(SetupError::wrong(path, state, wrong, "'connections' and 'nat'"))
-            }
+            _ => Err(setup.wrong_state(path, state, &[Connections::NAME, Nat::NAME])),
         }
     }
 }

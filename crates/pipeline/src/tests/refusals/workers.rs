@@ -18,7 +18,7 @@ workers:
 "), @"
         test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each \
             other for ever: let packets go from earlier workers to later ones only
-        test.yaml:8: workers[0].modules: no module is called 'd': there are …
+        test.yaml:8: workers[0].modules: no module is called 'd': there are a, b, c
         test.yaml:9: worker 1 is bound to the same core 1 as worker 0: each worker needs its own core
         test.yaml:10: worker 2 has nothing to run, because other workers run all modules: remove it, or write \
             `modules: []` to let it wait for modules

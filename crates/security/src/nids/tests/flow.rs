@@ -442,7 +442,7 @@ fn flow_that_no_table_can_answer_is_refused() {
     let mut environment = SetupEnvironment::new(Frequency::new(1e9));
     firewall(&mut environment);
     for (flow, rule, part) in [
-        (json!({ "state": "none" }), RULES[0], "no state is called 'none'"),
+        (json!({ "state": "none" }), RULES[0], "no state is called 'none': allowed is fw"),
         (
             json!({ "state": "fw" }),
             "alert tcp any any -> any any (flow:to_server,to_client; sid:1;)",
@@ -462,6 +462,10 @@ fn flow_that_no_table_can_answer_is_refused() {
         let error = Rig::within::<Nids>(&params, &mut environment).err().expect("refused").to_string();
         assert!(error.contains(part), "{flow}: {error}");
     }
+    let params = json!({ "flow": { "state": "none" }, "rules": [RULES[0]] });
+    let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+    let error = Rig::within::<Nids>(&params, &mut environment).err().expect("refused").to_string();
+    assert!(error.contains("no state is called 'none': define a 'connections' or a 'nat' under `state`"), "{error}");
 }
 
 /// Regression: only the last of two options `flow` was tested.

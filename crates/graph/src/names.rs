@@ -1,4 +1,4 @@
-//! Suggestions for misspelt names.
+//! Names in messages: suggestions for misspelt names, and lists of names.
 
 /// Returns `" (did you mean 'x'?)"` if one of `names` is close to `wrong`, else an empty text.
 #[must_use]
@@ -18,6 +18,21 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Str
     best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
 }
 
+/// Lists names for a message. Shortens long lists. `none` if there are no names.
+#[must_use]
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const MOST: usize = 24;
+    let names: Vec<_> = names.into_iter().collect();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let mut text = names[..names.len().min(MOST)].join(", ");
+    if names.len() > MOST {
+        text.push_str(&format!(" and {} more", names.len() - MOST));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +45,13 @@ mod tests {
         assert_eq!(nearest("firewall", names), "");
         assert_eq!(nearest("acl", names), "", "the word itself");
         assert_eq!(nearest(&"x".repeat(100_000), names), "");
+    }
+    #[test]
+    fn lists_are_short_and_never_empty() {
+        assert_eq!(listed([]), "none");
+        assert_eq!(listed(["a"]), "a");
+        assert_eq!(listed(["a", "b"]), "a, b");
+        assert_eq!(listed(["a"; 24]), ["a"; 24].join(", "));
+        assert_eq!(listed(["a"; 26]), format!("{} and 2 more", ["a"; 24].join(", ")));
     }
 }
