@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::baseline::{Case, PartCounts};
 
-pub use run::{Changes, CountProgress, GROUPS, Gate, GateError, GateReport, changes, count_requests, select, updated};
+pub use run::{Changes, CountProgress, GROUPS, Gate, GateError, GateReport, changes, requests_for, select, updated};
 
 /// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

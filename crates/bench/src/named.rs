@@ -169,6 +169,9 @@ named! {
 
 #[cfg(test)]
 mod tests {
+    use forebay_graph::Gate;
+    use forebay_packet::{Pool, PoolOptions};
+
     use super::*;
 
     /// A function and a port whose responses all differ from the default responses.
@@ -184,6 +187,14 @@ mod tests {
         fn close(&mut self) -> Result<(), String> {
             Err("the function".to_owned())
         }
+
+        fn effect(&self, _: &mut Packet) -> Option<Effect> {
+            Some(Effect::to(Gate::FIRST))
+        }
+    }
+
+    impl ScheduledSource for Different {
+        fn saturate(&mut self) {}
     }
 
     impl Port for Different {
@@ -201,6 +212,10 @@ mod tests {
             7
         }
 
+        fn schedule(&mut self) -> Option<&mut dyn ScheduledSource> {
+            Some(self)
+        }
+
         fn is_endless(&self) -> bool {
             false
         }
@@ -215,7 +230,11 @@ mod tests {
     fn a_wrapped_function_or_port_responds_like_itself() {
         let mut function = Named::new(Box::new(Different), 0);
         assert_eq!((function.begins(), function.close()), (true, Err("the function".to_owned())));
+        let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
+        let mut packet = pool.take().expect("a chunk");
+        assert_eq!(function.effect(&mut packet), Some(Effect::to(Gate::FIRST)));
         let mut port = NamedPort::new(Box::new(Different), Some(0), Arc::default());
         assert_eq!((port.in_flight(), port.is_endless(), port.close()), (7, false, Err("the port".to_owned())));
+        assert!(port.schedule().is_some());
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     let wrong = || path.display().to_string();
     let before = Baseline::read(path).with_context(wrong)?;
     if arguments.update {
-        return update(arguments, &gate, path, before, &gate::count_requests(&pipelines, &arguments.set));
+        return update(arguments, &gate, path, before, &gate::requests_for(&pipelines, &arguments.set));
     }
     let before = before.ok_or_else(|| anyhow!("{}: the file does not exist: create it with --update", wrong()))?;
     let cases = gate::select(&before, &pipelines, &arguments.set).with_context(wrong)?;
@@ -89,9 +89,9 @@ fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
         }
         let Some(path) = origin(name) else { bail!("{name}: the pipeline is read several times: name a file") };
         let path = PathBuf::from(path);
-        let whole = path
-            .canonicalize()
-            .with_context(|| format!("{name}: neither a file nor built in (`forebay list usecases`)"))?;
+        let whole = path.canonicalize().with_context(|| {
+            format!("{name}: neither a file nor built in (`forebay list usecases`, `forebay list functions`)")
+        })?;
         Ok(relative(&whole, folder).display().to_string())
     };
     named.iter().map(one).collect()

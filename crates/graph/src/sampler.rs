@@ -237,8 +237,9 @@ fn take_module(
     (snapshot.queued, snapshot.oldest_s) = (0, 0.0);
     for (telemetry, here) in telemetries.iter().zip(here) {
         let counters = &telemetry.counters[at];
-        // A worker that does not run the module turns packets away, too, if the ring to the module's worker is full. If
-        // the scheduler does not share time, this is the only reason. Then these packets are not counted here.
+        // A worker that does not run the module turns packets away, too, if the ring to the module's worker is full.
+        // Schedulers that do not share time (weight 0) turn packets away only for this reason. Their packets are not
+        // counted here.
         if counters.weight.get() > 0 {
             all.came += telemetry.modules[at].turned_away.get();
         }

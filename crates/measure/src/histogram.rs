@@ -264,7 +264,8 @@ impl Distribution {
         let counts: Vec<u64> =
             self.counts.iter().enumerate().map(|(at, count)| count.saturating_sub(before(at))).collect();
         let sum = self.sum.wrapping_sub(earlier.sum);
-        // A negative sum looks like a sum of at least 2^63. A real sum of this size needs as many or as large values.
+        // A negative sum looks like a sum of at least 2^63. A real sum is at most the number of values times the
+        // maximum.
         let most = u128::from(counts.iter().sum::<u64>()) * u128::from(self.max);
         let is_negative = sum.cast_signed() < 0 && u128::from(sum) > most;
         Self { counts, sum: if is_negative { 0 } else { sum }, max: self.max }

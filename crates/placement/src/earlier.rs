@@ -149,11 +149,11 @@ impl EarlierPlacement {
         earlier
     }
 
-    /// Returns the number of functions, or of copies, of the chain `chain` that get another core. `next` has the next
-    /// core of each function or copy, in place of its domain. If functions share a core now, more of them change cores
-    /// than domains. Returns 0 for a chain that was ignored.
+    /// Returns the number of functions, or of copies, of the chain `chain` that get another core. `next` has cores in
+    /// place of domains. If functions share a core now, more of them change cores than domains. Returns 0 for a chain
+    /// that was ignored.
     #[must_use]
-    pub fn moves(&self, chain: usize, next: &Way) -> usize {
+    pub fn moves_between_cores(&self, chain: usize, next: &Way) -> usize {
         let Some(Some(way)) = self.ways.get(chain) else { return 0 };
         let cores = self.cores[chain].clone();
         let now = if matches!(way, Way::Split(_)) { Way::Split(cores) } else { Way::Whole(cores) };
@@ -254,6 +254,7 @@ mod tests {
         let wrong = EarlierPlacement::read("{}", &chains, &server).expect_err("no placement").to_string();
         assert!(wrong.starts_with("not a placement (missing field `version`"), "{wrong}");
     }
+
     #[test]
     fn functions_that_change_cores_are_counted() {
         let server = Server::of(&Topology::synthetic("1x6").expect("it is valid"), false);
@@ -268,10 +269,21 @@ mod tests {
         assert_eq!(earlier.ways, [Some(Way::Split(vec![0; 3])), Some(Way::Whole(vec![0; 2])), None]);
         let split = |cores: &[usize]| Way::Split(cores.to_vec());
         let whole = |cores: &[usize]| Way::Whole(cores.to_vec());
-        assert_eq!([[0, 1, 1], [0, 1, 4], [1, 0, 4]].map(|cores| earlier.moves(0, &split(&cores))), [0, 1, 3]);
+        assert_eq!(
+            [[0, 1, 1], [0, 1, 4], [1, 0, 4]].map(|cores| earlier.moves_between_cores(0, &split(&cores))),
+            [0, 1, 3]
+        );
         // Copies are equivalent.
-        assert_eq!([[2, 3], [3, 2], [3, 4]].map(|cores| earlier.moves(1, &whole(&cores))), [0, 0, 1]);
-        assert_eq!((earlier.moves(0, &whole(&[0])), earlier.moves(1, &split(&[2, 4]))), (1, 2), "another form");
-        assert_eq!((earlier.moves(2, &split(&[5])), earlier.moves(3, &split(&[5]))), (0, 0), "not known");
+        assert_eq!([[2, 3], [3, 2], [3, 4]].map(|cores| earlier.moves_between_cores(1, &whole(&cores))), [0, 0, 1]);
+        assert_eq!(
+            (earlier.moves_between_cores(0, &whole(&[0])), earlier.moves_between_cores(1, &split(&[2, 4]))),
+            (1, 2),
+            "another form"
+        );
+        assert_eq!(
+            (earlier.moves_between_cores(2, &split(&[5])), earlier.moves_between_cores(3, &split(&[5]))),
+            (0, 0),
+            "not known"
+        );
     }
 }

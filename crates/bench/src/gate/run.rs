@@ -227,7 +227,7 @@ pub(super) struct Shared {
 /// Divides the pipelines that `named` stands for into [`Shared`]; `own` and `others` are the built-in pipelines of the
 /// two builds.
 pub(super) fn shared(named: &[String], set: &[String], own: &BTreeSet<String>, others: &BTreeSet<String>) -> Shared {
-    let (new, requests): (Vec<_>, Vec<_>) = count_requests(named, set)
+    let (new, requests): (Vec<_>, Vec<_>) = requests_for(named, set)
         .into_iter()
         .partition(|request| own.contains(&request.pipeline) && !others.contains(&request.pipeline));
     let gone: Vec<_> =
@@ -268,7 +268,7 @@ pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) 
 /// Returns the pipelines that `pipelines` stand for, by name or by group, without a baseline. Built-in pipelines have
 /// their default settings if `set` is empty.
 #[must_use]
-pub fn count_requests(pipelines: &[String], set: &[String]) -> Vec<CountRequest> {
+pub fn requests_for(pipelines: &[String], set: &[String]) -> Vec<CountRequest> {
     let all = pipelines.iter().flat_map(|pipeline| match built_in(pipeline) {
         built_in if set.is_empty() && !built_in.is_empty() => built_in,
         built_in if built_in.len() > 1 => {

@@ -92,36 +92,37 @@ impl RunningPlacement {
     /// Returns an error if more than `most` functions, or copies of chains, would get another core. The search limits
     /// only the number of functions and copies that change domains. If functions share a core now, some of them may
     /// also have to move within their domain.
-    fn refuse_more(
+    fn refuse_too_many_moves(
         &self,
         chains: &Chains,
         placed: &Placed,
         wanted: &[WantedWorkers],
         (earlier, most): (&EarlierPlacement, usize),
     ) -> anyhow::Result<()> {
-        let moves = |placed: &ChainAnswer| {
+        let moves_of = |placed: &ChainAnswer| {
             let cores = placed.seats.iter().map(|seat| seat.core).collect();
             let next = match placed.form {
                 ChainForm::Pipelined => Way::Split(cores),
                 ChainForm::Fused => Way::Whole(cores),
             };
             let at = chains.chains.iter().position(|chain| chain.name == placed.chain);
-            at.map_or(0, |at| earlier.moves(at, &next))
+            at.map_or(0, |at| earlier.moves_between_cores(at, &next))
         };
-        let moving: Vec<_> = placed.chains.iter().filter(|chain| moves(chain) > 0).collect();
-        let needed: usize = moving.iter().map(|chain| moves(chain)).sum();
+        let moving: Vec<_> = placed.chains.iter().filter(|chain| moves_of(chain) > 0).collect();
+        let needed: usize = moving.iter().map(|chain| moves_of(chain)).sum();
         if needed <= most {
             return Ok(());
         }
         let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();
-        let moves = |module: &str| wanted.iter().any(|it| it.module == module && now.get(module) != Some(&&it.to));
-        let names = moving.iter().flat_map(|chain| &chain.functions).filter(|function| moves(&function.module));
+        let is_moved = |module: &str| wanted.iter().any(|it| it.module == module && now.get(module) != Some(&&it.to));
+        let names = moving.iter().flat_map(|chain| &chain.functions).filter(|function| is_moved(&function.module));
         let names: Vec<_> = names.map(|function| format!("'{}'", function.module)).collect();
         Err(anyhow!(
-            "place: --moves {most}: the placement needs {} (of {}), because functions share a core now: allow as many \
-             moves, or move these modules first (`forebay move`)",
+            "place: --moves {most}: the placement needs {} ({} {} workers), because functions share a core now: allow \
+             as many moves, or move these modules first (`forebay move`)",
             counted(needed as u64, "move"),
-            names.join(", ")
+            names.join(", "),
+            if names.len() == 1 { "changes" } else { "change" }
         ))
     }
 
@@ -151,7 +152,7 @@ impl RunningPlacement {
         }
         let wanted = self.wanted(chains, placed)?;
         if let Some(most) = arguments.moves {
-            self.refuse_more(chains, placed, &wanted, (earlier, most))?;
+            self.refuse_too_many_moves(chains, placed, &wanted, (earlier, most))?;
         }
         let leave = Leave { most: None, lose_sessions: arguments.lose_sessions };
         let moved = remote::apply(&mut self.client, wanted, leave)

@@ -494,7 +494,8 @@ fn moves_away_from_a_core_that_chains_share_count() {
     running.request(&["move", "a-ttl=0", "b-ttl=0"]).success();
     let apply = |moves: &str| place(chains.path(), &["--apply", "--socket", &socket, "--moves", moves]);
     let refused = apply("0");
-    let why = "place: --moves 0: the placement needs 1 move (of 'b-ttl'), because functions share a core now: ";
+    let why =
+        "place: --moves 0: the placement needs 1 move ('b-ttl' changes workers), because functions share a core now: ";
     assert!(refused.code == Some(2) && refused.err.contains(why), "{}{}", refused.out, refused.err);
     assert!(apply("1").success().contains("\nmoved: b-ttl from core "));
 }

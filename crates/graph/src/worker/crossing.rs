@@ -110,7 +110,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// Hands a batch over to other workers. Packets that find no room in the ring wait at the node until the next turn,
     /// or are dropped (`when_full: drop`). The batch is empty afterwards. Returns the number of packets that found
-    /// room.
+    /// room. A node that spreads packets finds room for all of them.
     ///
     /// A node that spreads packets also puts packets into queues of this worker. There they are not refused, and no
     /// backlog is reported to the scheduler.

@@ -73,7 +73,7 @@ pub enum MakeError {
         /// The target of the gate, as a phrase for the message.
         where_to: String,
     },
-    /// Packets that enter by the port lead nowhere.
+    /// Packets that enter by the port lead to a module or port that does not exist.
     #[error("packets of port '{port}' lead {where_to}: allowed are the plan's modules, ports and `drop`")]
     Entry {
         /// The port.
@@ -105,7 +105,7 @@ impl Plan {
             for (gate, target) in &module.gates {
                 let where_to = match *target {
                     Target::Module(next) if next <= number => Some("backwards or to itself".to_owned()),
-                    target => self.missing(target),
+                    target => self.missing_target(target),
                 };
                 if let Some(where_to) = where_to {
                     return Err(MakeError::Gate { module: module.name.clone(), gate: gate.clone(), where_to });
@@ -113,7 +113,7 @@ impl Plan {
             }
         }
         for port in &self.ports {
-            if let Some(where_to) = port.entry.and_then(|target| self.missing(target)) {
+            if let Some(where_to) = port.entry.and_then(|target| self.missing_target(target)) {
                 return Err(MakeError::Entry { port: port.name.clone(), where_to });
             }
         }
@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// Returns a phrase that names the target if the plan does not have it.
-    fn missing(&self, target: Target) -> Option<String> {
+    fn missing_target(&self, target: Target) -> Option<String> {
         match target {
             Target::Module(module) if module >= self.modules.len() => {
                 Some(format!("to module {module}, which does not exist"))

@@ -93,7 +93,6 @@ impl Server {
             };
             let physical = cpu % 8;
             file("topology/thread_siblings_list", format!("{physical},{}", physical + 8));
-            file("topology/core_id", format!("{}", physical % 4));
             file("topology/physical_package_id", format!("{}", physical / 4));
             file("cpufreq/scaling_driver", "intel_pstate".to_owned());
             file("cpufreq/scaling_governor", "performance".to_owned());
