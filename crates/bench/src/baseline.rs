@@ -179,7 +179,7 @@ pub enum BaselineError {
     )]
     Extent(Extent),
     /// A pipeline or a part is listed twice.
-    #[error("'{0}' is listed twice: each case is allowed once")]
+    #[error("'{0}' is listed twice: list it once")]
     Twice(String),
     /// Figures contradict each other.
     #[error(

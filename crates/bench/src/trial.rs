@@ -245,7 +245,7 @@ impl Bench for Real {
                 return Err(if self.instance.has_died() {
                     TrialError::Died
                 } else {
-                    TrialError::Act("a worker does not answer".to_owned())
+                    TrialError::Act("a worker does not respond".to_owned())
                 });
             };
             if before.replace(census) == Some(census) {

@@ -11,7 +11,7 @@ use forebay_host::{
 };
 use forebay_instance::{choose, choose_of, events::NewEvent};
 use forebay_packet::PoolOptions;
-use forebay_pipeline::PortDemand;
+use forebay_pipeline::{PortDemand, allowed_names};
 use forebay_protocol::event::EventName;
 
 use crate::format::{Align, counted, wrapped};
@@ -60,7 +60,7 @@ struct Intended {
 fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     let named: Vec<usize> = arguments.core.iter().flat_map(forebay_host::KernelList::iter).collect();
     if let Some(twice) = named.iter().enumerate().find(|(at, core)| named[..*at].contains(core)) {
-        bail!("--core {}: named twice, but each worker needs its own core: name each core once", twice.1);
+        bail!("--core {}: named twice: name each core once, because each worker needs its own core", twice.1);
     }
     if named.is_empty() && !arguments.core.is_empty() {
         bail!("--core: no core is named: write a list of cores, such as 2-3,8");
@@ -132,8 +132,8 @@ impl Intended {
         };
         for name in &arguments.interface {
             host.interface(name).with_context(|| {
-                let names: Vec<_> = host.interfaces.iter().map(|interface| interface.name.as_str()).collect();
-                format!("--interface {name}: unknown interface: allowed are {}", names.join(", "))
+                let names = host.interfaces.iter().map(|interface| interface.name.as_str());
+                format!("--interface {name}: unknown interface: {}", allowed_names(names))
             })?;
             let workers = (0..workers.len()).collect();
             ports.push(Port { name: name.clone(), interface: Some(name.clone()), workers, ..Port::default() });

@@ -68,8 +68,8 @@ pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
 /// Returns the error for a response of a type that does not belong to the request.
 pub(crate) fn strange() -> anyhow::Error {
     anyhow!(
-        "unexpected response from the running pipeline, which may be another version of Forebay: use the `forebay` \
-         that it was started with"
+        "unexpected response: the running pipeline may have another version of Forebay; use the `forebay` that it was \
+         started with"
     )
 }
 

@@ -109,7 +109,11 @@ impl Declare for AesGcmEncrypt {
         let used = params.used.unwrap_or(params.keys.first().map_or(0, |first| first.id));
         let Some((id, material, key)) = keys.into_iter().find(|(id, ..)| *id == used) else {
             let known: Vec<_> = params.keys.iter().map(|key| key.id.to_string()).collect();
-            return Err(SetupError::wrong("use", used, format!("no key has id {used}"), known.join(", ")));
+            let wrong = format!("no key has id {used}");
+            return Err(match &known[..] {
+                [only] => SetupError::wrong_single("use", used, wrong, only),
+                _ => SetupError::wrong("use", used, wrong, known.join(", ")),
+            });
         };
         if params.packets == Some(0) {
             return Err(SetupError::not_allowed("packets", "0", "1 or more"));

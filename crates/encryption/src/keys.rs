@@ -70,7 +70,7 @@ pub(crate) fn read_keys(
                 // A changed id in a packet would not be detected if both ids had the same key.
                 Some((id, ..)) => {
                     let wrong = format!("the key is the same as that of id {id}");
-                    faults.and(SetupError::with_hint(format!("{PATH}[{index}]"), wrong, "write another key"));
+                    faults.and(SetupError::with_hint(format!("{PATH}[{index}]"), wrong, "use another key"));
                 }
                 None => keys.push((one.id, material, key)),
             },

@@ -131,7 +131,9 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
     }
     match table.insert(&key, Gate::out(rule.gate)) {
         None => Ok(()),
-        Some(_) => Err(SetupError::with_hint(path, "an earlier rule has the same values", "remove one of them")),
+        Some(_) => {
+            Err(SetupError::with_hint(path, "an earlier rule has the same values", "remove one of the two rules"))
+        }
     }
 }
 

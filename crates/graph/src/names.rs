@@ -33,6 +33,17 @@ pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     text
 }
 
+/// Returns the allowed names with their verb, for a message: `allowed are a, b`, `allowed is a` or `none is allowed`.
+#[must_use]
+pub fn allowed_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    match names[..] {
+        [] => "none is allowed".to_owned(),
+        [only] => format!("allowed is {only}"),
+        _ => format!("allowed are {}", listed(names)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +57,13 @@ mod tests {
         assert_eq!(nearest("acl", names), "", "the word itself");
         assert_eq!(nearest(&"x".repeat(100_000), names), "");
     }
+    #[test]
+    fn the_verb_agrees_with_the_number_of_names() {
+        assert_eq!(allowed_names([]), "none is allowed");
+        assert_eq!(allowed_names(["a"]), "allowed is a");
+        assert_eq!(allowed_names(["a", "b"]), "allowed are a, b");
+    }
+
     #[test]
     fn lists_are_short_and_never_empty() {
         assert_eq!(listed([]), "none");

@@ -16,7 +16,11 @@ use crate::lock_file::{LockError, LockFile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CoreError {
     /// This process may not run on the core.
-    #[error("this process may not run on core {core}: allowed are {}", listed(.allowed))]
+    #[error(
+        "this process may not run on core {core}: allowed {} {}",
+        if .allowed.len() == 1 { "is" } else { "are" },
+        listed(.allowed)
+    )]
     NotAllowed {
         /// The requested core.
         core: usize,

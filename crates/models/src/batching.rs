@@ -95,7 +95,7 @@ pub enum ModelError {
         modules: usize,
     },
     /// A path contains a module twice. The module's cost would be counted twice.
-    #[error("flow {flow}: module {module} is on its path twice: allowed is once")]
+    #[error("flow {flow}: module {module} is on its path twice: list it once")]
     Twice {
         /// The flow.
         flow: usize,
@@ -219,7 +219,7 @@ pub struct Optimum {
 
 /// The objectives of some flows cannot be kept with any batches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no batch sizes meet the objectives of flows {flows:?}: raise these objectives, or lower the rates")]
+#[error("no batch sizes meet the objectives of flows {flows:?}: allow longer delays, or lower the rates")]
 pub struct Infeasible {
     /// The indices of these flows.
     pub flows: Vec<usize>,

@@ -180,7 +180,7 @@ impl Declare for IcmpError {
                 return Err(SetupError::with_hint(
                     "mtu",
                     "missing",
-                    "'too_big' needs the maximum length of packets, such as 1500",
+                    "set the maximum length of packets for `error: too_big`, such as 1500",
                 ));
             }
             (_, None) => 0,

@@ -120,7 +120,7 @@ const DROPS: &[Reason] = &[
         help: "The packet is to another host, but its source is one of the router's own addresses or the network or \
                broadcast address of one of its prefixes (RFC 1812 section 5.3.7).",
     },
-    Reason { name: "too_long", help: "The answer does not fit into the packet's chunk." },
+    Reason { name: "too_long", help: "The answer does not fit into the packet's chunk (`pool.frame`)." },
 ];
 
 const NEIGHBOUR: Gate = Gate::consume(0);

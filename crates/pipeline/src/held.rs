@@ -33,7 +33,8 @@ pub(crate) fn check(draft: &Draft, faults: &mut FaultCollector) {
         let wrong = format!(
             "{packets} packets may wait here{each}{others}, but a worker's pool has {chunks} chunks (`pool.chunks`)"
         );
-        let allowed = format!("up to {most} waiting packets in all, so that a batch of other packets can still enter{or}");
+        let allowed =
+            format!("up to {most} waiting packets in all, so that a batch of other packets can still enter{or}");
         let error = SetupError::wrong(*parameter, packets, wrong, allowed);
         faults.add_all(&draft.root, &["modules", &module.name, module.kind.name], error);
     }

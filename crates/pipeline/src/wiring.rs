@@ -286,7 +286,10 @@ impl Wiring {
                 // The modules behind this module are not reached either. They are not reported, because only the line
                 // to this module is missing.
                 let wrong = format!("no packet reaches module '{name}'");
-                faults.add_fault(end.place, Fault::with_hint(wrong, "write a line that leads to it, or remove the module"));
+                faults.add_fault(
+                    end.place,
+                    Fault::with_hint(wrong, "write a line that leads to it, or remove the module"),
+                );
                 if gates.iter().all(Option::is_none) {
                     continue;
                 }

@@ -35,8 +35,8 @@ fn modules_that_could_hold_the_whole_pool_are_refused() {
     assert_eq!(
         errors,
         "held.yaml:4: modules.m0.reassemble.held: 2048 packets may wait here, but a worker's pool has 1024 chunks \
-         (`pool.chunks`): allowed are up to 992 waiting packets in all, so that a batch of other packets can still enter, or \
-         `pool: { chunks: 2080 }`"
+         (`pool.chunks`): allowed are up to 992 waiting packets in all, so that a batch of other packets can still \
+         enter, or `pool: { chunks: 2080 }`"
     );
     for (chunks, held, valid) in [(1_024, 992, true), (1_024, 993, false), (2_080, 2_048, true), (2_079, 2_048, false)]
     {

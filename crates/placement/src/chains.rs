@@ -252,7 +252,7 @@ fn check(sections: &[ChainSection], faults: &mut Vec<Fault>) {
         };
         if let Some(first) = seen.insert(name.as_str(), at) {
             let wrong = format!("chain {first} has this name already");
-            fault(&["name"], Fault::wrong(name, wrong, "names that differ"));
+            fault(&["name"], Fault::with_hint(wrong, "give each chain its own name"));
         }
         if let Some(PacketRate(rate)) = chain.rate.filter(|rate| !(1.0..=1e12).contains(&rate.0)) {
             let wrong = format!("rate {rate} pps");
@@ -283,7 +283,11 @@ fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faul
     for name in models.keys().filter(|name| !all.contains(name.as_str())) {
         let names = || all.iter().copied();
         let wrong = format!("models.{name}: no chain uses '{name}'{}", nearest(name, names()));
-        let fault = Fault::wrong(name, wrong, listed(names()));
+        let allowed = listed(names());
+        let fault = match all.len() {
+            1 => Fault::wrong_single(name, wrong, allowed),
+            _ => Fault::wrong(name, wrong, allowed),
+        };
         faults.push(Fault { path: format!("models.{name}"), ..fault });
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_models::placement::{Chain, Domain, Function, Limits, Problem, ProblemError};
 
-use forebay_pipeline::{listed, nearest};
+use forebay_pipeline::{allowed_names, listed, nearest};
 
 use crate::chains::{ChainFunction, Chains, ServiceChain};
 use crate::registry::{DropModel, FitMethod, FunctionModel, LoadLimits, ModelOrigin, Registry};
@@ -188,7 +188,7 @@ fn matching<'r>(
     if let Some(stated) = stated.filter(|stated| !registry.functions.contains_key(*stated)) {
         let names = || registry.functions.keys().map(String::as_str);
         let near = nearest(stated, names());
-        return Err(wrong(format!("there is no model '{stated}'{near}: allowed are {}", listed(names()))));
+        return Err(wrong(format!("there is no model '{stated}'{near}: {}", allowed_names(names()))));
     }
     let key = stated.cloned().unwrap_or_else(|| key.clone());
     let exact = registry.functions.get_key_value(&key).map(|(name, model)| (name, true, model));

@@ -26,6 +26,7 @@ pub use error::OpenError;
 pub use params::{Params, RingSizes};
 
 use crate::interface::{Found, Watch, namespace};
+use crate::simulated::refuse_simulated;
 use host::Excluded;
 use receiver::Receiver;
 use sender::Sender;
@@ -360,13 +361,7 @@ ring changes, the old ring is emptied first.";
     }
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
-        if setup.simulated() {
-            return Err(SetupError::with_hint(
-                "",
-                "an af_packet port needs a network in real time, which a simulated run does not have",
-                "use a generator, pcap or sink port",
-            ));
-        }
+        refuse_simulated(setup, Self::NAME)?;
         let namespace_path = params.namespace.as_deref().map(namespace::path);
         let key = format!("af_packet {namespace_path:?} {}", params.interface);
         let claim = setup.lasting(&key, |_| Ok(Claim::default()))?;

@@ -34,6 +34,7 @@ use shared::SharedMemory;
 use umem::Umem;
 
 use crate::interface::{Watch, namespace};
+use crate::simulated::refuse_simulated;
 
 /// The interval between checks of the interface's state and of the kernel's counters.
 const CHECK_INTERVAL: Nanos = Nanos(100_000_000);
@@ -407,13 +408,7 @@ deleted and created again, the port uses it again.";
     }
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
-        if setup.simulated() {
-            return Err(SetupError::with_hint(
-                "",
-                "an af_xdp port needs a host in real time, which a simulated run does not have",
-                "use a generator, pcap or sink port",
-            ));
-        }
+        refuse_simulated(setup, Self::NAME)?;
         let (sizes, stated) = (params.sizes()?, params.shape()?);
         let options = DeviceOptions {
             name: params.interface,

@@ -11,5 +11,6 @@ pub mod generator;
 pub mod interface;
 pub mod pcap;
 pub mod ring;
+mod simulated;
 pub mod sink;
 pub mod tap;

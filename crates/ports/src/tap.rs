@@ -15,6 +15,7 @@ pub use device::DeviceError;
 pub use params::{AddressError, HostAddress, Params};
 
 use crate::interface::namespace;
+use crate::simulated::refuse_simulated;
 
 use device::{ExcessBuffer, PreviousSettings, ReadOutcome, Settings, TapDevice};
 use opener::Opener;
@@ -252,13 +253,7 @@ change just before the pipeline does.";
     }
 
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
-        if setup.simulated() {
-            return Err(SetupError::with_hint(
-                "",
-                "a tap port needs a host in real time, which a simulated run does not have",
-                "use a generator, pcap or sink port",
-            ));
-        }
+        refuse_simulated(setup, Self::NAME)?;
         let settings = Settings {
             name: params.interface.clone(),
             address: params.address,

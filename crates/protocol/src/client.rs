@@ -73,7 +73,7 @@ fn why(path: &Path, error: &io::Error) -> String {
             "that is not a socket: `forebay list running` shows the sockets".to_owned()
         }
         io::ErrorKind::ConnectionRefused => {
-            "no process listens there any more, the pipeline was killed: start it again".to_owned()
+            "no process listens there, because the pipeline was killed: start it again".to_owned()
         }
         io::ErrorKind::PermissionDenied => {
             "the socket belongs to another user: run this command as that user, or as root".to_owned()

@@ -158,7 +158,7 @@ impl View {
             return if ended > 0 {
                 Ok(ended)
             } else {
-                Err(format!("no entry matches '{}': allowed are the entries in the table", short(entry)))
+                Err(format!("no entry matches '{}': `forebay show table NAME` lists the entries", short(entry)))
             };
         }
         // The line was copied from the table: end the entry at its position, if it is still the same entry.

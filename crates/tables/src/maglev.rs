@@ -30,7 +30,10 @@ pub enum MaglevError {
     #[error("{0} places: allowed are primes from 3 to {MOST_PLACES}, such as 65537")]
     Places(u32),
     /// There are fewer places than members with a weight, or more than [`MOST_MEMBERS`] members.
-    #[error("{members} members do not fit {places} places: use more places, or fewer members")]
+    #[error(
+        "{members} members do not fit into {places} places: use at least as many places as members, and at most \
+         {MOST_MEMBERS} members"
+    )]
     Members {
         /// The number of members, with or without a weight.
         members: usize,

@@ -244,9 +244,9 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     let control = view.recent.as_mut().and_then(|report| report.control.as_mut()).expect("set above");
     let unkept = control.unkept[0].clone();
     control.unkept.resize(9, unkept);
-    control.trouble = Some("a worker does not answer".to_owned());
+    control.trouble = Some("a worker does not respond".to_owned());
     let shown = screen(&view, 130, 40);
-    for expected in ["and 6 more flows", "a worker does not answer", "m2", "missed"] {
+    for expected in ["and 6 more flows", "a worker does not respond", "m2", "missed"] {
         assert!(shown.contains(expected), "'{expected}' is not in\n{shown}");
     }
 }

@@ -161,7 +161,11 @@ fn a_killed_pipeline_restarts_from_the_last_accepted_configuration() {
         running.kill();
         last.wait().expect("it ends");
         let stale = running.request(&["show", "modules"]);
-        assert!(stale.code == Some(2) && stale.err.contains("no process listens there any more"), "{}", stale.err);
+        assert!(
+            stale.code == Some(2) && stale.err.contains("no process listens there, because the pipeline was killed"),
+            "{}",
+            stale.err
+        );
         // The file now contains another text than the accepted one.
         running = Running::in_folder(running.into_folder(), "this is no configuration", &["--prefer", "state"]);
         let name = running.name();

@@ -276,7 +276,7 @@ fn faults_are_named_and_keys_are_not_shown() {
             json!({ "keys": [{ "id": 1, "key": KEY }, { "id": 2, "key": KEY }] }),
             "keys[1]: the key is the same as that of id 1",
         ),
-        (json!({ "keys": [{ "id": 1, "key": KEY }], "use": 2 }), "use: no key has id 2: allowed are 1"),
+        (json!({ "keys": [{ "id": 1, "key": KEY }], "use": 2 }), "use: no key has id 2: allowed is 1"),
         (json!({ "keys": [{ "id": 1, "key": KEY }], "packets": 0 }), "packets: 0: allowed"),
         (json!({ "keys": [{ "id": 1, "key": KEY }], "mtu": 67 }), "mtu: 67: allowed are 68"),
         (json!({ "keys": [{ "id": 1, "key": KEY }], "backend": "gpu" }), "gpu"),

@@ -223,7 +223,7 @@ impl Line {
                 self.number = Some(index.ok_or("number: not a valid number: allowed are 0 to 4294967295")?);
             }
             "esn" if value.is_empty() => self.extended = true,
-            "esn" => return Err("esn: it takes no value: write esn".to_owned()),
+            "esn" => return Err("esn takes no value: write only esn".to_owned()),
             "soft-packets" => self.limits.soft_packets = count()?,
             "soft-bytes" => self.limits.soft_bytes = count()?,
             "hard-packets" => self.limits.hard_packets = count()?,

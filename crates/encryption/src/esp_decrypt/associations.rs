@@ -155,7 +155,7 @@ impl Inbounds {
         if verb == Verb::Remove {
             let current = associations
                 .get(spi)
-                .ok_or_else(|| format!("{spi:#x} does not exist: allowed are the associations in the table"))?;
+                .ok_or_else(|| format!("{spi:#x} does not exist: `forebay show table NAME` lists the associations"))?;
             only_listed(entry, &current.line, &current.keyed, &self.keys)?;
             associations.remove(spi);
             log.push(Step::Removed(spi));

@@ -267,8 +267,8 @@ impl Outbounds {
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
             let current = associations.by_spi.get(&spi).and_then(|slot| associations.at(*slot));
-            let current =
-                current.ok_or_else(|| format!("{spi:#x} does not exist: allowed are the associations in the table"))?;
+            let current = current
+                .ok_or_else(|| format!("{spi:#x} does not exist: `forebay show table NAME` lists the associations"))?;
             only_listed(entry, &current.line, &current.keyed, &self.keys)?;
             associations.remove(spi);
             log.push(Step::Removed(spi));

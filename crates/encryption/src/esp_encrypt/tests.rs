@@ -273,7 +273,7 @@ fn associations_change_while_packets_run() {
             &format!("add 0x200 key={KEY} hard-packets=0"),
             "hard-packets: not a valid number: allowed are whole numbers from 1",
         ),
-        (&format!("add 0x200 key={KEY} esn=1"), "esn: it takes no value"),
+        (&format!("add 0x200 key={KEY} esn=1"), "esn takes no value: write only esn"),
         ("add 0x200 peer=192.0.2.10", "the key is missing"),
         ("add 0x200 key=(hidden) peer=192.0.2.10", "the listed line does not show the key"),
         ("add 0x200 key=@none.key peer=192.0.2.10", "cannot read 'none.key'"),

@@ -445,7 +445,7 @@ impl Table for Core {
 
 /// Returns the error for a user without a session.
 fn no_session(user: User) -> String {
-    format!("{user} has no session: allowed are the users in the table")
+    format!("{user} has no session: `forebay show table NAME` lists the users")
 }
 
 /// Returns the first address of the user with which a line begins. The tables list a user's session under this address.

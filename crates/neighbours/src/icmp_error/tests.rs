@@ -268,7 +268,7 @@ fn faults_name_the_parameter_the_value_and_the_allowed_ones() {
             json!({ "interfaces": ["lan", "lan"] }),
             "interfaces[1]: 'lan' and 'lan' both have the number 3: give each interface its own number",
         ),
-        (json!({ "error": "too_big" }), "mtu: missing: 'too_big' needs"),
+        (json!({ "error": "too_big" }), "mtu: missing: set the maximum length of packets for `error: too_big`"),
         (json!({ "error": "too_big", "mtu": 9 }), "mtu: 9: allowed are 68 to 65535 bytes"),
         (json!({ "mtu": 1500 }), "mtu: 1500 is for `error: too_big` only: leave out `mtu`"),
     ] {

@@ -93,7 +93,7 @@ impl Interface {
             }
             let removed = self.neighbours.remove(address);
             return removed.then_some(()).ok_or_else(|| {
-                format!("{} is not a known neighbour: allowed are the neighbours in the table", address.ip())
+                format!("{} is not a known neighbour: `forebay show table NAME` lists the neighbours", address.ip())
             });
         }
         let entry = entry.trim_ascii_end();

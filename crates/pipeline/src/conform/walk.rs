@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use forebay_graph::{listed, nearest};
 use forebay_graph::secret::HIDDEN;
+use forebay_graph::{listed, nearest};
 use forebay_protocol::check::Fault;
 use forebay_units::quantity::advice;
 use serde_json::Value;

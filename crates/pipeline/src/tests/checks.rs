@@ -56,7 +56,7 @@ fn parameters_of_ports_are_checked() {
         ("{ generator: { size: 65344 } }", "size: 65344: allowed are 44 to 65343"),
         ("{ generator: { destination: '2001:db8::/64', size: 63 } }", "size: 63: allowed are 64 to 65343"),
         ("{ generator: { sessions: 0 } }", "sessions: 0: allowed are 1 to 16777216"),
-        ("{ generator: { source: [] } }", "source: 0 prefixes: allowed are 1 or more"),
+        ("{ generator: { source: [] } }", "source: the list has no prefix: list at least one prefix"),
     ] {
         let error = check_error(&over(port, ""), folder.path());
         assert!(error.starts_with("test.yaml:1: ports.in.") && error.contains(expected), "{port}: {error}");

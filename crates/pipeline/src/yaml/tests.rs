@@ -75,7 +75,11 @@ fn hostile_texts_meet_limits() {
     let deep = read(&"[".repeat(100_000)).expect_err("too deep").fault.message;
     assert!(deep.contains("recursion limit"), "{deep}");
     assert!(
-        read(&format!("{}{}", "[".repeat(65), "]".repeat(65))).expect_err("too deep").fault.message.contains("more than 64 levels deep")
+        read(&format!("{}{}", "[".repeat(65), "]".repeat(65)))
+            .expect_err("too deep")
+            .fault
+            .message
+            .contains("more than 64 levels deep")
     );
     let block: String = (0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
     assert!(read(&block).expect_err("too deep").fault.message.contains("more than 64 levels deep"));

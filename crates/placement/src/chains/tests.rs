@@ -37,7 +37,7 @@ fn an_error_names_its_place_the_chain_and_the_allowed_values() {
         (format!("{web}    copies: 65\n"), "chains.yaml:4: chain 'web': 65 copies: allowed are 0 to 64"),
         (
             format!("{web}  - {{ name: web, functions: [ttl] }}\n"),
-            "chains.yaml:4: chain 'web': chain 0 has this name already: allowed are names that differ",
+            "chains.yaml:4: chain 'web': chain 0 has this name already: give each chain its own name",
         ),
         (
             "chains:\n  - { name: web, functions: [tll] }\n".to_owned(),

@@ -60,7 +60,7 @@ pub enum OpenError {
     #[error("the interface '{0}' is down: run `ip link set {0} up`")]
     Down(String),
     /// The interface is not an Ethernet interface.
-    #[error("the interface '{0}' is not an Ethernet interface: only Ethernet interfaces are allowed")]
+    #[error("the interface '{0}' is not an Ethernet interface: use one that is")]
     NotEthernet(String),
     /// The interface's frames do not fit into the packets of the pool.
     #[error(

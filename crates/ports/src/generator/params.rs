@@ -353,7 +353,7 @@ impl Params {
     /// have different IP versions, or if a list has no prefix.
     fn family(&self, destinations: &[Prefix]) -> Result<bool, SetupError> {
         let Some(first) = destinations.first() else {
-            return Err(SetupError::not_allowed("destination", "0 prefixes", "1 or more"));
+            return Err(SetupError::with_hint("destination", "the list has no prefix", "list at least one prefix"));
         };
         let ipv6 = first.is_ipv6();
         if let Some(other) = destinations.iter().find(|prefix| prefix.is_ipv6() != ipv6) {
@@ -366,7 +366,7 @@ impl Params {
             Some(Origin::List(list)) => list,
         };
         if sources.is_empty() {
-            return Err(SetupError::not_allowed("source", "0 prefixes", "1 or more"));
+            return Err(SetupError::with_hint("source", "the list has no prefix", "list at least one prefix"));
         }
         if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
             let wrong = format!("{source} has another IP version than the destinations");

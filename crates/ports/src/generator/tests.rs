@@ -365,7 +365,7 @@ fn sources_take_turns_as_destinations_do() {
     assert_eq!(sources[3..5], [[0, 1], [0, 2]]);
     assert_eq!(sources[5][0], 1);
     for (source, message) in [
-        (json!([]), "source: 0 prefixes: allowed are 1 or more"),
+        (json!([]), "source: the list has no prefix: list at least one prefix"),
         (json!(["::1"]), "::1/128 has another IP version than the destinations: allowed is the same version"),
     ] {
         let error = try_open(json!({ "source": source })).err().expect("refused").to_string();

@@ -56,7 +56,7 @@ pub enum ReadError {
     },
     /// The file ends in the middle of a record.
     #[error(
-        "the capture ends in the middle of its {}, which starts at byte {at}: copy the file again",
+        "the capture ends in the middle of its {}, which starts at byte {at}: record or copy the capture again",
         record_name(*record)
     )]
     Truncated {

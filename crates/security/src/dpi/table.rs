@@ -61,7 +61,7 @@ enum ChangeError {
     Words(String),
     #[error("{0} exists already: use 'replace'")]
     Known(Pattern),
-    #[error("there is no pattern {0}: allowed are the patterns in the table, with case or nocase as listed")]
+    #[error("there is no pattern {0}: `forebay show table NAME` lists the patterns, with case or nocase")]
     Unknown(Pattern),
     #[error("there is no class '{0}': there are {1}")]
     Class(String, String),

@@ -114,8 +114,8 @@ fn patterns_come_and_go_while_packets_run() {
     let refused: Vec<_> = outcome.refused.iter().map(ToString::to_string).collect();
     let expected = [
         "change 3: \"two\" case exists already: use 'replace'",
-        "change 4: there is no pattern \"three\" case: allowed are the patterns in the table, with case or nocase as \
-         listed",
+        "change 4: there is no pattern \"three\" case: `forebay show table NAME` lists the patterns, with case or \
+         nocase",
         "change 5: there is no class 'no': there are bad, video, seen",
     ];
     assert_eq!(refused, expected);

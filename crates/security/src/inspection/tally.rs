@@ -129,7 +129,7 @@ impl Table for Tally {
                 let slot = state.names.iter().position(|known| known == name && !name.is_empty());
                 let slot = slot.ok_or_else(|| {
                     let name: String = name.chars().take(80).collect();
-                    format!("there is no count with the name '{name}': allowed are the names in the table")
+                    format!("there is no count with the name '{name}': `forebay show table NAME` lists the names")
                 })?;
                 state.baseline[slot] = state.sum(slot);
                 Ok(())

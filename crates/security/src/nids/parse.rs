@@ -235,7 +235,7 @@ impl Reader {
         if self.rules.len() == MAX_RULES {
             return Err(Refused {
                 always: true,
-                ..Refused::new("", format!("more than {MAX_RULES} rules: no more are allowed"))
+                ..Refused::new("", format!("too many rules: allowed are up to {MAX_RULES}"))
             });
         }
         self.indices.insert((generator, sid), self.rules.len());

@@ -301,7 +301,7 @@ fn read<E: Element>(text: &str, variables: &Variables, depth: usize) -> Result<E
         }
         let size = included.as_ref().map_or(0, E::size) + excluded.size();
         if size > MAX_RANGES {
-            return Err(format!("a list of more than {MAX_RANGES} {} ranges: no more are allowed", E::WHAT));
+            return Err(format!("a list with too many {} ranges: allowed are up to {MAX_RANGES}", E::WHAT));
         }
     }
     Ok(included.unwrap_or_else(E::all).without(&excluded))

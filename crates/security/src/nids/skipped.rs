@@ -39,12 +39,12 @@ impl Table for SkippedTable {
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
         let from = match after {
             None => 0,
-            Some(line) => {
-                1 + self.0.iter().position(|known| known == line).ok_or_else(|| {
-                    let short: String = line.chars().take(80).collect();
-                    format!("'{short}' is not a line of the table of skipped rules: allowed are the lines in the table")
-                })?
-            }
+            Some(line) => 1 + self.0.iter().position(|known| known == line).ok_or_else(|| {
+                let short: String = line.chars().take(80).collect();
+                format!(
+                    "'{short}' is not a line of the table of skipped rules: `forebay show table NAME` lists the lines"
+                )
+            })?,
         };
         Ok(self.0.iter().skip(from).take(most).cloned().collect())
     }

@@ -104,7 +104,7 @@ impl Mappings {
         let side = |name: &str, pairs: &mut dyn Iterator<Item = (Prefix, Prefix)>| {
             Side::new(pairs).map_err(|(one, other)| {
                 let wrong = format!("the {name} prefixes {one} and {other} overlap");
-                SetupError::wrong("mappings", other, wrong, "prefixes that do not overlap")
+                SetupError::with_hint("mappings", wrong, "change or remove one of them")
             })
         };
         let inside = side("inside", &mut mappings.iter().map(|mapping| (mapping.inside, mapping.outside)))?;
@@ -155,7 +155,7 @@ pub(super) enum MappingError {
         "the {side} prefix {prefix} overlaps with {other}, which is mapped: allowed are prefixes that do not overlap"
     )]
     Overlap { side: &'static str, prefix: Prefix, other: Prefix },
-    #[error("no mapping has the inside prefix {0}: allowed are the inside prefixes in the table, with their lengths")]
+    #[error("no mapping has the inside prefix {0}: `forebay show table NAME` lists the inside prefixes")]
     Unknown(Prefix),
     #[error("{inside} is mapped to {outside}: write this outside prefix, or leave it out")]
     Other { inside: Prefix, outside: Prefix },
@@ -202,11 +202,11 @@ mod tests {
             (vec![("10.0.0.0/24", "192.0.2.0/25")], "mappings[0]: 10.0.0.0/24 and 192.0.2.0/25 have different lengths"),
             (
                 vec![("10.0.0.0/24", "1.0.0.0/24"), ("10.0.0.9", "2.0.0.1")],
-                "the inside prefixes 10.0.0.0/24 and 10.0.0.9/32 overlap",
+                "the inside prefixes 10.0.0.0/24 and 10.0.0.9/32 overlap: change or remove one of them",
             ),
             (
                 vec![("10.0.0.0/24", "1.0.0.0/24"), ("11.0.0.0/24", "1.0.0.0/24")],
-                "the outside prefixes 1.0.0.0/24 and 1.0.0.0/24 overlap",
+                "the outside prefixes 1.0.0.0/24 and 1.0.0.0/24 overlap: change or remove one of them",
             ),
         ] {
             let error = mappings(&pairs).expect_err(expected);

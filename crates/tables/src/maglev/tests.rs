@@ -146,7 +146,9 @@ fn impossible_tables_are_refused() {
         assert_eq!(Maglev::new(places, &equal(2)), Err(MaglevError::Places(places)));
     }
     let error = Maglev::new(3, &equal(4)).expect_err("too many");
-    assert_eq!(error.to_string(), "4 members do not fit 3 places: use more places, or fewer members");
+    let expected = "4 members do not fit into 3 places: use at least as many places as members, and at most 65535 \
+                    members";
+    assert_eq!(error.to_string(), expected);
     assert_eq!(Maglev::new(7, &[]), Ok(None));
     assert_eq!(Maglev::new(7, &[Member { identity: 5, weight: 0 }]), Ok(None));
 }

@@ -45,7 +45,7 @@ impl Table for EndedTable {
                 let current = books
                     .ended
                     .get(&number)
-                    .ok_or_else(|| format!("{number} does not exist: allowed are the numbers in the table"))?;
+                    .ok_or_else(|| format!("{number} does not exist: `forebay show table NAME` lists the numbers"))?;
                 if let Some((_, word)) = foreign_words(entry, &line(number, current)).next() {
                     let word: String = word.chars().take(60).collect();
                     return Err(format!("'{word}' differs from the listed line of {number}: write remove {number}"));

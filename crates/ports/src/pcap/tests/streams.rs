@@ -73,10 +73,9 @@ fn a_truncated_stream_is_an_error() {
         let mut playback = Playback::stream(stream, polls).expect("a header");
         assert_eq!(std::iter::from_fn(|| wait(&mut playback)).count(), 2);
         let (errors, _) = playback.take_events();
-        assert_eq!(
-            errors,
-            ["the capture ends in the middle of its record 3, which starts at byte 176: copy the file again"]
-        );
+        let expected = "the capture ends in the middle of its record 3, which starts at byte 176: record or copy the \
+                        capture again";
+        assert_eq!(errors, [expected]);
     }
 }
 

@@ -125,7 +125,8 @@ const UNCLOSED_GROUP: &str = "unclosed group: write ')' at its end";
 /// The error of a repetition without an element.
 const NOTHING_BEFORE: &str = "nothing before a repetition: write \\*, \\+ or \\? for the character";
 /// The beginnings of groups, for errors.
-const GROUPS: &str = "(?:, (?=, (?!, (?<=, (?<!, (?>, (?<NAME>, (?P=NAME), (?# and the flags i, s, m, x and U";
+const GROUPS: &str =
+    "(?:, (?=, (?!, (?<=, (?<!, (?>, (?<NAME>, (?P<NAME>, (?'NAME', (?P=NAME), (?# and the flags i, s, m, x and U";
 
 /// The capturing groups of an expression. Their numbers begin at 1, in the order of their `(`.
 #[derive(Default)]
@@ -252,11 +253,13 @@ impl Parser<'_> {
                 Some((least, most, length)) => {
                     self.at += length - 1;
                     if least > MAX_COUNT || most.is_some_and(|most| most > MAX_COUNT) {
-                        return Err(format!("a repetition of more than {MAX_COUNT} times: no more are allowed"));
+                        return Err(format!(
+                            "a repetition of more than {MAX_COUNT} times: allowed are up to {MAX_COUNT}"
+                        ));
                     }
                     if most.is_some_and(|most| most < least) {
                         let most = most.unwrap_or(0);
-                        return Err(format!("a repetition of {least} to {most} times: the lower number comes first"));
+                        return Err(format!("a repetition of {least} to {most} times: write the lower number first"));
                     }
                     (least, most)
                 }
@@ -383,7 +386,11 @@ impl Parser<'_> {
                     self.flags = before;
                     return Ok(Some(node));
                 }
-                b'(' => return Err("a condition '(?(…)' is not supported: write alternatives".to_owned()),
+                b'(' => {
+                    let wrong =
+                        "a condition '(?(…)' is not supported: write both cases as alternatives, such as (?:a|b)";
+                    return Err(wrong.to_owned());
+                }
                 b'|' => return Err("a group '(?|…)' is not supported: write (?:…)".to_owned()),
                 b'R' | b'&' | b'P' | b'+' | b'0'..=b'9' => {
                     return Err("recursion is not supported: write out the levels".to_owned());

@@ -82,9 +82,9 @@ pub enum RuleSyntaxError {
         most: usize,
     },
     /// A list with too many prefixes.
-    #[error("the list has more than {0} prefixes of one address family: no more are allowed in one line")]
+    #[error("the list has more than {0} prefixes of one address family: allowed are up to {0} in one line")]
     Long(usize),
     /// Sets with too many prefixes.
-    #[error("the sets have more than {0} prefixes: no more are allowed")]
+    #[error("the sets have more than {0} prefixes: allowed are up to {0}")]
     Large(usize),
 }

@@ -73,7 +73,7 @@ pub enum Problem {
     #[error("{0:?} follows the end of the rule; nothing is allowed after the action")]
     Surplus(String),
     /// The file has more rules than are allowed.
-    #[error("the file has more than {MAX_RULES} rules; no more are allowed")]
+    #[error("the file has more than {MAX_RULES} rules: allowed are up to {MAX_RULES}; the rest is not read")]
     TooMany,
 }
 

@@ -173,7 +173,8 @@ impl Building<'_> {
             return Ok(());
         }
         Err(format!(
-            "the rule has more than {MAX_PARTS} contents, expressions and similar options: no more are allowed"
+            "the rule has more than {MAX_PARTS} contents, expressions and similar options: allowed are up to \
+             {MAX_PARTS}"
         ))
     }
 
@@ -264,7 +265,9 @@ impl Building<'_> {
             }
             "offset" | "depth" => {
                 let ContentRange::Absolute { offset, depth } = &mut content.place else {
-                    return Err(format!("'{name}' cannot be combined with distance or within: remove one of them"));
+                    return Err(format!(
+                        "'{name}' cannot be combined with distance or within: remove '{name}', or distance and within"
+                    ));
                 };
                 let numbered = variable.is_none();
                 let number =
@@ -284,7 +287,9 @@ impl Building<'_> {
                     content.place = ContentRange::Relative { distance: 0, within: None };
                 }
                 let ContentRange::Relative { distance, within } = &mut content.place else {
-                    return Err(format!("'{name}' cannot be combined with offset or depth: remove one of them"));
+                    return Err(format!(
+                        "'{name}' cannot be combined with offset or depth: remove '{name}', or offset and depth"
+                    ));
                 };
                 if name == "within" {
                     content.by.1 = variable;
@@ -309,7 +314,7 @@ impl Building<'_> {
         };
         if bytes < length {
             return Err(format!(
-                "{name} {bytes} is less than the {length} bytes of the content: allowed are {length} and more"
+                "{name} {bytes} is less than the {length} bytes of the content: allowed are {length} or more"
             ));
         }
         Ok(())
