@@ -44,7 +44,7 @@ pub enum MoveError {
         known: String,
     },
     /// The request names a module twice.
-    #[error("module '{0}' is named twice: allowed is once, with all of its workers")]
+    #[error("module '{0}' is named twice: name it once, with all of its workers")]
     Twice(String),
     /// A module would have no worker.
     #[error("module '{0}' would run on no worker: name at least one worker")]

@@ -97,7 +97,7 @@ fn errors_of_impossible_moves_name_the_allowed_ones() {
     let nowhere = "module 'first' would run on no worker: name at least one worker";
     assert_eq!(refused(&two, &[("first", &[])], None), nowhere);
     let twice = [("first", &[0][..]), ("first", &[1])];
-    assert_eq!(refused(&two, &twice, None), "module 'first' is named twice: allowed is once, with all of its workers");
+    assert_eq!(refused(&two, &twice, None), "module 'first' is named twice: name it once, with all of its workers");
     for (moves, why) in [
         (&[("first", &[1][..]), ("there", &[1])][..], "'nat1' is shared with 'there', which is on worker 1"),
         (&[("second", &[1])], "packets would go in a circle over workers, by way of 'second' -> 'slow'"),

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use forebay_pipeline::listed;
 use serde::Serialize;
 
 use super::{Compared, Finding, GateVerdict, compare, wants};
@@ -256,7 +257,7 @@ pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) 
         if !baseline.cases.iter().any(|case| means(requested, case)) {
             let known: Vec<_> = baseline.cases.iter().map(Case::name).collect();
             let requested = named(requested, set);
-            return Err(GateError::Unknown { requested, there: known.join(", ") });
+            return Err(GateError::Unknown { requested, there: listed(known.iter().map(String::as_str)) });
         }
     }
     let all = baseline.cases.iter();

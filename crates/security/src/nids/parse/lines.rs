@@ -31,7 +31,7 @@ pub(super) fn logical(bytes: &[u8]) -> Vec<Line> {
         let continued = line.strip_suffix(b"\\").filter(|_| lines.peek().is_some());
         whole.extend(continued.unwrap_or(line));
         if whole.len() > MAX_LENGTH {
-            let message = format!("the rule has more than {MAX_LENGTH} bytes: only shorter rules are allowed");
+            let message = format!("the rule has more than {MAX_LENGTH} bytes: allowed are up to {MAX_LENGTH}");
             let refused = Refused { always: true, ..Refused::new("", message) };
             all.push(Line { number: from, text: Err(refused), latin1: false });
         } else if continued.is_some() {

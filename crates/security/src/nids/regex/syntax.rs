@@ -357,7 +357,7 @@ impl Parser<'_> {
     fn behind(&mut self, wanted: bool) -> Result<Node, String> {
         let each = |node: Node| match length(&node) {
             Some(length) => Ok((node, length)),
-            None => Err("the length of a look-behind is not fixed: only a fixed length is allowed".to_owned()),
+            None => Err("the length of a look-behind is not fixed: write alternatives of fixed lengths".to_owned()),
         };
         let alternatives = match self.either()? {
             Node::Either(all) => all,
