@@ -18,7 +18,7 @@ pub enum CoreError {
     /// This process may not run on the core.
     #[error(
         "this process may not run on core {core}: allowed {} {}",
-        if .allowed.len() == 1 { "is" } else { "are" },
+        if allowed.len() == 1 { "is" } else { "are" },
         listed(.allowed)
     )]
     NotAllowed {

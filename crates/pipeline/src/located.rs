@@ -34,3 +34,15 @@ impl LocatedFault {
         Self { place, fault: Box::new(fault.with_short_value()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_a_fault_is_short() {
+        let fault = Fault::not_allowed("x".repeat(100_000), "1 to 9");
+        let found = LocatedFault::from_fault(SourceLocation::START, fault);
+        assert_eq!(found.fault.value, Some(format!("{}…", "x".repeat(60))));
+    }
+}

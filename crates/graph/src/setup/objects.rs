@@ -196,3 +196,31 @@ impl Setup<'_> {
 fn with_article(name: &str) -> String {
     format!("{} '{name}'", if name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" })
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_units::Frequency;
+
+    use super::*;
+    use crate::setup::SetupEnvironment;
+
+    #[test]
+    fn only_the_first_errors_name_the_known_states() {
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        environment.objects.broken_states.insert("lan".to_owned());
+        let setup = Setup::new("m", &mut environment);
+        let error = || setup.wrong_state("state", "lna", &[]).to_string();
+        for _ in 0..MOST_LISTS {
+            assert_eq!(error(), "state: no state is called 'lna' (did you mean 'lan'?): allowed is lan");
+        }
+        assert_eq!(error(), "state: no state is called 'lna': name a state that is defined under `state`");
+        assert!(setup.wrong_state("state", "lan", &[]).faults.is_empty(), "the fault of 'lan' is already reported");
+    }
+
+    #[test]
+    fn types_are_named_if_no_state_is_suitable() {
+        let mut environment = SetupEnvironment::new(Frequency::new(1e9));
+        let error = Setup::new("m", &mut environment).wrong_state("state", "x", &["interface", "nat"]).to_string();
+        assert_eq!(error, "state: no state is called 'x': define an 'interface' or a 'nat' under `state`");
+    }
+}

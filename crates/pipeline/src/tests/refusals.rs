@@ -160,7 +160,7 @@ pipeline:
         test.yaml:22: 'in' has no gates: only modules have gates
         test.yaml:23: no packet can leave by port 'in', which only receives: end the line with another port or `drop`
         test.yaml:24: no packet enters by port 'out', which only sends: start the line with another port
-        test.yaml:25: no module or port is called 'nothing': there are in, out, both, idle, s, a, b, both, drop, lone
+        test.yaml:25: no module or port is called 'nothing': there are in, out, both, idle, a, s, b, both, drop, lone
         test.yaml:26: no module or port is called 'ot' (did you mean 'out'?)
         test.yaml:27: 'a' leads nowhere: write a target, such as `a -> drop`
         test.yaml:28: 'a - > b' is not a name: lines are names with `->` between in 'a - > b'
