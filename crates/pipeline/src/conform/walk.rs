@@ -130,8 +130,12 @@ impl<'r> Walk<'r> {
         }
         let found = self.found.len();
         self.check_target(rule, node);
+        let is_of_value = |wrong: &Wrong| wrong.path == self.path && !wrong.of_key;
+        if !self.found[found..].iter().any(is_of_value) {
+            return;
+        }
         // The bounds in the description of the key itself are added last and take precedence.
-        let bounds = bounds(rule).filter(|_| self.is_quantity(rule, MOST_REFERENCES));
+        let bounds = if self.is_quantity(rule, MOST_REFERENCES) { bounds(rule) } else { None };
         for wrong in self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key) {
             wrong.bounds = bounds.clone().or(wrong.bounds.take());
             // If the value has several allowed forms, a violation of one form already states what this form allows.
