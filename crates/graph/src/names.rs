@@ -57,6 +57,7 @@ mod tests {
         assert_eq!(nearest("acl", names), "", "the word itself");
         assert_eq!(nearest(&"x".repeat(100_000), names), "");
     }
+
     #[test]
     fn the_verb_agrees_with_the_number_of_names() {
         assert_eq!(allowed_names([]), "none is allowed");

@@ -177,6 +177,7 @@ fn absurd_inputs_give_an_answer_or_an_error_that_says_what_is_allowed() {
                     "has no",
                     "no model",
                     "put it in quotes",
+                    "give each",
                 ];
                 assert!(words.iter().any(|word| error.contains(word)), "seed {seed}: {error}");
                 errors += 1;

@@ -170,7 +170,7 @@ fn wrong_parameters_are_named() {
         (
             json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "tunnels": [], "sequence": true }),
             "sequence",
-            "only with one `teid`",
+            "sequence numbers belong to one tunnel: leave out `sequence`, or set `teid`",
         ),
     ];
     for (key, value, message) in [
