@@ -70,13 +70,13 @@ impl Declare for AesGcmDecrypt {
     const NAME: &'static str = "aes_gcm_decrypt";
     const SUMMARY: &'static str = "decrypts UDP payloads with AES-GCM";
     const HELP: &'static str = "\
-        Restores packets that `aes_gcm_encrypt` has encrypted: the payload is decrypted in place (NIST SP 800-38D), \
-        the 12 bytes before it and the 16 after it are removed, and lengths and checksums are updated. A packet with a \
-        wrong tag is dropped, whatever changed it on the way. The packet carries the id of its key; several keys can \
-        be listed, so that packets under an old and a new key are decrypted. Addresses and ports are not \
-        authenticated; a UDP checksum that was wrong stays wrong. Fragments are dropped, and so is a packet that hides \
-        its protocol behind more than 8 IPv6 extension headers or 4 VLAN tags (`undecidable`). Replayed packets are \
-        accepted; `esp_decrypt` drops them.";
+        Restores packets that `aes_gcm_encrypt` has encrypted. The payload is decrypted in place (NIST SP 800-38D). \
+        The 12 bytes before it and the 16 bytes after it are removed. Lengths and checksums are updated. A packet with \
+        a wrong authentication tag is dropped. Each packet carries the id of its key. If several keys are listed, \
+        packets under an old key and under a new key are decrypted. Addresses and ports are not authenticated. A UDP \
+        checksum that was wrong stays wrong. Fragments are dropped. A packet that hides its protocol behind more than \
+        8 IPv6 extension headers or 4 VLAN tags is dropped, too (`undecidable`). Replayed packets are accepted: only \
+        `esp_decrypt` drops replayed packets.";
     const EXAMPLE: &'static str = "\
         { keys: [{ id: 1, key: \"000102030405060708090a0b0c0d0e0f\" }, { id: 2, key: \
         \"0f0e0d0c0b0a09080706050403020100\" }] }";

@@ -89,16 +89,17 @@ impl Declare for AesGcmEncrypt {
     const SUMMARY: &'static str = "encrypts UDP payloads with AES-GCM";
     const HELP: &'static str = "\
         The payload of UDP over IPv4 or IPv6 is encrypted in place with AES-128 or AES-256 in Galois/Counter mode \
-        (NIST SP 800-38D). Its length does not change, but 12 bytes are added before it and 16 after it: the key's id \
-        (1 byte), the sender (3, drawn when the process starts), a counter (8), and the tag. The first twelve are the \
-        nonce, so they are authenticated too; addresses and ports are not, and may be translated on the way. All \
-        modules and workers of the process share one counter. It starts at the time of day in nanoseconds, so that no \
-        number is used twice with a key that outlasts the process. Lengths and checksums are updated: the IPv4 \
-        header's and UDP's checksums by the difference (RFC 1624); a UDP checksum of 0 stays. To change the key, take \
-        three steps: add the new key to the decrypting side, `use` it here, remove the old one. Fragments are dropped, \
-        also with `others: pass`, so that no UDP leaves unencrypted. A packet that hides its protocol behind more than \
-        8 IPv6 extension headers or 4 VLAN tags is dropped, too (`undecidable`). Packets that become too long are \
-        dropped; no ICMP message is sent. There is no protection against replayed packets; `esp_encrypt` has it.";
+        (NIST SP 800-38D). The payload keeps its length. Before it, 12 bytes are added: the key's id (1 byte), the \
+        sender's number (3 bytes, drawn when the process starts) and a counter (8 bytes). After it, the tag is added \
+        (16 bytes). The 12 bytes are the nonce, so they are authenticated, too. Addresses and ports are not \
+        authenticated, so they may be translated on the way. All modules and workers of the process share one counter. \
+        It starts at the time of day in nanoseconds, so that no number is used twice if a restarted process uses the \
+        same key. Lengths are updated. The checksums of the IPv4 header and of UDP change by the difference (RFC \
+        1624); a UDP checksum of 0 stays 0. To change the key, take three steps: add the new key to the decrypting \
+        side, `use` it here, and remove the old key. Fragments are dropped, also with `others: pass`, so that no UDP \
+        leaves unencrypted. A packet that hides its protocol behind more than 8 IPv6 extension headers or 4 VLAN tags \
+        is dropped, too (`undecidable`). Packets that become too long are dropped; no ICMP message is sent. Replayed \
+        packets are not detected: to detect them, use `esp_encrypt` and `esp_decrypt`.";
     const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }], mtu: 1500 }"#;
     const DROPS: &'static [Reason] = DROPS;
     // All workers draw numbers from one counter.

@@ -138,14 +138,15 @@ impl Declare for EspDecrypt {
     const HELP: &'static str = "\
         ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106), over IPv4 or \
         IPv6, and in UDP if a port is given (RFC 3948). Gate `0`: the inner IPv4 or IPv6 packets, behind an Ethernet \
-        header that has the outer addresses. The association is found by its index alone. A packet that has already \
-        come, or lies before the window, is dropped before decryption; the window moves only for authentic packets. \
-        With `esn` sequence numbers have 64 bits (RFC 4303 appendix A). Padding, next header and the inner packet's \
-        length are checked; padding for traffic flow confidentiality is removed, dummy packets are consumed. \
-        Congestion that the outer packet has met is passed on (RFC 6040). An association that reaches its soft limit \
-        is counted under `lifetime`; at its hard limit its packets are dropped. Fragments of outer packets are not \
-        reassembled. A window belongs to one worker: with several workers, assign the module to one of them. With \
-        `udp`, packets of the key exchange (IKE), which begin with four zero bytes, leave by the gate `ike`.";
+        header that has the outer addresses. The security parameters index (SPI) of a packet alone selects its \
+        association. A packet whose sequence number has already come, or lies before the window, is dropped before \
+        decryption. Only authentic packets move the window. With `esn`, sequence numbers have 64 bits (RFC 4303 \
+        appendix A). Padding, next header and the inner packet's length are checked. Padding for traffic flow \
+        confidentiality is removed. Dummy packets are consumed. A congestion mark of the outer packet is passed on to \
+        the inner packet (RFC 6040). If an association reaches its soft limit, this is counted under `lifetime`. At \
+        the hard limit, the association's packets are dropped. Fragments of outer packets are not reassembled. A \
+        window belongs to one worker: with several workers, assign the module to one of them. With `udp`, packets of \
+        the key exchange (IKE), which begin with four zero bytes, leave by the gate `ike`.";
     const EXAMPLE: &'static str = "\
         { associations: [\"0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef for=10.60.0.0/16,2001:db8:60::/48 \
         hard-packets=4000000000\"], udp: 4500 }";

@@ -166,20 +166,22 @@ impl Declare for EspEncrypt {
     const NAME: &'static str = "esp_encrypt";
     const SUMMARY: &'static str = "puts IP packets into ESP tunnels, encrypted with AES-GCM";
     const HELP: &'static str = "\
-        ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106). The IPv4 or \
-        IPv6 packet without its Ethernet header, VLAN tags and padding is encrypted in place. Ethernet, IPv4 or IPv6, \
-        optional UDP (RFC 3948) and ESP headers are put before it, padding and tag after it. The outer Ethernet \
-        addresses are the inner ones until `mac_rewrite` writes others. Sequence numbers begin with 1. With `esn` they \
-        have 64 bits of which 32 are sent (RFC 4303 section 2.2.1). After the last number no packet leaves. If several \
-        associations match a packet, the one added last is used, so that keys change without a pause. An association \
-        that reaches its soft limit is counted under `lifetime`; at its hard limit its packets are dropped. \
-        Initialisation vectors are drawn from one counter of the process that starts at the time of day, so that none \
-        is used twice with a key that outlasts the process. Sequence numbers, however, begin again when the process \
-        restarts; the peer takes them for replayed packets until it gets a new association. Traffic class and \
-        congestion notification are copied (RFC 4301 section 5.1.2, RFC 6040). Fragments are encrypted as they are. \
-        The inner time to live is not changed: `ttl` does that. Packets that become too long are dropped; no ICMP \
-        message is sent. An association's numbers belong to one worker: with several workers, assign the module to one \
-        of them, or split the prefixes among modules. The gate `bypass` exists with `unmatched: bypass`.";
+        ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106). The Ethernet \
+        header, VLAN tags and padding are removed, and the IPv4 or IPv6 packet is encrypted in place. New headers are \
+        put before it: Ethernet, IPv4 or IPv6, UDP if requested (RFC 3948), and ESP. ESP's padding and the tag are put \
+        after it. The new Ethernet header has the addresses of the old one: to write others, put `mac_rewrite` after \
+        this module. Sequence numbers begin with 1. With `esn` they have 64 bits, of which 32 are sent (RFC 4303 \
+        section 2.2.1). After the last number no packet leaves. If several associations match a packet, the one added \
+        last is used, so that keys change without a pause. If an association reaches its soft limit, this is counted \
+        under `lifetime`. At the hard limit, the association's packets are dropped. Initialisation vectors come from \
+        one counter of the process. It starts at the time of day, so that no vector is used twice if a restarted \
+        process uses the same key. Sequence numbers begin with 1 again when the process restarts: the peer then takes \
+        packets for replayed ones until it gets a new association. Traffic class and congestion notification are \
+        copied (RFC 4301 section 5.1.2, RFC 6040). Fragments are encrypted as they are. The inner time to live is not \
+        changed: the function `ttl` decrements it. Packets that become too long are dropped; no ICMP message is sent. \
+        An association's numbers belong to one worker: with several workers, assign the module to one of them, or \
+        split the prefixes among modules. With `unmatched: bypass`, packets without an association leave by the gate \
+        `bypass`.";
     const EXAMPLE: &'static str = "\
         { source: 192.0.2.1, associations: [\"0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef peer=192.0.2.10 \
         for=10.60.0.0/16,2001:db8:60::/48 hard-packets=4000000000\"], mtu: 1500 }";

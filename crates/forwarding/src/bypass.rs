@@ -33,9 +33,9 @@ impl Declare for Bypass {
     const HELP: &'static str = "\
         Spins for `cycles_per_batch` plus `cycles_per_packet` for each packet of the batch, then passes all packets \
         through the only gate, unchanged. This is the linear cost of a function in batch models. Cycles are ticks of \
-        the time-stamp counter, which runs at a constant rate whatever the core does; if there is no such counter they \
-        are nanoseconds. The time is exact to one reading of the counter (about 20 ticks). In virtual time it does not \
-        spin: there the engine charges configured costs.";
+        the time-stamp counter, which runs at a constant rate whatever the core does. If there is no such counter, \
+        cycles are nanoseconds. The time is exact to one reading of the counter (about 20 ticks). In virtual time the \
+        function does not spin: the engine charges the configured costs instead.";
     const EXAMPLE: &'static str = "{ cycles_per_batch: 900, cycles_per_packet: 25 }";
     const STATE: StateKind = StateKind::None;
 

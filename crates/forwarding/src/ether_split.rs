@@ -88,10 +88,10 @@ impl Declare for EtherSplit {
     const NAME: &'static str = "ether_split";
     const SUMMARY: &'static str = "splits frames by EtherType";
     const HELP: &'static str = "\
-        One gate for each listed type, in order and named as written, and a last one, `other`. The type is that of the \
-        outer header: a frame with a VLAN tag (0x8100, 0x88a8 of IEEE 802.1ad, or the older 0x9100, 0x9200 and 0x9300) \
-        is of type `vlan`, whatever the tag encloses. Frames without a type go to `other`: IEEE 802.3 frames, which \
-        have a length instead, and frames that end inside the header.";
+        There is one gate for each listed type, in the listed order and with the name as written, and a last gate, \
+        `other`. The type is that of the outer header: a frame with a VLAN tag (0x8100, 0x88a8 of IEEE 802.1ad, or the \
+        older 0x9100, 0x9200 and 0x9300) is of type `vlan`, whatever the tag encloses. Frames without a type leave by \
+        `other`. These are IEEE 802.3 frames, which have a length instead, and frames that end inside the header.";
     const EXAMPLE: &'static str = "{ types: [ipv4, ipv6, arp, vlan, 0x88cc] }";
     const STATE: StateKind = StateKind::None;
 

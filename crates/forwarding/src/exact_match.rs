@@ -70,15 +70,16 @@ impl Declare for ExactMatch {
     const NAME: &'static str = "exact_match";
     const SUMMARY: &'static str = "sends packets to gates by the values of header fields";
     const HELP: &'static str = "\
-        A packet's values of all fields together are looked up among the rules. Gates are named by their numbers; \
-        there are as many as `rules` and `miss` mention. Two rules with the same values are an error. A packet that \
-        lacks a field is a miss: it is of another protocol, too short, or a fragment without the required port. A \
-        packet that hides a field is dropped as `undecidable`: the field is behind more tags or extension headers than \
-        are searched, or the packet is cut short before the field of a transport header (RFC 7113 section 3). \
-        `ether.*` and `vlan.*` are of the outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP \
-        behind IPv4 options and up to 8 IPv6 extension headers. The offset of `raw` counts from the start of the \
-        frame; the bytes are read in network order, and bits outside its mask count as 0. A field has at most 16 \
-        bytes, the key at most eight words; a field of more than 8 bytes takes two words.";
+        A rule matches a packet if all its values are equal to the values of the packet's fields. Two rules with the \
+        same values are an error. Gates are named by their numbers, from 0 to the greatest number in `rules` and \
+        `miss`. A packet that does not have a field is a miss: the packet is of another protocol, ends before the \
+        field, or is a fragment without the required port. A packet is dropped as `undecidable` if it may have the \
+        field, but the field cannot be read (RFC 7113 section 3): the field is behind more tags or extension headers \
+        than are searched, or the packet ends inside a transport header, before the field. `ether.*` and `vlan.*` are \
+        fields of the outer header and of the outer tag. IP is found behind up to four tags. TCP, UDP and ICMP are \
+        found behind IPv4 options and behind up to 8 IPv6 extension headers. The offset of `raw` counts from the start \
+        of the frame. Its bytes are read in network order, and bits outside its mask count as 0. A field has at most \
+        16 bytes. The key has at most eight words: a field of up to 8 bytes takes one word, a longer field takes two.";
     const EXAMPLE: &'static str =
         "{ fields: [ipv4.dst, udp.dport], rules: [{ values: [192.0.2.1, 53], gate: 0 }], miss: 1 }";
     const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16], destination_port: 53 }";

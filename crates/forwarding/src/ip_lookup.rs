@@ -113,14 +113,15 @@ impl Declare for IpLookup {
     const SUMMARY: &'static str =
         "finds the next hop of the longest prefix that contains the destination, IPv4 and IPv6";
     const HELP: &'static str = "\
-        Gates are named by the numbers of the next hops, from 0. A file of routes has one per line, `10.0.0.0/8 3`, \
-        both families mixed, with comments after #; its name is relative to the configuration. Several modules can \
-        share a table as a state `routes`. `{ synthetic: n, next_hops: k, seed: s, ipv6: m }` generates n IPv4 routes \
-        and m (none by default) IPv6 routes in a mix of lengths like the Internet's, with next hops from 0 to k - 1. \
-        Some of them divide 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180) into equal parts that go to the next \
-        hops in turn, so that traffic to all of a range has a route and reaches every next hop. With `to: word` \
-        packets leave by the one gate with their next hop in the metadata word `next_hop`; with `to: both` the next \
-        hop selects the gate and is in the word. Checksums, lengths and time to live are not checked.";
+        Gates are named by the numbers of the next hops, from 0. A file of routes has one route per line, for example \
+        `10.0.0.0/8 3`. IPv4 and IPv6 routes may be mixed, and comments begin with #. The file's name is relative to \
+        the configuration. Several modules can share a table as a state `routes`. `{ synthetic: n, next_hops: k, seed: \
+        s, ipv6: m }` generates n IPv4 routes and m (none by default) IPv6 routes in a mix of lengths like the \
+        Internet's, with next hops from 0 to k - 1. Some of them divide 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC \
+        5180) into equal parts that go to the next hops in turn. So every address of these ranges has a route, and \
+        traffic to a whole range reaches every next hop. With `to: word`, all packets leave by one gate, and the next \
+        hop is in the metadata word `next_hop`. With `to: both`, the next hop selects the gate, and is also in the \
+        metadata word. Checksums, lengths and time to live are not checked.";
     const EXAMPLE: &'static str =
         r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1", "2001:db8::/32 2"], next_hops: 4, miss: 3 }"#;
     const TRAFFIC: &'static str = "{ destination: [10.0.0.0/8, 198.19.0.0/16] }";

@@ -27,12 +27,12 @@ impl Declare for IpSwap {
     const NAME: &'static str = "ip_swap";
     const SUMMARY: &'static str = "swaps source and destination addresses and ports: turns a packet into a reply";
     const HELP: &'static str = "\
-        The addresses of IPv4 or IPv6 are swapped, and so are the ports of TCP, UDP, UDP-Lite, SCTP and DCCP if the \
-        packet shows them: the first fragment of a datagram does, later ones do not. The sums contain the same words \
-        as before, so no checksum changes; the integrity check of an authentication header (RFC 4302) covers the \
-        addresses and is wrong afterwards. Everything else stays: Ethernet addresses (`mac_swap`), TCP's flags and \
-        numbers, an ICMP message's type. For test beds: the module replaces the remote hosts of the sessions. Headers \
-        are found behind up to four VLAN tags.";
+        The addresses of IPv4 or IPv6 are swapped. The ports of TCP, UDP, UDP-Lite, SCTP and DCCP are swapped, too. \
+        Fragments after the first have no ports: only their addresses are swapped. Checksums stay correct without a \
+        change, because they add up the same words as before. The integrity check of an authentication header (RFC \
+        4302) covers the addresses, and is wrong afterwards. Everything else stays: Ethernet addresses (`mac_swap` \
+        swaps them), TCP's flags and numbers, an ICMP message's type. In a test bed, the module can replace the remote \
+        hosts of the sessions. Headers are found behind up to four VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] =
         &[Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." }];

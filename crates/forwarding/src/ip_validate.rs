@@ -68,20 +68,22 @@ impl Declare for IpValidate {
     const NAME: &'static str = "ip_validate";
     const SUMMARY: &'static str = "drops packets with an invalid IPv4 or IPv6 header";
     const HELP: &'static str = "\
-        IPv4 as RFC 1812 section 5.2.2 requires before a packet is forwarded: the frame holds at least 20 bytes, the \
-        version is 4, the header length at least 5 words, the total length at least that of the header and at most \
-        that of the frame, and the checksum is correct, options included. IPv6 (RFC 8200 section 3): the fixed header \
-        is complete, the version 6, and the frame holds the payload length; 0 means no payload. A jumbogram (a length \
-        of 0 before hop-by-hop options, RFC 2675) is `truncated`, because no frame is that long. If a packet has \
-        several faults, the drop reason is the first of `bad_header`, `truncated` and `bad_checksum`. Bytes after the \
-        packet, such as the padding of short frames, are allowed and stay. With `cut: pass`, a packet that is short \
-        only because a capture cut it passes if its IP header is complete and valid. With `martians: drop` (the \
-        default), packets with martian addresses are dropped. In IPv4 these are a source in 0.0.0.0/8, 127.0.0.0/8 or \
-        from 224.0.0.0 on, and a destination in 0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 except 255.255.255.255 (RFC 1812 \
-        section 5.3.7). In IPv6 these are a multicast source, a source or destination that is ::, ::1, IPv4-mapped or \
-        IPv4-compatible, and a destination that is a group of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and \
-        2.7). A source of 0.0.0.0 or :: passes if the destination is a link-local group or 255.255.255.255, as in DHCP \
-        and duplicate address detection. Own, broadcast and link-local addresses are checked by `interface_in`.";
+        An IPv4 header is valid (RFC 1812 section 5.2.2) if the frame holds at least 20 bytes of it, the version is 4, \
+        the header length is at least 5 words, the total length is at least the header length and not more than the \
+        frame holds, and the checksum over header and options is correct. An IPv6 header is valid (RFC 8200 section 3) \
+        if it is complete, the version is 6, and the frame holds as many bytes as the payload length states. A payload \
+        length of 0 means no payload. A jumbogram (a payload length of 0 before hop-by-hop options, RFC 2675) is \
+        dropped as `truncated`, because no frame is that long. If a packet has several faults, the drop reason is the \
+        first of `bad_header`, `truncated` and `bad_checksum`. Bytes after the packet, such as the padding of short \
+        frames, are allowed and stay. A packet may be short only because a capture cut it. With `cut: pass`, such a \
+        packet passes if its IP header is complete and valid. With `martians: drop` (the default), packets with \
+        martian addresses are dropped. In IPv4 these are a source in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, and \
+        a destination in 0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 except 255.255.255.255 (RFC 1812 section 5.3.7). In \
+        IPv6 these are a multicast source, a source or destination that is ::, ::1, IPv4-mapped or IPv4-compatible, \
+        and a destination that is a group of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and 2.7). A source of \
+        0.0.0.0 or :: passes if the destination is a link-local group or 255.255.255.255, as in DHCP and duplicate \
+        address detection. `interface_in` checks the router's own addresses, broadcast addresses and link-local \
+        addresses.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;

@@ -115,10 +115,10 @@ impl Declare for MacTable {
     const NAME: &'static str = "mac_table";
     const SUMMARY: &'static str = "sends frames to gates by destination MAC address";
     const HELP: &'static str = "\
-        Gates are named by their numbers. The whole destination address must be listed; a table may hold hundreds of \
-        thousands. Multicast and broadcast addresses (the group bit set, IEEE 802) can be listed like any other, such \
-        as 01:80:c2:00:00:0e of LLDP; others go where `group` says: a frame leaves by one gate, it is not copied to \
-        all. The table does not learn addresses.";
+        Gates are named by their numbers. Addresses are listed whole, without masks; a table may hold hundreds of \
+        thousands of addresses. Multicast and broadcast addresses (with the group bit set, IEEE 802) can be listed \
+        like any other, for example 01:80:c2:00:00:0e of LLDP. For those that are not listed, `group` decides. A frame \
+        leaves by one gate only: it is not copied to several gates. The table does not learn addresses.";
     const EXAMPLE: &'static str =
         r#"{ addresses: { "02:00:00:00:00:01": 0, "02:00:00:00:00:02": 1 }, gates: 3, miss: drop, group: 2 }"#;
     const DROPS: &'static [Reason] = DROPS;

@@ -60,14 +60,15 @@ pub struct Mtu {
 impl Declare for Mtu {
     type Params = Params;
     const NAME: &'static str = "mtu";
-    const SUMMARY: &'static str = "fragments IPv4 packets longer than a link's MTU, and rejects others";
+    const SUMMARY: &'static str =
+        "fragments IPv4 packets that exceed a link's MTU, and rejects other packets that exceed it";
     const HELP: &'static str = "\
-        A longer IPv4 packet that may be fragmented becomes fragments (RFC 791 section 3.2): all except the last have \
-        the greatest length allowed; options with the copy flag are in each of them. Packets that may not be \
-        fragmented (don't fragment), and all longer IPv6 packets, are dropped or leave by the gate `too_big`. Put \
-        `icmp_error` with `error: too_big` and the same `mtu` there to inform their sender (RFC 1191, RFC 8201). Other \
-        frames pass. Lengths are those in the IP headers. Fragments of a packet with a wrong header checksum have \
-        wrong ones, too: `ip_validate` before drops such packets.";
+        An IPv4 packet that is longer than the MTU and may be fragmented becomes fragments (RFC 791 section 3.2). All \
+        fragments except the last have the greatest allowed length. Options with the copy flag are in every fragment. \
+        A packet that is longer than the MTU is dropped, or leaves by the gate `too_big`, if it is IPv6, or IPv4 with \
+        the don't-fragment bit. To inform its sender (RFC 1191, RFC 8201), put `icmp_error` with `error: too_big` and \
+        the same `mtu` behind this gate. All other frames pass. Lengths are those in the IP headers. Fragments of a \
+        packet with a wrong header checksum have wrong checksums, too: to drop such packets, put `ip_validate` before.";
     const EXAMPLE: &'static str = "{ mtu: 1400, too_big: gate }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;

@@ -31,9 +31,9 @@ impl Declare for RandomSplit {
     const SUMMARY: &'static str = "spreads packets over gates at random";
     const HELP: &'static str = "\
         Gates are named by their numbers. Each packet's gate is drawn separately (SplitMix64), so packets of one \
-        session are spread over gates and may overtake each other; `hash_split` and `weighted_split` keep sessions \
-        together. The drawn numbers depend only on the pipeline's seed and the module's name: the same packets in the \
-        same order take the same gates.";
+        session are spread over gates and may overtake each other. To keep sessions together, use `hash_split` or \
+        `weighted_split`. The drawn numbers depend only on the pipeline's seed and the module's name: the same packets \
+        in the same order take the same gates.";
     const EXAMPLE: &'static str = "{ gates: 3, weights: [2, 1, 1] }";
     // The generator's state does not depend on packets, so each replica may have its own generator.
     const STATE: StateKind = StateKind::None;

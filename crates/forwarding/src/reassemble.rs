@@ -138,14 +138,14 @@ impl Declare for Reassemble {
     const HELP: &'static str = "\
         RFC 791 section 3.2 and RFC 8200 section 4.5. Fragments wait until all fragments of the datagram have come. \
         The datagram leaves in the position of the fragment that completed it, with the headers and metadata words of \
-        the first fragment and without a fragment header; the other fragments are consumed. It must fit into a chunk. \
-        If fragments overlap, the datagram is dropped, in IPv4 as in IPv6 (RFC 5722); of two identical fragments only \
-        the second is dropped. An IPv6 fragment that is its whole datagram loses its fragment header and passes (RFC \
-        6946). A datagram can have up to 64 fragments. An IPv4 fragment with a wrong header checksum is dropped. With \
-        `timed_out: gate` the first fragment of an incomplete datagram leaves through a gate of that name, for \
-        `icmp_error` with `error: reassembly_time_exceeded`. All other packets pass. With several workers all \
-        fragments of a datagram come to the same worker, which is selected by their addresses. Fragments that still \
-        wait when a run ends are counted as `held_at_close`.";
+        the first fragment and without a fragment header. The other fragments are consumed. The datagram must fit into \
+        a chunk of the pool. If fragments overlap, the datagram is dropped, in IPv4 as in IPv6 (RFC 5722). Exception: \
+        of two identical fragments, only the second is dropped. An IPv6 fragment that is a whole datagram loses its \
+        fragment header and passes (RFC 6946). A datagram can have up to 64 fragments. An IPv4 fragment with a wrong \
+        header checksum is dropped. With `timed_out: gate` the first fragment of an incomplete datagram leaves through \
+        a gate of that name, for `icmp_error` with `error: reassembly_time_exceeded`. All other packets pass. With \
+        several workers, the addresses of a fragment select its worker, so all fragments of a datagram come to the \
+        same worker. Fragments that still wait when a run ends are counted as `held_at_close`.";
     const EXAMPLE: &'static str = "{ timeout: 10s, datagrams: 256, held: 512 }";
     const DROPS: &'static [Reason] = DROPS;
     const CONSUMES: &'static [Reason] = CONSUMES;

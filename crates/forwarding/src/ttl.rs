@@ -40,9 +40,9 @@ impl Declare for Ttl {
     const SUMMARY: &'static str = "decrements the IPv4 time to live or the IPv6 hop limit";
     const HELP: &'static str = "\
         A router must do this (RFC 1812 section 5.3.1, RFC 8200 section 3). The IPv4 header checksum is changed by the \
-        difference (RFC 1624 equation 3), not recomputed: a wrong one stays wrong. A packet whose value is 0 or 1 is \
-        dropped, or leaves by the gate `expired`, where `icmp_error` can inform its sender. Headers are found behind \
-        up to four VLAN tags.";
+        difference (RFC 1624 equation 3), not recomputed: a wrong checksum stays wrong. A packet whose value is 0 or 1 \
+        is dropped, or leaves by the gate `expired`, where `icmp_error` can inform its sender. Headers are found \
+        behind up to four VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;

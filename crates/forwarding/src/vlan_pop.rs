@@ -49,9 +49,9 @@ impl Declare for VlanPop {
     const NAME: &'static str = "vlan_pop";
     const SUMMARY: &'static str = "removes the outer VLAN tag";
     const HELP: &'static str = "\
-        A tag follows the type 0x8100, or 0x88a8 of IEEE 802.1ad. The outer one of several tags is removed, and the \
-        frame becomes four bytes shorter at its start. Frames without a tag pass unchanged or are dropped, as \
-        configured in `untagged`.";
+        A tag begins with the type 0x8100, or 0x88a8 (IEEE 802.1ad). If a frame has several tags, only the outer tag \
+        is removed. The frame becomes four bytes shorter at its start. Frames without a tag pass unchanged or are \
+        dropped, as configured in `untagged`.";
     const EXAMPLE: &'static str = "{ untagged: drop }";
     const TRAFFIC: &'static str = "{ vlans: [100] }";
     const DROPS: &'static [Reason] = DROPS;

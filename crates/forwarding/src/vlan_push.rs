@@ -75,8 +75,8 @@ impl Declare for VlanPush {
     const NAME: &'static str = "vlan_push";
     const SUMMARY: &'static str = "puts a VLAN tag on every frame";
     const HELP: &'static str = "\
-        The tag (IEEE 802.1Q section 9.3) is inserted after the addresses, so it is the outer one of a frame that \
-        already has a tag. The drop eligible bit is 0. The frame becomes four bytes longer at its start.";
+        The tag (IEEE 802.1Q section 9.3) is inserted after the addresses. If the frame already has a tag, the new tag \
+        is the outer tag. The drop eligible bit is 0. The frame becomes four bytes longer at its start.";
     const EXAMPLE: &'static str = "{ id: 100, priority: 3, tpid: 0x88a8 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;

@@ -27,10 +27,11 @@ impl Declare for VlanSplit {
     const NAME: &'static str = "vlan_split";
     const SUMMARY: &'static str = "splits frames by VLAN identifier";
     const HELP: &'static str = "\
-        One gate for each listed identifier, in order and named by it, and a last one, `other`. Only the outer tag \
-        (type 0x8100, or 0x88a8 of IEEE 802.1ad) is checked. Frames without a tag, with an incomplete one, or with an \
-        identifier that is not listed go to `other`; so do priority tags, whose identifier is 0 (IEEE 802.1Q section \
-        9.6), unless 0 is listed. Frames are not changed.";
+        There is one gate for each listed identifier, in the listed order and with the identifier as its name, and a \
+        last gate, `other`. Only the outer tag (type 0x8100, or 0x88a8 of IEEE 802.1ad) is checked. Frames without a \
+        tag, with an incomplete tag, or with an identifier that is not listed leave by `other`. A priority tag has the \
+        identifier 0 (IEEE 802.1Q section 9.6): its frame also leaves by `other`, unless 0 is listed. Frames are not \
+        changed.";
     const EXAMPLE: &'static str = "{ ids: [100, 200] }";
     const TRAFFIC: &'static str = "{ vlans: [100] }";
     const STATE: StateKind = StateKind::None;

@@ -67,9 +67,10 @@ impl Declare for WeightedSplit {
     const NAME: &'static str = "weighted_split";
     const SUMMARY: &'static str = "spreads sessions over gates by weight";
     const HELP: &'static str = "\
-        Gates are named by their numbers. A session's gate is derived from its hash, as in `hash_split`: all its \
-        packets, in both directions, leave by the same gate and keep their order. The weights divide sessions, not \
-        packets: shares of packets are as uneven as the sessions are.";
+        Gates are named by their numbers. As in `hash_split`, the hash of a session selects the gate: all packets of a \
+        session, in both directions, leave by the same gate and keep their order. The weights divide sessions, not \
+        packets. If some sessions have many more packets than others, the gates' shares of packets differ from the \
+        weights.";
     const EXAMPLE: &'static str = "{ weights: [3, 1] }";
     const STATE: StateKind = StateKind::None;
 

@@ -232,15 +232,16 @@ impl Declare for GtpuDecap {
     const SUMMARY: &'static str = "takes IP packets out of GTP-U tunnels over IPv4 and IPv6";
     const HELP: &'static str = "\
         Gate `0`: the inner IPv4 or IPv6 packets of T-PDUs (3GPP TS 29.281) behind an Ethernet header that has the \
-        outer addresses; their tunnel is in the metadata word `teid`. Optional fields and extension headers are \
-        skipped; the QoS flow of a PDU Session Container is in the metadata word `uplink_qfi`, for `upf_uplink`. \
-        Congestion that the outer packet has met is passed on (RFC 6040). Gate `reply`: echo responses, made from the \
-        requests, and errors. Gate `control`: echo responses, error indications, end markers and notifications from \
-        others, unchanged. The sender of a packet of an unknown tunnel gets an Error Indication. The sender of a \
-        packet with an unknown extension header that must be understood gets a Supported Extension Headers \
-        Notification. At most `errors_per_second` of both are sent. With `keep_addresses: true`, `upf_uplink` can send \
-        Error Indications about tunnels that are known here but belong to no session. The outer IPv4 checksum is not \
-        checked (`ip_validate` before it does that), and fragments are not reassembled.";
+        outer addresses. The metadata word `teid` has their tunnel. The metadata word `uplink_qfi` has the QoS flow of \
+        a PDU Session Container, for `upf_uplink`. Other extension headers and optional fields are skipped. A \
+        congestion mark of the outer packet is passed on to the inner packet (RFC 6040). Gate `reply`: this module's \
+        answers to echo requests, and its error messages. Gate `control`: echo responses, error indications, end \
+        markers and notifications that other hosts have sent, unchanged. The sender of a packet in an unknown tunnel \
+        gets an Error Indication. The sender of a packet with an unknown extension header that must be understood gets \
+        a Supported Extension Headers Notification. At most `errors_per_second` of these two messages are sent. With \
+        `keep_addresses: true`, `upf_uplink` can send Error Indications about tunnels that are known here but belong \
+        to no session. The outer IPv4 checksum is not checked: to check it, put `ip_validate` before. Fragments are \
+        not reassembled.";
     const EXAMPLE: &'static str =
         r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;
     const TRAFFIC: &'static str =

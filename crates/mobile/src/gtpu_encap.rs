@@ -128,16 +128,17 @@ impl Declare for GtpuEncap {
     const NAME: &'static str = "gtpu_encap";
     const SUMMARY: &'static str = "puts IP packets into GTP-U tunnels over IPv4 or IPv6";
     const HELP: &'static str = "\
-        The IP packet becomes a T-PDU (3GPP TS 29.281): its Ethernet header, VLAN tags and padding are removed; \
-        Ethernet, IP, UDP (to port 2152) and GTP-U headers are put before it. The outer Ethernet addresses are the \
-        inner ones until `mac_rewrite` writes others. Either all packets go into one tunnel (`peer` and `teid`), or \
-        each into that of its user (`tunnels`), or each into the tunnel that `upf_downlink` has found (`by: session`). \
-        With `tunnels`, an IPv6 user has a /64. For routes behind users let `ip_lookup` with `to: word` find a number, \
-        and use `by: next_hop`. Over IPv4 the identification is 0 if packets may not be fragmented (RFC 6864); \
-        otherwise it comes from one counter for all modules of one `source`. Over IPv6 the flow label is derived from \
-        the session, too (RFC 6438). Congestion notification is copied (RFC 6040). Packets that become too long are \
-        dropped; no ICMP message is sent. The outer headers have 36 bytes over IPv4 and 56 over IPv6, 4 more with \
-        `sequence`, 8 more with `qfi`.";
+        The IP packet becomes a T-PDU (3GPP TS 29.281). Its Ethernet header, VLAN tags and padding are removed. \
+        Ethernet, IP, UDP (to port 2152) and GTP-U headers are put before it. The new Ethernet header has the \
+        addresses of the old one: to write others, put `mac_rewrite` after this module. There are three ways to select \
+        the tunnel: all packets go into one tunnel (`peer` and `teid`), each goes into its user's tunnel (`tunnels`), \
+        or each goes into the tunnel that `upf_downlink` has found (`by: session`). With `tunnels`, an IPv6 user has a \
+        /64. If users have networks behind them, put `ip_lookup` with `to: word` before, and use `by: next_hop`: the \
+        next hop then selects the tunnel. Over IPv4, the identification field is 0 if packets may not be fragmented \
+        (RFC 6864). Otherwise it comes from a counter that all modules with the same `source` share. Over IPv6, the \
+        flow label is derived from the session (RFC 6438). Congestion notification is copied to the outer header (RFC \
+        6040). Packets that become too long are dropped; no ICMP message is sent. The outer headers have 36 bytes over \
+        IPv4 and 56 over IPv6, 4 more with `sequence`, 8 more with `qfi`.";
     const EXAMPLE: &'static str = "\
         { source: 192.0.2.1, tunnels: [\"10.60.0.1 0x1001 192.0.2.10\", \"2001:db8:60:1::/64 0x1002 192.0.2.11\"], \
         qfi: 9, mtu: 1500 }";

@@ -51,17 +51,18 @@ impl Declare for UpfDownlink {
     type Params = Params;
     const NAME: &'static str = "upf_downlink";
     const SUMMARY: &'static str =
-        "finds the session and bearer of packets to users by destination, applies rate limits and charges the packets";
+        "for packets to users: finds session and bearer by destination, applies rate limits, charges the packets";
     const HELP: &'static str = "\
         The downlink of a user plane function (3GPP TS 23.501 section 5.8). The session is the one whose user has the \
-        destination address, or the IPv6 /64 that contains it. The bearer is that of the first filter, by precedence, \
-        that matches the packet, otherwise the session's first. Limits and charging are as in `upf_uplink`. The \
-        packet's tunnel is written to the metadata words `tunnel_teid`, `tunnel_peer` and `tunnel_qfi`, for \
-        `gtpu_encap` with `by: session`. Sessions can change while packets run: tables `sessions`, `usage` and \
-        `ended`. Packets to users without a tunnel are dropped, not kept until there is one. Fragments except the \
-        first show no ports; put `reassemble` before if filters or rules name ports. If one names a protocol or ports, \
-        a packet that hides them is dropped as `undecidable` (behind more than 8 IPv6 extension headers, or cut short; \
-        RFC 7113 section 3).";
+        destination address, or the IPv6 /64 that contains it. The first filter that matches the packet, in order of \
+        precedence, selects the bearer. If no filter matches, the packet has the session's first bearer. Limits and \
+        charging are as in `upf_uplink`. The packet's tunnel is written to the metadata words `tunnel_teid`, \
+        `tunnel_peer` and `tunnel_qfi`, for `gtpu_encap` with `by: session`. Sessions can change while packets run: \
+        see the tables `sessions`, `usage` and `ended`. Packets to a user without a tunnel are dropped; they do not \
+        wait for a tunnel. Only the first fragment of a packet has ports: if filters or rules name ports, put \
+        `reassemble` before. If a filter or rule names a protocol or ports, a packet that hides them is dropped as \
+        `undecidable`: they are behind more than 8 IPv6 extension headers, or the packet is cut short (RFC 7113 \
+        section 3).";
     const EXAMPLE: &'static str = "{ state: pdu_sessions }";
     const TRAFFIC: &'static str = "{ destination: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;

@@ -138,22 +138,23 @@ impl Declare for UpfUplink {
     type Params = Params;
     const NAME: &'static str = "upf_uplink";
     const SUMMARY: &'static str =
-        "finds the session and bearer of packets from users by tunnel, applies rate limits and charges the packets";
+        "for packets from users: finds session and bearer by tunnel, applies rate limits, charges the packets";
     const HELP: &'static str = "\
         The uplink of a user plane function (3GPP TS 23.501 section 5.8), after `gtpu_decap`, which writes the tunnel \
         of a packet to the metadata word `teid`. The source must be the address of the tunnel's user, or in the user's \
         IPv6 /64. The packet is counted against its bearer's limit. If the bearer's rate is not guaranteed, the packet \
         is also counted against its session's limit. A packet that exceeds a limit is dropped; otherwise the IP \
         packet's bytes are charged under the first rule that it matches. If bearers share a tunnel, their filters \
-        select one. A packet that names a QoS flow (PDU Session Container, TS 38.415) must name that of its bearer, \
-        otherwise it is dropped as `wrong_qfi`; with `qfi: count` it is only counted as `mismatched` (TS 23.501 \
-        section 5.7.1.7). A packet that names none passes, as in 4G, and so does every flow of a bearer without \
-        `qfi=`. A later fragment may belong to any flow of its session. Sessions can change while packets run: tables \
-        `sessions`, `usage` and `ended`. Fragments except the first show no ports; put `reassemble` before if filters \
-        or rules name ports. With `error_indications`, a base station that sends in a tunnel without a session gets an \
-        Error Indication (TS 29.281 section 7.3.1) by the gate `reply`, over IPv4 and untagged Ethernet. If a filter \
-        or rule names a protocol or ports, a packet that hides them is dropped as `undecidable` (behind more than 8 \
-        IPv6 extension headers, or cut short; RFC 7113 section 3).";
+        select the bearer. If a packet names a QoS flow (PDU Session Container, TS 38.415) other than the QoS flow of \
+        its bearer, it is dropped as `wrong_qfi`; with `qfi: count` it is only counted as `mismatched` (TS 23.501 \
+        section 5.7.1.7). A packet that names no QoS flow passes, as in 4G. On a bearer without `qfi=`, packets of \
+        every QoS flow pass. A fragment after the first may name any QoS flow of its session. Sessions can change \
+        while packets run: see the tables `sessions`, `usage` and `ended`. Only the first fragment of a packet has \
+        ports: if filters or rules name ports, put `reassemble` before. With `error_indications`, a base station that \
+        sends in a tunnel without a session gets an Error Indication (TS 29.281 section 7.3.1) by the gate `reply`, \
+        over IPv4 and untagged Ethernet. If a filter or rule names a protocol or ports, a packet that hides them is \
+        dropped as `undecidable`: they are behind more than 8 IPv6 extension headers, or the packet is cut short (RFC \
+        7113 section 3).";
     const EXAMPLE: &'static str = "{ state: pdu_sessions }";
     const TRAFFIC: &'static str = "{ source: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;

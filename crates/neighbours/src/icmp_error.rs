@@ -140,11 +140,11 @@ impl Declare for IcmpError {
         errors, later fragments of IPv4, packets to multicast or broadcast addresses of any layer, and packets whose \
         source is not the address of a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4 e). RFC 4443 allows \
         errors about later fragments of IPv6, and allows Packet Too Big also about IPv6 multicast: these errors are \
-        sent. An IPv6 packet whose extension headers cannot be read to their end may be an error, so no error is sent \
-        about it. Packets about which no error is sent are dropped as `error_not_allowed`. A token bucket limits the \
-        errors (RFC 4443 section 2.4 f). Packets come to this module from gates that a configuration must request: \
-        `ttl: { expired: gate }`, `acl: { denied: gate }`, `mtu: { too_big: gate }`, `interface_out: { unreachable: \
-        gate }`, and `ip_lookup` with a `miss` gate.";
+        sent. An IPv6 packet whose extension headers cannot be read to their end may be an ICMP error itself, so no \
+        error is sent about it. Packets about which no error is sent are dropped as `error_not_allowed`. A token \
+        bucket limits the errors (RFC 4443 section 2.4 f). Packets come to this module from gates that a configuration \
+        must request: `ttl: { expired: gate }`, `acl: { denied: gate }`, `mtu: { too_big: gate }`, `interface_out: { \
+        unreachable: gate }`, and `ip_lookup` with a `miss` gate.";
     const EXAMPLE: &'static str = "{ interfaces: [interface], error: time_exceeded, errors_per_second: 1000 }";
     const TRAFFIC: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;

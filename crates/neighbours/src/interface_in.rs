@@ -214,22 +214,24 @@ impl Declare for InterfaceIn {
         "receives packets at an interface, and answers ARP, neighbour discovery and pings for its addresses";
     const HELP: &'static str = "\
         Gate `0`: IP packets to forward. Gate `local`: packets for the interface itself that this module does not \
-        answer: packets to its addresses, to the network and broadcast addresses of its prefixes, and to multicast \
-        groups, and router discovery. Gate `reply`: answers; connect it to the port from which the requests come. ARP \
-        requests (RFC 826) and neighbour solicitations (RFC 4861) for its own addresses are answered. Neighbours are \
-        learned in the state `interface`, for `interface_out`: a host that sends a request to the interface is added, \
-        any other host only updates an existing entry. With `neighbours: pass` ARP replies and neighbour \
-        advertisements leave by `local` afterwards: a host's stack that shares the interface's addresses needs them. \
-        Neighbour discovery must have hop limit 255, a correct checksum and valid options. Echo requests to own \
-        addresses are answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options \
-        leave by `local`. Echo requests whose source is not the address of a single host also leave by `local`, for \
-        example requests from loopback, IPv4-mapped and IPv4-compatible addresses (RFC 1122 section 3.2.1.3, RFC 4291 \
-        sections 2.5.3 and 2.5.5). A packet to forward is dropped as `martian` if its source is one of the router's \
-        own addresses or the network or broadcast address of one of its prefixes (RFC 1812 section 5.3.7). `martians: \
+        answer. These are packets to the interface's addresses, to the network and broadcast addresses of its \
+        prefixes, and to multicast groups. Router discovery also leaves by `local`. Gate `reply`: answers. Connect \
+        `reply` to the port from which the requests come. The module answers ARP requests (RFC 826) and neighbour \
+        solicitations (RFC 4861) for the interface's addresses. It enters neighbours into the state `interface`, which \
+        `interface_out` reads. A host that sends a request to the interface gets an entry. A message of another host \
+        only updates an existing entry. With `neighbours: pass`, ARP replies and neighbour advertisements then leave \
+        by `local`, for a host's stack that has the same addresses. Messages of neighbour discovery must have hop \
+        limit 255, a correct checksum and valid options. The module answers echo requests to the interface's addresses \
+        (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2). Echo requests in fragments or with IP options leave by \
+        `local`. Echo requests whose source is not the address of a single host also leave by `local`, for example \
+        requests from loopback, IPv4-mapped and IPv4-compatible addresses (RFC 1122 section 3.2.1.3, RFC 4291 sections \
+        2.5.3 and 2.5.5). A packet to forward is dropped as `martian` if its source is one of the router's own \
+        addresses or the network or broadcast address of one of its prefixes (RFC 1812 section 5.3.7). `martians: \
         pass` forwards these packets. To check the other sources that no router forwards, put `ip_validate` after this \
         module. Link-local packets are not forwarded (RFC 3927 section 7, RFC 4291 section 2.5.6). If another station \
-        claims an own address, this is counted as a conflict, and a reply defends the address, at most once in 10 \
-        seconds (RFC 5227). Frames to other stations are dropped. Frames must be untagged: put `vlan_pop` before.";
+        claims an address of the interface, this is counted as a conflict. The module defends the address with a \
+        reply, at most once in 10 seconds (RFC 5227). Frames to other stations are dropped. Frames must be untagged: \
+        put `vlan_pop` before.";
     const EXAMPLE: &'static str = "{ interface: interface }";
     const TRAFFIC: &'static str = "{ destination: 198.18.0.0/15, destination_mac: 02:00:00:00:00:01 }";
     const DROPS: &'static [Reason] = DROPS;

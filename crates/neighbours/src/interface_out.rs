@@ -133,14 +133,15 @@ impl Declare for InterfaceOut {
     const HELP: &'static str = "\
         Writes both Ethernet addresses: the next hop's and the interface's own. The next hop is the first of these \
         that exists: the router that `next_hops` has for the number in the metadata word `next_hop`, the destination \
-        itself if it is in one of the interface's prefixes, or the `gateway`. An unknown neighbour is requested by ARP \
-        (RFC 826) or neighbour solicitation (RFC 4861), up to `tries` times, every `retransmit`. Meanwhile up to \
-        `queue` packets wait. Each worker begins requests for at most 1000 neighbours per second. If no answer comes, \
-        the waiting packets are dropped, or leave by the gate `unreachable`. The same happens to later packets, until \
-        the neighbour is requested again. Neighbours become reachable, stale, delayed, probed by unicast, and \
-        forgotten as in RFC 4861 section 7.3, for IPv4 as for IPv6. Packets to multicast groups need no neighbour (RFC \
-        1112, RFC 2464). The table `neighbours` shows and changes the neighbours. Answers arrive by an `interface_in` \
-        with the same state. Frames are untagged: put `vlan_push` after.";
+        itself if it is in one of the interface's prefixes, or the `gateway`. The Ethernet address of an unknown \
+        neighbour is requested by ARP (RFC 826) or neighbour solicitation (RFC 4861), up to `tries` times, at \
+        intervals of `retransmit`. Meanwhile up to `queue` packets to this neighbour wait. Each worker begins requests \
+        for at most 1000 neighbours per second. If no answer comes, the waiting packets are dropped, or leave by the \
+        gate `unreachable`. The same happens to later packets, until the neighbour is requested again. A neighbour is \
+        reachable, then stale, delayed, probed by unicast, and forgotten, as in RFC 4861 section 7.3. This holds for \
+        IPv4 as for IPv6. Packets to multicast groups need no neighbour (RFC 1112, RFC 2464). The table `neighbours` \
+        shows and changes the neighbours. Answers arrive by an `interface_in` with the same state. Frames are \
+        untagged: put `vlan_push` after.";
     const EXAMPLE: &'static str = "{ interface: interface, gateway: [192.0.2.254, 2001:db8::fe] }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.254/32 }";
     const DROPS: &'static [Reason] = DROPS;

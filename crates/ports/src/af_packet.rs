@@ -328,24 +328,26 @@ namespace.
 
 The host's own network stack still sees every received frame. It responds to frames for its addresses, including \
 addresses of other interfaces (ARP). With `host: false` the host sees no frame: a program at the interface's ingress \
-drops each frame after the packet sockets have received it. This needs the capabilities CAP_NET_ADMIN and CAP_BPF, and \
-ends when the process ends, for whatever reason (a tcx link). On kernels before 6.6 it uses a filter (clsact). If the \
-process is killed, this filter remains until a port to the interface is opened again.
+drops each frame after the packet sockets have received it. This needs the capabilities CAP_NET_ADMIN and CAP_BPF. The \
+program is a tcx link, which the kernel removes when the process ends, for whatever reason. Kernels before 6.6 have no \
+tcx links: there, the program is a clsact filter. If the process is killed, this filter remains until a port to the \
+interface is opened again.
 
 Received frames are complete and correct. A VLAN tag that the kernel removed is inserted again. A checksum that a \
-sender on this host left to its interface is completed. A frame that stands for several frames is split (TCP and UDP \
-segmentation, and frames that the kernel has merged). Tunnelled frames of that type, frames longer than the pool's \
-packets or than a block, and frames that find the ring full are counted as `dropped`. The port sends every frame \
-completely, and leaves no checksum or segmentation to the interface. Frames that the interface does not accept, \
-because it is down, gone or overloaded, are counted as `refused`. A frame longer than the MTU of the interface is \
-counted as `refused` and in `errors`.
+sender on this host left to its interface is completed. A frame that stands for several frames (TCP and UDP \
+segmentation, or frames that the kernel has merged) is split. If such a frame is in a tunnel, it cannot be split, and \
+is counted as `dropped`. Frames longer than the pool's packets or than a block, and frames that find the ring full, \
+are counted as `dropped`, too. The port sends every frame completely, and leaves no checksum or segmentation to the \
+interface. Frames that the interface does not accept, because it is down, gone or overloaded, are counted as \
+`refused`. A frame longer than the MTU of the interface is counted as `refused` and in `errors`.
 
-The kernel hands frames over in blocks: when a block is full, or after `ring.retire`. A single frame therefore waits \
-for 1 ms or 2 ms. The time of arrival is the kernel's. If an interface goes down, or is deleted and created again \
-under its name, the port counts it in `errors` and continues within 100 ms. One worker has the port and hands packets \
-of other workers' sessions over to them, because the kernel's hash would send the two directions of a session to \
-different workers. If parameters change while packets run, the ring and the frames in it are kept. If the size of the \
-ring changes, the old ring is emptied first.";
+The kernel hands frames over in blocks: when a block is full, or after `ring.retire`. With the default of \
+`ring.retire`, a single frame therefore waits for 1 ms or 2 ms. The time of arrival is the kernel's. If an interface \
+goes down, or is deleted and created again under its name, the port counts it in `errors` and continues within 100 ms. \
+One worker reads the port, and hands over the packets of other workers' sessions. (If the kernel distributed packets, \
+its hash would send the two directions of a session to different workers.) If a reload changes the port but not its \
+interface, the ring and the frames in it are kept. Exception: if `ring` changes, the port creates a new ring, and also \
+reads the rest of the old ring.";
     const EXAMPLE: &'static str = "{ interface: eth1, ring: { blocks: 64, block: 64KiB } }";
 
     fn receives(_: &Params) -> bool {

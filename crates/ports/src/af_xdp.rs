@@ -377,20 +377,21 @@ impl DeclarePort for AfXdp {
     const SUMMARY: &'static str =
         "an interface by AF_XDP sockets: frames bypass the host's network stack, and Forebay does not copy them";
     const HELP: &'static str = "\
-A program of five instructions on the interface redirects its frames to sockets whose memory is packet memory. Forebay \
-does not copy a frame that is received by one `af_xdp` port and sent by another. A packet from elsewhere (a generator, \
-another port type) is copied once, when it is sent. The host then receives none of the interface's frames, except \
-those of queues beyond `queues`. The program is detached with the port, for whatever reason the process ends. In \
-`mode: native` the driver runs the program; in `mode: generic` the kernel runs it after the driver. With zero-copy, \
-the device itself reads and writes packet memory; otherwise the kernel copies each frame once in each direction. The \
-port needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and permission to lock its memory (`ulimit -l`).
+A program of five instructions on the interface redirects the interface's frames to sockets. The memory of these \
+sockets is Forebay's packet memory. Forebay does not copy a frame that is received by one `af_xdp` port and sent by \
+another. A packet from elsewhere (a generator, another port type) is copied once, when it is sent. The host then \
+receives none of the interface's frames, except those of queues beyond `queues`. The program is detached when the port \
+closes or the process ends, for whatever reason. In `mode: native` the driver runs the program; in `mode: generic` the \
+kernel runs it after the driver. With zero-copy, the device itself reads and writes packet memory; otherwise the \
+kernel copies each frame once in each direction. The port needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and \
+CAP_BPF, and permission to lock its memory (`ulimit -l`).
 
-A port has all receive queues of its interface, on one worker. This worker hands over packets of other workers' \
-sessions, because a device distributes frames by a hash that usually separates the two directions of a session. Frames \
-are sent by the first queue. Frames lost before reception (no chunk was free, the ring was full, or the frame was \
-longer than a chunk) are counted as `dropped`. Frames that the kernel accepted and did not send are counted in \
-`errors`. Frames that find no room to be sent, no carrier or no interface are counted as `refused`. If an interface is \
-deleted and created again, the port uses it again.";
+One worker reads all receive queues of the interface, and hands over the packets of other workers' sessions. (A device \
+distributes frames over queues by a hash, which usually separates the two directions of a session.) Frames are sent by \
+the first queue. Frames lost before reception (no chunk was free, the ring was full, or the frame was longer than a \
+chunk) are counted as `dropped`. Frames that the kernel accepted and did not send are counted in `errors`. A frame \
+that cannot be sent, because there is no room, no carrier or no interface, is counted as `refused`. If an interface is \
+deleted and created again, the port uses the new interface.";
     const EXAMPLE: &'static str = "{ interface: eth1 }";
 
     fn receives(_: &Params) -> bool {

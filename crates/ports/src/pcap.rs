@@ -293,15 +293,15 @@ Reads captures of Ethernet, NULL, LOOP, RAW, IPv4, IPv6, SLL, SLL2 and PPP. Pack
 one. Packets of other link types in a pcapng file are skipped and counted. Packets that the capture truncated are \
 replayed as they are. Packets longer than the pool's packets are dropped and counted. A capture of up to 64 MiB is \
 read before the start. Of a larger one, the first 64 MiB are read before the start, and a thread reads the rest while \
-packets are replayed. With the capture's own timing (or a multiple), packets carry the time at which they were due, \
-and no packet is omitted if the worker is late. A repeated capture starts again one mean gap after its last packet. If \
-a capture is incomplete, the packets up to the fault are replayed; the fault is counted as an error and reported at \
-the end.
+packets are replayed. With the capture's own timing (or a multiple), packets carry the time at which they were due. If \
+the worker is late, no packet is omitted. A repeated capture starts again one mean gap after its last packet. If a \
+capture is incomplete, the packets up to the fault are replayed; the fault is counted as an error and reported at the \
+end.
 
-Written time stamps are the times of departure. If the port also replays a capture, the first packet's own time stamp \
-is the time of the start, so that the two files can be compared. Otherwise they are wall-clock times; in simulated \
-time they count from 1970. A thread writes packets to disk in blocks of 256 KiB. If the file cannot be written any \
-more, packets are refused and counted, and the error is reported at the end.";
+Written time stamps are the times of departure. If the port also replays a capture, the run starts at the time stamp \
+of that capture's first packet, so that the two files can be compared. Otherwise time stamps are wall-clock times, or, \
+in simulated time, start in 1970. A thread writes packets to disk in blocks of 256 KiB. If the file cannot be written \
+any more, packets are refused and counted, and the error is reported at the end.";
     const EXAMPLE: &'static str = "{ read: in.pcap.gz, write: out.pcap, speed: fast, loops: 3 }";
 
     fn receives(params: &Params) -> bool {

@@ -216,19 +216,19 @@ impl DeclarePort for Tap {
     const NAME: &'static str = "tap";
     const SUMMARY: &'static str = "a host interface: the host's network stack sends and receives packets";
     const HELP: &'static str = "\
-A TAP device: packets that leave by this port come in at a host interface, and packets that the host sends by that \
-interface enter. With the function `punt` before it, the host responds to ARP, pings and routing protocols for a \
-router's own addresses. (The function `tap` is different: it writes capture files.) Creating the interface needs the \
-capability CAP_NET_ADMIN, unless it was prepared for the user (`ip tuntap add dev NAME mode tap user USER`, `ip link \
-set NAME up`).
+A TAP device, which is an interface of the host. The host receives packets that leave by this port. Packets that the \
+host sends by the interface enter by this port. With the function `punt` before it, the host responds to ARP, pings \
+and routing protocols for a router's own addresses. (The function `tap` is different: it writes capture files.) \
+Creating the interface needs the capability CAP_NET_ADMIN, unless the interface was prepared for the user (`ip tuntap \
+add dev NAME mode tap user USER`, `ip link set NAME up`).
 
 Only a system call shows whether the host has sent a packet. After a batch that was not full, the port does not read \
 the interface for the time `poll`, so that a busy worker makes few system calls. Each frame needs one system call, so \
 this port is meant for packets of the host, not for transit traffic. Frames longer than the pool's packets are dropped \
 and counted (`oversize`). Frames that the host does not accept (the interface is down, its queue is full) are counted \
 as `refused`. An interface that is removed is created again with its settings within 100 ms, and counted in `errors`. \
-If other parameters change while packets run, the interface remains, with the frames that wait in it. Its settings \
-change just before the pipeline does.";
+If a reload changes the port but not the interface's name, the interface remains, with the frames that wait in it. The \
+interface's settings change just before the new pipeline starts.";
     const EXAMPLE: &'static str = "{ interface: fb0, address: 192.0.2.1/24, mac: 02:00:00:00:00:01 }";
 
     fn receives(_: &Params) -> bool {

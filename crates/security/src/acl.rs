@@ -104,17 +104,18 @@ impl Declare for Acl {
     const NAME: &'static str = "acl";
     const SUMMARY: &'static str = "permits, denies or counts packets by a list of rules";
     const HELP: &'static str = "\
-        One rule a line; the first rule that matches decides: 'permit tcp from 10.0.0.0/8 to 192.168.1.10 port \
-        80,443'. A rule permits the packet, denies it, or counts it and goes on to the next rule. Sources and \
-        destinations are prefixes, named sets of prefixes ('set office = 10.0.0.0/8, 2001:db8::/32') or any; ICMP has \
-        types ('icmp type echo-request'). Lines of ClassBench are read, too: '@source/length destination/length low : \
-        high low : high protocol/mask [flags/mask] [permit|deny|count]'. A list may contain both forms, and rules of \
-        IPv4 and IPv6. Packets that show no ports (fragments except the first, protocols without ports) match only \
-        rules that allow every port. A packet is dropped if a rule of its family needs a field that the packet does \
-        not show. The protocol is hidden behind more than 8 IPv6 extension headers, or behind one that is cut short. \
-        The ports are missing if the packet ends before them. IP packets with more than 4 VLAN tags or with an \
-        unreadable header are dropped, too (RFC 7113 section 3, RFC 8504 section 5.3). If all rules check only \
-        addresses, the addresses decide. The flags column is read and not matched. Each rule's matches are counted and \
+        Each line is a rule: 'permit tcp from 10.0.0.0/8 to 192.168.1.10 port 80,443'. The first matching rule with \
+        'permit' or 'deny' decides. A matching rule with 'count' counts the packet, and the search goes on with the \
+        next rule. Sources and destinations are prefixes, named sets of prefixes ('set office = 10.0.0.0/8, \
+        2001:db8::/32') or any; ICMP has types ('icmp type echo-request'). Lines of ClassBench are read, too: \
+        '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. A \
+        list may contain both forms, and rules of IPv4 and IPv6. Fragments except the first, and packets of protocols \
+        without ports, match only rules that allow every port. A packet is dropped as `undecidable` if a rule of its \
+        family needs a field that cannot be read (RFC 7113 section 3, RFC 8504 section 5.3). The protocol cannot be \
+        read behind more than 8 IPv6 extension headers, or behind one that is cut short. The ports cannot be read if \
+        the packet ends before them. If all rules check only addresses, such packets are not dropped: their addresses \
+        decide. IP packets with more than 4 VLAN tags or with an unreadable header are always dropped as \
+        `undecidable`. The flags column of ClassBench is read, but not matched. Each rule's matches are counted and \
         shown with the module. Rules that were added while packets ran are counted together. Permitted packets leave \
         by the first gate, unchanged; with `denied: gate` denied packets leave by a gate of that name.";
     const EXAMPLE: &'static str = "\

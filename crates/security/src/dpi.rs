@@ -241,9 +241,10 @@ impl Declare for Dpi {
         or otherwise after the header of IP, up to the end of the IP packet. A transport header that contradicts \
         itself is part of the payload. If the header above IP cannot be found (behind more than 8 IPv6 extension \
         headers, or cut short), everything after the IP header is inspected, whatever `depth` is. If IP cannot be \
-        found (behind more than 4 VLAN tags), the whole frame is inspected. IP in tunnels is payload. Each packet is \
-        inspected on its own: a pattern that spans two packets is not found. Frames that are not IP leave by 'clean'. \
-        Patterns can be added and removed while packets run, with the table 'patterns'.";
+        found (behind more than 4 VLAN tags), the whole frame is inspected. A packet in a tunnel is part of the \
+        payload of the outer packet. Each packet is inspected on its own: a pattern that spans two packets is not \
+        found. Frames that are not IP leave by 'clean'. Patterns can be added and removed while packets run, with the \
+        table 'patterns'.";
     const EXAMPLE: &'static str = "\
         { patterns: ['\"X-Evil: \" nocase class=bad', '|13|BitTorrent protocol'], \
         classes: [{ name: bad, gate: drop }, { name: p2p, gate: slow }] }";

@@ -141,14 +141,14 @@ impl Declare for Nids {
         tcp, udp, icmp and ip; addresses and ports with lists, negation and variables; content with its modifiers, \
         pcre, isdataat, byte_test, byte_jump, byte_extract, comparisons of headers, flow, flowbits, threshold and \
         detection_filter. A rule with anything else is an error, which names the line. With 'unknown: skip', the rule \
-        is skipped and listed. A packet that a rule with 'pass' matches is not reported. Otherwise it is dropped if a \
-        rule with 'drop' matches it. Each packet is examined on its own. A fragment after the first shows no ports, \
-        and matches only rules that need none. The option flow needs the parameter 'flow'. With 'flow: { state: NAME \
-        }' rules test the state of the packet's session, and keep bits for it (flowbits). If a rule has the action \
-        drop, a packet that hides its protocol or transport header (behind more than 8 IPv6 extension headers or 4 \
-        VLAN tags, or cut short; RFC 7113 section 3) is dropped as 'undecidable'. Alerts are counted by rule in the \
-        table 'matches', and written to a file if one is named. A worker waits for the file only in simulated time, or \
-        if all packets come from captures with `speed: fast`.";
+        is skipped and listed. A packet that matches a rule with 'pass' is neither reported nor dropped by other \
+        rules. Any other packet that matches a rule with 'drop' is dropped. Each packet is examined on its own. A \
+        fragment after the first has no ports, and matches only rules that need no ports. The option flow needs the \
+        parameter 'flow'. With 'flow: { state: NAME }' rules test the state of the packet's session, and keep bits for \
+        it (flowbits). If there is a rule with 'drop', a packet that hides its protocol or transport header is dropped \
+        as 'undecidable': the header is behind more than 8 IPv6 extension headers or 4 VLAN tags, or is cut short (RFC \
+        7113 section 3). Alerts are counted by rule in the table 'matches', and written to a file if one is named. A \
+        worker waits for the file only in simulated time, or if all packets come from captures with `speed: fast`.";
     const EXAMPLE: &'static str = "\
         { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \
         'drop udp any any -> any any (msg:\"bad\"; content:\"|de ad be ef|\"; sid:2;)'] }";

@@ -45,19 +45,19 @@ impl Declare for Balance {
     const NAME: &'static str = "balance";
     const SUMMARY: &'static str = "spreads sessions of services over backends, IPv4";
     const HELP: &'static str = "\
-        A load balancer for TCP and UDP. For the first packet of a session to a service a backend is chosen by Maglev \
-        hashing (Eisenbud et al., NSDI 2016, section 3.4), in proportion to the weights. The session keeps its backend \
-        when other backends are added or removed, and when the backend is drained. If its backend is removed from the \
-        state, a new backend is chosen at the session's next packet. A TCP session need not begin with a SYN: this \
-        balancer chooses the same backend as another balancer with the same services. With `mode: nat` the destination \
-        address and port become those of the backend, and checksums are updated by the difference (RFC 1624 equation \
-        3); balance_back, with the same state, translates the replies. With `mode: direct` the IP packet stays \
-        unchanged, and its frame gets the backend's Ethernet address, or its metadata word `next_hop` gets a number \
-        for interface_out. ICMP errors follow the session of the packet that they quote. Fragments to services are \
-        dropped: put `reassemble` before. Packets that are not for a service, including pings and all IPv6 packets, \
-        are handled as `others` says. A frame that hides whether it is IP, behind more than 4 VLAN tags or in a header \
-        that cannot be read, is dropped as `undecidable`. The table 'sessions' lists the sessions; they can be ended \
-        there.";
+        A load balancer for TCP and UDP. Maglev hashing (Eisenbud et al., NSDI 2016, section 3.4) chooses a backend \
+        for the first packet of a session to a service, in proportion to the weights. The session keeps its backend \
+        when other backends are added or removed, and when its own backend is drained. If its backend is removed from \
+        the state, the session's next packet gets a new backend. A TCP session need not begin with a SYN: if another \
+        balancer with the same services had the session before, this balancer chooses the same backend. With `mode: \
+        nat` the destination address and port become those of the backend, and checksums are updated by the difference \
+        (RFC 1624 equation 3); balance_back, with the same state, translates the replies. With `mode: direct` the IP \
+        packet stays unchanged. Its frame gets the backend's Ethernet address, or its metadata word `next_hop` gets a \
+        number, which interface_out reads. ICMP errors follow the session of the packet that they quote. Fragments to \
+        services are dropped: put `reassemble` before. Packets that are not for a service, including pings and all \
+        IPv6 packets, are handled as the parameter `others` says. A frame is dropped as `undecidable` if it may be IP, \
+        but its IP header is behind more than 4 VLAN tags or cannot be read. The table 'sessions' lists the sessions; \
+        they can be ended there.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.10/32 }";
     const DROPS: &'static [Reason] = DROPS;

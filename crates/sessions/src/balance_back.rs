@@ -34,14 +34,14 @@ impl Declare for BalanceBack {
     const NAME: &'static str = "balance_back";
     const SUMMARY: &'static str = "gives replies of backends the address and port of their service, IPv4";
     const HELP: &'static str = "\
-        Translates the replies to packets that balance with the same state has sent to backends, for services with \
-        `mode: nat`: the source becomes the service's address and port, and checksums are updated by the difference \
-        (RFC 1624 equation 3). Replies are recognised by their session or, with `replies: endpoint` in the state, by \
-        the backend's address and port. An ICMP error about a client's packet is translated together with the packet \
-        that it quotes, and gets the service's address as its source. Fragments from backends are dropped: put \
-        `reassemble` before. Packets that are not replies, including all IPv6 packets, are handled as `others` says. A \
-        frame that hides whether it is IP, behind more than 4 VLAN tags or in a header that cannot be read, is dropped \
-        as `undecidable`.";
+        For services with `mode: nat`, translates the replies of backends. A module balance with the same state has \
+        sent the requests to the backends. The source of a reply becomes the service's address and port. Checksums are \
+        updated by the difference (RFC 1624 equation 3). Replies are recognised by their session or, with `replies: \
+        endpoint` in the state, by the backend's address and port. An ICMP error about a client's packet is translated \
+        together with the packet that it quotes, and gets the service's address as its source. Fragments from backends \
+        are dropped: put `reassemble` before. Packets that are not replies, including all IPv6 packets, are handled as \
+        the parameter `others` says. A frame is dropped as `undecidable` if it may be IP, but its IP header is behind \
+        more than 4 VLAN tags or cannot be read.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.1/32 }";
     const DROPS: &'static [Reason] = BACK_DROPS;

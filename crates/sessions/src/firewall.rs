@@ -107,21 +107,22 @@ impl Declare for Firewall {
     const NAME: &'static str = "firewall";
     const SUMMARY: &'static str = "passes packets of connections that the rules permit";
     const HELP: &'static str = "\
-        Connection tracking for IPv4 and IPv6. A packet of a connection passes, from either side. Another packet may \
-        open a connection if the rules permit it, and is dropped otherwise. Modules with one state share its \
-        connections: usually one module for outgoing packets, whose rules say which may open a connection, and one for \
-        incoming packets. A TCP connection is opened by a SYN and followed through its handshake, its end and resets \
-        (RFC 5382, RFC 7857, RFC 6146 section 3.5.2.2). Sequence numbers are not checked, and traffic after a reset \
-        returns the connection to its previous state. UDP, ICMP queries and other protocols have time-outs. For ICMP \
-        queries the direction counts: two hosts that query each other with the same identifier have two connections. \
-        An ICMP error passes if it quotes a packet of a connection, or its first fragment, and is sent to the sender \
-        of that packet. ICMP messages of other types have no replies: the rules decide in each direction which of them \
-        pass. ICMPv6 messages between neighbours on a link always pass (RFC 4890 section 4.4.1): neighbour discovery \
-        and certification paths with a hop limit of 255, multicast listener messages and multicast router discovery \
-        with a hop limit of 1 from a link-local source. The table 'connections' lists the connections; they can be \
-        ended there. Fragments are dropped: put `reassemble` before. Frames that are not IP pass. A packet that hides \
-        its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut short) is \
-        dropped as `undecidable` (RFC 7113 section 3).";
+        Connection tracking for IPv4 and IPv6. A packet of a known connection passes, from either side. Any other \
+        packet may open a connection if the rules permit it. Otherwise it is dropped. Modules with the same state \
+        share its connections. Usually there are two such modules: one for outgoing packets, whose rules say which \
+        packets may open a connection, and one for incoming packets. A TCP connection is opened by a SYN and followed \
+        through its handshake, its end and resets (RFC 5382, RFC 7857, RFC 6146 section 3.5.2.2). Sequence numbers are \
+        not checked. If packets follow a reset, the connection returns to its previous state. UDP, ICMP queries and \
+        other protocols have time-outs. For ICMP queries the direction counts: two hosts that query each other with \
+        the same identifier have two connections. An ICMP error passes if it quotes a packet of a connection, or its \
+        first fragment, and is sent to the sender of that packet. ICMP messages of other types have no replies: the \
+        rules decide in each direction which of them pass. ICMPv6 messages between neighbours on a link always pass \
+        (RFC 4890 section 4.4.1). These are messages of neighbour discovery and of certification paths with a hop \
+        limit of 255, and messages of multicast listeners and of multicast router discovery with a hop limit of 1 and \
+        a link-local source. The table 'connections' lists the connections; they can be ended there. Fragments are \
+        dropped: put `reassemble` before. Frames that are not IP pass. A packet that hides its addresses, protocol or \
+        ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut short) is dropped as `undecidable` \
+        (RFC 7113 section 3).";
     const EXAMPLE: &'static str = "\
         { state: connections, rules: [permit udp from 198.18.0.0/15 to any] }";
     const TRAFFIC: &'static str = "{}";

@@ -44,10 +44,10 @@ impl Declare for NatIn {
     const HELP: &'static str = "\
         Network address and port translation (RFC 3022), for the replies to packets that nat_out with the same state \
         has translated. A packet of a session goes to the session's inside address and port. An ICMP error goes to the \
-        sender of the packet that it quotes. A packet without a session is dropped, unless a forward of the state \
-        matches it, or the state's filtering is `endpoint_independent`. IPv6 packets and frames that are not IP pass \
-        unchanged. A frame that hides whether it is IP, behind more than 4 VLAN tags or in a header that cannot be \
-        read, is dropped as `undecidable`.";
+        sender of the packet that it quotes. A packet without a session is dropped, except in two cases: it matches an \
+        entry of the state's `forwards`, or the state has `filtering: endpoint_independent` and the outside port is in \
+        use. IPv6 packets and frames that are not IP pass unchanged. A frame is dropped as `undecidable` if it may be \
+        IP, but its IP header is behind more than 4 VLAN tags or cannot be read.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.0/28 }";
     const DROPS: &'static [Reason] = IN_DROPS;

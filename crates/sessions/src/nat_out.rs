@@ -33,20 +33,21 @@ impl Declare for NatOut {
     const SUMMARY: &'static str = "translates source addresses and ports of IPv4, from inside to outside";
     const HELP: &'static str = "\
         Network address and port translation (RFC 3022 traditional NAPT, with the behaviour that RFC 4787, 5382 and \
-        5508 require), from inside to outside; nat_in, with the same state, translates the replies. The first packet \
-        of a session is given a port of the outside address that belongs to its inside address. All sessions of one \
-        inside port have the same outside port, with all peers. Ports are drawn at random, with the parity of the \
-        inside port. TCP, UDP and ICMP queries are translated, and ICMP errors with the packets that they quote. \
-        Checksums are updated by the difference (RFC 1624 equation 3). Only a SYN opens a TCP session. Other protocols \
-        and fragments are dropped: put `reassemble` before. IPv6 packets and frames that are not IP pass unchanged. A \
-        frame that hides whether it is IP, behind more than 4 VLAN tags or in a header that cannot be read, is dropped \
-        as `undecidable`. Packets from and to martian addresses, which no router forwards, are translated like others: \
-        put `ip_validate` before (RFC 1812 section 5.3.7). With several workers a session's outside port is chosen so \
-        that replies reach the session's worker, so an inside port may have several outside ports. With \
-        `deterministic` in the state, a source's outside address and ports are computed (RFC 7422): the table 'blocks' \
-        shows which inside address has a port, and which ports an address has. With `log` in the state, each port that \
-        is allocated or released is a line of a file (RFC 6888 REQ-12). The tables 'sessions' and 'bindings' list the \
-        present sessions and bindings; sessions can be ended there.";
+        5508 require), from inside to outside. A module nat_in with the same state translates the replies. Each inside \
+        address has one outside address. The first packet of a session gets a port of this outside address. All \
+        sessions of one inside port have the same outside port, with all peers. Exception: with several workers, a \
+        session's outside port is chosen so that replies reach the session's worker, so one inside port may have \
+        several outside ports. Ports are drawn at random, with the parity of the inside port. TCP, UDP and ICMP \
+        queries are translated, and ICMP errors with the packets that they quote. Checksums are updated by the \
+        difference (RFC 1624 equation 3). Only a SYN opens a TCP session. Other protocols and fragments are dropped: \
+        put `reassemble` before. IPv6 packets and frames that are not IP pass unchanged. A frame is dropped as \
+        `undecidable` if it may be IP, but its IP header is behind more than 4 VLAN tags or cannot be read. Packets \
+        from and to martian addresses, which no router forwards, are translated like others: to drop them, put \
+        `ip_validate` before (RFC 1812 section 5.3.7). With `deterministic` in the state, the outside address and \
+        ports are computed from the inside address (RFC 7422). The table 'blocks' shows which inside address has a \
+        port, and which ports an inside address has. With `log` in the state, each allocation and each release of a \
+        port is written as a line of a file (RFC 6888 REQ-12). The tables 'sessions' and 'bindings' list the present \
+        sessions and bindings; sessions can be ended there.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = OUT_DROPS;

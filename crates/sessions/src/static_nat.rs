@@ -85,15 +85,15 @@ impl Declare for StaticNat {
     const SUMMARY: &'static str = "translates IPv4 addresses prefix by prefix";
     const HELP: &'static str = "\
         Static translation of RFC 3022 (basic NAT, fixed assignment): the prefix is replaced and the host bits stay, \
-        so each inside address has one outside address. On the way out the source is translated, on the way in the \
-        destination; both translations in sequence leave a packet as it was. The checksums of the IPv4 header and of \
-        TCP, UDP, UDP-Lite and DCCP are updated by the difference (RFC 1624 equation 3). A UDP checksum of 0, which \
-        means that there is none, stays 0. Every fragment is translated; only the first one has the transport \
-        checksum. The packet that an ICMP error quotes is translated too, except in redirects (RFC 3022 section 4.3). \
-        Other ICMP messages contain no address. Addresses in payloads (FTP, SIP) are not translated. An authentication \
-        header covers the addresses: a receiver refuses the translated packet (RFC 3715 section 2.1). IPv6 packets and \
-        frames that are not IP pass unchanged. A frame that hides whether it is IP, behind more than 4 VLAN tags or in \
-        a header that cannot be read, is dropped as `undecidable`.";
+        so each inside address has one outside address. With `direction: out` the source is translated, with \
+        `direction: in` the destination. The second translation reverses the first. The checksums of the IPv4 header \
+        and of TCP, UDP, UDP-Lite and DCCP are updated by the difference (RFC 1624 equation 3). A UDP checksum of 0, \
+        which means that there is none, stays 0. Every fragment is translated. Only the first fragment has a transport \
+        checksum to update. The packet that an ICMP error quotes is translated too, except in redirects (RFC 3022 \
+        section 4.3). Other ICMP messages contain no address. Addresses in payloads (FTP, SIP) are not translated. An \
+        authentication header covers the addresses: a receiver refuses the translated packet (RFC 3715 section 2.1). \
+        IPv6 packets and frames that are not IP pass unchanged. A frame is dropped as `undecidable` if it may be IP, \
+        but its IP header is behind more than 4 VLAN tags or cannot be read.";
     const EXAMPLE: &'static str = "{ direction: out, mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = DROPS;

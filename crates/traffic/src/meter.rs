@@ -156,10 +156,10 @@ impl Declare for Meter {
         within the excess burst, and red otherwise. With `trtcm` it is red beyond the peak rate, yellow beyond the \
         committed rate, and green otherwise. A policer drops red packets: `m[red] -> drop`. In colour-aware mode \
         (`aware`) no packet gets a better colour than it arrived with. Tokens are counted exactly, in fractions of a \
-        byte, at the ticks of the batch. Bursts can be up to 2^62 / (8 x ticks a second) bytes. With a `key` each key \
-        has its own meter. A meter passes to another key only when its buckets are full, as those of a new meter are. \
-        This is counted as `forgotten`. When all meters are in use, new keys share one meter with the same rates until \
-        other meters are free. Their packets are counted as `shared`.";
+        byte, at the time of the batch. Bursts can be up to 2^62 / (8 x ticks a second) bytes. With a `key` each key \
+        has its own meter. A meter passes to another key only when its buckets are full, like the buckets of a new \
+        meter. This is counted as `forgotten`. When all meters are in use, new keys share one meter with the same \
+        rates until other meters are free. Their packets are counted as `shared`.";
     const EXAMPLE: &'static str =
         "{ trtcm: { cir: 10Mbps, cbs: 64KiB, pir: 20Mbps, pbs: 128KiB }, key: source, remark: af }";
     const DROPS: &'static [Reason] = DROPS;

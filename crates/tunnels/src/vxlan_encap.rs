@@ -86,12 +86,13 @@ impl Declare for VxlanEncap {
     const NAME: &'static str = "vxlan_encap";
     const SUMMARY: &'static str = "puts frames into a VXLAN over IPv4";
     const HELP: &'static str = "\
-        The whole frame, unchanged, gets a VXLAN header (RFC 7348) and before it UDP, IPv4 and Ethernet headers, 50 \
-        bytes in total. The outer Ethernet addresses are the inner ones until `mac_rewrite` writes others. A module \
-        has one network and one peer; select its frames before it, for example with `vlan_split` or `mac_table`. An \
-        inner VLAN tag stays: RFC 7348 section 6.1 recommends none, and `vlan_pop` removes it. The identification is 0 \
-        if packets may not be fragmented (RFC 6864); otherwise it comes from one counter for all modules of one \
-        `source`. Congestion notification is copied (RFC 6040).";
+        The whole frame stays unchanged. Ethernet, IPv4, UDP and VXLAN headers (RFC 7348) are put before it, 50 bytes \
+        in total. The outer Ethernet header has the addresses of the inner one: to write others, put `mac_rewrite` \
+        after this module. A module has one network and one peer: put a module such as `vlan_split` or `mac_table` \
+        before to select its frames. An inner VLAN tag stays. RFC 7348 section 6.1 recommends frames without an inner \
+        tag: to remove it, put `vlan_pop` before. The identification field is 0 if packets may not be fragmented (RFC \
+        6864). Otherwise it comes from a counter that all modules with the same `source` share. Congestion \
+        notification is copied to the outer header (RFC 6040).";
     const EXAMPLE: &'static str = "{ source: 192.0.2.1, peer: 192.0.2.2, vni: 4096, mtu: 1550 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;

@@ -184,11 +184,11 @@ impl DeclareController for Fair {
     const NAME: &'static str = "fair";
     const SUMMARY: &'static str =
         "the least load within all delay objectives; in overload, each flow's `min_rate` first, then fair shares";
-    const HELP: &'static str = "For `scheduler: weighted-fair`. Triggers are those of `optimal`; weights follow from \
-         the time that modules need. If there is not enough time for all packets, each flow gets its `min_rate` or \
-         the rate it offers, whichever is lower. The remaining time is shared so that the lowest rate is as high as \
-         possible. Flows that share a port need `shares` with `when_full: drop` behind the split; otherwise they wait \
-         for each other.";
+    const HELP: &'static str = "For `scheduler: weighted-fair`. The controller sets triggers as `optimal` does. It \
+         derives the weights from the time that modules need. If there is not enough time for all packets, each flow \
+         gets its `min_rate` or the rate it offers, whichever is lower. The remaining time is shared so that the \
+         lowest rate is as high as possible. If flows share a port, set `shares` with `when_full: drop` for the \
+         modules behind the split. Otherwise the flows wait for each other.";
     const EXAMPLE: &'static str = "{}";
     const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
     const RATES: bool = true;

@@ -30,7 +30,7 @@ impl DeclareController for Static {
     type Params = Params;
     const NAME: &'static str = "static";
     const SUMMARY: &'static str = "every module has the same trigger, whatever the objectives";
-    const HELP: &'static str = "A baseline: the best constant trigger, found by trying all of them.";
+    const HELP: &'static str = "A baseline for comparisons. To find the best constant trigger, try all triggers.";
     const EXAMPLE: &'static str = "{ trigger: 16 }";
 
     fn new(params: Params) -> Result<Self, SetupError> {

@@ -61,7 +61,7 @@ impl DeclareController for Gradient {
     type Params = NoParams;
     const NAME: &'static str = "gradient";
     const SUMMARY: &'static str = "one step each period towards the least load, as in the Batchy paper";
-    const HELP: &'static str = "The full controller of the paper. Errors in the published version are corrected.";
+    const HELP: &'static str = "The full controller of the Batchy paper, without the errors of the published version.";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {

@@ -19,7 +19,7 @@ impl DeclareController for Max {
     const NAME: &'static str = "max";
     const SUMMARY: &'static str = "packets always wait for the largest batch, whatever the objectives";
     const HELP: &'static str =
-        "A baseline: the fewest calls. Delays are limited only by the traffic (and to 1 s per module).";
+        "A baseline: the fewest calls. A packet waits until the batch is full, but at most 1 s at each module.";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {

@@ -209,7 +209,8 @@ impl DeclareController for Optimal {
     type Params = NoParams;
     const NAME: &'static str = "optimal";
     const SUMMARY: &'static str = "the least load within all delay objectives, solved each period";
-    const HELP: &'static str = "Waits for batches where that saves most, as long as every flow keeps its objective.";
+    const HELP: &'static str =
+        "Modules wait for batches where waiting saves the most, as long as every flow keeps its delay objective.";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {

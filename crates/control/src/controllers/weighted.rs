@@ -71,7 +71,7 @@ impl DeclareController for Wfq {
     const NAME: &'static str = "wfq";
     const SUMMARY: &'static str = "modules share time equally, and packets never wait for batches";
     const HELP: &'static str =
-        "A baseline, for `scheduler: weighted-fair`: equal weights, with the backpressure that `shares` configure.";
+        "A baseline, for `scheduler: weighted-fair`: equal weights. The section `shares` configures the backpressure.";
     const EXAMPLE: &'static str = "{}";
     const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
 
@@ -86,7 +86,7 @@ impl DeclareController for NfvNice {
     const SUMMARY: &'static str =
         "modules share time in proportion to their load (arrival rate times cost), as in NFVnice";
     const HELP: &'static str =
-        "A baseline, for `scheduler: weighted-fair`, with the backpressure that `shares` configure.";
+        "A baseline, for `scheduler: weighted-fair`. The section `shares` configures the backpressure.";
     const EXAMPLE: &'static str = "{}";
     const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
 

@@ -31,11 +31,12 @@ them. Each packet carries its own arrival time (clock `intended`), so that delay
 waited. Packets that find the ingress queue full are dropped and counted. Without a `rate` the loop is closed: every \
 request is filled, and packets arrive when they are requested.
 
-Frames are complete and have correct checksums. Session i has the i-th source port of the range, cyclically, and \
-likewise the i-th destination port. With k prefixes it has the (i mod k)-th, and in it the host whose number is (i div \
-k) times an odd constant, truncated to the free bits. So addresses are distinct until the prefix is used up, and \
-scattered over it. A session takes 16 bytes of memory for IPv4 and 38 for IPv6, and 4 more in a tunnel. If all frames \
-have one size of up to 64 bytes, complete frames are kept, which takes 64 more.
+Frames are complete and have correct checksums. Session i has the i-th source port and the i-th destination port of \
+their ranges; after the last port of a range, the first one follows. With k prefixes, session i has an address in \
+prefix number (i mod k). The host number of this address is (i div k) times an odd constant, truncated to the free \
+bits of the prefix. So the addresses are scattered over the prefix, and are distinct until all its addresses are used. \
+A session takes 16 bytes of memory for IPv4 and 38 for IPv6, and 4 more in a tunnel. If all frames have one size of up \
+to 64 bytes, the generator keeps complete frames, which takes 64 more bytes for each session.
 
 One seed gives the same packets at the same times after the start. With several workers, all packets of a session come \
 to one of them, as from a device that distributes packets by a symmetric hash. Each worker gets its share of the rate \
