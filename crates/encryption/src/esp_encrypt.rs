@@ -36,9 +36,9 @@ pub struct Params {
     /// can be changed while packets run.
     #[serde(default = "none")]
     associations: Listed,
-    /// The key by which a packet's association is found: `destination`, the longest `for` prefix that contains the
-    /// inner destination address (the default), or one of the metadata words `tunnel` and `next_hop`, which contains
-    /// the `number` of the association.
+    /// The key by which a packet's association is found: `destination` (the default), `tunnel` or `next_hop`. With
+    /// `destination`, it is the association whose `for` prefix is the longest that contains the inner destination
+    /// address. With `tunnel` or `next_hop`, the metadata word of this name contains the `number` of the association.
     #[serde(default)]
     by: By,
     /// The action for packets without an association: `drop` (the default) or `bypass`, which sends them to the gate
@@ -49,7 +49,7 @@ pub struct Params {
     /// `auto` (the default) is `hardware` if the processor has the instructions and `software` otherwise.
     #[serde(default)]
     backend: Implementation,
-    /// The outer differentiated services code point: `copy`, the inner one (the default), or 0 to 63.
+    /// The outer differentiated services code point: `copy` (the default: the inner code point), or 0 to 63.
     #[serde(default)]
     #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
@@ -62,8 +62,8 @@ pub struct Params {
     /// The largest length of outer packets in bytes: at least 68, over IPv6 at least 1280. Longer packets are dropped.
     /// Without it, the limit is the largest length that the outer header can express.
     mtu: Option<u16>,
-    /// The number of bytes to which shorter inner packets are padded, 0 to 9000, so that their length is hidden. 0, the
-    /// default, does not pad.
+    /// The number of bytes to which shorter inner packets are padded, 0 to 9000, so that their length is hidden. With 0
+    /// (the default), packets are not padded.
     #[serde(default)]
     pad_to: u16,
 }

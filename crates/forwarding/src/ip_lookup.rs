@@ -32,10 +32,10 @@ pub struct Params {
     routes: Option<Source>,
     /// Instead of `routes`: the name of a shared state `routes`.
     state: Option<String>,
-    /// The number of next hops. Without it, one more than the greatest number in the routes and `miss`. Each next hop
-    /// has a gate, except with `to: word`.
+    /// The number of next hops. By default, it is one more than the greatest number in the routes and `miss`. Each next
+    /// hop has a gate, except with `to: word`.
     next_hops: Option<u32>,
-    /// The action for packets that match no route: `drop` (the default), or the next hop that they go to.
+    /// The action for packets that match no route: `drop` (the default), or the number of the next hop that they go to.
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     miss: NoMatch,

@@ -20,7 +20,7 @@ pub struct Params {
     #[serde(default)]
     martians: Martians,
     /// Drops (`drop`, the default) or passes (`pass`) packets that are short only because a capture cut them
-    /// (`snaplen`). Together with the bytes that the capture left out, these packets have the length in their header.
+    /// (`snaplen`). The header of such a packet states its length before the capture cut it.
     #[serde(default)]
     cut: Cut,
 }

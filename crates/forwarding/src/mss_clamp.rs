@@ -16,12 +16,12 @@ use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Parameters of `mss_clamp`: exactly one of the two.
+/// Parameters of `mss_clamp`: exactly one of `mss` and `mtu`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The MTU of the link, counted from the IP header on, 68 to 65535 bytes. Segments get 40 bytes less over IPv4 and
-    /// 60 less over IPv6.
+    /// The MTU of the link, counted from the IP header on, 68 to 65535 bytes. The largest segment is 40 bytes smaller
+    /// over IPv4, and 60 bytes smaller over IPv6.
     mtu: Option<u16>,
     /// The largest segment size itself, 28 to 65495 bytes, over IPv4 and IPv6.
     mss: Option<u16>,

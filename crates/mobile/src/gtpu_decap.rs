@@ -47,9 +47,9 @@ pub struct Params {
     /// The allowed outer destination addresses, IPv4 and IPv6, up to 8. Without them, every address is allowed.
     #[serde(default)]
     local: Vec<AnyEndpoint>,
-    /// The largest number of error messages per second, 100 by default. The sender of a packet gets one if the tunnel
-    /// is unknown, or if an unknown extension header must be understood. After a pause, this number may be sent at
-    /// once. With 0, none are sent.
+    /// The largest number of error messages per second, 100 by default. The sender of a packet gets an error message if
+    /// the tunnel is unknown, or if the packet has an unknown extension header that must be understood. After a pause,
+    /// this number may be sent at once. With 0, none are sent.
     #[serde(default = "errors")]
     errors_per_second: u32,
     /// Keeps outer IPv4 addresses in the metadata words `gtpu_source` and `gtpu_destination` (0 over IPv6). An

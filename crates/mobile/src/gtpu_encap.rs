@@ -37,20 +37,20 @@ pub struct Params {
     /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`. USER is an IPv4 address or an IPv6 /64.
     /// If `by` names a metadata word, USER is a value of this word.
     tunnels: Option<TunnelSource>,
-    /// The key by which a packet's tunnel is found: `destination`, the inner destination address (the default); one of
-    /// the metadata words `tunnel` and `next_hop`; or `session`, the tunnel and peer that `upf_downlink` has written
-    /// before.
+    /// The key by which a packet's tunnel is found: `destination` (the default), `tunnel`, `next_hop` or `session`.
+    /// `destination` is the inner destination address. `tunnel` and `next_hop` are the metadata words of these names.
+    /// With `session`, `upf_downlink` has written tunnel and peer before.
     #[serde(default)]
     by: By,
-    /// The outer UDP source port: `session` (the default), a port from 49152 to 65535 by a hash of the inner addresses
-    /// and ports, or a number, such as 2152.
+    /// The outer UDP source port: `session` (the default: a port from 49152 to 65535, derived from the inner addresses
+    /// and ports), or a number, such as 2152.
     #[serde(default)]
     #[schemars(extend("default" = "session"))]
     source_port: SourcePort,
     /// Computes the outer UDP checksum (`true`), or leaves the field 0 (`false`). The default is `false` over IPv4.
     /// Over IPv6 only `true` is allowed.
     udp_checksum: Option<bool>,
-    /// The outer differentiated services code point: `copy`, the inner one (the default), or 0 to 63.
+    /// The outer differentiated services code point: `copy` (the default: the inner code point), or 0 to 63.
     #[serde(default)]
     #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
@@ -67,7 +67,7 @@ pub struct Params {
     #[serde(default)]
     sequence: bool,
     /// The QoS flow, 0 to 63, of a PDU Session Container, which 5G requires towards a base station (TS 38.415). With
-    /// `by: session` also `session`: the QoS flow that `upf_downlink` has written for the packet.
+    /// `by: session`, the value `session` is also allowed: the QoS flow that `upf_downlink` has written for the packet.
     qfi: Option<Qfi>,
 }
 

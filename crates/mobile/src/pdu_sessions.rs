@@ -57,8 +57,8 @@ pub struct Params {
     /// are counted under `other`.
     #[schemars(extend("default" = 4))]
     rules_per_user: Option<usize>,
-    /// The burst of rates without their own burst, as a time: 1ms to 1min, 100ms by default. A user may send the bytes
-    /// of this time at once, and at least 16 KiB.
+    /// The burst of rates without their own burst, as a time: 1ms to 1min, 100ms by default. The bytes that the rate
+    /// allows in this time may be sent at once, and at least 16 KiB.
     #[schemars(extend("default" = "100ms"))]
     burst: Option<Nanos>,
     /// The number of ended sessions whose counts are kept until they are removed from the table `ended`. When it is

@@ -26,8 +26,9 @@ use crate::interface_in::WORD;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The names of states `interface`, whose addresses are the sources of errors. If there are several, the interface
-    /// with the number in the metadata word `interface` is used, or else the first interface of the list.
+    /// The names of states `interface`, whose addresses are the sources of errors. If there are several, the metadata
+    /// word `interface` of a packet selects the interface by its number. If no interface has this number, the first
+    /// interface of the list is used.
     interfaces: Vec<String>,
     /// The type of error: `time_exceeded`, `no_route`, `host_unreachable`, `port_unreachable`, `prohibited`, `too_big`
     /// or `reassembly_time_exceeded`.

@@ -58,7 +58,7 @@ pub struct Params {
     #[serde(default = "tries")]
     tries: u8,
     /// The pause before a neighbour that was given up is requested again, 1ms to 1d; 3s by default. The pause doubles
-    /// each time, up to 32 times this value.
+    /// each time that the neighbour is given up again, up to 32 times this value.
     #[serde(default = "negative")]
     negative: Nanos,
     /// The time after which an unused neighbour is removed, 1ms to 1d; 10min by default.

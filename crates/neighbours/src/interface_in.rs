@@ -49,8 +49,8 @@ pub struct Params {
     #[serde(default)]
     martians: Martians,
     /// The fate of ARP replies and neighbour advertisements after the interface has learned from them: `consume` (the
-    /// default), or `pass`: they leave by the gate `local`. A host's stack behind a `tap` that has the interface's
-    /// addresses needs them to find its neighbours.
+    /// default), or `pass`, which sends them to the gate `local`. If a host's stack behind a `tap` has the interface's
+    /// addresses, it needs these messages to find its neighbours.
     #[serde(default)]
     neighbours: NeighbourReplies,
 }

@@ -36,7 +36,7 @@ pub struct Params {
     /// these classes decides. Without this parameter there is one class, `match`, whose packets leave by the gate
     /// `match`.
     classes: Option<Vec<Class>>,
-    /// True if ASCII letters match in either case for patterns without `case` or `nocase`.
+    /// True if patterns without `case` or `nocase` match ASCII letters in either case.
     #[serde(default)]
     nocase: bool,
     /// The number of bytes of each payload that are inspected, 1 to 65535; all by default.
@@ -92,7 +92,7 @@ enum Fragments {
     /// The part of the payload in each fragment is inspected.
     #[default]
     Scan,
-    /// Fragments leave like clean packets and are counted as unseen.
+    /// Fragments are not inspected. They leave like clean packets, and are counted as unseen.
     Pass,
     /// Fragments are dropped.
     Drop,

@@ -41,15 +41,15 @@ use crate::connection::{SlotClock, TimeoutParams, Timeouts};
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// Outside addresses of the sessions: a prefix such as `192.0.2.0/28`, or one address. Up to 4096 addresses. All
-    /// sessions of one inside address have the same outside address (RFC 4787 REQ-2). Each address takes 24 KiB on each
-    /// worker, which record the ports in use.
+    /// sessions of one inside address have the same outside address (RFC 4787 REQ-2). On each worker, each address
+    /// takes 24 KiB of memory, which records the ports in use.
     pool: String,
     /// Outside ports that are available: the first and the last, `[1024, 65535]` by default.
     #[schemars(extend("default" = [1_024, 65_535]))]
     ports: Option<[u16; 2]>,
     /// Maximum number of sessions, over all workers: 1 to 268435456, 65536 by default. A session takes 83 bytes, and 74
     /// bytes more if it is the only session of its inside port. `ports_per_address` and `filtering:
-    /// endpoint_independent` add to that.
+    /// endpoint_independent` take more memory.
     #[schemars(extend("default" = 65_536))]
     sessions: Option<usize>,
     /// Action for a new session when the table is full: `evict` (the default) ends the session that would end soonest,

@@ -48,8 +48,9 @@ pub struct Params {
     /// green).
     #[serde(default)]
     aware: Aware,
-    /// Writes the colour into the code point as drop precedence (RFC 2597): `af` for packets of assured forwarding, a
-    /// class from 1 to 4 for all IP packets. Without it code points do not change.
+    /// Writes the colour into the code point as drop precedence (RFC 2597): `af`, or a class from 1 to 4. `af` changes
+    /// packets of assured forwarding only, and keeps their class. A class changes all IP packets. Without this
+    /// parameter, code points do not change.
     remark: Option<Remark>,
     /// Writes the colour to the metadata word `colour`: 1 green, 2 yellow, 3 red. `false` by default.
     #[serde(default)]

@@ -17,7 +17,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The file in pcap format with nanoseconds. An existing file is replaced.
+    /// The capture file, in pcap format with time stamps in nanoseconds. An existing file is replaced.
     file: String,
     /// Maximum number of bytes that are copied of each packet: 1 to 65535. By default all bytes are copied.
     #[serde(default = "whole")]

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The delay of a flow that its objective is for. In JSON and YAML a number, or `mean`.
+/// The statistic of a flow's delay that must keep the objective: a percentile, written as a number, or `mean`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(from = "Text", into = "Text")]
 #[schemars(with = "Text")]

@@ -43,10 +43,10 @@ pub struct Synthetic {
     synthetic: u32,
     /// The number of different next hops of the routes.
     next_hops: u32,
-    /// The seed of the generator: equal seeds give equal routes. Without it, derived from the pipeline's seed and the
-    /// module's name.
+    /// The seed of the generator: equal seeds give equal routes. By default, it is derived from the pipeline's seed and
+    /// the module's name.
     seed: Option<u64>,
-    /// The number of IPv6 routes, by default none, including the parts of 2001:2::/48.
+    /// The number of IPv6 routes, including the parts of 2001:2::/48; none by default.
     #[serde(default)]
     ipv6: u32,
 }

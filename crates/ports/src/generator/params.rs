@@ -96,9 +96,9 @@ pub struct Params {
     /// Source addresses: a prefix or a list of prefixes. By default 198.18.0.0/16 (RFC 2544) or 2001:2:0:1::/64 (RFC
     /// 5180).
     pub source: Option<Origin>,
-    /// Destination addresses: a prefix, a list of prefixes, or `{ routes: FILE }`, a file with a prefix at the start of
-    /// each line, used in an order that depends on the seed. If they are IPv6 addresses, all packets are IPv6. By
-    /// default 198.19.0.0/16.
+    /// Destination addresses: a prefix, a list of prefixes, or `{ routes: FILE }`. Each line of the file begins with a
+    /// prefix. Sessions use the prefixes of the file in an order that depends on the seed. If the addresses are IPv6,
+    /// all packets are IPv6. The default is 198.19.0.0/16.
     #[schemars(extend("default" = "198.19.0.0/16"))]
     pub destination: Destination,
     /// Source ports: a number or a range, `1024-65535`.

@@ -26,15 +26,16 @@ pub struct Params {
     /// file.
     #[serde(default)]
     pub(super) variables: Variables,
-    /// A file to which alerts are appended, a JSON object a line.
+    /// A file to which alerts are appended, one JSON object per line.
     pub(super) alerts: Option<Alerts>,
-    /// The option `flow`, which needs the state of connections. With `refuse` (the default) rules with this option are
-    /// refused. `approximate` looks at one packet: `established` matches a TCP segment with ACK and without SYN and
-    /// RST. `not_established` matches a segment without ACK. Directions match every packet. Packets of other protocols
-    /// match all words. `{ state: NAME }` looks up the packet's session: NAME is the name of a state `connections` or
-    /// `nat`, whose modules open sessions. A fragment does not show its session. If a rule with `drop` and `flow`
-    /// matches the fragment in all other options, the fragment is dropped as `undecided`. The option `flowbits` needs
-    /// `{ state: NAME }`: the bits belong to the sessions of that state.
+    /// The treatment of the option `flow`, which needs the state of connections. `refuse` (the default) refuses rules
+    /// with this option. `approximate` looks only at the packet itself: the word `established` matches a TCP segment
+    /// with ACK and without SYN and RST. `not_established` matches a TCP segment without ACK. The words for directions
+    /// match every packet. A packet that is not TCP matches every word. `{ state: NAME }` looks up the packet's
+    /// session: NAME is the name of a state `connections` or `nat`, whose modules open sessions. The session of a
+    /// fragment is unknown. If a rule with `drop` and `flow` matches the fragment in all other options, the fragment is
+    /// dropped as `undecided`. The option `flowbits` needs `{ state: NAME }`: the bits belong to the sessions of that
+    /// state.
     #[serde(default)]
     pub(super) flow: Flow,
     /// The treatment of rules that cannot be loaded, because of an unknown option or for any other reason. `refuse`
@@ -42,8 +43,8 @@ pub struct Params {
     /// check --json`.
     #[serde(default)]
     pub(super) unknown: Unknown,
-    /// With `unknown: skip`: true if rules that drop packets are skipped as well. Otherwise such a rule refuses the
-    /// file.
+    /// With `unknown: skip`: true if rules that drop packets are skipped as well. Otherwise the file is refused if such
+    /// a rule cannot be loaded.
     #[serde(default)]
     pub(super) skip_drop: bool,
     /// True if reported packets leave by a separate gate, `alerted`.
@@ -55,9 +56,9 @@ pub struct Params {
     pub(super) count: Count,
     /// The largest number of steps of backtracking searches for a packet, 1000 to 100000000; 100000 by default. Steps
     /// are counted for expressions with look-around or back-references, for expressions to which another option is
-    /// relative, and for options that read numbers. A packet that exceeds the limit is counted as `undecided`. If a
-    /// rule's search was not finished, the rule drops the packet if it has the action `drop`, and does not report the
-    /// packet.
+    /// relative, and for options that read numbers. A packet that exceeds the limit is counted as `undecided`. If the
+    /// search for a rule was not finished, the rule does not report the packet. If its action is `drop`, the rule drops
+    /// the packet.
     #[serde(default = "steps")]
     pub(super) steps: u64,
     /// The number of pairs of a rule and an address for which `threshold` and `detection_filter` count at a time, 1 to

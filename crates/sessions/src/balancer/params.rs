@@ -33,13 +33,15 @@ pub struct Params {
     pub(super) when_full: WhenFull,
     /// How replies are recognised in services with `mode: nat`. `session` (the default): by their session; one worker
     /// must have both directions. `endpoint`: by the address and port from which they come; the directions can be on
-    /// any workers. With `endpoint` an address and port can be a backend of one service only, and all packets from
-    /// there get the service's address. A backend of a service without `port` has all ports of its address.
+    /// any workers. With `endpoint`, an address and port can be a backend of one service only, and all packets from
+    /// this address and port get the service's address. A backend of a service without `port` has all ports of its
+    /// address.
     #[serde(default)]
     pub(super) replies: Replies,
-    /// Number of entries in each service's Maglev table: a prime, 65537 by default. Use a hundred or more for each
-    /// backend: with more entries the shares are more exact, and fewer sessions change their backend. Each entry takes
-    /// two bytes. All tables together can have up to 268439552 entries, which is 4096 tables of the default size.
+    /// Number of entries in each service's Maglev table: a prime, 65537 by default. Use a hundred or more entries for
+    /// each backend. With more entries, the backends' shares are more exact, and fewer sessions move to another backend
+    /// when the backends change. Each entry takes two bytes. All tables together can have up to 268439552 entries,
+    /// which is 4096 tables of the default size.
     #[schemars(extend("default" = 65_537))]
     places: Option<u32>,
     /// How long a session is kept without a packet.

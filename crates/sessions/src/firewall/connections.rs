@@ -27,8 +27,8 @@ pub struct ConnectionsParams {
     #[serde(default)]
     pub(super) when_full: WhenFull,
     /// Maximum number of TCP connections of each IP version whose handshake is not complete, over all workers: half of
-    /// `sessions` by default. Workers divide it evenly, rounded up. When there are as many, packets that would open
-    /// another TCP connection are dropped as `half_open`, so that a flood of SYNs leaves room for other connections.
+    /// `sessions` by default. Workers divide it evenly, rounded up. When this number is reached, packets that would
+    /// open another TCP connection are dropped as `half_open`. So a flood of SYNs leaves room for other connections.
     half_open: Option<usize>,
     /// Whether any packet of a TCP connection can open its entry, so that connections that are older than this table
     /// are accepted. With `false` (the default) only a SYN opens a connection.

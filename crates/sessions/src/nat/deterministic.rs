@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 pub struct Deterministic {
     /// Prefix of the inside addresses that have a block each, such as `10.0.0.0/16`.
     inside: String,
-    /// Number of ports of each outside address that are not part of a block, taken from the end. They are allocated
-    /// dynamically to inside addresses outside the prefix. 0 by default: then packets from such addresses are dropped
-    /// as `not_inside`.
+    /// Number of ports at the end of each outside address's range that are not part of a block. They are allocated
+    /// dynamically to inside addresses that are not in the prefix `inside`. 0 by default: then packets from such
+    /// addresses are dropped as `not_inside`.
     #[serde(default)]
     reserve: u16,
 }
