@@ -59,10 +59,10 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one function: parameters, gates, drop reasons, an example
 
-Exit codes: 0 success; 1 the command worked, but the result is negative (with --strict, a flow missed an objective; \
-lines or packets are missing from an output file; a table change was refused; `move --moves` left a module where it \
-was; `stop` timed out; a module costs more than its baseline; `doctor` found a performance problem; `place` could not \
-place all chains); 2 bad usage or input, or a port failed."
+Exit codes: 0 success; 1 the command worked, but with a negative result; 2 bad usage or input, or a port failed. \
+Negative results are: with --strict, a flow missed an objective; lines or packets are missing from an output file; a \
+table change was refused; `move --moves` left a module where it was; `stop` timed out; a module costs more than its \
+baseline; `doctor` found a performance problem; `place` could not place all chains."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]

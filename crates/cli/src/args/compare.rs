@@ -15,9 +15,9 @@ Examples:
   forebay compare before                       with the new build
   forebay compare before after --json | jq .comparison.parts
 
-Both sides run in turn, one process per run, until the change is known within 1 % or the time is up. Exit codes: \
-0 nothing costs more; 1 a module costs more, and the command names it and the cause; 2 bad usage or input, or \
-measuring failed.")]
+The two builds or configurations run in turn, one process per run, until the change is known within 1 % or the time is \
+up. Exit codes: 0 nothing costs more; 1 a module costs more (the command names the module and the cause); 2 bad usage \
+or input, or measuring failed.")]
 pub(crate) struct Compare {
     /// A measurement that `measure --save` saved
     pub(crate) name: String,

@@ -10,13 +10,13 @@ use super::values::setting;
 Examples:
   forebay doctor                                   this machine, for any pipeline of one worker
   forebay doctor gateway.yaml                      its workers, their pools and its ports
-  forebay doctor --core 2-3 --interface eth1       two workers, packets of that card
+  forebay doctor --core 2-3 --interface eth1       two workers, and the packets of eth1
   forebay doctor --json | jq '.checks[] | select(.state == \"costs\") | .remedy'
   forebay doctor --root /mnt/report                the files of another machine
 
 The command only reads, and takes half a second. A check that cannot be made on this host shows n/a. Exit codes: 0 no \
-check found a certain loss of performance; 1 a check found one, or something that keeps the pipeline from running; \
-2 bad usage or input.")]
+check found a certain loss of performance; 1 a check found a certain loss, or a reason why the pipeline cannot run; 2 \
+bad usage or input.")]
 pub(crate) struct Doctor {
     /// A configuration file, `usecase:NAME`, or `-` for standard input (default: any pipeline with one worker)
     pub(crate) pipeline: Option<String>,

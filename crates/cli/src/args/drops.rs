@@ -17,9 +17,10 @@ Examples:
   forebay drops --json --count 3 | jq -r .reason
   forebay show drops                              number of drops, by reason
 
-This command writes the file, not the pipeline. While it watches, the pipeline observes every call, which makes it \
-slower. Packets that arrive faster than they can be sent to this command are missing, and are counted. Exit codes: 0 \
-all packets were shown or written; 1 some are missing; 2 bad usage, or the file cannot be written.")]
+The file is written by this command, not by the pipeline. While the command watches, the pipeline observes every call, \
+and is therefore slower. If the pipeline drops packets faster than it can send them to this command, some packets are \
+missing; their number is counted. Exit codes: 0 all packets were shown or written; 1 some packets are missing; 2 bad \
+usage, or the file cannot be written.")]
 pub(crate) struct Drops {
     /// Write the packets to this pcapng file, with the drop reason as each packet's comment
     #[arg(long, value_name = "FILE")]

@@ -12,8 +12,8 @@ Examples:
   forebay gate --against ../parent/target/release/forebay usecases
 
 Instructions are counted under valgrind's callgrind. The counts are equal in every run, so every change comes from the \
-program. Exit codes: 0 no module exceeds the limit; 1 a module exceeds it, and the command names it and the cause; \
-2 bad usage or input, or counting failed.")]
+program. Exit codes: 0 no module exceeds the limit; 1 a module exceeds the limit (the command names the module and the \
+cause); 2 bad usage or input, or counting failed.")]
 pub(crate) struct Gate {
     /// Check only these pipelines of the baseline; with --update, add these pipelines to the baseline. Allowed are a
     /// configuration file, `usecase:NAME`, `function:NAME` (the function's example), or all `usecases` or `functions`
@@ -22,7 +22,8 @@ pub(crate) struct Gate {
     /// The file with the expected costs
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Instead of a baseline: another build of forebay that counts the same pipelines now (default: all built-in ones)
+    /// Compare with another build of forebay instead of a baseline: both count the same pipelines now (without
+    /// PIPELINE: all built-in pipelines)
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["baseline", "update"])]
     pub(crate) against: Option<PathBuf>,
     /// Allowed growth of the instructions per packet of each module, of code outside modules, and of the total

@@ -29,9 +29,9 @@ Examples:
   forebay measure handover --cores 0,1 --repeats 21
   forebay measure handover --json | jq '.pairs[] | {cores, dirty: .dirty_line.median}'
 
-Without --cores, the command measures one pair of cores of each type among those that this process may use: threads of \
-one core, cores of one NUMA node, cores of two nodes. All figures are ticks of the time-stamp counter. To measure a \
-configuration file named handover, write ./handover.")]
+Without --cores, the command measures one pair of each type, among the cores that this process may use. The types are: \
+two threads of one core, two cores of one NUMA node, and two cores of different nodes. All figures are ticks of the \
+time-stamp counter. To measure a configuration file named handover, write ./handover.")]
 pub(crate) struct Handover {
     /// Measure all pairs of these cores, in both directions
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = core)]

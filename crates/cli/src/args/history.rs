@@ -20,8 +20,8 @@ pub(crate) struct History {
     /// The folder with the saved measurements
     #[arg(long, value_name = "DIR", default_value = super::compare::STORE)]
     pub(crate) store: PathBuf,
-    /// Only this pipeline: its name, or its name on the command line, such as `usecase:gw`; both with or without
-    /// settings
+    /// Only this pipeline: its own name, or its name on the command line, such as `usecase:gw`. Settings may follow
+    /// either name
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Only this module; `(all)` is the whole chain

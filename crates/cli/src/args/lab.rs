@@ -23,8 +23,8 @@ Examples:
   forebay lab lean --out lean --short         takes seconds, for a first look
   forebay lab lean --out lean --json | jq .chains
 
-The command writes results.json, a CSV file for each table, and index.html, which needs no other file. Run nothing \
-else on the machine meanwhile; the report names runs that were disturbed.")]
+The command writes results.json, a CSV file for each table, and index.html, which needs no other file. Run no other \
+programs on the machine meanwhile. The report names runs that were disturbed.")]
     Lean(LabLean),
     /// Measure the savings and the delay of batches under every controller: the experiments of Batchy
     #[command(after_help = "\
@@ -36,7 +36,8 @@ Examples:
   forebay lab batching --out batching --only static --usecase 'vrf 16 4'
 
 The command writes results.json, a CSV file for each table, and index.html, which needs no other file. In simulated \
-time, call costs come from `forebay profile` here, else from the Batchy paper; the report names the source.")]
+time, call costs are the results of `forebay profile` on this machine. If there are none, they are those of the Batchy \
+paper. The report names the source.")]
     Batching(LabBatching),
     #[command(after_help = "\
 Examples:

@@ -14,11 +14,11 @@ Examples:
   forebay measure usecase:gw --search        the highest rate without loss
 
 Ticks are measured on this machine while the pipeline runs. Instructions are counted under valgrind's callgrind, in \
-simulated time, and are equal in every run. A figure that this host cannot measure shows n/a: without valgrind, \
-instructions are n/a.")]
+simulated time, and are equal in every run. If this host cannot measure a figure, the command prints n/a. Without \
+valgrind, instructions are n/a.")]
 pub(crate) struct Measure {
-    /// A configuration file, `usecase:NAME`, `function:NAME` (the function's example), or with --no-count `-` for
-    /// standard input
+    /// A configuration file, `usecase:NAME`, `function:NAME` (the function's example), or `-` for standard input (only
+    /// with --no-count)
     pub(crate) pipeline: String,
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `batch=64`
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::setting)]
@@ -35,7 +35,7 @@ pub(crate) struct Measure {
     /// The folder for saved measurements
     #[arg(long, value_name = "DIR", default_value = super::compare::STORE, requires = "save")]
     pub(crate) store: PathBuf,
-    /// Search the highest rates without loss (NDR) and with at most 0.5 % loss (PDR)
+    /// Search for the highest rate without loss (NDR), and for the highest rate with at most 0.5 % loss (PDR)
     #[arg(long)]
     pub(crate) search: bool,
     /// Time limit of the search

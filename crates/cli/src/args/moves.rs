@@ -16,9 +16,9 @@ Examples:
   forebay move crypto=1 --json | jq .moved.pause_us
 
 Queued packets are processed first: no packet is lost, and packets of a session stay in order. Tables, sessions and \
-counters move with their module. Workers are not added or removed: to keep a worker for later moves, write it in the \
-configuration as `{ modules: [] }`. Exit codes: 0 all modules are on their workers; 1 --moves left some modules where \
-they were; 2 the move was refused, and no module has moved.")]
+counters move with their module. A move does not add or remove workers. To keep a worker for later moves, write the \
+worker as `{ modules: [] }` in the configuration. Exit codes: 0 all modules are on their workers; 1 --moves left some \
+modules where they were; 2 the move was refused, and no module has moved.")]
 pub(crate) struct Move {
     /// Modules, each with the workers that shall run it
     #[arg(required = true, value_name = "MODULE=WORKER[,WORKER…]", value_parser = moved)]
@@ -26,7 +26,7 @@ pub(crate) struct Move {
     /// Maximum number of modules to move
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) moves: Option<u64>,
-    /// Also move modules that lose their sessions, because their workers then receive other sessions
+    /// Also move modules that lose their sessions by the move (their new workers receive other sessions)
     #[arg(long)]
     pub(crate) lose_sessions: bool,
     /// Print JSON

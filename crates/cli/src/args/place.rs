@@ -37,8 +37,8 @@ pub(crate) struct PlaceOptions {
     /// Place functions on all hardware threads (default: on one thread of each core)
     #[arg(long)]
     pub(crate) smt: bool,
-    /// Read models from this file instead of this machine's models. The option can be repeated: if several files have a
-    /// model of a function, the last of these files counts
+    /// Read models from this file instead of this machine's models. The option can be repeated. If several files have a
+    /// model of a function, the model in the last of these files is used
     #[arg(long, value_name = "FILE")]
     pub(crate) models: Vec<PathBuf>,
     /// Refuse functions without a model. By default `place` measures them on this machine first, unless `--models` or
@@ -57,13 +57,13 @@ pub(crate) struct PlaceOptions {
     /// The seed of `--search random`
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The current placement, as `place --json` printed it: functions that stay keep their cores
+    /// The current placement, as `place --json` printed it. Functions that do not move keep their cores
     #[arg(long, value_name = "FILE", group = "earlier")]
     pub(crate) from: Option<PathBuf>,
     /// Maximum number of functions that move, relative to `--from` or, with `--apply`, to the running pipeline
     #[arg(long, value_name = "M", requires = "earlier")]
     pub(crate) moves: Option<usize>,
-    /// Solve rates and contention together: a function that waits for others also competes less
+    /// Solve rates and contention together, because a function that waits for other functions competes less
     #[arg(long)]
     pub(crate) rate_coupled: bool,
     /// Show for each chain the best other domain and the cost of a move there

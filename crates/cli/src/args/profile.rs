@@ -16,21 +16,22 @@ Examples:
   forebay profile --again acl              measure again, although a result is stored
   forebay profile --batch 256              for larger batches
   forebay profile usecase:gw --set n=4     the modules of a pipeline, with their parameters
-  forebay profile edge.yaml                a file; generated packets replace those of its interfaces
+  forebay profile edge.yaml                a file; its interfaces are replaced by generated packets
   forebay profile --json | jq '.functions | map_values(.batchiness)'
   forebay profile --co-runs acl ip_lookup  their slowdown beside competitors, and models of it
-  forebay profile --co-runs                every function; some minutes; after a signal, the next call continues
+  forebay profile --co-runs                every function; takes minutes, and continues after an interruption
   forebay profile --co-runs tables.yaml    each module of a pipeline, with its parameters
 
-A call on b packets costs T0 + T1 b. The smaller the batchiness, the more time full batches save. The command stores \
-its results in $XDG_CACHE_HOME/forebay/profile (else ~/.cache/forebay/profile), for this CPU model and this build. \
-Runs and simulations of a pipeline use the stored costs of its modules, else those of their functions' examples. \
-Controllers of a run start from them and keep learning.
+A call on b packets costs T0 + T1 b. The batchiness is the cost of a packet in a full batch, divided by the cost of a \
+packet alone: the smaller it is, the more time full batches save. The command stores its results in \
+$XDG_CACHE_HOME/forebay/profile (without this variable: ~/.cache/forebay/profile), for this CPU model and this build. \
+Runs and simulations use the stored costs of the pipeline's modules. For a module without stored costs, they use the \
+costs of its function's example. The controller of a run starts from these costs and keeps learning.
 
-With --co-runs, each function runs on a core of its own, first alone and then beside competitors on other cores: \
-other functions, and synthetic ones that use parts of the shared cache and of the memory bandwidth. `forebay place` \
-predicts rates with the resulting models. They are stored in forebay/placement beside the profiles, and the runs in \
-forebay/co-runs.")]
+With --co-runs, each function runs on a core of its own, first alone and then beside competitors on other cores. The \
+competitors are other functions, and synthetic functions that use parts of the shared cache and of the memory \
+bandwidth. `forebay place` predicts rates with the resulting models. The models are stored in forebay/placement, \
+beside the profiles. The runs are stored in forebay/co-runs.")]
 pub(crate) struct Profile {
     /// Functions, as `forebay list functions` shows them, or a pipeline (`usecase:NAME` or a file); default: all
     /// functions

@@ -12,9 +12,9 @@ Examples:
   forebay replay day.jsonl --controller static --set trigger=8 --guard 0.2
   forebay replay day.jsonl --json | jq .parts[0].summary
 
-The recording stays as it is: in each period, the other controller sees the triggers that were in force then. The \
-batch model predicts the effect of both decisions. Exit codes: 0 success; 2 bad usage, or the file is not a \
-recording.")]
+The other controller does not change the recorded run: in each period, it sees the triggers that were in force at that \
+time. The batch model predicts the effect of the recorded decision and of the other controller's decision. Exit codes: \
+0 success; 2 bad usage, or the file is not a recording.")]
 pub(crate) struct Replay {
     /// The file that `forebay run --decisions` wrote
     pub(crate) file: PathBuf,

@@ -22,9 +22,9 @@ Examples:
   forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
 
 The run ends when every source is exhausted, after --duration, or on Ctrl-C (in the live table also on q, twice). It \
-always prints the summary. Exit codes: 0 success; 1 lines of a log or of alerts, copies of tap or packets of --drops \
-are missing from their file, or, with --strict, a flow missed an objective; 2 bad usage or input, or a port failed \
-(for example because its disk is full).")]
+always prints the summary. Exit codes: 0 success; 1 an output file is incomplete (a log, alerts, the copies of `tap` \
+or the packets of --drops), or, with --strict, a flow missed an objective; 2 bad usage or input, or a port failed (for \
+example because its disk is full).")]
 pub(crate) struct Run {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,
@@ -39,7 +39,8 @@ pub(crate) struct Run {
     /// Stop after this time, such as 20s or 500ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
-    /// Bind the only worker to this core (default: the core in the configuration, else a core chosen automatically)
+    /// Bind the only worker to this core (default: the core in the configuration; without one, a core is chosen
+    /// automatically)
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) core: Option<usize>,
     /// Save each accepted configuration in this file. The next run starts from it, unless the pipeline's file has
@@ -74,7 +75,7 @@ pub(crate) struct Run {
     /// Trace only packets that match: `tcp and dst port 443`, `host 192.0.2.1 or arp`, `vlan 100 and not ip6`
     #[arg(long, value_name = "EXPR", requires = "trace")]
     pub(crate) filter: Option<Filter>,
-    /// Write every dropped packet to this pcapng file, with the drop reason as its comment
+    /// Write every dropped packet to this pcapng file, with the drop reason as the packet's comment
     #[arg(long, value_name = "FILE")]
     pub(crate) drops: Option<PathBuf>,
     /// Time between updates of the live table (default: 1s); without a live table, print a line at this interval

@@ -40,12 +40,13 @@ configuration keeps running. A reload cannot change `batch`, `pool`, `seed`, `sc
 Modules that are equal in both configurations keep their state. Queued packets are processed first. The command \
 reports the modules that were kept, changed, added and removed, and how long the ports received no packets.")]
 pub(crate) struct Reload {
-    /// A configuration file on the machine of the pipeline, or `usecase:NAME` (default: the source of the start)
+    /// A configuration file on the machine of the pipeline, or `usecase:NAME` (default: the file or use case with which
+    /// the pipeline started)
     pub(crate) pipeline: Option<String>,
     /// Add a setting, or replace the setting with the same key; other earlier settings stay
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
-    /// Discard the settings of the start and of earlier reloads; use only those of --set
+    /// Discard the settings of the start and of earlier reloads; use only the settings of this command's --set
     #[arg(long)]
     pub(crate) forget: bool,
     /// Print JSON
@@ -79,7 +80,7 @@ pub(crate) struct Show {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) count: Option<u64>,
     /// With `trace`: only packets that match. With `table` (sessions and similar tables): only entries with this
-    /// address, prefix, ADDRESS:PORT, `protocol=`, `state=` or other field of their lines
+    /// address, prefix or ADDRESS:PORT, or with this field, such as `protocol=tcp` or `state=established`
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
     /// With `events`: also print new events as they happen
@@ -131,7 +132,7 @@ Examples:
   forebay show tables                     the tables, and the syntax of their changes
 
 Changes are made in order while packets flow. Each change is made completely or not at all. Exit codes: 0 all changes \
-were made; 1 some were refused, and the command lists them; 2 bad usage.")]
+were made; 1 some changes were refused (the command lists them); 2 bad usage.")]
 pub(crate) struct Table {
     /// The module, or `module.table` if it has several tables
     pub(crate) name: String,

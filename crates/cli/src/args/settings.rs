@@ -12,7 +12,7 @@ pub(crate) struct Settings {
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.red.generator.rate=2Mpps`
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
-    /// Order in which modules run: all in order, or by their weights; equals `--set scheduler=NAME`
+    /// The scheduler: all modules run in order, or they share time by their weights; equals `--set scheduler=NAME`
     #[arg(long, value_name = "NAME", value_parser = ["run-to-completion", "weighted-fair"])]
     pub(crate) scheduler: Option<String>,
     /// The controller that sets triggers to keep the flows' delay objectives (`forebay list controllers`); equals

@@ -18,10 +18,10 @@ Examples:
   forebay simulate gateway.yaml --json | jq '.flows[] | {name, rate_pps, kept}'
 
 The command first runs the pipeline for some thousand packets to learn their paths. From then on it simulates queues, \
-batches, schedulers and controllers, but no packets. It refuses modules that hold packets, rate limits and sources \
-that end, and names them. `forebay run --virtual` runs every packet, which is slower and more exact. Exit codes: \
-0 success; 1 lines of a log or of alerts, or copies of tap, are missing from their file, or, with --strict, a flow \
-missed an objective; 2 bad usage or input.")]
+batches, schedulers and controllers, but no packets. It refuses a pipeline with rate limits, with modules that hold \
+packets, or with sources that end, and names the cause. `forebay run --virtual` runs every packet, which is slower and \
+more exact. Exit codes: 0 success; 1 an output file is incomplete (a log, alerts or the copies of `tap`), or, with \
+--strict, a flow missed an objective; 2 bad usage or input.")]
 pub(crate) struct Simulate {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,

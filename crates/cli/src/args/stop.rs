@@ -13,8 +13,8 @@ Examples:
   forebay stop --instance edge
   forebay stop --timeout 2min --json
 
-The pipeline stops as on SIGTERM: it processes its queues, closes its ports and prints its summary. Exit codes: 0 it \
-has ended, with any result; 1 it has not ended in time; 2 no such pipeline runs, or bad usage.")]
+The pipeline stops as on SIGTERM: it processes its queues, closes its ports and prints its summary. Exit codes: 0 the \
+pipeline has ended, with any result; 1 the pipeline has not ended in time; 2 no such pipeline runs, or bad usage.")]
 pub(crate) struct Stop {
     /// Maximum time to wait, 1ms to 3600s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]

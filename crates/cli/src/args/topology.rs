@@ -19,7 +19,7 @@ pub(crate) struct Topology {
     /// `:nic=NODE`
     #[arg(default_value = "host")]
     pub(crate) source: String,
-    /// The root of the kernel's files: DIR/proc, DIR/sys; only with `host`
+    /// The root of the kernel's files (DIR/proc, DIR/sys); only with `host`
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
     /// Write a picture to this SVG file
