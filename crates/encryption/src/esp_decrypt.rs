@@ -134,7 +134,7 @@ struct Located {
 impl Declare for EspDecrypt {
     type Params = Params;
     const NAME: &'static str = "esp_decrypt";
-    const SUMMARY: &'static str = "takes IP packets out of ESP tunnels, decrypted with AES-GCM";
+    const SUMMARY: &'static str = "takes IP packets out of ESP tunnels, and decrypts them with AES-GCM";
     const HELP: &'static str = "\
         ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106), over IPv4 or \
         IPv6, and in UDP if a port is given (RFC 3948). Gate `0`: the inner IPv4 or IPv6 packets, behind an Ethernet \

@@ -164,7 +164,7 @@ struct Sender {
 impl Declare for EspEncrypt {
     type Params = Params;
     const NAME: &'static str = "esp_encrypt";
-    const SUMMARY: &'static str = "puts IP packets into ESP tunnels, encrypted with AES-GCM";
+    const SUMMARY: &'static str = "encrypts IP packets with AES-GCM, and puts them into ESP tunnels";
     const HELP: &'static str = "\
         ESP in tunnel mode (RFC 4303) with AES-128-GCM or AES-256-GCM and a tag of 16 bytes (RFC 4106). The Ethernet \
         header, VLAN tags and padding are removed, and the IPv4 or IPv6 packet is encrypted in place. New headers are \

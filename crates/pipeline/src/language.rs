@@ -58,7 +58,8 @@ pub(crate) struct Buffer {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Share {
-    /// The weight of the module; 1 by default. Modules with work get ticks in proportion to their weights.
+    /// The weight of the module; 1 by default. Modules with waiting packets get processor time in proportion to their
+    /// weights.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) weight: u32,
     /// The module's largest rate, in packets (`1Mpps`) or bits (`10Gbps`) a second, 1pps to 1000Gpps or 8bps to
@@ -75,8 +76,9 @@ pub(crate) struct Share {
     /// Percent of `queue` at which the overload ends; 60 by default.
     #[schemars(range(max = 99))]
     pub(crate) low: u32,
-    /// The reaction to overload. With `wait`, the default, the worker does not read the ports whose packets can reach
-    /// the module. With `drop`, it drops packets at the start of the chain that leads only to the module.
+    /// The reaction to overload of the module. With `wait` (the default), the worker does not read the ports whose
+    /// packets can reach the module. With `drop`, the worker drops packets at the start of the chain that leads only to
+    /// the module.
     pub(crate) when_full: WhenFull,
 }
 

@@ -102,8 +102,9 @@ fn control(generator: &mut SchemaGenerator) -> Value {
             "workers": {
                 "type": "integer", "minimum": 1, "maximum": MOST_WORKERS,
                 "description": "The largest number of workers that the controller may use. If it is larger than the \
-                    number under `workers`, and a flow cannot keep its objective beside others on one worker, the \
-                    modules of other flows move to another worker while packets run. By default no module moves.",
+                    number of workers under `workers`, modules may move while packets run: if a flow cannot keep its \
+                    objective beside other flows on one worker, the modules of the other flows move to another \
+                    worker. By default no module moves.",
             },
         },
     })

@@ -148,7 +148,7 @@ pub struct Shaper {
 impl Declare for Shaper {
     type Params = Params;
     const NAME: &'static str = "shaper";
-    const SUMMARY: &'static str = "holds packets back to keep to a rate";
+    const SUMMARY: &'static str = "holds packets back so that they keep to a rate";
     const HELP: &'static str = "\
         A token bucket: in any span of time, the bytes that leave are at most the rate times the span, plus the burst. \
         A packet that may leave when it arrives passes at once. Other packets wait, in order for each key, and leave \

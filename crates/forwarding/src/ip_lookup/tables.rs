@@ -309,7 +309,7 @@ impl ControlTable for RouteTables {
 impl DeclareState for RouteTables {
     type Params = Shared;
     const NAME: &'static str = "routes";
-    const SUMMARY: &'static str = "IPv4 and IPv6 routes, for modules that look up in the same table";
+    const SUMMARY: &'static str = "IPv4 and IPv6 routes that several modules share";
     const EXAMPLE: &'static str = r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1"] }"#;
 
     fn new(params: Shared, setup: &mut Setup<'_>) -> Result<Self, SetupError> {

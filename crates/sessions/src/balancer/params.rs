@@ -57,11 +57,11 @@ struct ServiceParams {
     address: String,
     /// `tcp` or `udp`.
     protocol: Transport,
-    /// The service's port. Without it the service has all ports of the address that no other service has.
+    /// The service's port. Without it, the service has all ports of its address that no other service has.
     port: Option<u16>,
     /// How packets reach a backend. `nat` (the default) replaces the destination by the backend's address and port, and
-    /// the source of replies by the service's. `direct` leaves the IP packet unchanged (direct server return): the
-    /// backends have the service's address, too, and reply to clients directly.
+    /// the source of replies by the service's address and port. `direct` leaves the IP packet unchanged (direct server
+    /// return): the backends have the service's address, too, and reply to clients directly.
     #[serde(default)]
     mode: Mode,
     /// Which fields of a new session select its backend: `session` (the default: addresses and ports), or only the

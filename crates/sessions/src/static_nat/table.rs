@@ -142,7 +142,7 @@ pub struct StateParams {
 impl DeclareState for StaticMappings {
     type Params = StateParams;
     const NAME: &'static str = "static_mappings";
-    const SUMMARY: &'static str = "pairs of IPv4 prefixes for the two directions of a static_nat";
+    const SUMMARY: &'static str = "pairs of IPv4 prefixes that the static_nat modules of both directions share";
     const EXAMPLE: &'static str = "{ mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
 
     fn new(params: StateParams, _: &mut Setup<'_>) -> Result<Self, SetupError> {
