@@ -345,9 +345,9 @@ The kernel hands frames over in blocks: when a block is full, or after `ring.ret
 `ring.retire`, a single frame therefore waits for 1 ms or 2 ms. The time of arrival is the kernel's. If an interface \
 goes down, or is deleted and created again under its name, the port counts it in `errors` and continues within 100 ms. \
 One worker reads the port, and hands over the packets of other workers' sessions. (If the kernel distributed packets, \
-its hash would send the two directions of a session to different workers.) If a reload changes the port but not its \
-interface, the ring and the frames in it are kept. Exception: if `ring` changes, the port creates a new ring, and also \
-reads the rest of the old ring.";
+its hash would send the two directions of a session to different workers.) If a reload changes parameters, but the \
+port's name and interface stay, the ring and the frames in it are kept. Exception: if `ring` changes, the port creates \
+a new ring, and also reads the rest of the old ring.";
     const EXAMPLE: &'static str = "{ interface: eth1, ring: { blocks: 64, block: 64KiB } }";
 
     fn receives(_: &Params) -> bool {

@@ -227,8 +227,8 @@ the interface for the time `poll`, so that a busy worker makes few system calls.
 this port is meant for packets of the host, not for transit traffic. Frames longer than the pool's packets are dropped \
 and counted (`oversize`). Frames that the host does not accept (the interface is down, its queue is full) are counted \
 as `refused`. An interface that is removed is created again with its settings within 100 ms, and counted in `errors`. \
-If a reload changes the port but not the interface's name, the interface remains, with the frames that wait in it. The \
-interface's settings change just before the new pipeline starts.";
+If a reload changes parameters, but the port's name and interface stay, the interface remains, with the frames that \
+wait in it. The interface's settings change just before the new pipeline starts.";
     const EXAMPLE: &'static str = "{ interface: fb0, address: 192.0.2.1/24, mac: 02:00:00:00:00:01 }";
 
     fn receives(_: &Params) -> bool {
