@@ -55,7 +55,7 @@ const TEMPLATES: &[Template] = &[
     },
     Template {
         name: "router",
-        summary: "a router between two networks, over IPv4 and IPv6, with every ICMP error",
+        summary: "a router between two networks, over IPv4 and IPv6, with ICMP errors",
         text: include_str!("../../../examples/router.yaml"),
         settings: &[],
     },

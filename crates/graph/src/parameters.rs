@@ -33,5 +33,5 @@ pub fn in_words(message: &str) -> String {
         "i64" | "isize" => "-9223372036854775808 to 9223372036854775807",
         _ => return message.to_owned(),
     };
-    format!("'{value}' is not allowed: allowed is a whole number from {range}, in digits alone")
+    format!("'{value}' is not allowed: allowed is a whole number from {range}, without a decimal point or exponent")
 }

@@ -244,15 +244,23 @@ fn binds(chain: &ChainAnswer) -> String {
         Some(place) => {
             let name = match place {
                 ContentionPlace::Cache => {
-                    format!("contention for the last-level cache of domain {domain} takes {:.1} %", 100.0 * share)
+                    format!(
+                        "contention for the last-level cache of domain {domain} takes {:.1} % of the solo rate",
+                        100.0 * share
+                    )
                 }
                 ContentionPlace::Memory => {
-                    format!("contention for the memory of domain {domain} takes {:.1} %", 100.0 * share)
+                    format!(
+                        "contention for the memory of domain {domain} takes {:.1} % of the solo rate",
+                        100.0 * share
+                    )
                 }
                 ContentionPlace::Link => {
-                    format!("contention for the link of domain {domain} takes {:.1} %", 100.0 * share)
+                    format!("contention for the link of domain {domain} takes {:.1} % of the solo rate", 100.0 * share)
                 }
-                ContentionPlace::Constant => format!("the model's constant takes {:.1} %", 100.0 * share),
+                ContentionPlace::Constant => {
+                    format!("the model's constant takes {:.1} % of the solo rate", 100.0 * share)
+                }
             };
             format!("{:.1} % slower than alone: {name}", 100.0 * drop)
         }

@@ -90,11 +90,11 @@ fn the_example_is_placed_and_its_moves_are_explained() {
 
     web forwards all packets; slowest is ip_validate, fw, ids, route, ttl: 37.3 %
       slower than alone: contention for the last-level cache of domain 0 takes 22.7
-      %
+      % of the solo rate
     voice forwards all packets; slowest is fw: 35.0 % slower than alone:
-      contention for the last-level cache of domain 0 takes 20.0 %
+      contention for the last-level cache of domain 0 takes 20.0 % of the solo rate
     backup is limited by route: 7.7 % slower than alone: the model's constant
-      takes 6.0 %
+      takes 6.0 % of the solo rate
 
     web: the whole chain on domain 0: moving it to domain 1 costs 0.5 %
     web: the whole chain on domain 0: moving it to domain 1 costs 0.5 %

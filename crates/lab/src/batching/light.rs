@@ -95,7 +95,8 @@ fn scenario(
     span: Span,
 ) -> Result<Scenario, LabError> {
     let spread = format!("ports.in.generator.arrivals={arrivals}");
-    // Branches are not folded, because folded branches have nothing to wait for.
+    // Branches are not folded, because folding keeps batches whole. Behind the split, packets would hardly wait for
+    // further packets.
     let settings = [OBJECTIVE.to_owned(), fold(false), format!("rate={rate:.0}pps"), spread];
     let mut scenario = pipeline.under(&Rule::new(controller), &settings, span)?;
     scenario.changes = steps(span, stops);

@@ -13,7 +13,8 @@ pub(super) fn section(title: &str, description: &str, all: &[Series]) -> Result<
         "Every whole period counts, including those at the start. The short periods with which a controller starts do \
          not count. They occur at the start of a run and, on this machine's clock, after each change of objectives, \
          which is a reload. The numbers in brackets in the table include them. There is one run each. The figures of \
-         delays and triggers show unfolded branches, because folded branches have little to wait for.",
+         delays and triggers show unfolded branches, because packets hardly wait in folded branches: folding keeps \
+         batches whole.",
     ));
     let drawn = |series: &&Series| !series.fold && matches!(series.controller.as_str(), "gradient" | "optimal");
     for series in all.iter().filter(drawn) {

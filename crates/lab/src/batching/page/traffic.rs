@@ -194,9 +194,10 @@ fn runs(all: &[Open]) -> Table {
 pub(super) fn light(all: &[Light]) -> Section {
     let description = "Traffic is light, or heavy and stops repeatedly. In the last quarter of each run there are no \
                        packets. Every flow's objective is 1 ms, for 99 % of its packets. Branches are not folded, \
-                       because folded branches have nothing to wait for. The number of packets and the largest delay \
-                       are those of the whole run. max waits for full batches under any traffic. Rates and violations \
-                       are those of all settled periods, including periods without packets. There is one run each.";
+                       because folding keeps batches whole: behind the split, packets would hardly wait for further \
+                       packets. The number of packets and the largest delay are those of the whole run. max waits for \
+                       full batches under any traffic. Rates and violations are those of all settled periods, \
+                       including periods without packets. There is one run each.";
     let row = |light: &Light| {
         let stops = if light.stops { ", stops" } else { "" };
         let traffic = format!("{} pps, {}{stops}", engineering(light.offered_pps), light.arrivals);

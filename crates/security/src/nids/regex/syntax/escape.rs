@@ -5,7 +5,7 @@ use super::{ByteSet, Groups, Node, Parser, Position};
 impl Parser<'_> {
     /// Parses an escape sequence outside of classes, after the backslash.
     pub(super) fn escape(&mut self) -> Result<Node, String> {
-        let letter = self.peek().ok_or("a backslash at the end: write two for the character")?;
+        let letter = self.peek().ok_or("a backslash at the end: write \\\\ for the character")?;
         self.at += 1;
         if let Some(set) = ByteSet::named(letter) {
             return Ok(Node::Byte(set));
