@@ -122,7 +122,8 @@ fn print(comparison: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) 
     )
 }
 
-/// Returns the verdict on a part's cost in words. The text is empty if the cost is the same.
+/// Returns the verdict on a part's cost in words. The text is empty if the cost is the same. `docs/regressions.md`
+/// quotes these texts.
 fn word(part: &Part) -> &'static str {
     match part.verdict {
         Verdict::Increased => "slower",

@@ -3,14 +3,17 @@
 //! The server is that of the Octans paper (INFOCOM 2019): two packages of an Intel Xeon E5-2650 v4. The manufacturer
 //! states the cores, the clock, the size and ways of the cache, and the bandwidths of memory (four channels of
 //! DDR4-2400) and links (two QPI links of 9.6 GT/s, 19.2 GB/s in each direction). Latencies are typical of measurements
-//! on such machines. The paper states no parameters of its functions. The parameters here are assumed: footprints and
-//! accesses of common implementations. The latency of the link and the lines of a descriptor were chosen so that the
-//! worst placement of the paper's Fig. 2 carries 39.2 % less than the best, as the paper states.
+//! on such machines. Bursts of 16 lines are assumed. Tables are in the memory of the interfaces' domain, as in the
+//! paper's model (9). The paper states no parameters of its functions. The parameters here are assumed: footprints and
+//! accesses of common implementations. Some values were chosen so that the worst placement of the paper's Fig. 2
+//! carries 39.2 % less than the best, as the paper states: the latency of the link, the lines of a descriptor, and the
+//! ticks, parallelism and accesses of NIDS, firewall and VPN. `docs/contention.md` lists all values. Change a value in
+//! both files.
 
 use crate::{Domain, Function, Server, Table, TableMemory, Traffic};
 
-/// Returns the paper's server: 2 domains of 12 cores. Functions may use 6 cores on the domain of the network interfaces
-/// and 12 on the other.
+/// Returns the paper's server: 2 domains of 12 cores. Functions may use 6 cores on domain 0, which has the network
+/// interfaces (callers use it as `home`), and 12 cores on domain 1.
 #[must_use]
 pub fn octans_server() -> Server {
     let domain = |cores| Domain {

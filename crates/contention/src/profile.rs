@@ -30,8 +30,9 @@ pub enum Candidate {
     Bandwidth,
     /// The bytes of the last-level cache that the function fills when it runs alone. x is their inverse.
     Footprint,
-    /// The mean drop of other functions beside one copy of the function. x is its inverse. As in Bubble-Up (Mars and
-    /// others, MICRO 2011), pressure is measured by the effect on a probe.
+    /// The mean drop (the lost part of the solo rate) of the network functions, each of which runs beside one copy of
+    /// this function. x is the inverse of the mean. As in Bubble-Up (Mars and others, MICRO 2011), the network
+    /// functions are probes: the function's pressure is measured by its effect on them.
     Pressure,
 }
 

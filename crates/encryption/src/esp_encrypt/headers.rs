@@ -95,7 +95,8 @@ impl Headers {
 
     /// Writes the headers of Ethernet (with the addresses `macs`), outer IP, UDP and ESP (with index, sequence number
     /// and initialisation vector) at the start of the frame. The frame must already have the bytes for these headers,
-    /// and after them the encrypted text and the tag up to its end.
+    /// and after them the encrypted text and the tag up to its end. Until this call, the packet's known layers may
+    /// be those of the inner packet. This call sets the layers of the new packet, or forgets them.
     #[inline(always)]
     pub(super) fn write(
         &mut self,

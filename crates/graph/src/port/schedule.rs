@@ -48,7 +48,7 @@ pub enum Spread {
     },
 }
 
-/// A source of packets whose schedule measurements and models can read and change.
+/// A source of packets with a schedule of its own. Measurements and models can read and change this schedule.
 pub trait ScheduledSource {
     /// Makes packets available at any time from now on, regardless of the configured schedule. Measurements of a busy
     /// worker's cost use this.

@@ -104,8 +104,10 @@ pub(super) fn loads(
     plan.run(testbed, extents, progress)
 }
 
-/// Runs a mobile gateway. Its first bearer has an objective and a changing load; the second bearer takes the remaining
-/// time.
+/// Runs a mobile gateway with two bearers for each user. The first bearer has an objective and a changing load; the
+/// second bearer takes the remaining time. With `rate=max`, the use case writes no rates. So [`two_bearers`] can write
+/// the first value as the rate of the first bearer, and changes of the load do not affect the second bearer. The
+/// recorded trigger is that of `down_service0_0`: user 0, bearer 0, to the user.
 pub(super) fn bearer(
     testbed: &Testbed,
     extents: &Extents,
@@ -136,8 +138,8 @@ fn factor(value: f64, first: f64) -> Change {
 }
 
 /// Plans a run for each controller, with unfolded and with folded branches. `change` returns the change to a value; its
-/// arguments are the value and the first value. `settings` must set the first value. `module` is the module whose
-/// trigger is recorded.
+/// arguments are the value and the first value. The first value must be set by `settings`, or later by the caller in
+/// the sources of the scenarios. `module` is the module whose trigger is recorded.
 fn plan(
     quantity: &'static str,
     values: &'static [f64],

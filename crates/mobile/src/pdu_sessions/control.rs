@@ -50,6 +50,8 @@ struct Slots {
 }
 
 impl Slots {
+    /// Creates `most` slots, numbered from 0. No slot has been used. [`Users`] and [`Accounts`] must have as many
+    /// slots. `most` fits 32 bits, because `pdu_sessions` refuses a `limit` or `bearers` above 2²⁴.
     fn new(most: usize) -> Self {
         Self { most: most as u32, ..Self::default() }
     }
@@ -153,6 +155,8 @@ impl Core {
         seed: Seed,
         mut fault: impl FnMut(usize, String),
     ) -> Result<Self, NoMemory> {
+        // A replaced session gets its new bearers before the slots of its old bearers are free. With `MOST_BEARERS`
+        // further slots, a session can be replaced while all `most.bearers` bearers are in use.
         let mut books = Books {
             by_name: BTreeMap::new(),
             sessions: HashMap::new(),

@@ -1,4 +1,4 @@
-//! An interface's neighbours as operators list and change them, one per line.
+//! The table of an interface's neighbours, one per line. Operators list and change neighbours through this table.
 
 use std::net::IpAddr;
 

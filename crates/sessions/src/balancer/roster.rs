@@ -9,7 +9,7 @@ use super::services::{Backend, Hop, Name, Services};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendEntry {
     service: Name,
-    /// The backend's address and port.
+    /// The backend's address, port and protocol.
     end: Name,
     pub(super) hop: Hop,
     /// True if the backend is in the present configuration.
@@ -25,7 +25,7 @@ pub(super) struct BackendEntry {
 }
 
 impl BackendEntry {
-    /// Returns the backend's address and port. Port 0 means that packets keep their port.
+    /// Returns the backend's address, port and protocol. Port 0 means that packets keep their port.
     pub(super) fn end(&self) -> Name {
         self.end
     }

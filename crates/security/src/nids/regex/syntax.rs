@@ -88,7 +88,8 @@ pub struct Flags {
     pub lines: bool,
     /// `x`: white space and comments are ignored.
     pub spaced: bool,
-    /// `G` in rules, `(?U)`: repetitions are lazy, and greedy with a question mark.
+    /// `G` after a rule's expression, or `(?U)` within it: a repetition is lazy. A repetition with a question mark is
+    /// greedy.
     pub ungreedy: bool,
     /// `E`: `$` matches only at the end.
     pub end_only: bool,
