@@ -478,8 +478,7 @@ fn a_placement_is_applied_to_a_running_pipeline_and_moves_its_sessions() {
     assert_eq!(report["packets"]["in"], report["packets"]["out"], "{report}");
 }
 
-/// Regression test: functions that moved only within their domain did not count, except those of split chains, which
-/// were compared with the limit separately.
+/// Regression: functions that moved only within their domain did not count, except those of split chains.
 #[test]
 fn moves_away_from_a_core_that_chains_share_count() {
     let chain = |name: &str| format!("  - {{ name: {name}, functions: [ttl], rate: 20kpps }}\n");
