@@ -313,6 +313,14 @@ mod tests {
         let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("a pattern");
         assert_eq!(units_of(pattern), Some(vec!["ns", "us", "ms", "s", "min", "h", "d"]));
         assert_eq!(units_of("^[a-z]+$"), None);
+        assert_eq!(pattern, r"^\s*[0-9][0-9._]*\s*(ns|us|ms|s|min|h|d)\s*$");
+    }
+
+    #[test]
+    fn the_largest_quantity_follows_from_the_last_unit() {
+        assert_eq!(most(["ns", "d"]), Some("104d".to_owned()));
+        assert_eq!(most(["B", "GiB"]), Some("8381903GiB".to_owned()));
+        assert_eq!((most(["x"]), most([])), (None, None));
     }
 
     #[test]

@@ -119,6 +119,20 @@ mod tests {
         assert!((mean(|random| random.normal().powi(2)) - 1.0).abs() < 0.03);
     }
 
+    #[test]
+    fn numbers_below_a_limit_are_equally_frequent() {
+        let (mut random, mut counts) = (Random::new(7), [0; 10]);
+        (0..100_000).for_each(|_| counts[random.index(10)] += 1);
+        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn the_smallest_bits_give_the_largest_exponential_number() {
+        let mut random = Random::new(0_u64.wrapping_sub(GAMMA));
+        assert_eq!(random.peek(1), 0);
+        assert!((random.exponential() - 53.0 * std::f64::consts::LN_2).abs() < 1e-9);
+    }
+
     proptest! {
         #[test]
         fn numbers_ahead_are_the_numbers_that_come(seed: u64, n in 1u64..100) {
