@@ -142,20 +142,25 @@ proptest! {
     }
 }
 
-/// A worker that cannot hand over its packets takes no new ones, and goes on when there is room.
-#[test]
-fn a_slow_stage_holds_back_the_previous_one_and_no_packet_is_lost() {
+/// Returns two modules that pass packets on, each on its own worker.
+fn two_stages(share: crate::Share, packets: u32, chunks: usize) -> (Graph, Cut) {
     let graph = Graph {
         modules: vec![(TestFunction::Pass, vec![1], 0), (TestFunction::Pass, vec![1], 0)],
-        shares: vec![crate::Share::default(); 2],
-        packets: 20_000,
+        shares: vec![share; 2],
+        packets,
         burst: 32,
         every: 0,
         refuse: 0,
-        chunks: 4_096,
+        chunks,
         changes: vec![],
     };
-    let cut = Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false };
+    (graph, Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false })
+}
+
+/// A worker that cannot hand over its packets takes no new ones, and goes on when there is room.
+#[test]
+fn a_slow_stage_holds_back_the_previous_one_and_no_packet_is_lost() {
+    let (graph, cut) = two_stages(crate::Share::default(), 20_000, 4_096);
     let log = Log::default();
     let mut workers = team::<RunToCompletion>(&graph, &cut, &log);
     workers[1].costs[1] = Cost { per_batch: 0, per_packet: 1_000 };
@@ -228,17 +233,7 @@ fn packets_that_find_a_ring_full_are_not_timed_as_handed_over() {
     for when_full in [crate::WhenFull::Wait, crate::WhenFull::Drop] {
         let mut share = crate::Share::default();
         share.marks.when_full = when_full;
-        let graph = Graph {
-            modules: vec![(TestFunction::Pass, vec![1], 0), (TestFunction::Pass, vec![1], 0)],
-            shares: vec![share; 2],
-            packets: 0,
-            burst: 32,
-            every: 0,
-            refuse: 0,
-            chunks: 4_096,
-            changes: vec![],
-        };
-        let cut = Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false };
+        let (graph, cut) = two_stages(share, 0, 4_096);
         let mut workers = team::<RunToCompletion>(&graph, &cut, &Log::default());
         let sender = &mut workers[0];
         // The first node after the bin leads to the other worker, which takes no packets.
@@ -261,17 +256,7 @@ fn packets_that_find_a_ring_full_are_not_timed_as_handed_over() {
 #[test]
 fn a_snapshot_counts_packets_that_another_worker_turned_away() {
     fn came<S: Scheduler>() -> u64 {
-        let graph = Graph {
-            modules: vec![(TestFunction::Pass, vec![1], 0), (TestFunction::Pass, vec![1], 0)],
-            shares: vec![crate::Share::default(); 2],
-            packets: 0,
-            burst: 32,
-            every: 0,
-            refuse: 0,
-            chunks: 64,
-            changes: vec![],
-        };
-        let cut = Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false };
+        let (graph, cut) = two_stages(crate::Share::default(), 0, 64);
         let telemetries: Vec<_> = team::<S>(&graph, &cut, &Log::default()).iter().map(Worker::telemetry).collect();
         let mut sampler = crate::Sampler::new(telemetries.clone(), Ticks::ZERO, Ticks::ZERO);
         telemetries[0].modules[1].turned_away.add(5);
