@@ -73,13 +73,14 @@ impl Declare for ExactMatch {
         A rule matches a packet if all its values are equal to the values of the packet's fields. Two rules with the \
         same values are an error. Gates are named by their numbers, from 0 to the greatest number in `rules` and \
         `miss`. A packet that does not have a field is a miss: the packet is of another protocol, is a fragment \
-        without the required port, or ends before the field. There are two exceptions (RFC 7113 section 3): a packet \
-        is dropped as `undecidable` if it ends inside a transport header, before the field, or if the field is behind \
-        more tags or extension headers than are searched. `ether.*` and `vlan.*` are fields of the outer header and of \
-        the outer tag. IP is found behind up to four tags. TCP, UDP and ICMP are found behind IPv4 options and behind \
-        up to 8 IPv6 extension headers. The offset of `raw` counts from the start of the frame. Its bytes are read in \
-        network order, and bits outside its mask count as 0. A field has at most 16 bytes. The key has at most eight \
-        words: a field of up to 8 bytes takes one word, a longer field takes two.";
+        without the required port, or ends before the bytes of a field `raw`, `ether.*` or `vlan.*`. A packet is \
+        dropped as `undecidable` if it may have a field of IP or of a transport header, but this field cannot be read \
+        (RFC 7113 section 3): the field is behind more tags or extension headers than are searched, or the packet ends \
+        before the field. `ether.*` and `vlan.*` are fields of the outer header and of the outer tag. IP is found \
+        behind up to four tags. TCP, UDP and ICMP are found behind IPv4 options and behind up to 8 IPv6 extension \
+        headers. The offset of `raw` counts from the start of the frame. Its bytes are read in network order, and bits \
+        outside its mask count as 0. A field has at most 16 bytes. The key has at most eight words: a field of up to 8 \
+        bytes takes one word, a longer field takes two.";
     const EXAMPLE: &'static str =
         "{ fields: [ipv4.dst, udp.dport], rules: [{ values: [192.0.2.1, 53], gate: 0 }], miss: 1 }";
     const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16], destination_port: 53 }";

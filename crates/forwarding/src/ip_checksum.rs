@@ -28,8 +28,8 @@ impl Declare for IpChecksum {
     const NAME: &'static str = "ip_checksum";
     const SUMMARY: &'static str = "recomputes the IPv4 header checksum";
     const HELP: &'static str = "\
-        Computes the checksum over the header and its options (RFC 791 section 3.1, RFC 1071), and writes it over the \
-        old value, right or wrong. IPv6 packets, which have no header checksum, and frames that are not IP pass \
+        Computes the checksum over the header and its options (RFC 791 section 3.1, RFC 1071), and writes it, whether \
+        the old value was right or wrong. IPv6 packets, which have no header checksum, and frames that are not IP pass \
         unchanged. Only the header length is checked, because it is needed for the computation.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;

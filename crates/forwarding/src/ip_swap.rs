@@ -27,8 +27,8 @@ impl Declare for IpSwap {
     const NAME: &'static str = "ip_swap";
     const SUMMARY: &'static str = "swaps source and destination addresses and ports: turns a packet into a reply";
     const HELP: &'static str = "\
-        The addresses of IPv4 or IPv6 are swapped. The ports of TCP, UDP, UDP-Lite, SCTP and DCCP are swapped, too. \
-        Fragments after the first have no ports: only their addresses are swapped. Checksums stay correct without a \
+        The addresses of IPv4 or IPv6 are swapped. The ports of TCP, UDP, UDP-Lite, SCTP and DCCP are swapped, too, if \
+        they can be read. Fragments after the first have no ports: only their addresses are swapped. Checksums need no \
         change, because they add up the same words as before. The integrity check of an authentication header (RFC \
         4302) covers the addresses, and is wrong afterwards. Everything else stays: Ethernet addresses (`mac_swap` \
         swaps them), TCP's flags and numbers, an ICMP message's type. In a test bed, the module can replace the remote \

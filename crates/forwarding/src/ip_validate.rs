@@ -20,7 +20,7 @@ pub struct Params {
     #[serde(default)]
     martians: Martians,
     /// Drops (`drop`, the default) or passes (`pass`) packets that are short only because a capture cut them
-    /// (`snaplen`). The header of such a packet states its length before the capture cut it.
+    /// (`snaplen`). Without the cut, such a packet would be as long as its header states.
     #[serde(default)]
     cut: Cut,
 }
@@ -75,15 +75,14 @@ impl Declare for IpValidate {
         length of 0 means no payload. A jumbogram (a payload length of 0 before hop-by-hop options, RFC 2675) is \
         dropped as `truncated`, because no frame is that long. If a packet has several faults, the drop reason is the \
         first of `bad_header`, `truncated` and `bad_checksum`. Bytes after the packet, such as the padding of short \
-        frames, are allowed and stay. A packet may be short only because a capture cut it. With `cut: pass`, such a \
-        packet passes if its IP header is complete and valid. With `martians: drop` (the default), packets with \
-        martian addresses are dropped. In IPv4 these are a source in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, and \
-        a destination in 0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 except 255.255.255.255 (RFC 1812 section 5.3.7). In \
-        IPv6 these are a multicast source, a source or destination that is ::, ::1, IPv4-mapped or IPv4-compatible, \
-        and a destination that is a group of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and 2.7). A source of \
-        0.0.0.0 or :: passes if the destination is a link-local group or 255.255.255.255, as in DHCP and duplicate \
-        address detection. `interface_in` checks the router's own addresses, broadcast addresses and link-local \
-        addresses.";
+        frames, are allowed and stay. With `cut: pass`, a packet that is short only because a capture cut it passes if \
+        its IP header is complete and valid. With `martians: drop` (the default), packets with martian addresses are \
+        dropped. In IPv4 these are a source in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, and a destination in \
+        0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 except 255.255.255.255 (RFC 1812 section 5.3.7). In IPv6 these are a \
+        multicast source, a source or destination that is ::, ::1, IPv4-mapped or IPv4-compatible, and a destination \
+        that is a group of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and 2.7). A source of 0.0.0.0 or :: \
+        passes if the destination is a link-local group or 255.255.255.255, as in DHCP and duplicate address \
+        detection. `interface_in` checks the router's own addresses, broadcast addresses and link-local addresses.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;

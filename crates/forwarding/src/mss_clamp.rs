@@ -62,11 +62,11 @@ impl Declare for MssClamp {
         larger than allowed (RFC 4459 section 3.2, RFC 9293 section 3.7.1). With `mtu`, the largest allowed size is \
         the MTU minus the fixed headers: 40 bytes over IPv4, 60 bytes over IPv6. The length of options is not \
         subtracted (RFC 6691). Over IPv6 an `mtu` below 1280 counts as 1280 (RFC 8200 section 5). A size is never \
-        raised. No option is added: without the option, segments have at most 536 bytes over IPv4 and 1220 bytes over \
-        IPv6. Headers are found behind up to four VLAN tags and eight extension headers. A segment behind an \
-        authentication header is not changed, because the integrity check of that header covers the whole segment (RFC \
-        4302 section 3.3.3). The checksum changes by the difference (RFC 1624), so a wrong checksum stays wrong. \
-        Options after an invalid option are not changed. All packets pass.";
+        raised. No option is added. A host that receives no option sends segments of at most 536 bytes over IPv4 and \
+        1220 bytes over IPv6. Headers are found behind up to four VLAN tags and eight extension headers. A segment \
+        behind an authentication header is not changed, because the integrity check of that header covers the whole \
+        segment (RFC 4302 section 3.3.3). The checksum changes by the difference (RFC 1624), so a wrong checksum stays \
+        wrong. Options after an invalid option are not changed. All packets pass.";
     const EXAMPLE: &'static str = "{ mtu: 1400 }";
     const DROPS: &'static [Reason] = &[];
     const STATE: StateKind = StateKind::None;

@@ -65,10 +65,11 @@ impl Declare for Mtu {
     const HELP: &'static str = "\
         An IPv4 packet that is longer than the MTU and may be fragmented becomes fragments (RFC 791 section 3.2). All \
         fragments except the last have the greatest allowed length. Options with the copy flag are in every fragment. \
-        A packet that is longer than the MTU is dropped, or leaves by the gate `too_big`, if it is IPv6, or IPv4 with \
-        the don't-fragment bit. To inform its sender (RFC 1191, RFC 8201), put `icmp_error` with `error: too_big` and \
-        the same `mtu` behind this gate. All other frames pass. Lengths are those in the IP headers. Fragments of a \
-        packet with a wrong header checksum have wrong checksums, too: to drop such packets, put `ip_validate` before.";
+        A packet that is longer than the MTU is dropped, or leaves by the gate `too_big`, if it is IPv6 or has the \
+        don't-fragment bit, or if the parameter `fragment` is `false`. To inform its sender (RFC 1191, RFC 8201), put \
+        `icmp_error` with `error: too_big` and the same `mtu` behind this gate. All other frames pass. Lengths are \
+        those in the IP headers. Fragments of a packet with a wrong header checksum have wrong checksums, too: to drop \
+        such packets, put `ip_validate` before.";
     const EXAMPLE: &'static str = "{ mtu: 1400, too_big: gate }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
