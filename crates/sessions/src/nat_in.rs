@@ -45,9 +45,10 @@ impl Declare for NatIn {
         Network address and port translation (RFC 3022), for the replies to packets that nat_out with the same state \
         has translated. A packet of a session goes to the session's inside address and port. An ICMP error goes to the \
         sender of the packet that it quotes. A packet without a session is dropped, except in two cases: it matches an \
-        entry of the state's `forwards`, or the state has `filtering: endpoint_independent` and the outside port is in \
-        use. IPv6 packets and frames that are not IP pass unchanged. A frame is dropped as `undecidable` if it may be \
-        IP, but its IP header is behind more than 4 VLAN tags or cannot be read.";
+        entry of the state's `forwards`, or the state has `filtering: endpoint_independent` and the packet goes to a \
+        TCP or UDP port in use. In both cases, a TCP packet must be a SYN. IPv6 packets and frames that are not IP \
+        pass unchanged. A frame is dropped as `undecidable` if it may be IP, but its IP header is behind more than 4 \
+        VLAN tags or cannot be read.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.0/28 }";
     const DROPS: &'static [Reason] = IN_DROPS;

@@ -46,8 +46,8 @@ impl Declare for NatOut {
         `ip_validate` before (RFC 1812 section 5.3.7). With `deterministic` in the state, the outside address and \
         ports are computed from the inside address (RFC 7422). The table 'blocks' shows which inside address has a \
         port, and which ports an inside address has. With `log` in the state, each allocation and each release of a \
-        port is written as a line of a file (RFC 6888 REQ-12). The tables 'sessions' and 'bindings' list the present \
-        sessions and bindings; sessions can be ended there.";
+        port is written as a line of a file (RFC 6888 REQ-12); computed ports are not. The tables 'sessions' and \
+        'bindings' list the present sessions and bindings; sessions can be ended there.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = OUT_DROPS;

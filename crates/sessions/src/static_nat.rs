@@ -86,9 +86,9 @@ impl Declare for StaticNat {
     const HELP: &'static str = "\
         Static translation of RFC 3022 (basic NAT, fixed assignment): the prefix is replaced and the host bits stay, \
         so each inside address has one outside address. With `direction: out` the source is translated, with \
-        `direction: in` the destination. The second translation reverses the first. The checksums of the IPv4 header \
-        and of TCP, UDP, UDP-Lite and DCCP are updated by the difference (RFC 1624 equation 3). A UDP checksum of 0, \
-        which means that there is none, stays 0. Every fragment is translated. Only the first fragment has a transport \
+        `direction: in` the destination. The two translations reverse each other. The checksums of the IPv4 header and \
+        of TCP, UDP, UDP-Lite and DCCP are updated by the difference (RFC 1624 equation 3). A UDP checksum of 0, which \
+        means that there is none, stays 0. Every fragment is translated. Only the first fragment has a transport \
         checksum to update. The packet that an ICMP error quotes is translated too, except in redirects (RFC 3022 \
         section 4.3). Other ICMP messages contain no address. Addresses in payloads (FTP, SIP) are not translated. An \
         authentication header covers the addresses: a receiver refuses the translated packet (RFC 3715 section 2.1). \
