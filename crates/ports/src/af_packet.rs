@@ -347,7 +347,7 @@ goes down, or is deleted and created again under its name, the port counts it in
 One worker reads the port, and hands over the packets of other workers' sessions. (If the kernel distributed packets, \
 its hash would send the two directions of a session to different workers.) If a reload changes parameters, but the \
 port's name and interface stay, the ring and the frames in it are kept. Exception: if `ring` changes, the port creates \
-a new ring, and also reads the rest of the old ring.";
+a new ring, and reads the rest of the old ring first.";
     const EXAMPLE: &'static str = "{ interface: eth1, ring: { blocks: 64, block: 64KiB } }";
 
     fn receives(_: &Params) -> bool {

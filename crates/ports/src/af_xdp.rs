@@ -386,12 +386,12 @@ kernel runs it after the driver. With zero-copy, the device itself reads and wri
 kernel copies each frame once in each direction. The port needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and \
 CAP_BPF, and permission to lock its memory (`ulimit -l`).
 
-One worker reads all receive queues of the interface, and hands over the packets of other workers' sessions. (A device \
-distributes frames over queues by a hash, which usually separates the two directions of a session.) Frames are sent by \
-the first queue. Frames lost before reception (no chunk was free, the ring was full, or the frame was longer than a \
-chunk) are counted as `dropped`. Frames that the kernel accepted and did not send are counted in `errors`. A frame \
-that cannot be sent, because there is no room, no carrier or no interface, is counted as `refused`. If an interface is \
-deleted and created again, the port uses the new interface.";
+One worker reads all receive queues that the port uses, and hands over the packets of other workers' sessions. (A \
+device distributes frames over queues by a hash, which usually separates the two directions of a session.) Frames are \
+sent by the first queue. Frames lost before reception (no chunk was free, the ring was full, or the frame was longer \
+than a chunk) are counted as `dropped`. Frames that the kernel accepted and did not send are counted in `errors`. A \
+frame that cannot be sent, because there is no room, no carrier or no interface, is counted as `refused`. If an \
+interface is deleted and created again, the port uses the new interface.";
     const EXAMPLE: &'static str = "{ interface: eth1 }";
 
     fn receives(_: &Params) -> bool {

@@ -47,9 +47,9 @@ pub struct Params {
     /// The capture to replay: pcap (micro- or nanoseconds, either byte order) or pcapng, plain or compressed with gzip,
     /// Zstandard or LZ4. `-` is the standard input, which is replayed while it arrives.
     read: Option<String>,
-    /// The file to write packets to. An existing file is replaced. The name determines the format: pcapng if the name
-    /// ends in `.pcapng`, otherwise pcap with time stamps in nanoseconds. If the name then ends in `.gz`, the file is
-    /// compressed with gzip.
+    /// The file to write packets to. An existing file is replaced. A name that ends in `.pcapng` selects pcapng. Any
+    /// other name selects pcap with time stamps in nanoseconds. With a further `.gz`, as in `out.pcapng.gz`, the file
+    /// is compressed with gzip.
     write: Option<String>,
     /// The replay speed: `original` (the capture's own timing), a factor, for example `2.5` (2.5 times faster), or
     /// `fast` (as fast as the worker takes packets).

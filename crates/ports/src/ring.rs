@@ -180,9 +180,9 @@ impl DeclarePort for Ring {
 A packet that leaves by the port with `to: NAME` enters by the port with `from: NAME`. Packets keep their order. Two \
 pipelines in one configuration can pass packets to each other, each on its own workers, and a pipeline can lead \
 packets back to an earlier module. Packets that find the ring full are dropped and counted as `refused`. Packets in a \
-ring count as packets in flight. The port with `from` counts packets that are still in the ring at the end as lost. A \
-packet that passes through a ring is counted once more as sent and as received. Its delay counts from its first \
-arrival. A pipeline with rings does not end by itself.";
+ring count as packets in flight. The port with `from` counts packets that are still in the ring at the end as \
+`dropped`. Each time a packet passes through a ring, the port with `to` counts it as sent, and the port with `from` \
+counts it as received. The packet's delay counts from its first arrival. A pipeline with rings does not end by itself.";
     const EXAMPLE: &'static str = "{ to: inner, size: 2048 }";
 
     fn receives(params: &Params) -> bool {

@@ -33,10 +33,11 @@ request is filled, and packets arrive when they are requested.
 
 Frames are complete and have correct checksums. Session i has the i-th source port and the i-th destination port of \
 their ranges; after the last port of a range, the first one follows. With k prefixes, session i has an address in \
-prefix number (i mod k). The host number of this address is (i div k) times an odd constant, truncated to the free \
-bits of the prefix. So the addresses are scattered over the prefix, and are distinct until all its addresses are used. \
-A session takes 16 bytes of memory for IPv4 and 38 for IPv6, and 4 more in a tunnel. If all frames have one size of up \
-to 64 bytes, the generator keeps complete frames, which takes 64 more bytes for each session.
+prefix number (i mod k); sessions and prefixes are numbered from 0. The host number of this address is (i div k) times \
+an odd constant, truncated to the free bits of the prefix. So the addresses are scattered over the prefix, and are \
+distinct until all its addresses are used. A session takes 16 bytes of memory for IPv4 and 38 for IPv6, and 4 more in \
+a tunnel. If all frames have one size of up to 64 bytes, and there are at most 16384 sessions, the generator keeps \
+complete frames, which takes 64 more bytes for each session.
 
 One seed gives the same packets at the same times after the start. With several workers, all packets of a session come \
 to one of them, as from a device that distributes packets by a symmetric hash. Each worker gets its share of the rate \
