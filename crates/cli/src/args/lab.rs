@@ -36,8 +36,9 @@ Examples:
   forebay lab batching --out batching --only static --usecase 'vrf 16 4'
 
 The command writes results.json, a CSV file for each table, and index.html, which needs no other file. In simulated \
-time, call costs are the results of `forebay profile` on this machine. If there are none, they are those of the Batchy \
-paper. The report names the source.")]
+time, a function has the call cost that `forebay profile` has measured on this machine. If there is no measurement, it \
+has the cost from the Batchy paper. If the paper does not have the function, its cost is assumed. The report names the \
+source of each cost.")]
     Batching(LabBatching),
     #[command(after_help = "\
 Examples:

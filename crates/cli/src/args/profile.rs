@@ -19,7 +19,7 @@ Examples:
   forebay profile edge.yaml                a file; its interfaces are replaced by generated packets
   forebay profile --json | jq '.functions | map_values(.batchiness)'
   forebay profile --co-runs acl ip_lookup  their slowdown beside competitors, and models of it
-  forebay profile --co-runs                every function; takes minutes, and continues after an interruption
+  forebay profile --co-runs                every function; takes minutes; after a signal, repeat it to continue
   forebay profile --co-runs tables.yaml    each module of a pipeline, with its parameters
 
 A call on b packets costs T0 + T1 b. The batchiness is the cost of a packet in a full batch, divided by the cost of a \

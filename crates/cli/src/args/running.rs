@@ -79,8 +79,8 @@ pub(crate) struct Show {
     /// `events`: number of the latest events (default: all that are stored)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) count: Option<u64>,
-    /// With `trace`: only packets that match. With `table` (sessions and similar tables): only entries with this
-    /// address, prefix or ADDRESS:PORT, or with this field, such as `protocol=tcp` or `state=established`
+    /// With `trace`: only packets that match. With `table` (sessions and similar tables): only entries that match all
+    /// conditions: addresses, prefixes, ADDRESS:PORT, or fields such as `protocol=tcp` or `state=established`
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
     /// With `events`: also print new events as they happen

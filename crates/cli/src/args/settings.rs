@@ -12,7 +12,8 @@ pub(crate) struct Settings {
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.red.generator.rate=2Mpps`
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
-    /// The scheduler: all modules run in order, or they share time by their weights; equals `--set scheduler=NAME`
+    /// The scheduler: `run-to-completion` runs all modules in order, `weighted-fair` shares time among them by their
+    /// weights; equals `--set scheduler=NAME`
     #[arg(long, value_name = "NAME", value_parser = ["run-to-completion", "weighted-fair"])]
     pub(crate) scheduler: Option<String>,
     /// The controller that sets triggers to keep the flows' delay objectives (`forebay list controllers`); equals
