@@ -150,8 +150,8 @@ impl EarlierPlacement {
     }
 
     /// Returns the number of functions, or of copies, of the chain `chain` that get another core. `next` has cores in
-    /// place of domains. If functions share a core now, more of them change cores than domains. Returns 0 for a chain
-    /// that was ignored.
+    /// place of domains. If functions share a core now, more of them may change cores than domains. Returns 0 for a
+    /// chain that was ignored.
     #[must_use]
     pub fn moves_between_cores(&self, chain: usize, next: &Way) -> usize {
         let Some(Some(way)) = self.ways.get(chain) else { return 0 };

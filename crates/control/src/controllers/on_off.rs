@@ -97,7 +97,7 @@ impl DeclareController for OnOff {
     const NAME: &'static str = "on-off";
     const SUMMARY: &'static str = "each module waits for the largest batch or not at all";
     const HELP: &'static str =
-        "The simple controller of the Batchy paper: a module waits for the largest batch if all flows allow it.";
+        "The Batchy paper's simple controller: a module waits for the largest batch if all its flows have time for it.";
     const EXAMPLE: &'static str = "{}";
 
     fn new(_: NoParams) -> Result<Self, SetupError> {
