@@ -113,11 +113,11 @@ impl Declare for Acl {
         without ports, match only rules that allow every port. A packet is dropped as `undecidable` if a rule of its \
         family needs a field that cannot be read (RFC 7113 section 3, RFC 8504 section 5.3). The protocol cannot be \
         read behind more than 8 IPv6 extension headers, or behind one that is cut short. The ports cannot be read if \
-        the packet ends before them. If all rules check only addresses, such packets are not dropped: their addresses \
-        decide. IP packets with more than 4 VLAN tags or with an unreadable header are always dropped as \
-        `undecidable`. The flags column of ClassBench is read, but not matched. Each rule's matches are counted and \
-        shown with the module. Rules that were added while packets ran are counted together. Permitted packets leave \
-        by the first gate, unchanged; with `denied: gate` denied packets leave by a gate of that name.";
+        the packet ends before them. If all rules of the packet's family check only addresses, such packets are not \
+        dropped: their addresses decide. IP packets with more than 4 VLAN tags or with an unreadable header are always \
+        dropped as `undecidable`. The flags column of ClassBench is read, but not matched. Each rule's matches are \
+        counted and shown with the module. Rules that were added while packets ran are counted together. Permitted \
+        packets leave by the first gate, unchanged; with `denied: gate` denied packets leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
         { rules: [deny tcp from 10.0.0.0/8 to any port ssh, count ip udp from any to any port domain], default: \
         permit }";
