@@ -82,8 +82,8 @@ fn files(arguments: &[String]) -> HashSet<String> {
     arguments.iter().map(|it| without_flag(it).1).filter(|it| Path::new(it).exists()).map(str::to_owned).collect()
 }
 
-/// Returns the error's text, from the outermost context to the first cause. A cause whose text is in the text
-/// before it is left out. Problems of a configuration are not changed, because the pipeline has already removed secrets
+/// Returns the error's text, from the outermost context to the first cause. A cause is left out if the previous text
+/// contains its text. Problems of a configuration are not changed, because the pipeline has already removed secrets
 /// from them.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
