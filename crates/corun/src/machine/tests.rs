@@ -18,6 +18,17 @@ impl Observer for Quiet {
     fn keep(&mut self, _: &Records) {}
 }
 
+/// Tests that start workers hold this lock, so that a test can count its own workers' threads.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Returns the number of workers' threads in this process.
+fn worker_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
+    // A thread may end before its name is read.
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("worker-")).count()
+}
+
 /// Returns the cores for a measurement. Prints the reason if this machine has too few.
 fn seats_here() -> Option<Seats> {
     let print = |error: &SeatsError| drop(writeln!(std::io::stderr(), "skipped: {error}"));
@@ -26,6 +37,7 @@ fn seats_here() -> Option<Seats> {
 
 #[test]
 fn functions_run_beside_each_other_and_beside_synthetic_competitors() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(seats) = seats_here() else { return };
     let subjects: Vec<_> =
         ["ttl", "mac_swap"].map(|name| Subject::function(name, 32).expect("a function")).into_iter().collect();
@@ -72,11 +84,22 @@ fn functions_run_beside_each_other_and_beside_synthetic_competitors() {
 /// Regression test: the function continued to run.
 #[test]
 fn a_function_whose_warm_up_is_interrupted_ends() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(seats) = seats_here() else { return };
     let subject = Subject::function("ttl", 32).expect("a function");
+    // A running function is visible among the threads.
+    let running = start(&subject, seats.subject).expect("it starts");
+    assert!(worker_threads() > 0);
+    assert_eq!(running.end(), Ok(()));
     let stop = Arc::new(AtomicBool::new(true));
     let span = Duration::from_millis(2);
     let mut machine = Machine::new(seats, std::slice::from_ref(&subject), &[], 1 << 16, span, stop);
     assert_eq!(machine.begin(&subject), Err(Trouble::Interrupted));
     assert!(machine.running.is_none());
+    // An ended thread may exist for a moment longer.
+    let begin = Instant::now();
+    while worker_threads() > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(10), "the function's thread ends");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
