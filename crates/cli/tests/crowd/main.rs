@@ -328,12 +328,19 @@ fn real(crowd: &Crowd, what: &str) {
     let begin = Instant::now();
     let seconds = crowd.count / crowd.rate;
     let (mut most, mut grown, mut last) = ([0; 3], 0, [0; 3]);
+    let mut late_responses = 0;
     // Sessions end for some time after the last packet.
     for second in 1..=seconds + TIMEOUT + 4 {
         let next = begin + Duration::from_secs(second);
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        // On a busy machine, a response can take longer than `census` waits.
-        let census = (0..10).find_map(|_| instance.census()).expect("the worker responds");
+        // On a busy machine, a few responses take longer than `census` waits.
+        let census = loop {
+            if let Some(census) = instance.census() {
+                break census;
+            }
+            late_responses += 1;
+            assert!(late_responses < 10, "the worker responds in time");
+        };
         assert_eq!(census.missing(), 0, "{what}, second {second}: {census:?}");
         let counts: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
         grown = grown.max(check_memory(crowd, before));

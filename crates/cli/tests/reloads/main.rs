@@ -312,6 +312,7 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
 
     let (mut memory, mut pauses, mut resources, mut held) = (Vec::new(), Vec::new(), Vec::new(), 0);
     let (mut before, mut replaced) = (0, 0);
+    let mut late_responses = 0;
     for reload in 1..=reloads {
         let reloaded = running.reload(&configuration(reload, workers));
         assert_eq!(reloaded.missing, 0, "reload {reload}: {reloaded:?}");
@@ -326,8 +327,14 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         replaced += changed.len();
         held += reloaded.dropped;
         pauses.push(reloaded.pause_us);
-        // On a busy machine, a response can take longer than `census` waits.
-        let census = (0..10).find_map(|_| instance.census()).expect("every worker responds");
+        // On a busy machine, a few responses take longer than `census` waits.
+        let census = loop {
+            if let Some(census) = instance.census() {
+                break census;
+            }
+            late_responses += 1;
+            assert!(late_responses < 10, "every worker responds in time");
+        };
         assert_eq!(census.missing(), 0, "reload {reload}: {census:?}");
         assert!(census.out > before, "reload {reload}: packets continue");
         before = census.out;

@@ -109,6 +109,7 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
 
     let (mut memory, mut pauses, mut before) = (Vec::new(), Vec::new(), 0);
     let begin = Instant::now();
+    let mut late_responses = 0;
     for second in 1..=seconds {
         std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
         match client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false })
@@ -149,8 +150,14 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
             Ok(Response::Changed { made, refusals: 0, .. }) => assert_eq!(made, (CHANGES + CHANGES / 2) as u64),
             other => panic!("second {second}: {other:?}"),
         }
-        // On a busy machine, a response can take longer than `census` waits.
-        let census = (0..10).find_map(|_| instance.census()).expect("every worker responds");
+        // On a busy machine, a few responses take longer than `census` waits.
+        let census = loop {
+            if let Some(census) = instance.census() {
+                break census;
+            }
+            late_responses += 1;
+            assert!(late_responses < 10, "every worker responds in time");
+        };
         assert_eq!(census.missing(), 0, "second {second}: {census:?}");
         assert_eq!((census.dropped, census.consumed), (0, 0), "second {second}: {census:?}");
         assert!(census.out > before, "second {second}: packets continue");

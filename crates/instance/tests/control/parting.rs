@@ -319,11 +319,18 @@ fn flows_are_separated_and_merged_on_threads() {
         report.control.expect("a controller")
     };
     let begin = Instant::now();
+    let mut late_responses = 0;
     for moves in [1, 2] {
         while control().moves.len() < moves {
             assert!(begin.elapsed() < PATIENCE, "{:?}", control());
-            // On a busy machine, a response can take longer than `census` waits.
-            let census = (0..10).find_map(|_| instance.census()).expect("every worker responds");
+            // On a busy machine, a few responses take longer than `census` waits.
+            let census = loop {
+                if let Some(census) = instance.census() {
+                    break census;
+                }
+                late_responses += 1;
+                assert!(late_responses < 10, "every worker responds in time");
+            };
             assert_eq!((census.missing(), census.dropped), (0, 0), "{census:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
