@@ -83,14 +83,14 @@ fn files(arguments: &[String]) -> HashSet<String> {
 }
 
 /// Returns the error's text, from the outermost context to the first cause. A cause is left out if the previous text
-/// contains its text. Problems of a configuration are not changed, because the pipeline has already removed secrets
+/// [repeats] it. Problems of a configuration are not changed, because the pipeline has already removed secrets
 /// from them.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
     let (mut whole, mut shown) = (String::new(), Vec::new());
     for cause in error.chain() {
         let text = cause.to_string();
-        if whole.contains(&text) {
+        if repeats(&whole, &text) {
             continue;
         }
         let is_shown = cause.is::<Problems>() || matches!(cause.downcast_ref(), Some(ClientError::Refused(_)));
@@ -98,6 +98,17 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         whole = text;
     }
     shown.join(": ")
+}
+
+/// Returns true if an error's text `whole` has the text of its cause at its end, or between separators. A part of a
+/// word is not the cause: "time" is not repeated in "timeout of a".
+fn repeats(whole: &str, cause: &str) -> bool {
+    let is_part = |at: usize| {
+        let (before, after) = (&whole[..at], &whole[at + cause.len()..]);
+        let begins = before.is_empty() || before.ends_with(": ") || before.ends_with('(');
+        begins && (after.starts_with([':', ';', ')']) || after.starts_with(" ("))
+    };
+    whole.ends_with(cause) || whole.match_indices(cause).any(|(at, _)| is_part(at))
 }
 
 #[cfg(test)]
@@ -111,6 +122,18 @@ mod tests {
         assert!(std::error::Error::source(&wrong).is_some_and(|cause| text.contains(&cause.to_string())), "{text}");
         assert_eq!(message(&anyhow::Error::new(wrong).context("file")), format!("file: {text}"));
         assert_eq!(message(&anyhow::anyhow!("the end").context("file").context("gate")), "gate: file: the end");
+    }
+
+    #[test]
+    fn a_cause_that_is_a_part_of_a_word_is_shown() {
+        assert_eq!(message(&anyhow::anyhow!("time").context("timeout of a")), "timeout of a: time");
+        assert!(repeats("", "") && repeats("a", ""));
+        for whole in ["time", "a: time", "time: b", "a: time; b", "a (time): b", "a: time (b)"] {
+            assert!(repeats(whole, "time"), "{whole}");
+        }
+        for whole in ["", "a: timeout: b", "a: daytime: b", "a time: b", "a: time b"] {
+            assert!(!repeats(whole, "time"), "{whole}");
+        }
     }
 
     #[test]
