@@ -47,6 +47,7 @@ mod watch;
 mod workers;
 mod wrong;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use assert_cmd::Command;
@@ -66,13 +67,15 @@ fn forebay(arguments: &[&str]) -> CommandResult {
     CommandResult::of(output)
 }
 
-/// Runs a command, and runs it again while other programs on its core prevent a measurement.
+/// Runs a command, and runs it again, up to four times, while other programs on its core prevent a measurement. Prints
+/// the error of each run that is repeated.
 fn undisturbed(mut run: impl FnMut() -> CommandResult) -> CommandResult {
-    for _ in 0..20 {
+    for _ in 0..4 {
         let done = run();
         if !done.err.contains("other programs used the core too much") {
             return done;
         }
+        let _ = writeln!(std::io::stderr(), "repeated: {}", done.err.trim_end());
     }
     run()
 }

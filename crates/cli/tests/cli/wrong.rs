@@ -83,7 +83,7 @@ fn invalid_settings_triggers_and_costs_are_refused() {
     run(&["--set", "batch=0"], &["--set batch=0"]);
     run(&["--set", "ports.in.generator.rate=fast"], &["'fast'", "Mpps"]);
     run(&["--trigger", "hop"], &["MODULE=N"]);
-    run(&["--trigger", "hup=3"], &["'hup'", "did you mean 'hop'?"]);
+    run(&["--trigger", "hup=3"], &["'hup'", "(did you mean 'hop'?): there are "]);
     run(&["--trigger", "hop=33"], &["0 to 32"]);
     run(&["--cost", "hop=1"], &["--virtual"]);
     run(&["--virtual", "--cost", "hup=1"], &["'hup'"]);
