@@ -108,7 +108,13 @@ fn a_tick_has_counters_that_changed_without_packets() {
     let empty = report(&[[0; 3]; 3], &[0; 2], &[[0; 2]; 2], 0);
     let mut recent = report(&[[0; 3], [0, 1, 0], [0; 3]], &[0; 2], &[[0; 2]; 2], 0);
     recent.flows[1].violations = Some(1);
+    recent.ports[0].dropped = 2;
+    (recent.ports[1].refused, recent.ports[1].errors) = (3, 4);
     let tick = Tick::of(&recent, &empty);
+    let mut whole = empty;
+    assert!(tick.add_to(&mut whole));
+    assert_eq!((whole.ports[0].dropped, whole.modules[1].batches, whole.flows[1].violations), (2, 1, Some(1)));
     assert_eq!((tick.modules.index, tick.modules.batches), (vec![1], vec![1]));
     assert_eq!((tick.flows.index, tick.flows.violations), (vec![1], vec![1]));
+    assert_eq!((tick.ports.index, tick.ports.dropped, tick.ports.failed), (vec![0, 1], vec![2, 0], vec![0, 7]));
 }
