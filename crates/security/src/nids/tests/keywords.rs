@@ -122,6 +122,9 @@ fn ranges_mean_what_each_option_documents() {
         assert_eq!(exclusive, with(name, "4<=>8").expect(name), "{name}");
         assert!(with(name, "3<>4").expect_err(name).contains("no number passes this test"), "{name}");
         assert!(with(name, "!>=0").expect_err(name).contains("'!>=0': no number passes this test"), "{name}");
+        for valid in ["!0", "!<9", "!>9"] {
+            assert!(with(name, valid).is_ok(), "{name}:{valid}");
+        }
         if name != "ttl" {
             assert!(with(name, "3-9").is_err(), "{name}");
         }
