@@ -245,6 +245,8 @@ mod tests {
         assert_eq!(few, expected);
         let other = choose_among(&[Some(4)], two, &[]).expect_err("two cores").to_string();
         assert_eq!(other, "this process may not run on core 4: allowed are 0, 1");
+        let one = choose_among(&[Some(4)], &two[..1], &[]).expect_err("one core").to_string();
+        assert_eq!(one, "this process may not run on core 4: allowed is 0");
         assert_eq!(choose_among(&[Some(1), Some(1)], two, &[]), Err(CoreError::Twice(1)));
     }
 

@@ -261,6 +261,8 @@ fn a_snapshot_counts_packets_that_another_worker_turned_away() {
         let mut sampler = crate::Sampler::new(telemetries.clone(), Ticks::ZERO, Ticks::ZERO);
         telemetries[0].modules[1].turned_away.add(5);
         telemetries[1].modules[1].turned_away.add(7);
+        // Only the worker that runs the module counts its packets.
+        telemetries[0].counters[1].packets.add(100);
         sampler.take(Ticks(1_000), &[]).modules[1].came
     }
     assert_eq!(came::<crate::WeightedFair>(), 12);
