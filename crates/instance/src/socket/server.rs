@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use forebay_graph::secret::{without_keys, without_keys_but};
 use forebay_protocol::{Request, Response, VERSION, locate::is_listened_at};
+use serde_json::Value;
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
@@ -220,7 +221,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         // `without_secrets` would also hide names.
         let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. } | Request::Check { .. }));
         let response = match request {
-            Err(error) => Response::Error(not_a_request(&error)),
+            Err(error) => Response::Error(not_a_request(&line, &error)),
             Ok(Request::Hello { protocol }) => {
                 is_greeted = protocol == Some(VERSION);
                 if is_greeted { service::hello(service, &REQUESTS) } else { other_version(protocol) }
@@ -316,15 +317,35 @@ fn other_version(theirs: Option<u32>) -> Response {
     ))
 }
 
-/// Returns the error for a line that is not a request. The line may contain a key, so nothing of it is quoted.
-fn not_a_request(error: &serde_json::Error) -> String {
-    let requests = REQUESTS.map(|name| format!("`{name}`")).join(", ");
+/// Returns the error for a line that is not a request. The line may contain a key, so nothing of it is quoted, except the
+/// name of a request.
+fn not_a_request(line: &[u8], error: &serde_json::Error) -> String {
     // For some errors in keys and values, serde does not report the position.
     let place = match (error.line(), error.column()) {
         (0, _) => String::new(),
         (line, column) => format!(" (line {line} column {column})"),
     };
-    format!("not a request{place}: allowed are {requests}")
+    let value: Value = serde_json::from_slice(line).unwrap_or_default();
+    let named = REQUESTS.into_iter().find(|name| value["do"] == **name);
+    let allowed = named.and_then(fields).unwrap_or_else(|| {
+        let requests = REQUESTS.map(|name| format!("`{name}`")).join(", ");
+        format!("allowed are {requests}, for example {{\"do\":\"report\"}}")
+    });
+    format!("not a request{place}: {allowed}")
+}
+
+/// Returns a phrase that lists the fields of a request.
+fn fields(request: &str) -> Option<String> {
+    let schema = schemars::schema_for!(Request);
+    let mut forms = schema.get("oneOf")?.as_array()?.iter();
+    let properties = forms.find_map(|form| form["properties"].as_object().filter(|it| it["do"]["const"] == request))?;
+    let names: Vec<_> = properties.keys().filter(|name| *name != "do").map(|name| format!("`{name}`")).collect();
+    Some(match &names[..] {
+        [] => format!("`{request}` has no fields"),
+        names => {
+            format!("fields of `{request}` are {} (`forebay schema request` has their values)", names.join(", "))
+        }
+    })
 }
 
 /// Sends the paths of packets as they are traced. Returns after `count` packets, or when the client disconnects.
@@ -402,22 +423,26 @@ mod tests {
     /// The error of serde quotes text of a wrong line, which may contain a key.
     #[test]
     fn nothing_of_a_line_that_is_no_request_is_shown() {
-        for line in [
-            "{\"do\":\"Kq7wZr5tXy3u\"}",
-            "{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}",
-            "{\"do\":\"reload\",\"set\":\"Kq7wZr5tXy3u\"}",
-            "{\"do\":\"reload\",\"forget\":\"Kq7wZr5tXy3u\"}",
-            "{\"do\":\"trace\",\"count\":\"Kq7wZr5tXy3u\"}",
-            "{\"Kq7wZr5tXy3u\":1}",
-            "\"Kq7wZr5tXy3u\"",
-            "Kq7wZr5tXy3u",
+        let requests = REQUESTS.map(|name| format!("`{name}`")).join(", ");
+        let requests = format!(": allowed are {requests}, for example {{\"do\":\"report\"}}");
+        let wrong = |line: &str| {
+            not_a_request(line.as_bytes(), &serde_json::from_str::<Request>(line).expect_err("no request"))
+        };
+        for (line, rest) in [
+            ("{\"do\":\"Kq7wZr5tXy3u\"}", &*requests),
+            ("{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}", ": fields of `report` are `recent`, `rules` ("),
+            ("{\"do\":\"config\",\"Kq7wZr5tXy3u\":1}", ": `config` has no fields"),
+            ("{\"do\":\"reload\",\"set\":\"Kq7wZr5tXy3u\"}", ": fields of `reload` are `"),
+            ("{\"do\":\"reload\",\"forget\":\"Kq7wZr5tXy3u\"}", ": fields of `reload` are `"),
+            ("{\"do\":\"trace\",\"count\":\"Kq7wZr5tXy3u\"}", ": fields of `trace` are `"),
+            ("{\"Kq7wZr5tXy3u\":1}", &requests),
+            ("\"Kq7wZr5tXy3u\"", &requests),
+            ("Kq7wZr5tXy3u", &requests),
         ] {
-            let why = not_a_request(&serde_json::from_str::<Request>(line).expect_err("no request"));
-            let rest = format!(": allowed are {}", REQUESTS.map(|name| format!("`{name}`")).join(", "));
-            assert!(why.starts_with("not a request") && why.ends_with(&rest) && !why.contains("Kq7w"), "{why}");
+            let why = wrong(line);
+            assert!(why.starts_with("not a request") && why.contains(rest) && !why.contains("Kq7w"), "{why}");
         }
-        let cut = serde_json::from_str::<Request>("{\"do\":\"tab").expect_err("no request");
-        assert!(not_a_request(&cut).starts_with("not a request (line 1 column 10): allowed are `hello`, "));
+        assert!(wrong("{\"do\":\"tab").starts_with("not a request (line 1 column 10): allowed are `hello`, "));
     }
 
     #[test]
