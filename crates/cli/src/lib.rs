@@ -88,7 +88,8 @@ pub fn main() -> ExitCode {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Failed) => ExitCode::from(2),
-        // The reader of a pipe may close it (`| head`): that is no error.
+        // The reader of a pipe may close it (`| head`): that is no error. Only output that may have no end returns this
+        // error: all other output is discarded, and the command returns its result.
         Err(error)
             if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
         {

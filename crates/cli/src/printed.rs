@@ -11,14 +11,21 @@ use forebay_protocol::event::without_control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Returns standard output.
-pub(crate) fn out() -> Printed<StdoutLock<'static>> {
+/// Returns standard output, for output that ends by itself. If the reader of a pipe has closed it (`| head`), the output
+/// is discarded, so that the command still returns its result.
+pub(crate) fn out() -> Printed<Discarding<StdoutLock<'static>>> {
+    Printed(Discarding(io::stdout().lock()))
+}
+
+/// Returns standard output, for output that may have no end. If the reader of a pipe has closed it, a write returns
+/// [`io::ErrorKind::BrokenPipe`], which ends the command.
+pub(crate) fn stream() -> Printed<StdoutLock<'static>> {
     Printed(io::stdout().lock())
 }
 
-/// Returns standard error.
-pub(crate) fn err() -> Printed<StderrLock<'static>> {
-    Printed(io::stderr().lock())
+/// Returns standard error. If the reader of a pipe has closed it, the output is discarded.
+pub(crate) fn err() -> Printed<Discarding<StderrLock<'static>>> {
+    Printed(Discarding(io::stderr().lock()))
 }
 
 /// Maximum number of bytes per write to standard error. If standard error [accepts](err_takes) output, a write of this
@@ -60,6 +67,25 @@ pub(crate) fn last_err(line: &str) {
     write_err(&mut bytes, Instant::now() + Duration::from_secs(1));
 }
 
+/// A writer that discards its output once the reader of the pipe has gone away.
+pub(crate) struct Discarding<W>(W);
+
+impl<W: Write> Write for Discarding<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
+    }
+}
+
 /// A writer that escapes characters that must not reach a terminal.
 pub(crate) struct Printed<W>(pub(crate) W);
 
@@ -97,6 +123,23 @@ mod tests {
         assert_eq!(printed("a\tb\nc → µs 'é'"), "a\tb\nc → µs 'é'");
         assert_eq!(printed("\u{1b}[31mx\0\r\u{7f}"), "\\u001b[31mx\\u0000\\u000d\\u007f");
         assert_eq!(printed("\u{9b}2J \u{202e}abc\u{61c}"), "\\u009b2J \\u202eabc\\u061c");
+    }
+
+    #[test]
+    fn only_a_closed_pipe_discards_output() {
+        struct Failing(io::ErrorKind);
+        impl Write for Failing {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Err(self.0.into())
+            }
+        }
+        let mut closed = Discarding(Failing(io::ErrorKind::BrokenPipe));
+        assert!(closed.write_all(b"text").is_ok() && closed.flush().is_ok());
+        let mut full = Discarding(Failing(io::ErrorKind::StorageFull));
+        assert!(full.write_all(b"text").is_err() && full.flush().is_err());
     }
 
     proptest! {

@@ -132,7 +132,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
         };
         match &mut live {
             Some(watching) => watching.show(recent, so_far, events.clone())?,
-            None => plain::line(&recent, &so_far, &mut printed::out())?,
+            None => plain::line(&recent, &so_far, &mut printed::stream())?,
         }
     }
 }
@@ -152,7 +152,7 @@ fn collect(client: &mut Client, events: &mut Vec<Event>) -> anyhow::Result<()> {
 pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
     surplus(arguments)?;
     let mut client = connect(&arguments.running)?;
-    let mut out = printed::out();
+    let mut out = printed::stream();
     match arguments.what {
         Shown::Trace => return trace(&mut client, arguments, &mut out),
         Shown::Tables => return tables(&mut client, arguments.json, &mut out),

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let is_json = arguments.json && !has_report;
     match result {
         // With the JSON log format, every line on standard error is JSON, including the error.
-        Err(error) if arguments.log_format == LogFormat::Json && !is_broken_pipe(&error) => {
+        Err(error) if arguments.log_format == LogFormat::Json => {
             events.say(EventName::RunFailed, refused::message(&error));
             events.print_last();
             let _ = remote::or_json_error(is_json, Err::<(), _>(error));
@@ -246,7 +246,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     // Errors of the run were returned above, before errors of printing. If the terminal is lost, errors of printing are
     // ignored.
     if !signals.is_terminal_lost() {
-        shown?;
+        // If the reader of the traces has closed the pipe, the run has ended early. The result is that of the run.
+        shown.or_else(|error| if is_broken_pipe(&error) { Ok(()) } else { Err(error) })?;
         printed?;
     }
     Ok(answer)

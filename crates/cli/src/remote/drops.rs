@@ -110,11 +110,11 @@ fn output(packet: &DroppedPacket, target: &mut Target) -> anyhow::Result<()> {
                 writer.finish().map_err(|error| anyhow!("--write: {error}"))?;
             }
         }
-        Target::Json => writeln!(printed::out(), "{}", serde_json::to_string(packet)?)?,
+        Target::Json => writeln!(printed::stream(), "{}", serde_json::to_string(packet)?)?,
         Target::Lines => {
             let at = Timestamp::from_nanosecond(packet.at_ns.into()).unwrap_or_default();
             let DroppedPacket { reason, .. } = packet;
-            writeln!(printed::out(), "{}  {reason}  {}", at.strftime("%H:%M:%S%.6f"), summary(&frame))?;
+            writeln!(printed::stream(), "{}  {reason}  {}", at.strftime("%H:%M:%S%.6f"), summary(&frame))?;
         }
     }
     Ok(())

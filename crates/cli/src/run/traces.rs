@@ -37,7 +37,7 @@ impl Traces {
             self.count.set(self.count.get() + 1);
             let text = story.text(began, self.frequency);
             if self.to_stdout {
-                writeln!(printed::out(), "{text}")?;
+                writeln!(printed::stream(), "{text}")?;
             } else {
                 let _ = writeln!(printed::err(), "{text}");
             }

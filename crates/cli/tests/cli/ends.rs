@@ -299,3 +299,35 @@ fn a_run_ends_even_if_its_standard_error_is_not_read() {
         assert!(done.json().is_object(), "{}", done.out);
     }
 }
+
+/// Regression: if the reader of the output had closed the pipe, the exit code was 0 also for a negative result.
+#[test]
+fn a_closed_output_pipe_does_not_change_the_exit_code() {
+    let unread = |arguments: &[&str]| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output = command.args(arguments).stdout(writer).output().expect("the command can be started");
+        crate::CommandResult::of(output)
+    };
+    let running = Running::start();
+    let socket = running.socket();
+    let flows = "flows:\n  - { name: all, path: [hop], slo: 1us }\n";
+    let file = File::new(&format!("{}{flows}", crate::ROUTER.replace("count: 1000", "count: 1000, rate: 100kpps")));
+    // Every call takes ten times the objective.
+    let slow = ["run", file.path(), "--virtual", "--cost", "hop=10000", "--strict"];
+    let chains = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chains.yaml");
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/place/models.json");
+    let rejected = ["place", chains, "--models", models, "--topology", "1x1", "--search", "node-first"];
+    for arguments in [&["table", "route", "foo bar", "--socket", &socket][..], &slow[..], &rejected[..]] {
+        for more in [&[][..], &["--json"][..]] {
+            let done = unread(&[arguments, more].concat());
+            assert_eq!(done.code, Some(1), "{arguments:?} {more:?}: {}", done.err);
+        }
+    }
+    // Success stays success, for finite output and for output that may have no end.
+    for arguments in [&["list", "functions"][..], &["show", "modules", "--socket", &socket][..]] {
+        let done = unread(arguments);
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
