@@ -55,7 +55,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
-use forebay_pipeline::Problems;
 use forebay_units::Nanos;
 use signal_hook::consts::SIGXFSZ;
 
@@ -96,10 +95,7 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let message = refused::message(&error);
-            // Each problem of a configuration is printed as an error line of its own.
-            let message = if error.is::<Problems>() { message.replace('\n', "\nerror: ") } else { message };
-            printed::last_err(&format!("error: {message}"));
+            printed::last_err(&refused::lines(&refused::message(&error)));
             ExitCode::from(2)
         }
     }

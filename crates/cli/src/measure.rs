@@ -13,6 +13,7 @@ use forebay_bench::saved::{MeasurementStore, Saved, Subject};
 use forebay_bench::ticks::{self, Timed};
 use forebay_instance::{Cores, choose};
 use forebay_pipeline::{Conditions, Loaded, Source};
+use forebay_protocol::event::on_one_line;
 use jiff::Timestamp;
 
 use crate::format::{Align, known, short};
@@ -113,7 +114,8 @@ fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, C
     let cores = choose(&cores)?;
     let timed = ticks::measure(plans, &cores, made, Duration::from_nanos(arguments.duration.0))?;
     if !timed.troubles.is_empty() {
-        let troubles: Vec<_> = timed.troubles.iter().map(|(key, trouble)| format!("{key}: {trouble}")).collect();
+        let troubles: Vec<_> =
+            timed.troubles.iter().map(|(key, trouble)| on_one_line(&format!("{key}: {trouble}"))).collect();
         bail!(troubles.join("\n"));
     }
     if timed.ended {

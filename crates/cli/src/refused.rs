@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use forebay_graph::secret::without_keys_but;
 use forebay_pipeline::{Problems, shown_setting};
 use forebay_protocol::ClientError;
+use forebay_protocol::event::on_one_line;
 
 use crate::printed;
 
@@ -20,10 +21,11 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     }
     let error = without_settings(error);
     let written = error.to_string();
-    let shown = without_secrets(&written, &arguments);
+    let shown = without_line_breaks(&without_secrets(&written, &arguments), &arguments);
     // Let clap print the error, because it prints in colour if possible. This is allowed only if nothing was hidden and
     // no argument contains control characters.
-    if shown == written && !arguments.iter().any(|argument| argument.contains(printed::is_control)) {
+    let controls = |c: char| c == '\n' || printed::is_control(c);
+    if shown == written && !arguments.iter().any(|argument| argument.contains(controls)) {
         error.exit();
     }
     let _ = write!(printed::err(), "{shown}");
@@ -65,6 +67,17 @@ fn without_secrets(message: &str, arguments: &[String]) -> String {
     without_keys_but(&shown, &files(arguments))
 }
 
+/// Escapes the line breaks that a message repeats from the arguments. The other line breaks of the message separate its
+/// lines. A message may repeat a part of an argument, for example the name in `NAME=VALUE`.
+fn without_line_breaks(message: &str, arguments: &[String]) -> String {
+    let parts = arguments.iter().flat_map(|argument| argument.split(['=', '.', ':', ',', '+', ' ']));
+    parts.filter(|part| part.contains('\n')).fold(message.to_owned(), |message, part| {
+        // A part without text would also be found between the lines of the message.
+        let quoted = if part.trim().is_empty() { format!("'{part}'") } else { part.to_owned() };
+        message.replace(&quoted, &on_one_line(&quoted))
+    })
+}
+
 /// Splits an argument `--option=value` after the equals sign. For other arguments, the first part is empty.
 fn without_flag(argument: &str) -> (&str, &str) {
     let length = if argument.starts_with("--") { argument.find('=').map_or(0, |at| at + 1) } else { 0 };
@@ -84,7 +97,7 @@ fn files(arguments: &[String]) -> HashSet<String> {
 
 /// Returns the error's text, from the outermost context to the first cause. A cause is left out if the previous text
 /// [repeats] it. Problems of a configuration are not changed, because the pipeline has already removed secrets
-/// from them.
+/// from them. Each line of the text is an error, or begins with a blank and continues the line before it.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
     let (mut whole, mut shown) = (String::new(), Vec::new());
@@ -97,7 +110,18 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         shown.push(if is_shown { text.clone() } else { without_secrets(&text, &arguments) });
         whole = text;
     }
-    shown.join(": ")
+    without_line_breaks(&shown.join(": "), &arguments)
+}
+
+/// Returns the lines of an error's [message](message) as they are printed: each error after `error: `.
+pub(crate) fn lines(message: &str) -> String {
+    let mut lines = String::new();
+    for line in message.split('\n') {
+        let separator = if lines.is_empty() { "" } else { "\n" };
+        let begin = if lines.is_empty() || !line.starts_with(' ') { "error: " } else { "" };
+        lines.push_str(&format!("{separator}{begin}{line}"));
+    }
+    lines
 }
 
 /// Returns true if an error's text `whole` has the text of its cause at its end, or between separators. A part of a
@@ -134,6 +158,16 @@ mod tests {
         for whole in ["", "a: timeout: b", "a: daytime: b", "a time: b", "a: time b"] {
             assert!(!repeats(whole, "time"), "{whole}");
         }
+    }
+
+    #[test]
+    fn each_error_has_its_own_line_and_no_argument_adds_one() {
+        assert_eq!(lines("a"), "error: a");
+        assert_eq!(lines("a.yaml:1: b\na.yaml:2: c"), "error: a.yaml:1: b\nerror: a.yaml:2: c");
+        assert_eq!(lines("name one:\n  --instance a"), "error: name one:\n  --instance a");
+        let arguments = ["show", "x\ny=1", "\n"].map(str::to_owned);
+        let shown = |message: &str| without_line_breaks(message, &arguments);
+        assert_eq!(shown("no 'x\ny': one\nno '\n': two"), "no 'x\\u000ay': one\nno '\\u000a': two");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use forebay_observe::drops::{DropSender, Tally};
 use forebay_observe::trace::{Hub, Tracer};
 use forebay_pipeline::{Conditions, Loaded, is_built_in, listed, nearest};
 use forebay_protocol::{
-    event::EventName,
+    event::{EventName, on_one_line},
     locate::{named_socket_path, socket_path},
     report::Report,
     response::Ended,
@@ -223,6 +223,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         summary::print(&report, Extent::of_output(arguments.full), &mut printed::out())
     };
     let mut troubles: Vec<_> = outcome.troubles.into_iter().map(|(key, trouble)| format!("{key}: {trouble}")).collect();
+    troubles.iter_mut().for_each(|trouble| *trouble = on_one_line(trouble));
     // Workers that share a file report the same error.
     let mut known = BTreeSet::new();
     troubles.retain(|trouble| known.insert(trouble.clone()));

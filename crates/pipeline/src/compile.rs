@@ -13,6 +13,7 @@ use forebay_graph::{FlowPlan, Placement, SetupEnvironment, Share, Step, Target};
 use forebay_packet::MAX_BATCH;
 use forebay_protocol::SchedulerKind;
 use forebay_protocol::check::Fault;
+use forebay_protocol::event::on_one_line;
 use forebay_units::Frequency;
 
 use crate::buffers::read_buffers;
@@ -145,6 +146,7 @@ impl Tree {
         });
         let stem = Path::new(&source.file).file_stem();
         let stem = stem.map_or_else(|| source.file.clone(), |stem| stem.to_string_lossy().into_owned());
+        let stem = on_one_line(&stem);
         Some(Self {
             stamps: Stamps::of(&root, &source.base),
             name: root.get("name").and_then(Node::as_text).map_or(stem, str::to_owned),

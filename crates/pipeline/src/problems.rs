@@ -4,6 +4,7 @@ use std::path::Path;
 
 use forebay_graph::secret::without_keys;
 use forebay_protocol::check::Fault;
+use forebay_protocol::event::on_one_line;
 
 use crate::faults::FaultCollector;
 use crate::located::{LocatedFault, SourceLocation};
@@ -53,14 +54,15 @@ impl FaultCollector {
 }
 
 /// Returns the name of a configuration file as messages show it. If no file has this name, parts of the name are
-/// hidden, because the name may be a key or a setting in the wrong place.
+/// hidden, because the name may be a key or a setting in the wrong place. Control characters are escaped.
 #[must_use]
 pub fn shown_file(file: &str) -> String {
-    match file {
+    let shown = match file {
         file if Path::new(file).exists() => file.to_owned(),
         file if file.contains('=') => shown_setting(file),
         file => without_keys(file),
-    }
+    };
+    on_one_line(&shown)
 }
 
 #[cfg(test)]
@@ -76,5 +78,15 @@ mod tests {
         faults.add(SourceLocation::Set(0), "set");
         let problems = faults.finish("a.yaml", "", &["batch=0".to_owned()]).expect_err("problems");
         assert_eq!(problems.to_string(), "--set batch=0: set\na.yaml:2: first\na.yaml:7: later");
+    }
+
+    #[test]
+    fn each_problem_has_one_line() {
+        let mut faults = FaultCollector::default();
+        faults.add(SourceLocation::Line(7, 1), "no 'a\nb'");
+        faults.add(SourceLocation::Set(0), "no 'c\td'");
+        let problems = faults.finish("x\ny.yaml", "", &["e\nf=0".to_owned()]).expect_err("problems");
+        let expected = "--set e\\u000af=0: no 'c\\u0009d'\nx\\u000ay.yaml:7: no 'a\\u000ab'";
+        assert_eq!(problems.to_string(), expected);
     }
 }

@@ -38,7 +38,10 @@ pub fn schema() -> Value {
         "required": ["ports", "pipeline"],
         "additionalProperties": false,
         "properties": {
-            "name": { "type": "string", "minLength": 1, "description": "The pipeline's name; the file's by default." },
+            "name": {
+                "type": "string", "minLength": 1, "pattern": ONE_LINE,
+                "description": "The pipeline's name, without control characters; the file's by default.",
+            },
             "batch": {
                 "type": "integer", "minimum": 1, "maximum": MAX_BATCH,
                 "description": "The largest batch, in packets; 32 by default.",
@@ -118,6 +121,9 @@ fn merged(mut schema: Value, description: &str) -> Value {
 
 /// The pattern of the names of ports, modules and state.
 pub(crate) const NAME: &str = "^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$";
+
+/// The pattern of a text without control characters. Tables and messages print such a text as a part of a line.
+pub(crate) const ONE_LINE: &str = "^[^\\x00-\\x1f\\x7f-\\x9f]*$";
 
 /// Returns the schema of a mapping from names to values with the schema `each`.
 fn named(description: &str, each: Value) -> Value {

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use forebay_graph::secret::{HIDDEN, is_key, without_keys};
+use forebay_protocol::event::on_one_line;
 use serde_json::Value;
 
 use crate::conform::has_secret;
@@ -155,10 +156,11 @@ impl<'t> Setting<'t> {
     }
 }
 
-/// Returns a setting, `key=value`, for display: its value and parts of its path are hidden if they may be secrets.
+/// Returns a setting, `key=value`, for display: its value and parts of its path are hidden if they may be secrets. It is
+/// on one line.
 #[must_use]
 pub fn shown_setting(setting: &str) -> String {
-    Setting::of(setting).shown()
+    on_one_line(&Setting::of(setting).shown())
 }
 
 #[cfg(test)]

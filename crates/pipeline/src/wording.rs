@@ -13,7 +13,7 @@ mod tests {
 
     #[test]
     fn a_quoted_value_is_short_and_on_one_line() {
-        assert_eq!(quote("a\nb"), "'a\u{fffd}b'");
+        assert_eq!(quote("a\nb"), "'a\\u000ab'");
         assert_eq!(quote(&"x".repeat(61)), format!("'{}…'", "x".repeat(60)));
     }
 }

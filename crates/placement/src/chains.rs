@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use forebay_pipeline::{Document, Fault, Problems, Rules, Source, listed, nearest};
+use forebay_pipeline::{Document, Fault, Problems, Rules, Source, listed, nearest, on_one_line};
 use forebay_units::{Nanos, PacketRate, Percentile};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -152,7 +152,7 @@ impl Chains {
         // The modules are checked here, where faults have a location in the file. The copies that chains make of
         // modules have no location.
         document.modules()?;
-        let stem = std::path::Path::new(source.file()).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let stem = std::path::Path::new(source.file()).file_stem().map(|stem| on_one_line(&stem.to_string_lossy()));
         let name = value["name"].as_str().map(str::to_owned).or(stem).unwrap_or_default();
         let batch = value["batch"].as_u64().and_then(|batch| usize::try_from(batch).ok()).unwrap_or(32);
         let mut all = Self { name, batch, chains, models, state: value["state"].clone(), source: source.clone() };

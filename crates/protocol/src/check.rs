@@ -5,15 +5,16 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Returns a text shortened to 60 characters, and on one line, for a message or the value of a fault.
+use crate::event::on_one_line;
+
+/// Returns a text shortened to 60 characters, and [on one line](on_one_line), for a message or the value of a fault.
 #[must_use]
 pub fn short(text: &str) -> String {
     const LONGEST: usize = 60;
-    let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => on_one_line(&text[..end]) + "…",
+        None => on_one_line(text),
     }
-    short
 }
 
 /// A fault of a configuration: its place, the value, what is allowed, and a hint.
@@ -44,10 +45,19 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Creates a fault without a place.
+    /// Creates a fault without a place. Its message is [on one line](on_one_line): a line feed in a name cannot forge
+    /// another fault.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), ..Self::default() }
+        Self { message: on_one_line(&message.into()), ..Self::default() }
+    }
+
+    /// Creates a fault without a place, whose message has several lines: one for each wrong line of a file. The caller
+    /// must put text from outside [on one line](on_one_line).
+    #[must_use]
+    pub fn lines(message: &str) -> Self {
+        let lines: Vec<_> = message.split('\n').map(on_one_line).collect();
+        Self { message: lines.join("\n"), ..Self::default() }
     }
 
     /// Creates the fault of a value that is not allowed.
@@ -78,7 +88,7 @@ impl Fault {
     #[must_use]
     pub fn with_hint(wrong: impl fmt::Display, hint: impl Into<String>) -> Self {
         let hint = hint.into();
-        Self { message: format!("{wrong}: {hint}"), hint: Some(hint), ..Self::default() }
+        Self { message: on_one_line(&format!("{wrong}: {hint}")), hint: Some(hint), ..Self::default() }
     }
 
     /// Returns the fault with its value [shortened](short).
@@ -152,10 +162,24 @@ mod tests {
         }
     }
 
+    /// Regression: a line feed in a name continued the message in another line, which looked like another fault.
+    #[test]
+    fn a_message_is_on_one_line_unless_it_is_made_of_lines() {
+        let message = "module 'a\\u000ab' is missing";
+        for fault in [
+            Fault::new("module 'a\nb' is missing"),
+            Fault::wrong("a\nb", "module 'a\nb' is missing", "a\nb"),
+            Fault::with_hint("module 'a\nb' is missing", "add\nit"),
+        ] {
+            assert!(fault.message.starts_with(message) && !fault.message.contains('\n'), "{}", fault.message);
+        }
+        assert_eq!(Fault::lines("r:1: x\ty\nr:2: z").message, "r:1: x\\u0009y\nr:2: z");
+    }
+
     #[test]
     fn a_short_value_has_60_characters_and_one_line() {
         let value = |text: &str| Fault::not_allowed(text, "1 to 9").with_short_value().value.unwrap_or_default();
-        assert_eq!(value("a\nb"), "a\u{fffd}b");
+        assert_eq!(value("a\nb\u{1b}c"), "a\\u000ab\\u001bc");
         assert_eq!(value(&"x".repeat(60)), "x".repeat(60));
         assert_eq!(value(&"x".repeat(61)), format!("{}…", "x".repeat(60)));
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use name::{EventName, Level};
-pub use text::{is_control, without_control};
+pub use text::{is_control, on_one_line, without_control};
 
 /// An event with its time and fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{
-    Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
+    Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, on_one_line,
+    register,
 };
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet};
@@ -219,7 +220,7 @@ impl Params {
             Source::Inline(lines) => Ok((LISTED.to_owned(), lines.join("\n").into_bytes())),
             Source::File(name) => {
                 let path = setup.path("patterns", name)?;
-                let shown = path.display().to_string();
+                let shown = on_one_line(&path.display().to_string());
                 let bytes = read_text(&path, MOST_RULES);
                 let bytes = bytes.map_err(|error| SetupError::at("patterns", format!("{shown}: {error}")))?;
                 Ok((shown, bytes))
@@ -271,7 +272,7 @@ impl Declare for Dpi {
             let (shown, bytes) = params.read(setup)?;
             let refused = |error: String| match &params.patterns {
                 Source::Inline(lines) => of_elements("patterns", lines, &error),
-                Source::File(_) => SetupError::at("patterns", error),
+                Source::File(_) => SetupError::lines("patterns", &error),
             };
             let read = parse_file(&shown, &bytes, params.nocase).map_err(refused)?;
             let gauges = setup.gauges("patterns", ["known", "shadowed", "bytes of memory"].map(str::to_owned));

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use forebay_graph::files::{MOST_RULES, read_text};
-use forebay_graph::{Reader, Setup, SetupError};
+use forebay_graph::{Reader, Setup, SetupError, on_one_line};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -80,10 +80,10 @@ impl Rules {
             }
             Rules::File(name) => {
                 let path = setup.path("rules", name)?;
-                let shown = path.display().to_string();
+                let shown = on_one_line(&path.display().to_string());
                 let bytes = read_text(&path, MOST_RULES)
                     .map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
-                rule_file::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
+                rule_file::parse(&shown, &bytes).map_err(|errors| SetupError::lines("rules", &errors.to_string()))?
             }
         };
         let build_error = |error: BuildError| SetupError::at("rules", error.to_string());

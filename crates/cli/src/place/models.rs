@@ -101,5 +101,5 @@ pub(super) fn missing(file: &str, missing: &[MissingModel], registry: &Registry,
     let line = |model: &MissingModel| format!("{file}: {model}{}", known(model).unwrap_or_default());
     let lines: Vec<_> = missing.iter().map(line).collect();
     let models = listed(registry.functions.keys().map(String::as_str));
-    anyhow!("{}\n{MODEL_HINT} (models exist for {models})", lines.join("\nerror: "))
+    anyhow!("{}\n  {MODEL_HINT} (models exist for {models})", lines.join("\n"))
 }

@@ -62,6 +62,41 @@ fn control_characters_in_names_are_escaped() {
     }
 }
 
+/// Regression: a line feed in a name, a value or an argument began another line, which looked like another error.
+#[test]
+fn a_line_feed_in_a_name_begins_no_line() {
+    let with = |from: &str, to: &str| File::new(&ROUTER.replace(from, to));
+    for file in [
+        with("hop: { ttl: }", "hop: { ttl: }\n  \"x\\nerror: y\": { counter: {} }"),
+        with("out: { sink: {} }", "out: { sink: {} }\n  \"x\\nerror: y\": { sink: }"),
+        with("modules:", "state: { \"x\\nerror: y\": { connections: } }\nmodules:"),
+        with("hop: { ttl: }", "hop: { dpi: { patterns: [a], classes: [{ name: b, gate: \"x\\nerror: y\" }] } }"),
+        with("hop: { ttl: }", "hop: { tap: { file: \"/x\\nerror: y/z\" } }"),
+        with("generator: { count: 1000, sessions: 4 }", "pcap: { read: \"x\\nerror: y\" }"),
+        with("ports:", "name: \"x\\nerror: y\"\nports:"),
+        with("pipeline:", "flows: [{ name: \"x\\nerror: y\", path: [hop] }]\npipeline:"),
+        with("pipeline:", "pipeline:\n  - \"in -> x\\nerror: y\""),
+    ] {
+        let err = refused(&["check", file.path()]);
+        let begin = format!("error: {}:", file.path());
+        assert!(err.lines().all(|line| line.starts_with(&begin)) && err.contains("x\\u000aerror: y"), "{err}");
+    }
+    let argument = "x\nerror: y";
+    for arguments in [
+        &["check", argument][..],
+        &["run", argument],
+        &["run", "usecase:gw", "--set", "x\nerror: y=1"],
+        &["describe", argument],
+        &["usecase", argument],
+        &["list", argument],
+        &["show", "modules", "--instance", argument],
+        &["table", "m", "--socket", argument],
+    ] {
+        let err = refused(arguments);
+        assert!(!err.contains("\nerror: y") && err.contains("x\\u000aerror"), "{arguments:?}: {err}");
+    }
+}
+
 #[test]
 fn settings_of_unknown_parts_are_refused() {
     assert_error(

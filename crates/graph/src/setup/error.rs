@@ -26,6 +26,12 @@ impl SetupError {
         Self::of(path, Fault::new(message))
     }
 
+    /// Creates the fault of the parameter at `path` with a message of [several lines](Fault::lines).
+    #[must_use]
+    pub fn lines(path: impl Into<String>, message: &str) -> Self {
+        Self::of(path, Fault::lines(message))
+    }
+
     /// Creates the fault of the parameter at `path`, whose value is not allowed.
     #[must_use]
     pub fn not_allowed(path: impl Into<String>, value: impl fmt::Display, allowed: impl Into<String>) -> Self {

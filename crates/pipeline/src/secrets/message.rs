@@ -142,6 +142,7 @@ impl<'t> SecretWords<'t> {
         }
         if !self.whole.is_empty() {
             let pieces = words(message).flat_map(|word| [word].into_iter().chain(word.split(|c| !of_word(c))));
+            let pieces = pieces.flat_map(|piece| [piece, after_escape(message, piece)]);
             for piece in pieces.map(trimmed).filter(|piece| self.is_hidden(message, piece)) {
                 let at = piece.as_ptr() as usize - message.as_ptr() as usize;
                 secret.push(at..at + piece.len());
@@ -199,6 +200,17 @@ impl<'t> SecretWords<'t> {
             }
             found
         })
+    }
+}
+
+/// Returns the rest of a piece of a message that begins with an escaped control character: `word` for `u000aword` after a
+/// backslash. Returns other pieces unchanged.
+fn after_escape<'m>(message: &'m str, piece: &'m str) -> &'m str {
+    let at = piece.as_ptr() as usize - message.as_ptr() as usize;
+    let digits = piece.strip_prefix('u').and_then(|rest| rest.split_at_checked(4));
+    match digits {
+        Some((digits, rest)) if message[..at].ends_with('\\') && digits.bytes().all(|c| c.is_ascii_hexdigit()) => rest,
+        _ => piece,
     }
 }
 

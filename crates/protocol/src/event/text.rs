@@ -19,10 +19,22 @@ pub fn is_control(character: char) -> bool {
 /// meaning.
 #[must_use]
 pub fn without_control(text: &str) -> String {
+    escaped(text, is_control)
+}
+
+/// Returns `text` on one line: like [`without_control`], but line feeds and tabs are escaped, too. A message that repeats
+/// text from outside must pass this function before it is joined with other messages.
+#[must_use]
+pub fn on_one_line(text: &str) -> String {
+    escaped(text, |character| is_control(character) || matches!(character, '\n' | '\t'))
+}
+
+/// Returns `text` with the characters that `is` finds replaced by their JSON escapes.
+fn escaped(text: &str, is: impl Fn(char) -> bool) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        if is_control(character) {
-            // All characters that `is_control` finds fit in 16 bits.
+        if is(character) {
+            // All characters that are escaped fit in 16 bits.
             safe.push_str(&format!("\\u{:04x}", u32::from(character)));
         } else {
             safe.push(character);

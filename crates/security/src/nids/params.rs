@@ -3,7 +3,7 @@
 //! The comments of parameters become the descriptions in `schema/`: run `make schema` after a change.
 
 use forebay_graph::files::{MOST_RULES, read_text};
-use forebay_graph::{DeclareState, Setup, SetupError};
+use forebay_graph::{DeclareState, Setup, SetupError, on_one_line};
 use forebay_sessions::connection::SessionLookup;
 use forebay_sessions::firewall::Connections;
 use forebay_sessions::nat::Nat;
@@ -190,13 +190,13 @@ impl Params {
     pub(super) fn compile(&self, setup: &Setup<'_>) -> Result<Ruleset, SetupError> {
         let refused = |error: String| match &self.rules {
             Source::Inline(lines) => of_elements("rules", lines, &error),
-            Source::File(_) => SetupError::at("rules", error),
+            Source::File(_) => SetupError::lines("rules", &error),
         };
         let (shown, bytes) = match &self.rules {
             Source::Inline(lines) => (LISTED.to_owned(), lines.join("\n").into_bytes()),
             Source::File(name) => {
                 let path = setup.path("rules", name)?;
-                let shown = path.display().to_string();
+                let shown = on_one_line(&path.display().to_string());
                 let bytes = read_text(&path, MOST_RULES).map_err(|error| refused(format!("{shown}: {error}")))?;
                 (shown, bytes)
             }
