@@ -127,12 +127,12 @@ impl Start {
             }
             let hint = file
                 .as_ref()
-                .map(|file| format!("\nto start from {file}, use --prefer file: {state} is kept as {state}.old"));
+                .map(|file| format!("\n  to start from {file}, use --prefer file: {state} is kept as {state}.old"));
             return anyhow::anyhow!("{problems}{}", hint.unwrap_or_default());
         }
         let Some(Replaced { path, .. }) = &self.replaced else { return problems.into() };
         let path = path.display();
-        anyhow::anyhow!("{problems}\n{path} is unchanged: to start from its configuration, use --prefer state")
+        anyhow::anyhow!("{problems}\n  {path} is unchanged: to start from its configuration, use --prefer state")
     }
 }
 

@@ -358,3 +358,24 @@ fn an_objective_that_was_missed_before_a_reload_counts_with_strict() {
     let (code, last, err) = running.end_with();
     assert!(code == Some(0) && last.get("removed_flows").is_none(), "{err}");
 }
+
+/// Regression: only the first fault of a refused configuration was printed after `error: `.
+#[test]
+fn each_fault_of_a_refused_reload_is_an_error_line() {
+    let running = Running::in_folder(temporary(), PIPELINE, &["--set", "ports.in.generator.rate=50kpps"]);
+    running
+        .write(&PIPELINE.replace("a: { counter: }", "a: { cuonter: }").replace("b: { counter: }", "b: { cuonter: }"));
+    let done = running.request(&["reload"]);
+    let lines: Vec<_> = done.err.lines().collect();
+    assert_eq!((done.code, lines.len()), (Some(2), 2), "{}", done.err);
+    assert!(lines.iter().all(|line| line.starts_with("error: ") && line.contains("'cuonter'")), "{}", done.err);
+    // The hint is not an error.
+    running.write(&PIPELINE.replace(
+        "  in:  { generator: { rate: 100kpps, destination: 10.0.0.0/16 } }",
+        "  in: { ring: { from: x } }\n  x: { ring: { to: x } }",
+    ));
+    let done = running.request(&["reload"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    let hint = done.err.lines().last().expect("a line");
+    assert!(hint.starts_with("  ") && hint.ends_with("use --forget to remove them"), "{}", done.err);
+}

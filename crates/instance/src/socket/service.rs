@@ -357,7 +357,8 @@ fn fingerprint_at(origin: &str) -> Option<String> {
     read.ok().as_ref().and_then(fingerprint)
 }
 
-/// Lists the faults. If an earlier setting has a fault, the text names the option that removes earlier settings.
+/// Lists the faults, each on a line. If an earlier setting has a fault, an indented line names the option that removes
+/// earlier settings.
 /// `before` are the earlier settings, and `set` are those of this request.
 pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
     let is_old = |fault: &Fault| {
@@ -367,7 +368,7 @@ pub(super) fn refusal(problems: &Problems, before: &[String], set: &[String]) ->
     };
     if problems.faults.iter().any(is_old) {
         return format!(
-            "{problems}\nthe settings (--set) of the start and of earlier reloads stay in force: use --forget to \
+            "{problems}\n  the settings (--set) of the start and of earlier reloads stay in force: use --forget to \
              remove them"
         );
     }
