@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::running::{PIPELINE, Running, json, temporary};
@@ -130,7 +131,8 @@ fn the_drops_command_shows_and_writes_dropped_packets() {
     assert_eq!(Some(dropped), report["packets"]["in"].as_u64());
 }
 
-/// Regression test: after `kill -9` of the pipeline, the command reported 0 packets, and that none was missing.
+/// Regression test: after `kill -9` of the pipeline, the command reported 0 packets, and that none was missing. Then its
+/// exit code was still 0.
 #[test]
 fn the_drops_command_counts_the_packets_of_a_pipeline_that_is_killed() {
     let mut running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
@@ -141,8 +143,33 @@ fn the_drops_command_counts_the_packets_of_a_pipeline_that_is_killed() {
     assert!(lines.next().expect("a packet").expect("UTF-8").contains("unwanted"));
     running.kill();
     let rest: Vec<_> = lines.map(|line| line.expect("UTF-8")).collect();
-    assert_eq!(watching.wait().expect("it ends").code(), Some(0));
+    assert_eq!(watching.wait().expect("it ends").code(), Some(1));
     // The first packet was read before, and the last line is not a packet.
     let last: Value = serde_json::from_str(rest.last().expect("the last line")).expect("JSON");
     assert_eq!((&last["sent"], &last["lost"]), (&rest.len().into(), &Value::Null));
+}
+
+/// Regression test: on a suspended pipeline, the command ignored the first signal, and `--duration`.
+#[test]
+fn the_drops_command_does_not_wait_for_a_suspended_pipeline() {
+    let running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let command = command.args(["drops", "--json", "--socket", &running.socket()]).stdout(Stdio::piped());
+    let mut watching = command.spawn().expect("the command can be started");
+    let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
+    assert!(lines.next().expect("a packet").expect("UTF-8").contains("unwanted"));
+    running.signal(Signal::STOP);
+    let id = i32::try_from(watching.id()).ok().and_then(Pid::from_raw).expect("not 0");
+    kill_process(id, Signal::INT).expect("it runs");
+    let last = lines.last().expect("the last line").expect("UTF-8");
+    assert_eq!(watching.wait().expect("it ends").code(), Some(1));
+    assert_eq!(serde_json::from_str::<Value>(&last).expect("JSON")["lost"], Value::Null, "{last}");
+    let done = running.request(&["drops", "--duration", "50ms"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(1), ""), "{}", done.err);
+    assert!(
+        done.err.contains("the pipeline does not respond: the number of missing packets is unknown"),
+        "{}",
+        done.err
+    );
+    running.signal(Signal::CONT);
 }
