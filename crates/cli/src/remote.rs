@@ -123,7 +123,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
         });
         let (recent, so_far) = match seen {
             Ok(reports) => reports,
-            Err(error) if matches!(error.downcast_ref(), Some(ClientError::Ended)) => {
+            Err(error) if matches!(error.downcast_ref(), Some(ClientError::Ended { .. })) => {
                 drop(live);
                 writeln!(printed::out(), "the pipeline has ended")?;
                 return Ok(());
@@ -285,7 +285,7 @@ fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> 
                 out.flush()?;
             }
             // The end of the run is no error, as in `top`.
-            Err(ClientError::Ended) => return Ok(()),
+            Err(ClientError::Ended { .. }) => return Ok(()),
             Ok(_) => return Err(strange()),
             Err(error) => return Err(error.into()),
         }

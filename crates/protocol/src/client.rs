@@ -57,9 +57,17 @@ pub enum ClientError {
         /// report it.
         theirs: String,
     },
-    /// The run has ended.
-    #[error("the pipeline has ended")]
-    Ended,
+    /// The run has ended before it responded.
+    #[error(
+        "{}: the pipeline has ended{}", .path.display(),
+        if *is_change { " before it responded: it is unknown whether it made the change" } else { "" }
+    )]
+    Ended {
+        /// The path of its socket.
+        path: PathBuf,
+        /// True if the request was for a change, so that the run may have made the change.
+        is_change: bool,
+    },
     /// The request was refused: the reason.
     #[error("{0}")]
     Refused(String),
@@ -87,14 +95,29 @@ fn why(path: &Path, error: &io::Error) -> String {
     }
 }
 
-impl From<io::Error> for ClientError {
-    /// Turns an error of a connection into the reason for the user: if the other side has closed the connection, the
-    /// run has ended; after a time-out, the pipeline does not respond.
-    fn from(error: io::Error) -> Self {
+impl ClientError {
+    /// Returns the error that the run at `path` has ended.
+    fn ended(path: &Path) -> Self {
+        Self::Ended { path: path.to_owned(), is_change: false }
+    }
+
+    /// Turns an error of the connection to `path` into the reason for the user: if the other side has closed the
+    /// connection, the run has ended; after a time-out, the pipeline does not respond.
+    fn of_connection(path: &Path, error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Ended,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                Self::ended(path)
+            }
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
             _ => Self::Broken(error),
+        }
+    }
+
+    /// Returns the error of a request that was sent.
+    fn after(self, request: &Request) -> Self {
+        match self {
+            Self::Ended { path, .. } => Self::Ended { path, is_change: request.is_change() },
+            other => other,
         }
     }
 }
@@ -103,6 +126,8 @@ impl From<io::Error> for ClientError {
 pub struct Client {
     reader: BufReader<UnixStream>,
     writer: BufWriter<UnixStream>,
+    /// The path of the socket, for errors.
+    path: PathBuf,
     /// The time limit of a whole response.
     patience: Duration,
     /// True after a request for a stream of responses. The server sends these responses when there is something to
@@ -122,7 +147,7 @@ impl Client {
         let stream = connect::connect(path, CONNECT).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
         let reader = BufReader::with_capacity(1 << 16, stream);
-        Self { reader, writer, patience: PATIENCE, is_stream: false, hello: None }
+        Self { reader, writer, path: path.to_owned(), patience: PATIENCE, is_stream: false, hello: None }
             .with_patience(PATIENCE)
             .map_err(failed)
     }
@@ -171,7 +196,7 @@ impl Client {
             self.hello = Some(hello);
         }
         // `hello` was set above, so this error cannot occur.
-        self.hello.as_ref().ok_or(ClientError::Ended)
+        self.hello.as_ref().ok_or_else(|| ClientError::ended(&self.path))
     }
 
     /// Sends a request and returns the response.
@@ -180,7 +205,7 @@ impl Client {
     /// [`ClientError`], also if the response is an error.
     pub fn request(&mut self, request: &Request) -> Result<Response, ClientError> {
         self.send(request)?;
-        self.response()
+        self.response().map_err(|error| error.after(request))
     }
 
     /// Sends a request whose responses come when there is something to report. Returns the first response. From now on,
@@ -200,9 +225,18 @@ impl Client {
     /// incomplete, and the connection cannot be used any more.
     pub fn change(&mut self, request: &Request, changes: &mut dyn Read) -> Result<Response, ClientError> {
         self.send(request)?;
+        self.send_changes(changes).and_then(|()| self.response()).map_err(|error| error.after(request))
+    }
+
+    /// Sends the lines of `changes`, and the empty line that ends them.
+    fn send_changes(&mut self, changes: &mut dyn Read) -> Result<(), ClientError> {
         let mut changes = BufReader::with_capacity(1 << 16, changes);
         let mut line = Vec::new();
-        while changes.read_until(b'\n', &mut line)? > 0 {
+        loop {
+            let read = changes.read_until(b'\n', &mut line);
+            if read.map_err(|error| ClientError::of_connection(&self.path, error))? == 0 {
+                break;
+            }
             // An empty line would end the changes.
             if !line.trim_ascii().is_empty() {
                 let change = [line.trim_ascii_end(), b"\n"].concat();
@@ -211,8 +245,7 @@ impl Client {
             line.clear();
         }
         let ended = self.writer.write_all(b"\n").and_then(|()| self.writer.flush());
-        ended.map_err(|error| self.reason(error))?;
-        self.response()
+        ended.map_err(|error| self.reason(error))
     }
 
     /// Sends a request, after the exchange of versions.
@@ -238,7 +271,7 @@ impl Client {
                 Err(refused @ ClientError::Refused(_)) => return refused,
                 // A response to an earlier request: the reason may follow.
                 Ok(_) => {}
-                Err(_) => return error.into(),
+                Err(_) => return ClientError::of_connection(&self.path, error),
             }
         }
     }
@@ -262,15 +295,16 @@ impl Client {
                 if remaining.is_some_and(|remaining| remaining.is_zero()) {
                     return Err(ClientError::Silent);
                 }
-                self.reader.get_ref().set_read_timeout(remaining)?;
+                let limited = self.reader.get_ref().set_read_timeout(remaining);
+                limited.map_err(|error| ClientError::of_connection(&self.path, error))?;
             }
             let more = match self.reader.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                more => more?,
+                more => more.map_err(|error| ClientError::of_connection(&self.path, error))?,
             };
             // A line that is cut off is not a response: the pipeline was killed while it wrote the line.
             if more.is_empty() {
-                return Err(ClientError::Ended);
+                return Err(ClientError::ended(&self.path));
             }
             let end = more.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(more.len());
@@ -294,7 +328,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the error of the first request to an instance that sends `line` in response to `hello`.
+    /// Returns the error of the first request to an instance that sends `line` in response to `hello`. The path of the
+    /// socket in it is `SOCKET`.
     fn error_after(line: &'static str) -> String {
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let path = folder.path().join("s");
@@ -309,7 +344,17 @@ mod tests {
         let mut client = Client::connect(&path).expect("a listener");
         let error = client.request(&Request::Graph {}).expect_err("another version").to_string();
         assert_eq!(instance.join().expect("no panic"), "{\"do\":\"hello\",\"protocol\":2}\n");
-        error
+        error.replace(path.to_str().expect("UTF-8"), "SOCKET")
+    }
+
+    /// Regression test: the error did not name the pipeline, and did not say whether the change was made.
+    #[test]
+    fn the_error_of_a_change_says_that_its_result_is_unknown() {
+        let ended = |request: &Request| ClientError::ended(Path::new("/run/s")).after(request).to_string();
+        let change = Request::Change { module: "m".to_owned(), table: None };
+        let unknown = "/run/s: the pipeline has ended before it responded: it is unknown whether it made the change";
+        assert_eq!(ended(&change), unknown);
+        assert_eq!(ended(&Request::Graph {}), "/run/s: the pipeline has ended");
     }
 
     #[test]
@@ -328,7 +373,7 @@ mod tests {
     /// Regression test: the error was that this version does not understand the response.
     #[test]
     fn a_response_that_is_cut_off_is_the_end_of_the_pipeline() {
-        assert_eq!(error_after("{\"hello\":{\"protocol\":2,\"forebay\":\"9"), "the pipeline has ended");
-        assert_eq!(error_after("{\"error\":\"too busy\"}"), "the pipeline has ended");
+        assert_eq!(error_after("{\"hello\":{\"protocol\":2,\"forebay\":\"9"), "SOCKET: the pipeline has ended");
+        assert_eq!(error_after("{\"error\":\"too busy\"}"), "SOCKET: the pipeline has ended");
     }
 }

@@ -150,3 +150,11 @@ pub enum Request {
         wait: bool,
     },
 }
+
+impl Request {
+    /// Returns true if the request changes the running pipeline.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        matches!(self, Self::Reload { .. } | Self::Move { .. } | Self::Change { .. } | Self::Act { .. })
+    }
+}

@@ -87,7 +87,7 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
             Ok(Response::Watched { lost, .. }) => break Ok(Some(lost)),
             Ok(_) => break Err(strange()),
             // The pipeline has ended, or did not respond in time; the packets so far are kept.
-            Err(ClientError::Ended) => break Ok(None),
+            Err(ClientError::Ended { .. }) => break Ok(None),
             Err(error) => break Err(error.into()),
         }
         answer = waits.wait(|| client.response());

@@ -33,7 +33,7 @@ struct Found {
 
 impl Found {
     fn of(located: Located) -> Self {
-        let client = Client::connect(&located.path).and_then(|client| Ok(client.with_patience(PATIENCE)?)).ok();
+        let client = Client::connect(&located.path).ok().and_then(|client| client.with_patience(PATIENCE).ok());
         let mut found = Self { located, client, hello: None, rates: None };
         found.hello = found.client.as_mut().and_then(|client| client.hello().ok().cloned());
         if found.hello.is_none() {

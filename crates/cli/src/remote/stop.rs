@@ -1,6 +1,7 @@
 //! `forebay stop`: stops a running pipeline like SIGTERM, and waits until it has ended.
 
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -22,16 +23,23 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
     let until = Instant::now() + patience;
     // A suspended process does not respond; the command then reports that it has not ended.
     let mut client = connect(&arguments.running)?.with_patience(patience.max(Duration::from_millis(1)))?;
+    // Use the process number of the connection, not the number in the response. A false number in the response could be
+    // the number of any process. This command would wait for that process, or propose to kill it.
+    let number = client.process();
+    let pid = number.and_then(|number| i32::try_from(number).ok()).and_then(Pid::from_raw);
+    // Open the descriptor before the process ends: afterwards another process may have the number.
+    let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let hello = match client.hello() {
         Ok(hello) => hello.clone(),
         Err(ClientError::Silent) => {
             return report(arguments, None, Outcome::Late(patience));
         }
+        // The process was killed before it responded.
+        Err(ClientError::Ended { .. } | ClientError::Broken(_)) if has_ended(process.as_ref(), AFTER_CONNECTION) => {
+            return report(arguments, None, Outcome::Unknown);
+        }
         Err(error) => return Err(error.into()),
     };
-    // Use the process number of the connection, not the number in the response. A false number in the response could be
-    // the number of any process. This command would wait for that process, or propose to kill it.
-    let number = client.process();
     if let Some(number) = number.filter(|number| !is_called(*number, hello.pid)) {
         bail!(
             "process {number} listens at the socket, but the response is from process {}: a relay \
@@ -39,9 +47,6 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
             hello.pid
         );
     }
-    let pid = number.and_then(|number| i32::try_from(number).ok()).and_then(Pid::from_raw);
-    // Open the descriptor before the process ends: afterwards another process may have the number.
-    let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let run = Some((&hello, number));
     // Wait for the remaining time, but at least 1 ms.
     let mut client = client.with_patience(remaining(until, Duration::from_millis(1)))?;
@@ -50,20 +55,25 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         Ok(_) => return Err(strange()),
         Err(ClientError::Silent) => return report(arguments, run, Outcome::Late(patience)),
         // The process was killed, or another signal ended it at once.
-        Err(ClientError::Ended | ClientError::Broken(_)) => None,
+        Err(ClientError::Ended { .. } | ClientError::Broken(_)) => None,
         Err(error) => return Err(error.into()),
     };
-    if let Some(process) = process {
-        let remaining = remaining(until, Duration::from_secs(1));
-        let remaining =
-            Timespec { tv_sec: remaining.as_secs().cast_signed(), tv_nsec: remaining.subsec_nanos().into() };
-        // The descriptor is readable once the process has ended.
-        let gone = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&remaining)).is_ok_and(|ready| ready > 0);
-        if !gone {
-            return report(arguments, run, Outcome::Late(patience));
-        }
+    if !has_ended(process.as_ref(), remaining(until, AFTER_CONNECTION)) {
+        return report(arguments, run, Outcome::Late(patience));
     }
     report(arguments, run, ended.map_or(Outcome::Unknown, |ended| Outcome::Ended(Box::new(ended))))
+}
+
+/// The time in which a process ends after it has closed its connection.
+const AFTER_CONNECTION: Duration = Duration::from_secs(1);
+
+/// Waits at most for `time` until the process has ended. Returns whether it has ended; true for an unknown process.
+fn has_ended(process: Option<&OwnedFd>, time: Duration) -> bool {
+    let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+    // The descriptor is readable once the process has ended.
+    let is_readable =
+        |process: &OwnedFd| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0);
+    process.is_none_or(is_readable)
 }
 
 /// Returns the time until `until`, at least `least`.

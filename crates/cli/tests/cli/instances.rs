@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::running::{PIPELINE, temporary, wait_for};
+use crate::running::{PIPELINE, Running, temporary, wait_for};
 use crate::{CommandResult, File, forebay};
 
 /// A user's folder for sockets.
@@ -172,6 +172,36 @@ fn runs_are_listed_found_and_ended_by_name() {
     let (code, report) = by_default.end();
     assert_eq!((code, &report["packets"]), (Some(0), &ended["ended"]["packets"]));
     assert_eq!(user.request(&["stop"]).code, Some(2));
+}
+
+/// Regression: `stop` ended with 2 if the pipeline was killed before it responded. The errors of other commands did not
+/// name the pipeline.
+#[test]
+fn a_pipeline_that_is_killed_before_it_responds_has_ended() {
+    for (arguments, code) in [(&["stop", "--json"][..], 0), (&["reload"], 2), (&["show", "modules"], 2)] {
+        let mut running = Running::start();
+        let socket = running.socket();
+        running.signal(Signal::STOP);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let command = command.args(arguments).args(["--socket", &socket]);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let waiting = command.spawn().expect("the command can be started");
+        // The listener, and the connection that it has not accepted.
+        let is_connected = || {
+            let sockets = std::fs::read_to_string("/proc/net/unix").expect("Linux");
+            sockets.lines().filter(|line| line.ends_with(&socket)).count() > 1
+        };
+        wait_for("the command connects", is_connected);
+        running.kill();
+        let done = CommandResult::of(waiting.wait_with_output().expect("it ends"));
+        assert_eq!(done.code, Some(code), "{arguments:?}: {}{}", done.out, done.err);
+        if code == 0 {
+            let ended = done.json();
+            assert_eq!((&ended["has_ended"], &ended["ended"]), (&true.into(), &Value::Null), "{ended}");
+        } else {
+            assert_eq!(done.err, format!("error: {socket}: the pipeline has ended\n"));
+        }
+    }
 }
 
 /// A killed process leaves its socket file.
