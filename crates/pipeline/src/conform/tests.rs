@@ -96,6 +96,32 @@ fn violations_have_the_value_and_what_is_allowed() {
     }
 }
 
+/// Regression: if several forms had other keys, the message named the keys of the first form only.
+#[test]
+fn an_unknown_key_is_reported_with_the_keys_of_all_forms() {
+    let form = |name: &str| {
+        let properties = json!({ name: { "type": "object" } });
+        json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
+    };
+    let rules = Rules::new(json!({ "anyOf": [{ "oneOf": [form("gtpu"), form("vxlan")] }, { "type": "null" }] }));
+    let messages = |value: Value| -> Vec<String> {
+        rules.walk(&node(&value)).into_iter().map(|wrong| wrong.fault.message).collect()
+    };
+    assert_eq!(messages(json!({ "gre": {} })), ["unknown key 'gre': allowed are gtpu, vxlan"]);
+    assert_eq!(
+        messages(json!({ "vxlam": {} })),
+        ["unknown key 'vxlam' (did you mean 'vxlan'?): allowed are gtpu, vxlan"]
+    );
+    for value in [json!({}), json!({ "gtpu": {}, "vxlan": {} })] {
+        let found = messages(value);
+        let allowed = "allowed are a mapping with gtpu, a mapping with vxlan";
+        assert!(found.len() == 1 && found[0].ends_with(allowed), "{found:?}");
+    }
+    // One form has a key of the value.
+    assert_eq!(messages(json!({ "gtpu": {}, "x": 1 })), ["unknown key 'x': allowed is gtpu"]);
+    assert_eq!(messages(json!({ "gtpu": {} })), [""; 0]);
+}
+
 /// Values of every kind, some of which the schemas below allow.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![

@@ -6,7 +6,7 @@ use forebay_graph::secret::HIDDEN;
 use forebay_graph::{listed, nearest};
 use forebay_protocol::check::Fault;
 use forebay_units::quantity::advice;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::rules::{MOST_REFERENCES, Rules};
 use super::words::{
@@ -410,20 +410,7 @@ impl<'r> Walk<'r> {
             }
             let known = rule["properties"].get(&entry.key);
             match known.or_else(|| rule.get("additionalProperties")) {
-                Some(Value::Bool(false)) if known.is_none() => {
-                    let path: Vec<&str> = self.path.iter().map(String::as_str).chain([entry.key.as_str()]).collect();
-                    let names: Vec<&str> = keys_of(rule).collect();
-                    let message = unknown_key(&path, &entry.key, rule);
-                    // A key that resembles none of the known ones may be a secret.
-                    let may_be_secret = self.hidden.is_some() && nearest(&entry.key, names.iter().copied()).is_empty();
-                    let (message, value) = if may_be_secret {
-                        (message.replacen(&quote(&entry.key), HIDDEN, 1), HIDDEN.to_owned())
-                    } else {
-                        (message, short(&entry.key))
-                    };
-                    let allowed = Some(listed(names.iter().copied())).filter(|_| !names.is_empty());
-                    self.wrong_key(&entry.key, Fault { value: Some(value), allowed, ..Fault::new(message) });
-                }
+                Some(Value::Bool(false)) if known.is_none() => self.unknown_key(rule, &entry.key),
                 Some(_) if entry.left_out => {}
                 Some(rule) => {
                     self.path.push(entry.key.clone());
@@ -435,8 +422,24 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Adds the violation of a key that the rule does not have.
+    fn unknown_key(&mut self, rule: &Value, key: &str) {
+        let path: Vec<&str> = self.path.iter().map(String::as_str).chain([key]).collect();
+        let names: Vec<&str> = keys_of(rule).collect();
+        let message = unknown_key(&path, key, rule);
+        // A key that resembles none of the known ones may be a secret.
+        let may_be_secret = self.hidden.is_some() && nearest(key, names.iter().copied()).is_empty();
+        let (message, value) = if may_be_secret {
+            (message.replacen(&quote(key), HIDDEN, 1), HIDDEN.to_owned())
+        } else {
+            (message, short(key))
+        };
+        let allowed = Some(listed(names.iter().copied())).filter(|_| !names.is_empty());
+        self.wrong_key(key, Fault { value: Some(value), allowed, ..Fault::new(message) });
+    }
+
     /// Checks a value that may have several forms. Adds the violations of the form that was probably meant. If that is
-    /// not clear, adds one violation that names all forms. With `one`, only one form may fit (`oneOf`).
+    /// not clear, adds violations that name all forms. With `one`, only one form may fit (`oneOf`).
     fn forms(&mut self, forms: &'r [Value], node: &Node, one: bool) {
         let depth = self.path.len();
         let before = std::mem::take(&mut self.found);
@@ -460,8 +463,21 @@ impl<'r> Walk<'r> {
         // A form with other keys is not the intended one, even if it has fewer violations.
         let keys = |wrongs: &Vec<Wrong>| wrongs.iter().filter(|it| it.of_key && it.path.len() == depth + 1).count();
         let fits_best = |wrongs: &Vec<Wrong>| (keys(wrongs), wrongs.len());
-        let meant = tries.into_iter().filter(|wrongs| !other(wrongs)).min_by_key(fits_best);
-        if let Some(wrongs) = meant {
+        let mut likely: Vec<_> = forms.iter().zip(tries).filter(|(_, wrongs)| !other(wrongs)).collect();
+        let best = likely.iter().map(|(_, wrongs)| fits_best(wrongs)).min();
+        likely.retain(|(_, wrongs)| Some(fits_best(wrongs)) == best);
+        // If the keys fit several forms equally badly, no form is more likely than the others.
+        let is_tie = likely.len() > 1 && best.is_some_and(|(keys, _)| keys > 0);
+        if is_tie {
+            let names = likely.iter().flat_map(|(form, _)| keys_of(self.rules.target(form)));
+            let names: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), Value::Null)).collect();
+            let all = json!({ "properties": names });
+            let keys = node.as_map().into_iter().flat_map(Map::iter).map(|entry| entry.key.as_str());
+            let unknown: Vec<_> = keys.filter(|key| all["properties"].get(key).is_none()).collect();
+            if !unknown.is_empty() {
+                return unknown.into_iter().for_each(|key| self.unknown_key(&all, key));
+            }
+        } else if let Some((_, wrongs)) = likely.into_iter().next() {
             return self.found.extend(wrongs);
         }
         let words = allowed_of(forms);
