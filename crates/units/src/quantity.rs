@@ -117,7 +117,7 @@ fn largest(units: &[Unit]) -> String {
 
 /// Returns a part of an error message about a number whose unit is missing or not in `units`. For a missing unit this
 /// is `", as it has no unit"`. Otherwise it suggests similar units in `units`: `" (did you mean 5min or 5ms?)"`.
-/// Returns an empty text if no unit is similar, or if `text` does not begin with a number.
+/// Returns an empty text if the unit is in `units`, if no unit is similar, or if `text` does not begin with a number.
 #[must_use]
 pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> String {
     let (number, unit) = split(text.trim());
@@ -127,6 +127,10 @@ pub fn advice<'u>(text: &str, units: impl IntoIterator<Item = &'u str>) -> Strin
     }
     if unit.is_empty() {
         return ", as it has no unit".to_owned();
+    }
+    // The number is wrong, not the unit.
+    if units.contains(&unit) {
+        return String::new();
     }
     let lower = unit.to_lowercase();
     let known = SPELLINGS.iter().filter(|(written, _)| *written == lower).map(|(_, meant)| *meant);
@@ -369,6 +373,9 @@ mod tests {
             assert!(error.contains(expected), "{error}\n{expected}");
         }
         assert!(!rate("1GHz").contains("mean") && !time("x5m").contains("mean"));
+        // Regression: the suggestion was the text itself.
+        assert_eq!(advice("0pps", ["pps", "kpps"]), "");
+        assert_eq!(advice("9999999 kpps", ["pps", "kpps"]), "");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_units::quantity::advice;
+use forebay_units::quantity::{UnitError, advice};
 use forebay_units::{Nanos, PacketRate};
 use serde::Serialize;
 
@@ -73,9 +73,7 @@ impl Values {
     pub(super) fn nanos(&self, name: &'static str) -> Result<Option<Nanos>, Wrong> {
         match self.text(name) {
             "" => Ok(None),
-            text => {
-                text.parse().map(Some).map_err(|error: forebay_units::quantity::UnitError| (name, error.to_string()))
-            }
+            text => text.parse().map(Some).map_err(|error: UnitError| (name, error.to_string())),
         }
     }
 
@@ -85,10 +83,11 @@ impl Values {
             "max" => Ok(None),
             text => match text.parse() {
                 Ok(PacketRate(rate)) if rate > 0.0 => Ok(Some(PacketRate(rate))),
+                Err(error @ UnitError::Large { .. }) => Err(("rate", error.to_string())),
                 _ => Err((
                     "rate",
                     format!(
-                        "{} is not a rate{}: write a rate such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
+                        "{} is not a rate above 0{}: write a rate such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
                         quote(text),
                         advice(text, ["pps", "kpps", "Mpps", "Gpps"])
                     ),

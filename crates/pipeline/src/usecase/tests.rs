@@ -150,8 +150,12 @@ fn defaults_are_allowed_and_wrong_values_named() {
     assert_eq!(refused("gw", &["n=0"]), "--set n=0: n: '0' is not allowed: allowed is a whole number from 1 to 4096");
     assert_eq!(
         refused("rc", &["rate=fast"]),
-        "--set rate=fast: rate: 'fast' is not a rate: write a rate such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max"
+        "--set rate=fast: rate: 'fast' is not a rate above 0: write a rate such as 1Mpps (units: pps, kpps, Mpps, \
+         Gpps), or max"
     );
+    let large =
+        "--set rate=9999999Gpps: rate: '9999999Gpps' is too large for a packet rate: allowed is up to 9000000Gpps";
+    assert_eq!(refused("rc", &["rate=9999999Gpps"]), large);
     assert_eq!(
         refused("vrf", &["m=1000", "n=5"]),
         "--set n=5: n: 1000 routers with 5 next hops each are 5000 branches: allowed are up to 4096"

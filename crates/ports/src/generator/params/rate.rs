@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use forebay_units::{BitRate, PacketRate, quantity::advice};
+use forebay_units::quantity::{UnitError, advice};
+use forebay_units::{BitRate, PacketRate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use thiserror::Error;
@@ -37,19 +38,32 @@ impl JsonSchema for Rate {
 
 /// A text that is not a rate.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error(
-    "'{0}' is not a rate above 0{advice}: write a number and a unit, for example 5Mpps or 10Gbps (units: {units})",
-    advice = advice(.0, UNITS),
-    units = UNITS.join(", ")
-)]
-pub struct RateError(String);
+pub enum RateError {
+    /// The text is not a rate, or the rate is 0.
+    #[error(
+        "'{0}' is not a rate above 0{advice}: write a number and a unit, for example 5Mpps or 10Gbps (units: {units})",
+        advice = advice(.0, UNITS),
+        units = UNITS.join(", ")
+    )]
+    Other(String),
+    /// The rate is too large.
+    #[error(transparent)]
+    Large(UnitError),
+}
 
 impl TryFrom<String> for Rate {
     type Error = RateError;
 
     fn try_from(text: String) -> Result<Self, RateError> {
-        let rate = PacketRate::from_str(&text).map(Self::Packets).or_else(|_| BitRate::from_str(&text).map(Self::Bits));
-        rate.ok().filter(|rate| rate.per_second() > 0.0).ok_or_else(|| RateError(text.chars().take(40).collect()))
+        let rates = [PacketRate::from_str(&text).map(Self::Packets), BitRate::from_str(&text).map(Self::Bits)];
+        for rate in rates {
+            match rate {
+                Ok(rate) if rate.per_second() > 0.0 => return Ok(rate),
+                Err(error @ UnitError::Large { .. }) => return Err(RateError::Large(error)),
+                _ => {}
+            }
+        }
+        Err(RateError::Other(text.chars().take(40).collect()))
     }
 }
 
