@@ -88,6 +88,11 @@ pub fn answer(
         chain: chains.chains[rejection.chain].name.clone(),
         reason: rejection.reason.clone(),
     });
+    let seats = || outcome.kept.iter().zip(&outcome.placement).zip(&placed.cores);
+    let within = |earlier: &EarlierPlacement| {
+        seats().map(|((chain, way), cores)| earlier.moves_within_domains(*chain, way, cores)).sum::<usize>()
+    };
+    let moved_within = options.earlier.map(within);
     let moved = options.earlier.map(|earlier| moved(chains, earlier, outcome));
     let used = domains.iter().flat_map(|domain| &domain.cores).filter(|core| core.chain.is_some()).count();
     let notes = posed.notes.iter().chain(options.earlier.iter().flat_map(|it| &it.notes));
@@ -119,6 +124,7 @@ pub fn answer(
         domains,
         chains: answers,
         moved,
+        moved_within,
         applied: None,
         rejected: rejected.collect(),
         coupled: together.map(|together| CoupledAnswer {

@@ -159,6 +159,17 @@ impl EarlierPlacement {
         let now = if matches!(way, Way::Split(_)) { Way::Split(cores) } else { Way::Whole(cores) };
         now.moved(next)
     }
+
+    /// Returns the number of functions, or of copies, of the chain `chain` that get another core of the same domain.
+    /// `next` has the domains, and `cores` the core in each. Returns 0 for a chain that was ignored.
+    #[must_use]
+    pub(crate) fn moves_within_domains(&self, chain: usize, next: &Way, cores: &[usize]) -> usize {
+        let Some(Some(now)) = self.ways.get(chain) else { return 0 };
+        let cores = cores.to_vec();
+        let on = if matches!(next, Way::Split(_)) { Way::Split(cores) } else { Way::Whole(cores) };
+        // A move to another domain is also a move to another core.
+        self.moves_between_cores(chain, &on).saturating_sub(now.moved(next))
+    }
 }
 
 /// Returns the core of each function or copy of all placed chains. A function or copy that stays on its domain keeps
@@ -280,6 +291,12 @@ mod tests {
             (1, 2),
             "another form"
         );
+        // Regression: moves within a domain were not reported.
+        let within = |chain: usize, next: &Way, cores: &[usize]| earlier.moves_within_domains(chain, next, cores);
+        assert_eq!([[0, 1, 1], [0, 1, 4]].map(|cores| within(0, &split(&[0; 3]), &cores)), [0, 1]);
+        assert_eq!(within(0, &split(&[0, 1, 0]), &[1, 6, 1]), 1, "the second function moves to another domain");
+        assert_eq!([[3, 2], [3, 4]].map(|cores| within(1, &whole(&[0; 2]), &cores)), [0, 1]);
+        assert_eq!((within(0, &whole(&[0]), &[0]), within(2, &split(&[0]), &[5])), (0, 0));
         assert_eq!(
             (earlier.moves_between_cores(2, &split(&[5])), earlier.moves_between_cores(3, &split(&[5]))),
             (0, 0),

@@ -64,8 +64,12 @@ pub(super) fn text(answer: &Answer, applies: bool) -> String {
     }
     if let Some(moved) = answer.moved.as_ref().filter(|_| answer.applied.is_none()) {
         out.push('\n');
-        if moved.is_empty() {
+        let within = answer.moved_within.unwrap_or(0) as u64;
+        if moved.is_empty() && within == 0 {
             paragraph(&mut out, "No function moves.");
+        }
+        if within > 0 {
+            paragraph(&mut out, &format!("{} to another core of the same domain.", counted(within, "move")));
         }
         let domain_name =
             |domain: Option<usize>| domain.map_or("nowhere".to_owned(), |domain| format!("domain {domain}"));

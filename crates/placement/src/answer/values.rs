@@ -40,8 +40,12 @@ pub struct Answer {
     pub domains: Vec<DomainAnswer>,
     /// The chains that are placed, in the order of the file.
     pub chains: Vec<ChainAnswer>,
-    /// The functions, or copies of chains, that have moved from the given earlier placement. Null if none was given.
+    /// The functions, or copies of chains, that have moved to another domain, from the given earlier placement. Null if
+    /// none was given.
     pub moved: Option<Vec<MovedFunctions>>,
+    /// The number of functions, or copies of chains, that have moved to another core of the same domain, from the given
+    /// earlier placement. They are not in `moved`. Null if none was given.
+    pub moved_within: Option<usize>,
     /// The modules of a running pipeline that moved when this placement was applied. Null if it was not applied.
     pub applied: Option<AppliedPlacement>,
     /// The chains that do not fit.
