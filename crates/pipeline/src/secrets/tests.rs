@@ -55,6 +55,8 @@ modules:
         ("onlyletters is wrong, onlylettersx is not", "(not shown) is wrong, onlylettersx is not"),
         ("1.2345678901234567e+31 is wrong", "(not shown) is wrong"),
         ("'misplaced99' is wrong", "'(not shown)' is wrong"),
+        // After an escaped line feed.
+        ("'a\\u000aonlyletters' is wrong", "'a\\u000a(not shown)' is wrong"),
         (
             "'after87654321' and 'out87654321', keys/site.key: allowed",
             "'after87654321' and 'out87654321', keys/site.key: allowed",
