@@ -223,7 +223,6 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         summary::print(&report, Extent::of_output(arguments.full), &mut printed::out())
     };
     let mut troubles: Vec<_> = outcome.troubles.into_iter().map(|(key, trouble)| format!("{key}: {trouble}")).collect();
-    troubles.iter_mut().for_each(|trouble| *trouble = on_one_line(trouble));
     // Workers that share a file report the same error.
     let mut known = BTreeSet::new();
     troubles.retain(|trouble| known.insert(trouble.clone()));
@@ -232,6 +231,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
     }
+    // A line break in the name of a file is no new trouble.
+    troubles.iter_mut().for_each(|trouble| *trouble = on_one_line(trouble));
     let missed = arguments.strict && control::is_missed(&report);
     let lost_drops = tally.is_some_and(|tally| tally.lost.load(Ordering::Relaxed) > 0);
     let answer = if missed || lost_drops || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes };
