@@ -1,4 +1,4 @@
-//! Quantities with their units, and one random generator.
+//! Quantities with their units, the words of messages about numbers, and one random generator.
 //!
 //! Every other crate states its quantities in these types. The types perform no I/O and read no clock.
 
@@ -10,6 +10,7 @@ pub mod quantity;
 pub mod random;
 mod rate;
 mod ticks;
+pub mod wording;
 
 pub use frequency::Frequency;
 pub use percentile::Percentile;
