@@ -9,6 +9,7 @@ use forebay_graph::{
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use forebay_packet::{Hidden, Packet};
 use forebay_tables::parameters::{NoMatch, no_memory, numbered};
+use forebay_units::wording::counted;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -94,8 +95,9 @@ impl Declare for ExactMatch {
         let words: Vec<KeyWord> = fields.iter().flat_map(Field::words).map(|(word, _)| word).collect();
         words.iter().for_each(|word| needs.add(word));
         if !(1..=MOST_WORDS).contains(&words.len()) {
-            let wrong = format!("{} fields take {} words of 8 bytes", fields.len(), words.len());
-            let value = format!("{} words", words.len());
+            let take = if fields.len() == 1 { "takes" } else { "take" };
+            let value = counted(words.len(), "word");
+            let wrong = format!("{} {take} {value} of 8 bytes", counted(fields.len(), "field"));
             return Err(SetupError::wrong("fields", value, wrong, format!("1 to {MOST_WORDS} words")));
         }
         let missed = if let NoMatch::Gate(number) = miss { Some(number) } else { None };
@@ -122,8 +124,8 @@ impl Declare for ExactMatch {
 /// unchanged.
 fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(), SetupError> {
     if rule.values.len() != fields.len() {
-        let value = format!("{} values", rule.values.len());
-        let wrong = format!("{value} for {} fields", fields.len());
+        let value = counted(rule.values.len(), "value");
+        let wrong = format!("{value} for {}", counted(fields.len(), "field"));
         return Err(SetupError::wrong_single(format!("{path}.values"), value, wrong, "one value for each field"));
     }
     let mut key = Vec::new();

@@ -11,6 +11,7 @@ use forebay_graph::{
 use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use forebay_tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
 use forebay_tables::parameters::{NoMatch, numbered};
+use forebay_units::wording::range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +163,7 @@ impl Declare for IpLookup {
         let name = params.state.unwrap_or_default();
         let beyond = |greatest: u32, last: u32| {
             let wrong = format!("the state '{name}' has next hop {greatest}");
-            SetupError::wrong("state", greatest, wrong, format!("0 to {last}"))
+            SetupError::wrong("state", greatest, wrong, range(0, last))
         };
         if tables.next_hops() > allowed {
             return Err(beyond(tables.next_hops() - 1, last));
@@ -172,7 +173,7 @@ impl Declare for IpLookup {
             NoMatch::Gate(miss) if u32::from(miss) <= last => u32::from(miss),
             NoMatch::Gate(miss) => {
                 let wrong = format!("next hop {miss} is out of range");
-                return Err(SetupError::wrong("miss", miss, wrong, format!("0 to {last}")));
+                return Err(SetupError::wrong("miss", miss, wrong, range(0, last)));
             }
         };
         if params.next_hops.is_none() && miss != NO_ROUTE {

@@ -3,6 +3,7 @@
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
 use forebay_units::Random;
+use forebay_units::wording::counted;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,8 +42,8 @@ impl Declare for RandomSplit {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let weights = params.weights.unwrap_or_else(|| vec![1; params.gates.into()]);
         if weights.len() != usize::from(params.gates) {
-            let value = format!("{} weights", weights.len());
-            let wrong = format!("{value} for {} gates", params.gates);
+            let value = counted(weights.len(), "weight");
+            let wrong = format!("{value} for {}", counted(params.gates, "gate"));
             return Err(SetupError::wrong_single("weights", value, wrong, "one weight for each gate"));
         }
         Ok(Self { random: Random::new(setup.seed()), table: GateTable::new(&weights, setup)? })

@@ -121,7 +121,7 @@ fn a_refused_configuration_changes_nothing() {
     assert!(matches!(error, ReloadError::Bound { .. }), "{error}");
     // Errors of functions and ports are found before any port is opened.
     let error = refusal(&*instance, &further().replace("next_hops: 2", "next_hops: 1"), Ok(())).to_string();
-    assert!(error.contains("has next hop 1: allowed are 0 to 0"), "{error}");
+    assert!(error.contains("has next hop 1: allowed is only 0"), "{error}");
     assert_eq!(OPENED.load(Ordering::Relaxed), 1, "nothing was opened");
 
     let full = io::Error::other("the disk is full");

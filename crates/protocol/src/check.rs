@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use forebay_units::wording;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,11 +61,11 @@ impl Fault {
         Self { message: lines.join("\n"), ..Self::default() }
     }
 
-    /// Creates the fault of a value that is not allowed.
+    /// Creates the fault of a value that is not allowed. Write a range as [`wording::range`] does.
     #[must_use]
     pub fn not_allowed(value: impl fmt::Display, allowed: impl Into<String>) -> Self {
         let (value, allowed) = (value.to_string(), allowed.into());
-        let message = format!("{value}: allowed are {allowed}");
+        let message = format!("{value}: {}", wording::allowed(&allowed));
         Self { value: Some(value), allowed: Some(allowed), ..Self::new(message) }
     }
 
@@ -72,7 +73,7 @@ impl Fault {
     #[must_use]
     pub fn wrong(value: impl fmt::Display, wrong: impl fmt::Display, allowed: impl Into<String>) -> Self {
         let allowed = allowed.into();
-        let message = format!("{wrong}: allowed are {allowed}");
+        let message = format!("{wrong}: {}", wording::allowed(&allowed));
         Self { value: Some(value.to_string()), allowed: Some(allowed), ..Self::new(message) }
     }
 
@@ -155,6 +156,7 @@ mod tests {
         for (fault, message, value, allowed) in [
             (Fault::not_allowed(0, "1 to 9"), "0: allowed are 1 to 9", "0", "1 to 9"),
             (Fault::wrong(0, "0 is not a port", "1 to 9"), "0 is not a port: allowed are 1 to 9", "0", "1 to 9"),
+            (Fault::not_allowed(2, wording::range(0, 0)), "2: allowed is only 0", "2", "only 0"),
             (Fault::wrong_single(false, "IPv6 needs it", "true"), "IPv6 needs it: allowed is true", "false", "true"),
         ] {
             assert_eq!(fault.message, message);

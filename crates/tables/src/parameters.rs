@@ -6,6 +6,7 @@ use std::fmt::Display;
 
 use forebay_graph::{Gate, MAX_GATES, SetupError};
 use forebay_memory::NoMemory;
+use forebay_units::wording::range;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
@@ -94,7 +95,7 @@ impl RejectAction {
 pub fn gate(path: &str, number: u16, gates: u16) -> Result<Gate, SetupError> {
     if number >= gates {
         let last = i32::from(gates) - 1;
-        return Err(SetupError::wrong(path, number, format!("there is no gate {number}"), format!("0 to {last}")));
+        return Err(SetupError::wrong(path, number, format!("there is no gate {number}"), range(0, last)));
     }
     Ok(Gate::out(number))
 }
@@ -176,6 +177,8 @@ mod tests {
         assert_eq!(read(json!(1)).resolve("miss", 2, drop).expect("a gate"), Gate::out(1));
         let error = read(json!(2)).resolve("miss", 2, drop).expect_err("there is no gate 2");
         assert_eq!(error.to_string(), "miss: there is no gate 2: allowed are 0 to 1");
+        let error = read(json!(1)).resolve("miss", 1, drop).expect_err("there is no gate 1");
+        assert_eq!(error.to_string(), "miss: there is no gate 1: allowed is only 0");
         for wrong in [json!("pass"), json!(-1), json!(MAX_GATES), json!(null), json!(1.5)] {
             let error = serde_json::from_value::<NoMatch>(wrong.clone()).expect_err("refused").to_string();
             assert!(error.contains(&wrong.to_string()), "{error}");

@@ -90,7 +90,7 @@ fn sessions_are_added_and_removed_while_packets_run() {
         .expect("the command can be started");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.starts_with("19 999 changes made, 1 refused"), "{out}{err}");
-    assert!(err.contains("there are 20000 sessions, the most that the state allows ('limit')"), "{err}");
+    assert!(err.contains("the table is full with 20000 sessions, the most that the state allows ('limit')"), "{err}");
     assert!(counted(), "{}", show("up.usage"));
     pipeline.request(&["table", "up.sessions", "remove 10.60.0.1"]).success();
     let ended = show("down.ended");

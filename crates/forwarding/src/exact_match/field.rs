@@ -7,6 +7,7 @@ use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
 use forebay_packet::wire::{ipv4, ipv6};
 use forebay_packet::{Network, Packet};
 use forebay_tables::parameters::number;
+use forebay_units::wording::counted;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
@@ -144,14 +145,15 @@ impl Field {
     fn raw(raw: &Raw) -> Result<Self, String> {
         let Raw { offset, length, .. } = *raw;
         if !(1..=16).contains(&length) {
-            return Err(format!("the length is {length} bytes: allowed are 1 to 16"));
+            return Err(format!("the length is {}: allowed are 1 to 16", counted(length, "byte")));
         }
         let mask = match &raw.mask {
             None => ones(length),
             Some(mask) => {
                 let read = read_number(mask).filter(|read| (1..=ones(length)).contains(read));
                 read.ok_or_else(|| {
-                    format!("{mask} is not a mask of {length} bytes: allowed are numbers from 1 to {:#x}", ones(length))
+                    let (bytes, most) = (counted(length, "byte"), ones(length));
+                    format!("{mask} is not a mask of {bytes}: allowed are numbers from 1 to {most:#x}")
                 })?
             }
         };

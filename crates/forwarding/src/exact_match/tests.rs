@@ -180,10 +180,10 @@ fn faults_are_named() {
         (fields(json!([])), "fields: 0 fields take 0 words of 8 bytes: allowed are 1 to 8 words"),
         (fields(json!(["ipv6.src", "ipv6.dst", "ipv6.src", "ipv6.dst", "ipv6.hops"])), "fields: 5 fields take 9 words"),
         (fields(json!([{ "raw": { "offset": 1, "length": 17 } }])), "the length is 17 bytes: allowed are 1 to 16"),
-        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 256 } }])), "256 is not a mask of 1 bytes"),
-        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 0 } }])), "0 is not a mask of 1 bytes"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 256 } }])), "256 is not a mask of 1 byte:"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 0 } }])), "0 is not a mask of 1 byte:"),
         (fields(json!([{ "raw": { "offset": 1, "length": 1, "base": 1 } }])), "unknown field `base`"),
-        (refusal(rule(json!(["10.0.0.1"]), 0)), "rules[0].values: 1 values for 2 fields"),
+        (refusal(rule(json!(["10.0.0.1"]), 0)), "rules[0].values: 1 value for 2 fields"),
         (
             refusal(rule(json!(["10.0.0", 1]), 0)),
             "rules[0].values[0]: \"10.0.0\" is not a value of ipv4.dst: allowed is an address such as 192.0.2.1",

@@ -7,6 +7,7 @@ use forebay_graph::{Setup, SetupError};
 use forebay_tables::lpm::Prefix;
 use forebay_tables::lpm::routes_file::{LineError, Routes, RoutesFileError, parse_lines, parse_routes};
 use forebay_tables::lpm::synthetic::{self, Family};
+use forebay_units::wording::{counted, range};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -111,8 +112,8 @@ impl Synthetic {
         let mut all = SetupError::default();
         let most = last.saturating_add(1);
         if !(1..=most).contains(&self.next_hops) {
-            let wrong = format!("{} next hops", self.next_hops);
-            all.and(SetupError::wrong(format!("{PATH}.next_hops"), self.next_hops, wrong, format!("1 to {most}")));
+            let wrong = counted(self.next_hops, "next hop");
+            all.and(SetupError::wrong(format!("{PATH}.next_hops"), self.next_hops, wrong, range(1, most)));
         }
         for (name, count) in [("synthetic", self.synthetic), ("ipv6", self.ipv6)] {
             if count > MOST_SYNTHETIC {

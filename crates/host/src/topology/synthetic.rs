@@ -35,7 +35,8 @@ impl Topology {
             match part.split_once('=').ok_or_else(|| wrong(part, FORMS))? {
                 ("llc", value) => {
                     let value = number(value, 1).filter(|shared| cores % shared == 0);
-                    let value = value.ok_or_else(|| wrong(part, &format!("a divisor of a node's {cores} cores")))?;
+                    let value = value
+                        .ok_or_else(|| wrong(part, &format!("a divisor of the node's number of cores, {cores}")))?;
                     once(&mut shared, value, part)?;
                 }
                 ("smt", value) => {
@@ -161,9 +162,9 @@ mod tests {
             ("4x10:nic=9", "'nic=9': allowed is a node from 0 to 3"),
             ("4x10:nic=-1", "'nic=-1': allowed is a node from 0 to 3"),
             ("1x10:nic=1", "'nic=1': allowed is node 0"),
-            ("2x10:llc=3", "'llc=3': allowed is a divisor of a node's 10 cores"),
-            ("2x10:llc=20", "'llc=20': allowed is a divisor of a node's 10 cores"),
-            ("2x10:llc=0", "'llc=0': allowed is a divisor of a node's 10 cores"),
+            ("2x10:llc=3", "'llc=3': allowed is a divisor of the node's number of cores, 10"),
+            ("2x10:llc=20", "'llc=20': allowed is a divisor of the node's number of cores, 10"),
+            ("2x10:llc=0", "'llc=0': allowed is a divisor of the node's number of cores, 10"),
             ("2x10:smt=0", "'smt=0': allowed is 1 to 8192 threads"),
             ("2x10:smt=99999999999999999999", "'smt=99999999999999999999': allowed is 1 to 8192 threads"),
             ("2x10:smt=8192", "163840 processors: allowed are 1 to 8192"),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use forebay_graph::{Live, Outcome, Table, Verb, foreign_words};
 use forebay_memory::NoMemory;
 use forebay_tables::sessions::Seed;
+use forebay_units::wording::counted;
 
 use super::accounts::{Accounts, Usage};
 use super::condition::Condition;
@@ -245,8 +246,8 @@ impl Books {
         if before.is_none() && self.slots.available() == 0 {
             return if self.ending.is_empty() {
                 refused(format!(
-                    "there are {} sessions, the most that the state allows ('limit'): remove a session first",
-                    most.sessions
+                    "the table is full with {}, the most that the state allows ('limit'): remove a session first",
+                    counted(most.sessions, "session")
                 ))
             } else {
                 Err(ChangeError::NotYet)

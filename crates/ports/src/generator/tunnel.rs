@@ -7,6 +7,7 @@ use forebay_packet::wire::gtpu::{self, Gtpu};
 use forebay_packet::wire::ipv4::{self, Ipv4};
 use forebay_packet::wire::udp::Udp;
 use forebay_packet::wire::vxlan::{self, Vxlan};
+use forebay_units::wording::{allowed, range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::{FromZeros, IntoBytes};
@@ -86,7 +87,7 @@ impl Tunnel {
         }
         let room = u64::from(most - first) + 1;
         if count == 0 || u64::from(count) > room {
-            return Err((count_name, format!("{count}: allowed are 1 to {room}")));
+            return Err((count_name, format!("{count}: {}", allowed(&range(1, room)))));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use forebay_packet::wire::ethernet::MacAddress;
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use forebay_tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
 use forebay_tables::parameters::no_memory;
+use forebay_units::wording::counted;
 use hashbrown::HashSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -118,7 +119,7 @@ impl Params {
         if self.services.is_empty() || self.services.len().max(count) > MANY {
             return Err(SetupError::not_allowed(
                 "services",
-                format!("{} services with {count} backends", self.services.len()),
+                format!("{} with {}", counted(self.services.len(), "service"), counted(count, "backend")),
                 format!("1 to {MANY} services and up to {MANY} backends"),
             ));
         }

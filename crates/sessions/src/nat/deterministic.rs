@@ -13,6 +13,7 @@ use std::net::Ipv4Addr;
 
 use forebay_graph::{Outcome, Table};
 use forebay_packet::host_address::check_host_prefix;
+use forebay_units::wording::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -75,11 +76,13 @@ impl Blocks {
         if size == 0 {
             let most = all.saturating_sub(reserve) * u64::from(pool.1);
             return Err(format!(
-                "'{}' has {count} addresses, {sharing} for each of {} outside addresses with {} ports, so each would \
-                 get 0 ports: allowed are up to {most} addresses; for more addresses, enlarge `pool`",
+                "'{}' has {}, {sharing} for each of {} with {}, so each would get 0 ports: allowed are up to {}; for \
+                 more addresses, enlarge `pool`",
                 params.inside,
-                pool.1,
-                all.saturating_sub(reserve)
+                counted(count, "address"),
+                counted(pool.1, "outside address"),
+                counted(all.saturating_sub(reserve), "port"),
+                counted(most, "address"),
             ));
         }
         Ok(Self {

@@ -11,6 +11,7 @@ use crate::acl::rule_file::{AnyRule, parse_line};
 use crate::acl::{BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, RuleAddress, Step, shadow};
 use forebay_graph::{Live, Outcome, Reader, Table as ControlTable, Verb};
 use forebay_measure::Counter;
+use forebay_units::wording::{allowed, range};
 use thiserror::Error;
 
 use super::list::{Change, Form, List, Log};
@@ -197,11 +198,11 @@ enum ChangeError {
     Rule(String),
     #[error("'{0}' is not a rule number: allowed are whole numbers from 0")]
     NoNumber(String),
-    #[error("no rule has number {number}: allowed are {least} to {most}")]
+    #[error("no rule has number {number}: {}", allowed(&range(.least, .most)))]
     Number { number: usize, least: usize, most: usize },
     #[error("no rule has a number: the table is empty")]
     Empty,
-    #[error("number {number} belongs to a rule of the other address family: allowed are {least} to {most}")]
+    #[error("number {number} belongs to a rule of the other address family: {}", allowed(&range(.least, .most)))]
     Family { number: usize, least: usize, most: usize },
     #[error("the table has no rule of this address family that could be replaced")]
     NoneOfFamily,

@@ -57,7 +57,7 @@ fn errors_name_the_location_of_invalid_input() {
         (json!({ "limit": 0 }), "limit: 0: allowed are 1 to 16777216"),
         (
             json!({ "limit": 1, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }),
-            "there are 1 sessions, the most that the state allows",
+            "the table is full with 1 session, the most that the state allows",
         ),
         (
             json!({ "bearers": 1, "sessions": ["10.0.0.1 teid=1 bearer filter=1,tcp"] }),
@@ -76,7 +76,7 @@ fn errors_name_the_location_of_invalid_input() {
 #[test]
 fn slots_are_reused_only_when_no_worker_reads_them() {
     let bench = Bench::new(json!({ "limit": 2, "bearers": 2, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }));
-    assert!(bench.change("add 10.0.0.3 teid=3").expect_err("full").contains("there are 2 sessions"));
+    assert!(bench.change("add 10.0.0.3 teid=3").expect_err("full").contains("the table is full with 2 sessions"));
     // Many changes in one batch: each session needs the slot of the session before it.
     let changes: Vec<String> = (0..50)
         .flat_map(|n| [format!("remove 10.0.{n}.1"), format!("add 10.0.{}.1 teid={}", n + 1, n + 100)])

@@ -61,7 +61,7 @@ fn check_outer(frame: &[u8]) {
 #[test]
 fn invalid_tunnels_are_rejected_with_the_cause() {
     for (tunnel, path, message) in [
-        (json!({ "gtpu": { "teid": u32::MAX, "tunnels": 2 } }), "tunnel.gtpu.tunnels", "2: allowed are 1 to 1"),
+        (json!({ "gtpu": { "teid": u32::MAX, "tunnels": 2 } }), "tunnel.gtpu.tunnels", "2: allowed is only 1"),
         (json!({ "gtpu": { "teid": 1, "tunnels": 0 } }), "tunnel.gtpu.tunnels", "0: allowed are 1 to"),
         (json!({ "vxlan": { "vni": 1 << 24 } }), "tunnel.vxlan.vni", "16777216: allowed are 0 to 16777215"),
     ] {

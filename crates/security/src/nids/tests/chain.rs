@@ -80,7 +80,7 @@ fn unknown_arguments_are_refused_by_name() {
         ("byte_test:1,>,x,0;", "byte_test 'x': no earlier byte_extract sets a variable of this name"),
         ("byte_test:1,>,3,99999;", "byte_test '99999': allowed are -65535 to 65535"),
         ("byte_test:1,>,3,0,hex;", "hex, dec and oct are allowed only with string"),
-        ("byte_test:1,>,3,0,bitmask 0x1ff;", "a bitmask of more than 1 bytes: allowed are 0x1 to 0xff"),
+        ("byte_test:1,>,3,0,bitmask 0x1ff;", "a bitmask of more than 1 byte: allowed are 0x1 to 0xff"),
         ("byte_test:1,>,3,0,align;", "byte_test 'align': allowed with byte_test are relative"),
         ("byte_jump:5,0;", "byte_jump '5': allowed are 0 to 4 bytes (1 to 10 with string)"),
         ("byte_jump:0,0,bitmask 0xf;", "byte_jump '0': allowed are 1 to 4 bytes (1 to 10 with string)"),

@@ -55,7 +55,7 @@ fn unknown_syntax_is_refused_with_its_line_and_advice() {
         ("alert tcp any any -> any any (nocase; sid:1;)", "'nocase' comes before any content"),
         (
             "alert tcp any any -> any any (content:\"abc\"; depth:2; sid:1;)",
-            "depth 2 is less than the 3 bytes of the content",
+            "depth 2 is less than the content, which has 3 bytes",
         ),
         (
             "alert tcp any any -> any any (content:\"abc\"; offset:2; within:9; sid:1;)",

@@ -76,18 +76,18 @@ fn invalid_changes_are_refused_and_the_others_are_made() {
     let table = table(&[ALL]);
     let wrong = [
         (format!("add 2 {SSH}"), "no rule has number 2: allowed are 0 to 1"),
-        (format!("replace 1 {SSH}"), "no rule has number 1: allowed are 0 to 0"),
+        (format!("replace 1 {SSH}"), "no rule has number 1: allowed is only 0"),
         (format!("replace {SSH}"), "'replace' needs a number and a rule: write replace NUMBER RULE"),
         ("replace 0".to_owned(), "'replace' needs a number and a rule: write replace NUMBER RULE"),
         (format!("replace 0 {SIX}"), "the table has no rule of this address family that could be replaced"),
-        (format!("add 0 {SIX}"), "number 0 belongs to a rule of the other address family: allowed are 1 to 1"),
+        (format!("add 0 {SIX}"), "number 0 belongs to a rule of the other address family: allowed is only 1"),
         ("add 0 deny tcp from any to any".to_owned(), "write ip or ip6 before the protocol"),
         ("add 0".to_owned(), "write add [NUMBER] RULE, such as add 0 permit tcp"),
         (
             format!("remove 0 {SSH}"),
             "rule number 0 is permit ip from any to any, not the given rule: write that rule, or only the number",
         ),
-        ("remove 1".to_owned(), "no rule has number 1: allowed are 0 to 0"),
+        ("remove 1".to_owned(), "no rule has number 1: allowed is only 0"),
         ("remove 99999999999999999999".to_owned(), "'99999999999999999999' is not a rule number"),
         (format!("remove {SSH}"), "the table has no rule deny tcp from 10.0.0.0/8 to any port 22: the"),
         ("remove permit any from any to any".to_owned(), "the table has no rule permit ip6 from any to any"),

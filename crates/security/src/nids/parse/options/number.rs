@@ -1,5 +1,7 @@
 //! Options that read numbers from payloads (`byte_test`, `byte_jump`, `byte_extract`), and `isdataat`.
 
+use forebay_units::wording::counted;
+
 use super::super::short;
 use super::{Building, MAX_OFFSET, number};
 use crate::nids::rule::{Amount, Base, Jump, Link, Number, NumberForm, Operator};
@@ -83,7 +85,8 @@ impl Building<'_> {
         let offset = self.amount(name, offset, -i64::from(MAX_OFFSET), MAX_OFFSET.into())?;
         if !rest.text && u32::from(bytes) < 4 && rest.mask >> (8 * u32::from(bytes)) != 0 {
             let most = (1u32 << (8 * u32::from(bytes))) - 1;
-            return Err(format!("{name}: a bitmask of more than {bytes} bytes: allowed are 0x1 to {most:#x}"));
+            let bytes = counted(bytes, "byte");
+            return Err(format!("{name}: a bitmask of more than {bytes}: allowed are 0x1 to {most:#x}"));
         }
         let form = match (rest.text, rest.little) {
             (true, _) => NumberForm::Text(rest.base.unwrap_or(10)),

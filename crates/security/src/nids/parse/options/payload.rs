@@ -1,5 +1,7 @@
 //! Options about the payload: `content` with its modifiers, and `pcre`.
 
+use forebay_units::wording::counted;
+
 use super::super::short;
 use super::{Building, MAX_OFFSET, number, quoted};
 use crate::nids::regex::Regex;
@@ -314,7 +316,8 @@ impl Building<'_> {
         };
         if bytes < length {
             return Err(format!(
-                "{name} {bytes} is less than the {length} bytes of the content: allowed are {length} or more"
+                "{name} {bytes} is less than the content, which has {}: allowed are {length} or more",
+                counted(length, "byte")
             ));
         }
         Ok(())
