@@ -69,7 +69,7 @@ fn violations_have_the_value_and_what_is_allowed() {
             "act": { "enum": ["permit", "drop"] },
             "size": { "type": "integer", "minimum": 1, "maximum": 9 },
             "kind": { "anyOf": [{ "enum": ["a", "b"] }, { "type": "null" }] },
-            "name": { "type": "string", "maxLength": 3 },
+            "name": { "type": "string", "minLength": 1, "maxLength": 3 },
             "list": { "type": "array", "minItems": 1, "maxItems": 2 },
             "wait": { "anyOf": [{ "const": "never" }, { "type": "integer", "minimum": 1, "maximum": 5 }] },
         },
@@ -84,6 +84,7 @@ fn violations_have_the_value_and_what_is_allowed() {
         (json!({ "sise": 3 }), Some("sise"), Some("act, kind, list, name, size, wait")),
         (json!({ "kind": "c" }), Some("c"), Some("a, b")),
         (json!({ "name": "abcd" }), Some("abcd"), Some("at most 3 characters")),
+        (json!({ "name": "" }), Some(""), Some("at least 1 character")),
         (json!({ "list": [] }), Some("0 items"), Some("at least 1")),
         (json!({ "list": [1, 2, 3] }), Some("3 items"), Some("at most 2")),
         // Neither a missing value nor a whole mapping is quoted.
@@ -120,6 +121,41 @@ fn an_unknown_key_is_reported_with_the_keys_of_all_forms() {
     // One form has a key of the value.
     assert_eq!(messages(json!({ "gtpu": {}, "x": 1 })), ["unknown key 'x': allowed is gtpu"]);
     assert_eq!(messages(json!({ "gtpu": {} })), [""; 0]);
+}
+
+/// Regression: messages used the plural for one thing, put a comma before a range, listed the keys of a mapping a second
+/// time, and proposed `[2]` for a list of mappings.
+#[test]
+fn messages_agree_with_numbers_and_repeat_nothing() {
+    let rules = Rules::new(json!({
+        "properties": {
+            "name": { "type": "string", "minLength": 1 },
+            "size": { "type": "integer", "minimum": 1, "maximum": 9 },
+            "some": { "type": "array", "items": { "type": "integer" }, "minItems": 2 },
+            "few": { "type": "array", "items": { "type": "object", "properties": { "core": {} } }, "maxItems": 1 },
+            "one": { "type": "object", "properties": { "a": {}, "b": {} }, "minProperties": 1, "maxProperties": 1 },
+            "how": { "anyOf": [{ "enum": ["a", "b"] }, { "type": "object", "properties": { "a": {}, "b": {} } }] },
+        },
+    }));
+    for (value, expected) in [
+        (json!({ "name": "" }), "'' is too short: allowed are texts of at least 1 character"),
+        (json!({ "size": 1.5 }), "'1.5' is not a whole number from 1 to 9"),
+        (json!({ "size": "5" }), "'5' is text: write the number without quotes"),
+        (json!({ "size": "x" }), "'x' is not a whole number: allowed are digits alone, from 1 to 9"),
+        (json!({ "size": null }), "it has no value: allowed is a whole number from 1 to 9"),
+        (json!({ "some": [] }), "the list is empty: at least 2 items are needed"),
+        (json!({ "some": [1] }), "the list has 1 item: at least 2 items are needed"),
+        (json!({ "some": 7 }), "'7' is not a list: write [7]"),
+        (json!({ "few": [{}, {}] }), "the list has 2 items: at most 1 item is allowed"),
+        (json!({ "few": 2 }), "'2' is not a list: each item of the list is a mapping with core"),
+        (json!({ "one": {} }), "it has no key: allowed is 1 of a, b"),
+        (json!({ "one": { "a": 1, "b": 1 } }), "it has 2 keys: allowed is 1 of a, b"),
+        (json!({ "how": "c" }), "'c' does not fit: allowed are a, b, a mapping with one of these names"),
+    ] {
+        let found = rules.walk(&node(&value));
+        let [Wrong { fault, .. }] = &found[..] else { panic!("{value}: {} violations", found.len()) };
+        assert_eq!(fault.message, expected);
+    }
 }
 
 /// Values of every kind, some of which the schemas below allow.

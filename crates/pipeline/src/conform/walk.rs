@@ -6,6 +6,7 @@ use forebay_graph::secret::HIDDEN;
 use forebay_graph::{listed, nearest};
 use forebay_protocol::check::Fault;
 use forebay_units::quantity::advice;
+use forebay_units::wording::counted;
 use serde_json::{Value, json};
 
 use super::rules::{MOST_REFERENCES, Rules};
@@ -202,7 +203,7 @@ impl<'r> Walk<'r> {
 
     /// Adds a violation of the length of the list at the present path.
     fn wrong_length(&mut self, node: &Node, length: usize, message: String, allowed: String) {
-        let value = Some(format!("{length} {}", if length == 1 { "item" } else { "items" }));
+        let value = Some(counted(length, "item"));
         self.wrong_value(node, Fault { value, allowed: Some(allowed), ..Fault::new(message) }, false, false);
     }
 
@@ -237,7 +238,7 @@ impl<'r> Walk<'r> {
             (Some(units), NodeKind::Null) => {
                 format!("it has no value: allowed is a number with a unit ({})", units.join(", "))
             }
-            (None, NodeKind::Null) => format!("it has no value: allowed is {}", types(rule)),
+            (None, NodeKind::Null) => format!("it has no value: allowed is {}{}", types(rule), within(rule)),
             (_, NodeKind::Number(_) | NodeKind::Bool(_)) if self.hidden.is_some() && of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }
@@ -255,14 +256,28 @@ impl<'r> Walk<'r> {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }
             (None, NodeKind::Number(_) | NodeKind::Text(_)) if of("array") => {
-                let item = value.trim_matches('\'');
-                let item = if item.contains([',', '[', ']', '{', '}', '#', ':', '…']) { "…" } else { item };
-                format!("{value} is not a list: write [{item}]")
+                let items = self.rules.target(&rule["items"]);
+                if self.of_type(items, node) {
+                    let item = value.trim_matches('\'');
+                    let item = if item.contains([',', '[', ']', '{', '}', '#', ':', '…']) { "…" } else { item };
+                    format!("{value} is not a list: write [{item}]")
+                } else {
+                    let item = allowed(items);
+                    format!(
+                        "{value} is not a list: each item of the list is {}",
+                        listed(item.iter().map(String::as_str))
+                    )
+                }
+            }
+            (None, NodeKind::Text(text)) if of("integer") && text.parse::<u64>().is_ok() => {
+                format!("{value} is text: write the number without quotes")
             }
             (None, NodeKind::Text(text)) if of("integer") => {
                 let meant = multiple(text).filter(|number| rule["maximum"].as_u64().is_none_or(|most| *number <= most));
                 let meant = meant.map(|number| format!(", such as {number}")).unwrap_or_default();
-                format!("{value} is not a whole number: allowed are digits alone{meant}{}", within(rule))
+                let within = Some(within(rule)).filter(|range| !range.is_empty());
+                let within = within.map(|range| format!(",{range}")).unwrap_or_default();
+                format!("{value} is not a whole number: allowed are digits alone{meant}{within}")
             }
             (None, NodeKind::Text(text)) if of("object") => {
                 let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
@@ -320,13 +335,15 @@ impl<'r> Walk<'r> {
         let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
         let length = text.chars().count();
         if let Some(least) = whole("minLength").filter(|least| length < *least) {
-            let message = format!("{} is too short: at least {least} characters are needed", self.quoted(text));
-            let allowed = Some(format!("at least {least} characters"));
+            let least = counted(least, "character");
+            let message = format!("{} is too short: allowed are texts of at least {least}", self.quoted(text));
+            let allowed = Some(format!("at least {least}"));
             self.wrong_value(node, Fault { allowed, ..Fault::new(message) }, false, false);
         }
         if let Some(most) = whole("maxLength").filter(|most| length > *most) {
-            let message = format!("{} is too long: at most {most} characters are allowed", self.quoted(text));
-            let allowed = Some(format!("at most {most} characters"));
+            let most = counted(most, "character");
+            let message = format!("{} is too long: allowed are texts of at most {most}", self.quoted(text));
+            let allowed = Some(format!("at most {most}"));
             self.wrong_value(node, Fault { allowed, ..Fault::new(message) }, false, false);
         }
         if !self.rules.matches(&rule["pattern"], text) {
@@ -351,11 +368,14 @@ impl<'r> Walk<'r> {
     fn list(&mut self, rule: &'r Value, node: &Node, list: &[Node]) {
         let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
         if let Some(least) = whole("minItems").filter(|least| list.len() < *least) {
-            let message = format!("too few: at least {least} {} needed", be(least));
+            let has =
+                if list.is_empty() { "is empty".to_owned() } else { format!("has {}", counted(list.len(), "item")) };
+            let message = format!("the list {has}: at least {} {} needed", counted(least, "item"), be(least));
             self.wrong_length(node, list.len(), message, format!("at least {least}"));
         }
         if let Some(most) = whole("maxItems").filter(|most| list.len() > *most) {
-            let message = format!("too many: at most {most} {} allowed", be(most));
+            let (has, is) = (counted(list.len(), "item"), be(most));
+            let message = format!("the list has {has}: at most {} {is} allowed", counted(most, "item"));
             self.wrong_length(node, list.len(), message, format!("at most {most}"));
         }
         if rule["uniqueItems"] == true {
@@ -383,12 +403,10 @@ impl<'r> Walk<'r> {
         if let Some(limit) = too("minProperties", |count, least| count < least)
             .or_else(|| too("maxProperties", |count, most| count > most))
         {
-            self.wrong(
-                node,
-                format!("it has {count} keys: allowed {} {limit} of {}", be(limit as usize), listed(keys_of(rule))),
-                false,
-                false,
-            );
+            let has = if count == 0 { "no key".to_owned() } else { counted(count, "key") };
+            let known = listed(keys_of(rule));
+            let message = format!("it has {has}: allowed {} {limit} of {known}", be(limit as usize));
+            self.wrong(node, message, false, false);
         }
         for key in rule["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if map.get(key).is_none_or(|entry| entry.left_out) {

@@ -187,7 +187,18 @@ pub(super) fn units(rule: &Value) -> Option<Vec<&str>> {
 
 /// Describes the values that at least one of `forms` allows, except null: a key without a value is like no key.
 pub(super) fn allowed_of(forms: &[Value]) -> Vec<String> {
-    forms.iter().filter(|form| form["type"] != "null").flat_map(allowed).collect()
+    let mut words: Vec<String> = Vec::new();
+    for form in forms.iter().filter(|form| form["type"] != "null") {
+        let keys: Vec<&str> = keys_of(form).collect();
+        // The keys of a mapping are not listed a second time.
+        let is_listed = !keys.is_empty() && words.iter().eq(&keys);
+        if is_listed {
+            words.push("a mapping with one of these names".to_owned());
+        } else {
+            words.extend(allowed(form));
+        }
+    }
+    words
 }
 
 /// Describes the values that a schema allows.
@@ -264,11 +275,9 @@ pub(super) fn range(rule: &Value) -> String {
     [least, above, most, below, largest].into_iter().flatten().collect()
 }
 
-/// Returns the range with a comma in front: `, from 1 to 9`. Empty if every number is allowed, or if the rule is not
-/// about numbers.
+/// Returns the range of a number like [`range`]. Empty also if the rule is not about numbers.
 pub(super) fn within(rule: &Value) -> String {
-    let range = if ["integer", "number"].iter().any(|name| is_only(rule, name)) { range(rule) } else { String::new() };
-    if range.is_empty() { range } else { format!(",{range}") }
+    if ["integer", "number"].iter().any(|name| is_only(rule, name)) { range(rule) } else { String::new() }
 }
 
 /// Returns the number that a text with the letter of a factor stands for: 100000 for `100k`. `None` for any other text.

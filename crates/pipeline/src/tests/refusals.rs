@@ -40,7 +40,7 @@ pool: { chunk: 3 }
         test.yaml:5: modules.b.test_pass: unknown key 'afer' (did you mean 'after'?): allowed are after, table
         test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
         test.yaml:7: modules.d: it has 2 keys: allowed is 1 of …
-        test.yaml:8: modules.e: it has 0 keys: allowed is 1 of …
+        test.yaml:8: modules.e: it has no key: allowed is 1 of …
         test.yaml:9: modules.f: 'test_pass' is not a mapping: write `f: { test_pass: }`, or with parameters `f: { \
             test_pass: { ... } }`
         test.yaml:10: modules: 'g h' is not a name: allowed are letters, digits, '_' and, between them, '-'
@@ -106,7 +106,7 @@ workers: []
         test.yaml:19: flows[0].slo: '0' has no unit: write a number with a unit, such as 0us (units: ns, us, ms, s, \
             min, h, d); up to 104d
         test.yaml:19: flows[0].percentile: '0' is out of range: allowed is a number above 0 to 100
-        test.yaml:20: workers: too few: at least 1 is needed
+        test.yaml:20: workers: the list is empty: at least 1 item is needed
         ");
 }
 

@@ -58,7 +58,7 @@ fn an_error_names_its_place_the_chain_and_the_allowed_values() {
         ),
         (format!("{web}    weight: .nan\n"), "chains.yaml:4: chains[0].weight: '.nan' is not a number"),
         (format!("{web}    weight: -1\n"), "chains.yaml:4: chains[0].weight: '-1' is out of range: allowed is"),
-        ("chains: []\n".to_owned(), "chains.yaml:1: chains: too few: at least 1 is needed"),
+        ("chains: []\n".to_owned(), "chains.yaml:1: chains: the list is empty: at least 1 item is needed"),
         (format!("{web}    gate: 1\n"), "chains.yaml:4: chains[0]: unknown key 'gate'"),
     ];
     for (text, message) in cases {

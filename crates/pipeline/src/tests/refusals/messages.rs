@@ -40,7 +40,7 @@ pipeline: in -> nat -> out
             268435456
         test.yaml:6: state.d.connections.sessions: '-1' is out of range: allowed is a whole number from 1 to 268435456
         test.yaml:8: modules.nat.nat_out: `state` is missing (The name of a state `nat`)
-        test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number, from 1 to 4194304
+        test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number from 1 to 4194304
         test.yaml:9: modules.ids.nids.alerts.rate: '1e+20' is out of range: allowed is a whole number from 1 to 1000000
         test.yaml:10: modules.split.test_split.gates: 'x' is not a list: write [x]
         test.yaml:11: pipeline: 'in -> nat -> out' is not a list: write [in -> nat -> out]

@@ -53,8 +53,7 @@ control: { batching: optimum, perod: 1s, guard: 1 }
         test.yaml:4: no module uses the state 'unused': name it in a module, or remove it
         test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
         test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are fair, gradient, \
-            max, nfvnice, null, on-off, optimal, static, wfq, a mapping with fair, gradient, max, nfvnice, null, \
-            on-off, optimal, static, wfq
+            max, nfvnice, null, on-off, optimal, static, wfq, a mapping with one of these names
         test.yaml:9: control: unknown key 'perod' (did you mean 'period'?): allowed are batching, guard, period, workers
         test.yaml:9: control.guard: '1' is out of range: allowed is a number from 0 below 1
         ");
